@@ -28,7 +28,6 @@ LEGEND = (
     "of each: the largest difference from float64, relative to the largest element of the same gradient.",
     "of all: the same, relative to the largest element of all gradients.",
     f"wrong: gradients with over {MOST_OF_TORCH:g} times {TORCH}'s difference, and over {MOST_OF_ALL:g} of all.",
-    "open: steps with a batch axis of unknown length as a multiple of those with a known one, for a batch of two.",
     "nodes, MB: of the model, with its weights. *: it contains operators of ours.",
 )
 """The legend of the table."""
@@ -104,7 +103,7 @@ def _measured(
 
 def _table(rows: Sequence[Row]) -> str:
     headings = ["network", "threads", "ms", TORCH, "times", "MiB", TORCH, "times"]
-    headings += ["of each", TORCH, "of all", TORCH, "wrong", "open", "nodes", "MB"]
+    headings += ["of each", TORCH, "of all", TORCH, "wrong", "nodes", "MB"]
     return markdown(headings, [_row(row) for row in rows])
 
 
@@ -121,7 +120,6 @@ def _row(row: Row) -> list[str]:
         "-" if row.memory_ratio is None else f"{row.memory_ratio:.2f}",
         *(f"{value:.0e}" for value in (found.each, found.torch_each, found.of_all, found.torch_of_all)),
         str(len(found.wrong)),
-        "-" if row.open_ratio is None else f"{row.open_ratio:.2f}",
         str(row.nodes),
         f"{row.size / 1e6:.1f}",
     ]

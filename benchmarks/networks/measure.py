@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -16,12 +15,9 @@ from benchmarks.bench import interleave
 from benchmarks.networks import memory as peaks
 from benchmarks.networks import sessions, step
 from benchmarks.networks.errors import Errors, errors
-from benchmarks.networks.zoo import Network, build
+from benchmarks.networks.zoo import build
 
 OURS, TORCH = "ortops", "torch"
-
-OPEN = ("mobilenet_v3_small", "unet", "gpt")
-"""Networks that are also measured with a batch axis of unknown length, which takes an export each."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +26,7 @@ class Row:
 
     seconds: the seconds of each step of `OURS` and `TORCH`. memory: peak bytes beyond the imports, None if unknown.
     errors: the errors of the gradients. nodes, size: the number of the model's nodes, and its bytes.
-    plain: whether all operators are standard. open_ratio: the median of steps with a batch axis of unknown length divided by
-    steps with a known one; None if that is not measured.
+    plain: whether all operators are standard.
     """
 
     network: str
@@ -42,7 +37,6 @@ class Row:
     nodes: int
     size: int
     plain: bool
-    open_ratio: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -77,23 +71,9 @@ def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: 
             seconds = interleave(calls, rounds)
             del made, calls
             memory = _memory(name, size, data, feeds, count, plain)
-            ratio = _open_ratio(network, count, rounds) if name in OPEN else None
-            yield Row(name, count, seconds, memory, found, nodes, len(data), plain, ratio)
+            yield Row(name, count, seconds, memory, found, nodes, len(data), plain)
     except Exception as error:  # of PyTorch's exporter and of ONNX Runtime, of any class
         raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
-
-
-def _open_ratio(network: Network, threads: int, rounds: int | None) -> float:
-    """The median of the ratios of steps in turn, for a batch of two."""
-    (arg,), (name,) = network.args, step.input_names(network)
-    batch = Network(network.module, (torch.cat([arg[:1], arg[:1]]),), network.loss)
-    calls = {}
-    for what, options in {"known": {}, "open": {"dynamic_shapes": {name: {0: "N"}}}}.items():
-        model = step.exported(batch, **options)
-        made = sessions.session(model.SerializeToString(), threads, plain=sessions.is_plain(model))
-        calls[what] = partial(made.run, None, step.feeds(batch))
-    seconds = interleave(calls, rounds)
-    return median(b / a for a, b in zip(seconds["known"], seconds["open"], strict=True))
 
 
 def _memory(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable
 from itertools import chain, repeat
 
 import onnx
@@ -11,17 +11,17 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_proto, operator_of
-from onnx_models.large_models import copy_model, strip_weights
-from onnx_models.onnx_tools import infer_shapes
-from onnx_models.third_party import MIN_OPSET, THIRD_PARTY, Tensors, ThirdPartyOperator
+from onnx_models.large_models import copy_model
+from onnx_models.onnx_tools import Tensors, known_types
+from onnx_models.third_party import MIN_OPSET, THIRD_PARTY, ThirdPartyOperator
 from onnx_models.traversal import (
     Scope,
+    import_domain,
     iter_graphs,
     iter_nodes,
     label,
     normalize_domain,
     onnx_opset,
-    subgraphs,
     tensor_names,
 )
 from ortops.operators import OPERATORS
@@ -99,15 +99,15 @@ def _replace(converted: onnx.ModelProto, model: onnx.ModelProto, source: _Source
     """Convert the nodes of a copy of `model`; `replaced` are the domains of these nodes."""
     third_party = replaced - {""}
     for scope in (*converted.functions, converted):
-        tensors = _tensors(model) if third_party and scope is converted else ()
+        tensors = known_types(model) if third_party and scope is converted else ()
         opset = _opset_of(scope, model)
         # A scope without an opset has no node to convert.
         if opset and _convert_scope(scope, source, tensors):
-            _import(scope, "", opset)
-            _import(scope, DOMAIN, DOMAIN_VERSION)
+            import_domain(scope, "", opset)
+            import_domain(scope, DOMAIN, DOMAIN_VERSION)
         _drop_imports(scope, third_party)
     # The checker requires that the model imports the domains of its functions.
-    _import(converted, DOMAIN, DOMAIN_VERSION)
+    import_domain(converted, DOMAIN, DOMAIN_VERSION)
 
 
 def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
@@ -197,31 +197,6 @@ def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
         for attribute in operator.attributes
         if attribute.name not in present
     )
-
-
-def _tensors(model: onnx.ModelProto) -> Iterator[Tensors]:
-    """Yield the inferred types of the tensors in a model's graph, then in each graph inside, which knows the outer ones."""
-    bare = strip_weights(model)
-    # PyTorch's exporter wrote nodes of domains that the model does not import, which shape inference refuses.
-    for domain in dict.fromkeys(normalize_domain(node.domain) for node in iter_nodes(bare)):
-        _import(bare, domain, 1)
-    return _typed(infer_shapes(bare).graph, ChainMap())
-
-
-def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) -> Iterator[Tensors]:
-    known = outer.new_child()
-    for tensor in graph.initializer:
-        known[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        known[value.name] = value.type.tensor_type
-    yield known
-    for inner in subgraphs(graph.node):
-        yield from _typed(inner, known)
-
-
-def _import(scope: Scope, domain: str, version: int) -> None:
-    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
-        scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
 
 
 def _drop_imports(scope: Scope, domains: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -12,13 +13,17 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 from onnx.defs import OpSchema
 
+from onnx_models.large_models import strip_weights
 from onnx_models.schema import register_schemas
-from onnx_models.traversal import iter_graphs, label, normalize_domain
+from onnx_models.traversal import import_domain, iter_graphs, iter_nodes, label, normalize_domain, subgraphs
 
 _CHECK, _CHECKS = "NonNegativeLengths", "ortops.checks"
 """The operator and the domain of nodes that refuse what ends ONNX's shape inference."""
 
 _MAX_PROPAGATED = 2**20
+
+Tensors = Mapping[str, onnx.TypeProto.Tensor]
+"""By name, the known types of tensors."""
 
 
 @contextmanager
@@ -54,6 +59,30 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
                 break
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found if watched is model else _unwatched(found)
+
+
+def known_types(model: onnx.ModelProto) -> Iterator[Tensors]:
+    """Yield the inferred types of the tensors in a model's graph, then in each graph inside, which knows the outer ones.
+
+    Raises:
+        ValueError: as `infer_shapes`.
+    """
+    bare = strip_weights(model)
+    # PyTorch's exporter wrote nodes of domains that the model does not import, which shape inference refuses.
+    for domain in dict.fromkeys(normalize_domain(node.domain) for node in iter_nodes(bare)):
+        import_domain(bare, domain, 1)
+    return _typed(infer_shapes(bare).graph, ChainMap())
+
+
+def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) -> Iterator[Tensors]:
+    known = outer.new_child()
+    for tensor in graph.initializer:
+        known[tensor.name] = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        known[value.name] = value.type.tensor_type
+    yield known
+    for inner in subgraphs(graph.node):
+        yield from _typed(inner, known)
 
 
 def _watched(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:

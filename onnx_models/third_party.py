@@ -18,7 +18,7 @@ PyTorch 1.x (caffe2/operators/roi_align_op.cc and roi_align_rotated_op.cc and th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,15 +27,13 @@ import onnx
 
 from onnx_models.attributes import attribute_proto, node_attribute_values
 from onnx_models.nodes import NodeBuilder
+from onnx_models.onnx_tools import Tensors
 from onnx_models.traversal import label
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
 MIN_OPSET = 9
 """The oldest opset with the operators that split RoIs, in a form that is still valid; it is detectron2's."""
-
-Tensors = Mapping[str, onnx.TypeProto.Tensor]
-"""By name, the known types of tensors."""
 
 
 @dataclass(frozen=True, slots=True)

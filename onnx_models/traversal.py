@@ -116,3 +116,9 @@ def normalize_domain(domain: str) -> str:
 def onnx_opset(scope: Scope) -> int | None:
     """Return the version of ONNX's own domain that a model or a function imports, or None."""
     return next((item.version for item in scope.opset_import if normalize_domain(item.domain) == ""), None)
+
+
+def import_domain(scope: Scope, domain: str, version: int) -> None:
+    """Import a domain, unless the model or the function already does."""
+    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
+        scope.opset_import.append(onnx.helper.make_opsetid(domain, version))

@@ -13,12 +13,11 @@ from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_protos, attribute_values, node_attribute_values, operator_of
 from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
-from onnx_models.onnx_tools import node_checker
+from onnx_models.onnx_tools import known_types, node_checker
 from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
 from onnx_models.portable.attributes import Attributes, BodyRequest
-from onnx_models.portable.element_types import element_types
 from onnx_models.portable.graph import Graph, Kind, Value
-from onnx_models.traversal import iter_nodes, label, onnx_opset
+from onnx_models.traversal import import_domain, iter_nodes, label, onnx_opset
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -72,31 +71,31 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
-    opset = _opset(copy)
-    for imports in (copy.opset_import, *(function.opset_import for function, _ in inner)):
-        if all(entry.domain != DOMAIN for entry in imports):
-            imports.append(helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
-    types = element_types(copy)
+    import_domain(copy, "", DEFAULT_OPSET)
+    for scope in (copy, *(function for function, _ in inner)):
+        import_domain(scope, DOMAIN, DOMAIN_VERSION)
+    types = _element_types(copy)
     kinds = [(node, _sums(node, types)) for node in nodes] + [(node, _sums(node, {})) for _, node in inner]
     for name in dict.fromkeys(node.op_type for node, _ in kinds):
         same = [(node, sums) for node, sums in kinds if node.op_type == name]
         sums: Kind = "double" if any(one == "double" for _, one in same) else "float"
-        copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, opset))
+        copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, onnx_opset(copy) or DEFAULT_OPSET))
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION)
     return copy
 
 
-def _sums(node: onnx.NodeProto, types: Mapping[str, str]) -> Kind:
+def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:
+    """Return the known element types of tensors by name; a name may have several, in different subgraphs."""
+    found: dict[str, set[int]] = {}
+    for known in known_types(model):
+        for name, tensor in known.items():
+            found.setdefault(name, set()).add(tensor.elem_type)
+    return found
+
+
+def _sums(node: onnx.NodeProto, types: Mapping[str, set[int]]) -> Kind:
     """Return the element type of a node's sums."""
-    return "double" if types.get(node.input[0]) == "double" else "float"
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    """Return the model's opset; a model without one gets the default."""
-    version = onnx_opset(model)
-    if version is None:
-        model.opset_import.append(helper.make_opsetid("", DEFAULT_OPSET))
-    return version or DEFAULT_OPSET
+    return "double" if types.get(node.input[0]) == {onnx.TensorProto.DOUBLE} else "float"
 
 
 def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeValue]:

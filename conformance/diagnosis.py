@@ -1,4 +1,4 @@
-"""Diagnoses for a backend that fails: the wrong implementations that give the same answers."""
+"""Diagnoses for a backend that fails: the mutants that give the same answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
-from conformance.coverage.measure import asked
 from conformance.error_bounds import unit_roundoff
 from conformance.mutants import MUTANTS, Mutant
 from conformance.outcome import ACCEPTED, Outcome, Result
@@ -22,10 +21,10 @@ MOST_COMPARED = 9
 """How many failing cases of a family are compared, and how many that passed."""
 
 LEAST_SHARE = 0.8
-"""The share of the compared failing cases that a wrong implementation must explain."""
+"""The share of the compared failing cases that a mutant must explain."""
 
 MOST_SHOWN = 2
-"""How many wrong implementations are named for a family."""
+"""How many mutants are named for a family."""
 
 MOST_BYTES = 2**20
 """Cases with more bytes of inputs are not compared."""
@@ -33,7 +32,7 @@ MOST_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A wrong implementation that answers as a backend does.
+    """A mutant that answers as a backend does.
 
     family: the family of the cases.
     agreed: the number of compared failing cases in which both give the same answer.
@@ -41,32 +40,32 @@ class Diagnosis:
     """
 
     family: str
-    fault: Mutant
+    mutant: Mutant
     agreed: int
     compared: int
 
     @property
     def name(self) -> str:
-        """The name of the wrong implementation in its module of `conformance.wrong`."""
-        return self.fault.backend.__name__
+        """The name of the mutant in its module of `conformance.mutants`."""
+        return self.mutant.row.name
 
     def __str__(self) -> str:
-        first, _, rest = self.fault.description.rstrip(".").partition(" ")
+        first, _, rest = self.mutant.description.rstrip(".").partition(" ")
         words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
         return f"answers like {self.name}: {words} ({self.agreed} of {self.compared} failing cases compared)"
 
 
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
-    """The wrong implementations that explain most failures of each family of cases, the best first.
+    """The mutants that explain most failures of each family of cases, the best first.
 
-    A wrong implementation must give the backend's answers to at least `LEAST_SHARE` of the compared failing cases, and
+    A mutant must give the backend's answers to at least `LEAST_SHARE` of the compared failing cases, and
     pass the compared cases that the backend passed.
 
     Args:
         results: the results of any cases, with the outputs of those that failed.
 
     Returns:
-        At most `MOST_SHOWN` for each family, none for a family that no wrong implementation explains.
+        At most `MOST_SHOWN` for each family, none for a family that no mutant explains.
     """
     failed: dict[str, list[Result]] = {}
     for result in results:
@@ -76,8 +75,8 @@ def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
     # If several explain a family equally well, the one that explains other families as well is more likely.
     weight = Counter[Mutant]()
     for one in found:
-        weight[one.fault] += one.agreed
-    ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.fault]))
+        weight[one.mutant] += one.agreed
+    ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.mutant]))
     return [one for family in failed for one in [r for r in ranked if r.family == family][:MOST_SHOWN]]
 
 
@@ -97,14 +96,14 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
     chosen = _chosen(failed)
     function = failed[0].case.id.split("/")[0]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
-    # The same family first: the cases that it passes there tell one wrong implementation from another.
+    # The same family first: the cases that it passes there tell one mutant from another.
     confirming = _chosen([r for r in passed if r.case.group == family]) + _chosen(passed)
-    for fault in MUTANTS:
-        if not asked(fault, (failed[0].case,)):
+    for mutant in MUTANTS:
+        if not mutant.concerns(failed[0].case.definition):
             continue
-        agreed = _agreed(fault, chosen)
-        if agreed and all(_passes(fault, result.case) for result in confirming):
-            yield Diagnosis(family, fault, agreed, len(chosen))
+        agreed = _agreed(mutant, chosen)
+        if agreed and all(_passes(mutant, result.case) for result in confirming):
+            yield Diagnosis(family, mutant, agreed, len(chosen))
 
 
 def _chosen(results: Sequence[Result]) -> list[Result]:
@@ -119,27 +118,27 @@ def _chosen(results: Sequence[Result]) -> list[Result]:
     return list(unique.values())[:MOST_COMPARED]
 
 
-def _agreed(fault: Mutant, failed: Sequence[Result]) -> int:
-    """The number of cases to which the fault gives the backend's answer; 0 as soon as it is below `LEAST_SHARE`."""
+def _agreed(mutant: Mutant, failed: Sequence[Result]) -> int:
+    """The number of cases to which the mutant gives the backend's answer; 0 as soon as it is below `LEAST_SHARE`."""
     misses = 0
     for result in failed:
-        misses += not _is_same(result, _answer(fault, result.case))
+        misses += not _is_same(result, _answer(mutant, result.case))
         if len(failed) - misses < LEAST_SHARE * len(failed):
             return 0
     return len(failed) - misses
 
 
-def _answer(fault: Mutant, case: Case) -> Answer:
-    return ask(_backend(fault), case)
+def _answer(mutant: Mutant, case: Case) -> Answer:
+    return ask(_backend(mutant), case)
 
 
 @functools.cache
-def _backend(fault: Mutant) -> OnnxBackend:
-    return OnnxBackend(fault.backend)
+def _backend(mutant: Mutant) -> OnnxBackend:
+    return OnnxBackend(mutant.backend)
 
 
-def _passes(fault: Mutant, case: Case) -> bool:
-    return judge(case, _answer(fault, case)).outcome is Outcome.PASSED
+def _passes(mutant: Mutant, case: Case) -> bool:
+    return judge(case, _answer(mutant, case)).outcome is Outcome.PASSED
 
 
 def _is_same(result: Result, answer: Answer) -> bool:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 from docs.operators import operators_document
 from docs.pictures import PICTURES, drawn
+from docs.rules import counted
 
 FOLDER = Path(__file__).parent
+
+COUNTED = ("conformance.md", "../README.md")
+"""The documents with numbers of cases and mutants, which are kept up to date."""
 
 MEASURED = {f"images/{name}-{theme}.svg" for name in ("speed", "growth") for theme in ("light", "dark")}
 """The pictures that `make bench` draws, and one of how cost grows, which stays as it is."""
@@ -17,6 +21,7 @@ MEASURED = {f"images/{name}-{theme}.svg" for name in ("speed", "growth") for the
 def generated() -> dict[str, str]:
     """The text of each generated file by its path in this folder."""
     files = {"operators.md": operators_document()}
+    files |= {name: counted((FOLDER / name).read_text("utf-8")) for name in COUNTED}
     for name, picture in PICTURES.items():
         for theme, text in drawn(picture).items():
             files[f"images/{name}-{theme}.svg"] = text

@@ -9,13 +9,15 @@ import functools
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case, scenario_of
-from conformance.coverage.measure import decisive, failing
-from conformance.mutants import MUTANTS, Mutant
+from conformance.mutants import MUTANTS, Category, Mutant
+from conformance.run import ask, judge
 from conformance.vectors import collect
-from rules_of_ours import lives, rule_of
+from docs.rules import lives, rule_of
 
 FILE = Path(__file__).with_suffix(".json")
 
@@ -24,6 +26,38 @@ FILE = Path(__file__).with_suffix(".json")
 def recorded() -> dict[str, str]:
     """The id of the case of each mutant, by the mutant's name."""
     return dict(json.loads(FILE.read_text("utf-8")))
+
+
+def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
+    """The cases that a class with ONNX's backend interface fails, one by one."""
+    tried = OnnxBackend(backend)
+    return (case for case in cases if judge(case, ask(tried, case)).outcome.is_bad)
+
+
+def decisive(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:
+    """The cases that decide whether a scenario catches a mutant.
+
+    For a mutant about element types these are all cases. For others they are the cases of one type, float if the scenario
+    has it, because it would be chance if only half precision showed, say, a wrong border. For mutants about sizes they
+    also include the cases at the limits of all types.
+    """
+    own = [case for case in cases if mutant.concerns(case.definition)]
+    if mutant.category is Category.TYPES:
+        return own
+    has_values = mutant.category is Category.SIZES
+    return [case for case in own if _is_decisive(case) or (has_values and "/values/" in case.id)]
+
+
+@functools.cache
+def _is_decisive(case: Case) -> bool:
+    # The element type of a refusal may be the very reason for it.
+    chosen = "float" if scenario_of(case.id) in _of_float() else "double"
+    return case.expects_error is not None or case.element_type == chosen
+
+
+@functools.cache
+def _of_float() -> set[str]:
+    return {scenario_of(case.id) for case in collect() if not case.expects_error and case.element_type == "float"}
 
 
 def candidates(mutant: Mutant) -> list[Case]:

@@ -12,7 +12,6 @@ collect_ignore_glob = [] if find_spec("torch") else ["test_torch*.py", "test_gra
 """What `make test-torch` runs, which installs PyTorch."""
 
 FIRST = (
-    "test_conformance_default_run",
     "test_torch_operators",
     "test_gradient_twice",
     "test_conformance_backends",
@@ -25,7 +24,6 @@ FIRST = (
     "test_conformance_mutants",
     "test_conformance_adoption",
     "test_benchmarks",
-    "test_conformance_coverage",
     "test_conformance_cli",
     "test_gradient_movement",
     "test_resize",

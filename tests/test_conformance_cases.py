@@ -17,13 +17,13 @@ import pytest
 from conformance.case import Case
 from conformance.compare import compare
 from conformance.expected_values import expected_outputs, reference
+from conformance.geometry.rois import geometry_of
 from conformance.model import build
-from conformance.mutants.dml_roi_align import Control as DmlControl
-from conformance.mutants.roi_align import Control
-from conformance.mutants.roi_control import RoiControl
 from conformance.vectors import collect, literal, scenes
 from conformance.vectors.dialects import Rule
 from ortops.operators import BY_NAME, OPERATORS
+from ortops.reference.roi_align import Candidate, Term, add_to_droi, add_to_dx, candidates_of
+from ortops.reference.sampling import Bin, SampledAxis, bins_of
 
 MARGIN = 1e-3
 """Pixels. Rounding of float32 coordinates moves a sample of these scenes by less than a tenth of it."""
@@ -203,33 +203,27 @@ def test_no_maximum_is_won_by_a_rounding() -> None:
 
 def runners_up(case: Case) -> Iterator[tuple[float, bool]]:
     """How far the winner of each output leads every other candidate, and whether that would pass the same gradient."""
-    bins, lengths, x = arguments(case)["bins"], arguments(case)["lengths"], case.inputs["X"].astype(np.float64)
-    rois = case.inputs["rois"].astype(np.float64)
-    yield from led(Control(build(case, "ortops")), x, rois, case.inputs["batch_indices"], (bins, lengths))
+    geometry = geometry_of(case)
+    assert geometry.x is not None
+    for roi, n in zip(geometry.rois.tolist(), geometry.indices.tolist(), strict=True):
+        axes = [placed.axis for placed in geometry.sampling.place(roi)]
+        for bin_ in bins_of(*axes):
+            for channel in geometry.x[n].tolist():
+                found = candidates_of(geometry.sampling.mode, bin_, channel, 0.0)
+                ordered = sorted(found, key=lambda one: -one.value)[:8]
+                effects = [effect(one, channel, bin_, axes) for one in ordered]
+                for other, passed in zip(ordered[1:], effects[1:], strict=True):
+                    yield ordered[0].value - other.value, passed == effects[0]
 
 
-def led(
-    control: RoiControl, x: npt.NDArray[Any], rois: npt.NDArray[Any], images: npt.NDArray[Any], sizes: Any
-) -> Iterator[tuple[float, bool]]:
-    """As `runners_up`."""
-    for roi, n in zip(rois, images, strict=True):
-        axes = control.axes(roi, *sizes)
-        candidates = control.candidates(x[n], *axes)
-        order = np.argsort(-candidates, axis=-1, kind="stable")[..., :8]
-        values = np.take_along_axis(candidates, order, axis=-1)
-        effects = [effect(control, x[n], axes, order[..., k]) for k in range(order.shape[-1])]
-        for k, other in enumerate(effects[1:], 1):
-            agree = np.all(other == effects[0], axis=-1)
-            yield from zip((values[..., 0] - values[..., k]).ravel().tolist(), agree.ravel().tolist(), strict=True)
-
-
-def effect(control: RoiControl, image: npt.NDArray[Any], axes: Any, candidate: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """[C, P, Q, ...]: what the candidates pass to the map and to the RoI."""
-    axis_y, axis_x = axes
-    passed = control.effect(image, axis_y, axis_x, candidate)
-    dx = np.zeros((*candidate.shape, (image.shape[1] + 1) * (image.shape[2] + 1)))
-    np.add.at(dx, (*np.ogrid[tuple(map(slice, (*candidate.shape, 1, 1)))][:3], passed.pixels), passed.weights)
-    return np.concatenate([dx[..., :-1], passed.droi], axis=-1)
+def effect(candidate: Candidate, channel: list[list[float]], bin_: Bin, axes: list[SampledAxis]) -> Any:
+    """What a candidate passes to the map and to the RoI."""
+    dx, droi = np.zeros(np.shape(channel)).tolist(), [0.0] * 4
+    if candidate.sample is not None:
+        term = Term(1, candidate.corners, *([index] for index in candidate.sample.first))
+        add_to_dx(dx, 1.0, term)
+        add_to_droi(droi, 1.0, term, channel, bin_, *axes)
+    return dx, droi
 
 
 @functools.cache
@@ -308,16 +302,8 @@ def test_no_maximum_of_directml_is_won_by_a_rounding() -> None:
         # Samples of a region without extent are at one place in any arithmetic, so their ties are exact.
         is_gradient = "InputGradientTensor" in case.inputs and "/no_extent/" not in case.id
         if is_gradient and dml_arguments(case)["reduction_function"] == "max":
-            for lead, effects_agree in dml_runners_up(case):
+            for lead, effects_agree in runners_up(case):
                 assert lead > LEAD or effects_agree, case.id
-
-
-def dml_runners_up(case: Case) -> Iterator[tuple[float, bool]]:
-    """As `runners_up`."""
-    control = DmlControl(build(case, "ortops"))
-    x = case.inputs["InputTensor"].astype(np.float64)
-    rois, images = control.regions(case.inputs["ROITensor"], case.inputs["BatchIndicesTensor"], x.shape)
-    yield from led(control, x, rois, images, (dml_arguments(case)["bins"], dml_arguments(case)["lengths"]))
 
 
 def test_directml_meets_each_index_type_and_rank() -> None:

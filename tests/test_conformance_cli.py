@@ -188,7 +188,7 @@ def test_an_expected_failure_is_no_failure_unless_it_passes(
 
 
 def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "wrong_backends.Control):\n    def check_attributes(self):\n        raise NotImplementedError('no such operator')"
+    text = "wrong_backends.Control):\n    def run(self, *_):\n        raise NotImplementedError('no such operator')"
     backend = own_backend(tmp_path, monkeypatch, text)
     result, data = report(tmp_path, "--backend", backend, "--select", "roi_align/edge/*/v16/float")
     assert set(outcomes(data).values()) == {"unsupported"}

@@ -1,154 +1,115 @@
-"""What the suite covers: every fault is caught, and no name of an attribute is left out."""
+"""What the cases of the suite reach: each name that an attribute may have, and how small and large numbers and sizes are."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import functools
+import re
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from conformance.__main__ import main
-from conformance.case import scenario_of
-from conformance.commands import coverage as command
-from conformance.coverage.measure import OFFICIAL, Catch, asked, caught, decisive, failing, measure
-from conformance.coverage.report import Summary
-from conformance.coverage.values import ABSENT, INTEGERS, NUMBERS, by_operator, label_of, lines
-from conformance.mutants import CONTROLS, MUTANTS, Category, Mutant
+from conformance.case import Case
 from conformance.vectors import collect
-from ortops.operators import BY_NAME, OPERATORS
-from watched_steps import Watch
+from ortops.operators import OPERATORS
+from ortops.spec import Operator
 
-INTEGERS_TAKEN = "dml_resample/refusal/input_of_integers/float"
+RANGES = """
+roi_align: output_height 1..131, output_width 1..131, sampling_ratio 0..129, spatial_scale 0.0625..8, digits 1..8,
+    side -3.375..2e+09, thinnest 0.015625..2e+09, N 0..300, C 0..300, H 0..1030, W 0..1030, num_rois 0..1025, pairs
+    0..66625, calls 1..5
+dml_roi_align: output_height 1..131, output_width 1..131, spatial_scale_x 0.0625..8, digits 1..8, spatial_scale_y
+    0.046875..8, input_pixel_offset -1.5..100.0005, output_pixel_offset -1.5..1.25, minimum_samples_per_output 1..129,
+    maximum_samples_per_output 1..4.294967e+09, align_regions_to_corners 0..1, out_of_bounds_input_value -inf..inf,
+    side -4..1.099512e+12, thinnest 0.015625..1.099512e+12, N 0..300, C 0..300, H 0..1030, W 0..1030, num_rois
+    0..1025, pairs 0..66625, calls 1..5
+dml_roi_align_grad: spatial_scale_x 0.0625..8, digits 1..8, spatial_scale_y 0.046875..8, input_pixel_offset
+    -0.28125..100.0005, output_pixel_offset -0.59375..0.40625, minimum_samples_per_output 1..65,
+    maximum_samples_per_output 1..4.294967e+09, align_regions_to_corners 0..1, side -3.375..60000, thinnest
+    0.015625..60000, num_rois 0..4096, C 0..300, output_height 1..131, output_width 1..131, N 0..300, H 0..1030, W
+    0..1030, pairs 0..66625, calls 1..5
+dml_resample: scales 1.175494e-38..3.402823e+38, digits 1..8, input_pixel_offsets -1.099512e+12..1.099512e+12,
+    output_pixel_offsets -1024..100.0005, N0 0..1030, N1 1..512, calls 1..4, N2 1..512, N3 1..512, output_sizes 0..9
+dml_resample_grad: scales 7.888609e-31..1.267651e+30, digits 1..8, input_pixel_offsets -8192..8192,
+    output_pixel_offsets -100.25..100.0005, M0 0..8192, M1 0..4096, N0 0..1030, N1 1..514, calls 1..4, M2 1..1020, M3
+    1..1028, N2 1..514, N3 1..514
+roi_align_grad: sampling_ratio 0..65, spatial_scale 0.0625..8, digits 1..8, side -3.375..1.073742e+09, thinnest
+    0.015625..1.073742e+09, num_rois 0..4096, C 0..300, output_height 1..131, output_width 1..131, N 0..300, H
+    0..1030, W 0..1030, pairs 0..66625, calls 1..5
+max_roi_pool: pooled_shape 1..131, spatial_scale 0.01000005..16, digits 1..8, side -4..inf, thinnest 0.125..inf, N
+    0..300, C 0..300, H 0..1025, W 0..1050, num_rois 0..1025, pairs 0..66625, calls 1..6
+max_roi_pool_grad: spatial_scale 0.01000005..8, digits 1..8, side -4..2e+09, thinnest 0.125..2e+09, num_rois 0..4096,
+    C 0..300, output_height 1..131, output_width 1..131, N 0..300, H 0..1025, W 0..1050, pairs 0..66625, calls 1..6
+roi_align_rotated: output_height 1..29, output_width 1..129, aligned 0..1, clockwise 0..1, sampling_ratio 0..64,
+    spatial_scale 0.0625..6.5, digits 1..8, side -4..1e+09, thinnest 0.015625..1e+09, N 0..299, C 0..299, H 0..1030, W
+    0..1030, num_rois 0..1025, pairs 0..66625, calls 1..5
+roi_align_rotated_grad: aligned 0..1, clockwise 0..1, sampling_ratio 0..64, spatial_scale 0.0625..6.5, digits 1..8,
+    side -3.375..1e+09, thinnest 0.015625..125, num_rois 0..4096, C 0..299, output_height 1..29, output_width 1..129, N
+    0..299, H 0..1030, W 0..1030, pairs 0..66625, calls 1..5
+"""
 
 
-def named(name: str) -> Mutant:
-    return next(fault for fault in MUTANTS if fault.name == name)
+def ranges(function: str, cases: Iterable[Case]) -> dict[str, tuple[float, float]]:
+    """The least and the largest value of each axis and attribute over the cases of a function that expect values.
+
+    Other than axes by their names and attributes: `calls` of a session, significant `digits` of attributes as float32,
+    `pairs` of a RoI and a channel, and the `side` of a RoI as it is stored, also the `thinnest`, which is above 0.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for case in cases:
+        if case.definition.function == function and case.expects_error is None:
+            for name, value in _measured(case):
+                least, most = found.get(name, (value, value))
+                found[name] = min(least, value), max(most, value)
+    return found
 
 
-def test_a_fact_is_needed_where_it_is_the_first_to_catch_a_fault() -> None:
-    first, second = collect()[0].id, collect()[-1].id
-    catches = [Catch(f, (i,), i, None) for f, i in zip(MUTANTS[:3], (first, second, first), strict=True)]
-    names = [fault.name for fault in MUTANTS[:3]]
-    needed = Summary(collect(), catches).needed
-    assert needed == {scenario_of(first): [names[0], names[2]], scenario_of(second): [names[1]]}
+@functools.cache
+def _digits(value: float) -> int:
+    """The number of significant digits that tell a float32 from its neighbours."""
+    with np.errstate(over="ignore"):
+        return next((n for n in range(1, 9) if np.float32(f"{value:.{n}g}") == np.float32(value)), 9)
 
 
-def test_a_fault_of_types_is_decided_by_all_cases_and_others_by_one_type() -> None:
-    types = named("roi_align:DoubleInFloat")
-    assert decisive(types, collect()) == asked(types, collect())
-    kept = decisive(named("roi_align:NoHalfPixel"), collect())
-    assert {scenario_of(case.id) for case in kept} == {
-        scenario_of(case.id) for case in asked(named("roi_align:NoHalfPixel"), collect())
-    }
-    assert {case.element_type for case in kept if case.expects_error is None} == {"float", "double"}
-
-
-def test_a_fault_of_gradients_alone_passes_the_forward_cases() -> None:
-    forward = [c for c in collect() if c.operator == "RoiAlign_16" and c.element_type == "float"][::7]
-    alone = [fault for fault in MUTANTS if fault.operators == "roi_align" and fault.is_gradient_only]
-    assert len(alone) > 30
-    watch = Watch(CONTROLS["roi_align"], [fault.backend for fault in alone])
-    assert not any(failing(watch.control, forward))
-    differing = [fault for fault in alone if fault.backend in watch.differing]
-    assert [fault.name for fault in differing if next(failing(fault.backend, forward), None)] == []
-
-
-def test_every_fault_of_the_family_of_gradients_is_of_them_alone() -> None:
-    assert [f.name for f in MUTANTS if f.category is Category.GRADIENTS and not f.is_gradient_only] == []
+def _measured(case: Case) -> Iterator[tuple[str, float]]:
+    for attribute in case.definition.attributes:
+        value = case.attributes.get(attribute.name, attribute.default)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float):
+                yield attribute.name, one
+                if attribute.type.startswith("FLOAT"):
+                    yield "digits", _digits(one)
+    lengths: dict[int | str, int] = {}
+    for name, array in case.inputs.items():
+        tensor = next(t for t in case.definition.inputs if t.name == name)
+        lengths |= zip(tensor.axes(array.ndim), array.shape, strict=True)
+        if tensor.element_axes:
+            lengths |= zip(tensor.axes_of_elements(array.size), array.tolist(), strict=True)
+        elif tensor.axes(2) in (("num_rois", 4), ("num_rois", 5)) and array.size:
+            numbers = array.astype(np.float64)
+            is_rotated = case.definition.family == "roi_align_rotated"
+            with np.errstate(over="ignore"):
+                sides = numbers[..., 2:4] if is_rotated else numbers[..., -2:] - numbers[..., -4:-2]
+            yield from (("side", float(sides.min())), ("side", float(sides.max())))
+            if np.any(sides > 0):
+                yield "thinnest", float(sides[sides > 0].min())
+    yield from ((str(name), length) for name, length in lengths.items() if isinstance(name, str) and name != "rank")
+    if "num_rois" in lengths:
+        yield "pairs", lengths["num_rois"] * lengths["C"]
+    yield "calls", len(case.before) + 1
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
-def test_every_case_has_one_value_of_each_attribute_that_is_no_list(operator: object) -> None:
-    name = str(getattr(operator, "name", ""))
-    own = [case for case in collect() if case.operator == name]
-    for attribute in BY_NAME[name].attributes:
-        counted = [line for line in lines(BY_NAME[name], own) if line.thing == attribute.name]
-        total = sum(line.answered + line.refused for line in counted)
-        assert total >= len(own) if attribute.is_list else total == len(own)
+def test_every_name_that_an_attribute_may_have_is_used_and_every_default(operator: Operator) -> None:
+    answered = [case.attributes for case in collect() if case.operator == operator.name and not case.expects_error]
+    for attribute in operator.attributes:
+        used = {attributes.get(attribute.name) for attributes in answered if not attribute.is_list}
+        assert used >= set(attribute.choices), attribute.name
+        assert attribute.required or any(attribute.name not in attributes for attributes in answered), attribute.name
 
 
-def test_no_name_of_an_attribute_is_never_used() -> None:
-    gaps = {
-        (name, line.thing, line.value)
-        for name, found in by_operator(collect()).items()
-        for line in found
-        if line.is_gap and line.value in {ABSENT, *(c for a in BY_NAME[name].attributes for c in a.choices)}
-    }
-    assert gaps == set()
-
-
-def test_the_class_of_a_value_is_that_of_its_example() -> None:
-    for attribute in BY_NAME["DmlRoiAlign"].attributes:
-        examples = {"INT": INTEGERS, "FLOAT": NUMBERS}.get(attribute.type, {})
-        assert [label for label, value in examples.items() if label_of(attribute, value) != label] == []
-
-
-def test_what_is_refused_is_no_gap() -> None:
-    (line,) = [
-        line
-        for line in by_operator(collect())["RoiAlign_16"]
-        if (line.thing, line.value) == ("sampling_ratio", "negative")
-    ]
-    assert line.refused
-    assert not line.is_legal
-    assert not line.is_gap
-
-
-def few_catches() -> Iterator[Catch]:
-    """Of two faults what catches them in some cases, of the others nothing; the last fault first."""
-    official = tuple(case for case in collect() if case.group == OFFICIAL)
-    found = {c.fault: c for c in caught([named("roi_align:Opset10As16")], official, everything=True)}
-    refusals = tuple(case for case in collect() if case.id == INTEGERS_TAKEN)
-    found |= {c.fault: c for c in caught([named("dml_resample:IntegersTaken")], refusals)}
-    for fault in reversed(MUTANTS):
-        yield found.get(fault, Catch(fault, (), None, False if fault.operators == "roi_align" else None))
-
-
-def test_the_command_tells_and_writes_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "measure", lambda _jobs, everything: few_catches() if not everything else iter(()))
-    files = tmp_path / "c.json", tmp_path / "c.md"
-    result = CliRunner().invoke(main, ["coverage", "--json", str(files[0]), "--markdown", str(files[1])])
-    assert result.exit_code == 1, "faults are not caught"
-    assert f"2 of {len(MUTANTS)} caught; ONNX's own vectors catch 1 of" in result.stdout.splitlines()[-1]
-    data = json.loads(files[0].read_text("utf-8"))
-    assert [fault["name"] for fault in data["faults"]] == [fault.name for fault in MUTANTS]
-    found = {fault["name"]: fault["caught_by"] for fault in data["faults"] if fault["caught_by"]}
-    assert set(found) == {"roi_align:Opset10As16", "dml_resample:IntegersTaken"}
-    assert all("/v10/" in case_id for case_id in found["roi_align:Opset10As16"])
-    assert data["needed"]["dml_resample/refusal/input_of_integers"] == ["dml_resample:IntegersTaken"]
-    assert "| roi_align:Opset10As16 | Opset 10 uses half_pixel" in files[1].read_text("utf-8")
-
-
-@pytest.mark.parametrize("everything", [False, True])
-def test_other_processes_find_what_catches_a_fault(everything: bool) -> None:
-    (found,) = measure(1, [named("dml_resample:IntegersTaken")], everything=everything)
-    assert found.fault is named("dml_resample:IntegersTaken")
-    assert found.first == INTEGERS_TAKEN
-    assert found.by_onnx is None
-    all_ids = (INTEGERS_TAKEN, "dml_resample_grad/refusal/gradient_of_integers/float")
-    assert found.ids == (all_ids if everything else all_ids[:1])
-
-
-def ids_of(catches: Sequence[Catch]) -> list[tuple[str | None, bool | None]]:
-    return [(catch.first, catch.by_onnx) for catch in catches]
-
-
-def test_what_is_asked_no_further_is_found_all_the_same() -> None:
-    faults = [named("roi_align:Opset10As16"), named("roi_align:ScaleIgnored"), named("roi_align:DroisAre0")]
-    cases = tuple(c for c in collect() if c.definition.family == "roi_align")[:200]
-    assert ids_of(caught(faults, cases)) == ids_of(caught(faults, cases, everything=True))
-
-
-def test_a_sound_suite_is_one_that_catches_every_fault() -> None:
-    first = collect()[0].id
-    assert Summary(collect(), [Catch(fault, (), first, None) for fault in MUTANTS]).is_sound
-    assert not Summary(
-        collect(), [Catch(fault, (), None if fault is MUTANTS[0] else first, None) for fault in MUTANTS]
-    ).is_sound
-
-
-def test_the_command_refuses_a_file_in_no_folder(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["coverage", "--json", str(tmp_path / "no" / "c.json")])
-    assert result.exit_code == 2
+@pytest.mark.parametrize("entry", re.split(r"\n(?! )", RANGES.strip()), ids=lambda entry: entry.split(":")[0])
+def test_cases_reach_from_the_least_to_the_largest_value(entry: str) -> None:
+    function, said = " ".join(entry.split()).split(": ")
+    found = ranges(function, collect())
+    assert said == ", ".join(f"{name} {least:.7g}..{most:.7g}" for name, (least, most) in found.items())

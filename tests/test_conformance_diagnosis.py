@@ -12,28 +12,28 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case
 from conformance.diagnosis import MOST_COMPARED, MOST_SHOWN, diagnose
 from conformance.expected_values import expected_outputs
-from conformance.mutants import MUTANTS, Category
+from conformance.mutants import MUTANTS
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 
 pytestmark = pytest.mark.slow
 
-BY_NAME = {fault.name: fault for fault in MUTANTS}
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
 @functools.cache
-def few(operators: str) -> tuple[Case, ...]:
+def few(family: str) -> tuple[Case, ...]:
     """Every third case of float and half of the refusals."""
-    own = [case for case in collect() if case.definition.family == operators]
+    own = [case for case in collect() if case.definition.family == family]
     wrong = [case for case in own if case.expects_error]
     return (*[case for case in own if case.element_type == "float" and not case.expects_error][::3], *wrong[::2])
 
 
 def results_of(name: str) -> list[Result]:
-    fault = BY_NAME[name]
-    backend = OnnxBackend(fault.backend)
-    return [judge(case, ask(backend, case)) for case in few(fault.operators)]
+    mutant = BY_NAME[name]
+    backend = OnnxBackend(mutant.backend)
+    return [judge(case, ask(backend, case)) for case in few(mutant.family)]
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def results_of(name: str) -> list[Result]:
         "dml_resample:LengthRoundedUp",
     ],
 )
-def test_a_backend_with_a_fault_answers_like_it_in_every_family_that_fails(name: str) -> None:
+def test_a_backend_with_a_mistake_answers_like_it_in_every_family_that_fails(name: str) -> None:
     results = results_of(name)
-    named = {one.family for one in diagnose(results) if one.fault is BY_NAME[name]}
+    named = {one.family for one in diagnose(results) if one.mutant is BY_NAME[name]}
     assert named == {result.case.group for result in results if result.outcome is Outcome.FAILED}
 
 
@@ -62,7 +62,7 @@ def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
     assert told.endswith(f"({MOST_COMPARED} of {MOST_COMPARED} failing cases compared)")
 
 
-def test_few_faults_are_shown_of_a_family_and_always_the_same() -> None:
+def test_few_mutants_are_shown_of_a_family_and_always_the_same() -> None:
     results = results_of("roi_align:AttributesUnchecked")
     found = diagnose(results)
     assert found == diagnose(results)
@@ -77,7 +77,7 @@ def answered(case: Case, change: Callable[[Array], Array]) -> Result:
     return judge(case, Answer("outputs", outputs))
 
 
-def test_a_backend_that_is_wrong_like_no_fault_is_told_nothing() -> None:
+def test_a_backend_that_is_wrong_like_no_mutant_is_told_nothing() -> None:
     cases = [case for case in few("roi_align") if "/matrix/" in case.id]
     assert diagnose([answered(case, lambda y: y + 3) for case in cases]) == []
 
@@ -86,7 +86,7 @@ def test_nothing_is_said_of_a_backend_that_passes() -> None:
     assert diagnose([answered(case, np.array) for case in few("roi_align") if not case.expects_error]) == []
 
 
-def test_a_fault_that_fails_what_the_backend_passes_is_not_named() -> None:
+def test_a_mutant_that_fails_what_the_backend_passes_is_not_named() -> None:
     results = results_of("roi_align:SumForAverage")
     wrong = [r for r in results if r.outcome is Outcome.FAILED and r.case.group == "roi_align/matrix"]
     right = [answered(r.case, np.array) for r in wrong[1::2]]
@@ -94,13 +94,9 @@ def test_a_fault_that_fails_what_the_backend_passes_is_not_named() -> None:
     assert diagnose([*wrong[::2], *right]) == []
 
 
-def test_one_fault_explains_what_another_family_of_failures_does_not() -> None:
+def test_one_mutant_explains_what_another_family_of_failures_does_not() -> None:
     forward = [r for r in results_of("roi_align:NoHalfPixel") if r.case.group.startswith("roi_align/")]
     mixed = [*forward, *(r for r in results_of("roi_align:DroisHalfAndHalf") if "_grad/" in r.case.group)]
     named = {one.family: one.name for one in reversed(diagnose(mixed))}
     assert named["roi_align/matrix"] == "NoHalfPixel"
     assert named["roi_align_grad/matrix"] == "DroisHalfAndHalf"
-
-
-def test_there_are_faults_of_every_kind_to_name() -> None:
-    assert {fault.category for fault in MUTANTS} == set(Category)

@@ -1,168 +1,135 @@
-"""The suite tells right from wrong: each mutant fails a case, and the control, the same code without a fault, none."""
+"""The suite tells right from wrong: each mutant fails a case, and without its mistake it fails none."""
 
 from __future__ import annotations
 
-import json
+import functools
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from catching_cases import candidates, decisive, failing, recorded
 from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
-from conformance.coverage.measure import OFFICIAL, decisive, failing
-from conformance.fuzz import file
-from conformance.fuzz.check import Failure
-from conformance.fuzz.generate import generate
+from conformance.case import Basis, Case
 from conformance.model import build
-from conformance.mutants import CONTROLS, MUTANTS, Category
-from conformance.mutants.base import MutantFactory
-from conformance.mutants.sizes import add_sizes
+from conformance.mutants import MUTANTS, Category, Mutant
+from conformance.mutants.base import Model, Mutants, Table, with_replaced
 from conformance.vectors import collect
-from large_cases import large_cases
+from docs.rules import lives, rule_of
+from ortops.operators import OPERATORS
+from ortops.reference import sampling
 
-OF_ROI_ALIGN = [mutant for mutant in MUTANTS if mutant.operators == "roi_align"]
-
-
-def test_every_case_is_of_a_family_that_has_a_second_implementation() -> None:
-    assert {case.definition.family for case in collect()} == set(CONTROLS)
-
-
-@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align", "roi_align_rotated"])
-def test_a_second_implementation_passes_large_cases(operators: str) -> None:
-    assert [case.id for case in failing(CONTROLS[operators], large_cases(operators))] == []
+FAMILIES = tuple(dict.fromkeys(operator.family for operator in OPERATORS))
+SMALL = 2**13
+"""Bytes of the inputs of a case that takes little time."""
 
 
-@pytest.mark.parametrize("seed", [1])
-@pytest.mark.parametrize("operators", ["roi_align", "dml_roi_align", "roi_align_rotated"])
-def test_a_large_case_catches_a_mutant_whatever_the_size_from_which_on_it_is_wrong(operators: str, seed: int) -> None:
-    mutants = add_sizes(MutantFactory(CONTROLS[operators]), seed, has_maxima=operators != "roi_align_rotated")
-    of_gradients = [case for case in large_cases(operators) if case.id.startswith("g/")]
-    missed = [
-        mutant.__doc__
-        for mutant in mutants
-        if not any(failing(mutant, of_gradients if mutant.gradient_only else large_cases(operators)))
-    ]
-    assert missed == []
+def of_family(family: str) -> list[Mutant]:
+    return [mutant for mutant in MUTANTS if mutant.family == family]
 
 
-def test_the_thresholds_of_mutants_are_drawn_from_a_seed() -> None:
-    words = [
-        [str(mutant.__doc__) for mutant in add_sizes(MutantFactory(CONTROLS["roi_align"]), seed)] for seed in (1, 1, 2)
-    ]
-    assert words[0] == words[1]
-    assert words[0] != words[2]
-    drawn = [int(number) for line in words[0] for number in re.findall(r"(?:beyond|block of) (\d+)", line)]
-    assert len(drawn) >= 10
-    assert all(4 <= number <= 65504 for number in drawn)
+@functools.cache
+def without_mistake(family: str) -> type[Model]:
+    return type("Right", (Model,), {"FAMILY": family})
 
 
-def test_a_prepared_model_runs_inputs_of_other_lengths_one_after_the_other() -> None:
-    # Of the same model: attributes alike, lengths not.
-    cases = [case for case in large_cases("roi_align") if case.id.startswith("f/large/channels")]
-    assert len({case.inputs["X"].shape for case in cases}) == len(cases) == 2
-    prepared = CONTROLS["roi_align"].prepare(build(replace(cases[0], named_axes=frozenset({("X", 1)})), "standard"))
-    for case in (*cases, *cases):
-        (y,) = prepared.run([case.inputs[name] for name in ("X", "rois", "batch_indices")])
-        (alone,) = CONTROLS["roi_align"].prepare(build(case, "standard")).run(list(case.inputs.values()))
-        np.testing.assert_array_equal(y, alone)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_mutant_fails_a_case(family: str) -> None:
+    own = of_family(family)
+    # A default run counts it, but for the mutants that break a rule of this project alone.
+    cases = {mutant: [c for c in candidates(mutant) if c.id == recorded().get(mutant.name)] for mutant in own}
+    passed = [mutant.name for mutant in own if not any(failing(mutant.backend, cases[mutant]))]
+    assert passed == [], "write catching_cases.json anew: python tests/catching_cases.py"
 
 
-def test_inputs_may_be_constants_of_the_model() -> None:
-    case = large_cases("roi_align")[0]
-    constant = replace(case, initializers=("rois", "batch_indices"))
-    (y,) = CONTROLS["roi_align"].prepare(build(constant, "standard")).run([case.inputs["X"]])
-    (expected,) = CONTROLS["roi_align"].prepare(build(case, "standard")).run(list(case.inputs.values()))
-    np.testing.assert_array_equal(y, expected)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_without_a_mistake_passes(family: str) -> None:
+    caught = set(recorded().values())
+    cases = [c for c in collect() if c.definition.family == family and c.id in caught and "rois_1025" not in c.id]
+    assert len(cases) > 25
+    assert [case.id for case in failing(without_mistake(family), cases)] == []
+
+
+def counted_by_default(mutant: Mutant) -> list[Case]:
+    """Small cases from everywhere that a default run counts."""
+    cases = [case for case in decisive(mutant, collect()) if case.basis is not Basis.OURS]
+    small = [case for case in cases if sum(array.nbytes for array in case.inputs.values()) < SMALL]
+    return small[:: max(len(small) // 60, 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_default_run_passes_the_mutants_of_a_rule(family: str) -> None:
+    of_a_rule = [mutant for mutant in of_family(family) if mutant.name in lives()]
+    found = {m.name: next(failing(m.backend, counted_by_default(m)), None) for m in of_a_rule}
+    assert {name: case.id for name, case in found.items() if case} == {}
+
+
+def test_every_case_of_this_project_alone_has_a_rule_and_the_mutants_of_a_rule_exist() -> None:
+    assert {case.id for case in collect() if case.basis is Basis.OURS and rule_of(case) is None} == set()
+    assert lives().keys() <= {mutant.name for mutant in MUTANTS}
 
 
 def test_mutants_differ_in_name_and_description() -> None:
-    assert len(MUTANTS) >= 380
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert len({(mutant.operators, mutant.description) for mutant in MUTANTS}) == len(MUTANTS)
-
-
-def test_the_description_of_a_mutant_is_one_line() -> None:
+    assert len({(mutant.family, mutant.description) for mutant in MUTANTS}) == len(MUTANTS)
     told = [mutant.description for mutant in MUTANTS]
     assert [words for words in told if not re.fullmatch(r"[^\n]{1,120}[^.]\.", words)] == []
+    assert [m.name for m in MUTANTS if m.category is Category.GRADIENTS and not m.is_gradient_only] == []
 
 
-@pytest.mark.parametrize("operators", CONTROLS)
-def test_every_family_of_operators_has_mutants_of_every_category(operators: str) -> None:
-    assert {mutant.category for mutant in MUTANTS if mutant.operators == operators} == set(Category)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_mutants_of_every_category(family: str) -> None:
+    assert {mutant.category for mutant in of_family(family)} == set(Category)
 
 
-def test_every_mutant_can_be_named_as_a_backend() -> None:
-    assert [
-        mutant for mutant in MUTANTS if not isinstance(load(f"conformance.mutants.{mutant.name}"), OnnxBackend)
-    ] == []
-
-
-@pytest.mark.parametrize("operators", CONTROLS)
-def test_an_unknown_mutant_cannot_be_named_as_a_backend(operators: str) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_mutant_can_be_named_as_a_backend(family: str) -> None:
+    assert all(isinstance(load(f"conformance.mutants.{mutant.name}"), OnnxBackend) for mutant in of_family(family))
     with pytest.raises(MissingBackendError, match="NoSuchMutant"):
-        load(f"conformance.mutants.{operators}:NoSuchMutant")
+        load(f"conformance.mutants.{family}:NoSuchMutant")
 
 
-def test_a_mutant_is_made_once_and_replaces_existing_steps() -> None:
-    mutant = MutantFactory(CONTROLS["roi_align"])
-    mutant("Once", "It is made once.")()
-    with pytest.raises(ValueError, match="Once is made twice"):
-        mutant("Once", "It is made twice.")()
-    with pytest.raises(AttributeError, match="no_such_step"):
-        mutant("Other", "It changes nothing.")(no_such_step=lambda _, up: up())
+def test_a_mutant_has_one_row_and_replaces_functions_of_the_reference() -> None:
+    table = Table()
+    table["Once", "It is made once."] = {}
+    table["Once", "It is made twice."] = {}
+    with pytest.raises(ValueError, match="roi_align: Once twice"):
+        Mutants("roi_align", table)
+    with pytest.raises(ValueError, match=r"replace: must be functions of ortops\.reference"):
+        with_replaced({replace: replace})
 
 
+def test_a_mutant_leaves_the_reference_as_it_is() -> None:
+    case = next(case for case in collect() if case.id == "roi_align/edge/half_pixel_inside/v16/float")
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "roi_align:NoHalfPixel")
+    start_of = sampling.start_of
+    assert any(failing(mutant.backend, [case]))
+    assert sampling.start_of is start_of
+    assert not any(failing(without_mistake("roi_align"), [case]))
+
+
+@pytest.mark.parametrize("constants", [(), ("rois", "batch_indices")])
+def test_a_prepared_model_runs_inputs_of_other_lengths_one_after_the_other(constants: tuple[str, ...]) -> None:
+    # Of the same model: attributes alike, the number of channels not.
+    case = next(case for case in collect() if case.id == "roi_align/official/mode_max/v16/float")
+    named = replace(case, named_axes=frozenset({("X", 1)}), initializers=constants)
+    prepared = without_mistake("roi_align").prepare(build(named, "standard"))
+    x, rest = case.inputs["X"], [case.inputs[name] for name in ("rois", "batch_indices") if name not in constants]
+    (once,) = prepared.run([x, *rest])
+    (twice,) = prepared.run([np.concatenate([x, x], axis=1), *rest])
+    np.testing.assert_array_equal(twice, np.concatenate([once, once], axis=1))
+    np.testing.assert_array_equal(prepared.run([x, *rest])[0], once)
+
+
+@pytest.mark.slow
 def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
-    official = tuple(case for case in collect() if case.group == OFFICIAL)
-    caught = [mutant for mutant in OF_ROI_ALIGN if next(failing(mutant.backend, decisive(mutant, official)), None)]
+    official = tuple(case for case in collect() if case.group == "roi_align/official")
+    own = of_family("roi_align")
+    caught = [mutant for mutant in own if next(failing(mutant.backend, decisive(mutant, official)), None)]
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    said = f"ONNX's own vectors catch {len(caught)} of the {len(OF_ROI_ALIGN)} that are of RoiAlign"
+    said = f"ONNX's own vectors catch {len(caught)} of the {len(own)} that are of RoiAlign"
     assert said in " ".join(readme.split())
-
-
-OLD_NAME = """
-import importlib, json, sys, warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    old = importlib.import_module("conformance.wrong")
-from conformance import mutants
-from conformance.backends import load
-from conformance.wrong import roi_align
-assert (old.FAULTS, old.Fault, old.Family, old.CONTROLS) == (
-    mutants.MUTANTS, mutants.Mutant, mutants.Category, mutants.CONTROLS
-)
-assert roi_align is mutants.roi_align
-for mutant in mutants.MUTANTS:
-    load(f"conformance.wrong.{mutant.name}")
-print(json.dumps([[warning.category.__name__, str(warning.message)] for warning in caught]))
-"""
-
-
-def test_conformance_wrong_is_the_old_name_of_conformance_mutants() -> None:
-    done = subprocess.run([sys.executable, "-c", OLD_NAME], check=True, capture_output=True, text=True)  # noqa: S603
-    assert json.loads(done.stdout) == [["FutureWarning", "conformance.wrong is now conformance.mutants"]]
-
-
-def test_a_backend_of_the_old_name_answers_as_the_mutant() -> None:
-    arguments = [
-        "--backend",
-        "conformance.wrong.roi_align:NoHalfPixel",
-        "--select",
-        "roi_align/edge/half_pixel_inside/*",
-    ]
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "conformance", *arguments], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 1, done.stderr
-    assert "half_pixel_inside" in done.stdout
-
-
-def test_a_fuzz_case_that_names_a_backend_by_the_old_name_is_read(tmp_path: Path) -> None:
-    case, path = generate(2, 0), tmp_path / "case.json"
-    file.write(path, Failure(case, "values", ""), "conformance.wrong.roi_align:NoHalfPixel")
-    assert file.read(path).id == case.id

@@ -7,21 +7,30 @@ import time
 from typing import Any
 
 import numpy.typing as npt
+import onnx
 
 from conformance.mutants import roi_align
-from conformance.mutants.roi_align import Control
+from conformance.mutants.base import Model
+from ortops.reference import arguments_of
 
 __all__ = ["Aborts", "Control", "Hangs", "MaxTheOtherWay", "NoHalfPixel", "Rude"]
 
-MaxTheOtherWay, NoHalfPixel = roi_align.mutant.find("MaxTheOtherWay"), roi_align.mutant.find("NoHalfPixel")
+MaxTheOtherWay, NoHalfPixel = roi_align.MUTANTS.find("MaxTheOtherWay"), roi_align.MUTANTS.find("NoHalfPixel")
+
+
+class Control(Model):
+    """RoiAlign without a mistake."""
+
+    FAMILY = "roi_align"
 
 
 class Aborts(Control):
     """Ends the interpreter at the first refusal that is due."""
 
-    def check_attributes(self) -> None:
+    def __init__(self, model: onnx.ModelProto) -> None:
+        super().__init__(model)
         try:
-            super().check_attributes()
+            arguments_of(self.operator, self.attributes)
         except ValueError:
             os.abort()
 
@@ -30,7 +39,7 @@ class Rude(Aborts):
     """Ends the interpreter, and never answers where max has no floor."""
 
     def run(self, inputs: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        while self.attributes["mode"] == "max" and inputs[0].size and inputs[0].max() < 0:
+        while self.attributes.get("mode") == "max" and inputs[0].size and inputs[0].max() < 0:
             time.sleep(1.0)
         return super().run(inputs)
 
@@ -39,6 +48,6 @@ class Hangs(Control):
     """Never answers a model of mode max."""
 
     def run(self, inputs: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        while self.attributes["mode"] == "max":
+        while self.attributes.get("mode") == "max":
             pass
         return super().run(inputs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from conformance.commands.compare import compare_command
-from conformance.commands.coverage import coverage_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
 from conformance.commands.findings import findings_command
@@ -13,7 +12,6 @@ from conformance.commands.fuzz import fuzz_command
 from conformance.commands.init import init_command
 from conformance.commands.matrix import matrix_command
 from conformance.commands.run import run_command
-from conformance.commands.run_exported import run_exported_command
 
 COMMANDS: tuple[click.Command, ...] = (
     run_command,
@@ -21,9 +19,7 @@ COMMANDS: tuple[click.Command, ...] = (
     matrix_command,
     compare_command,
     findings_command,
-    coverage_command,
     export_command,
-    run_exported_command,
     init_command,
     explain_command,
 )

@@ -26,7 +26,7 @@ from ortops.progress import with_progress
 def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
-    Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner; `run-exported` runs them.
+    Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner.
     Cases that the layout cannot express are left out and counted: those that expect an error and, with the standard
     dialect, those of operators and modes that ONNX does not have.
 

@@ -1,642 +1,695 @@
-"""The control and the mutants of RoiAlign and its gradient."""
+"""The mutants of RoiAlign and its gradient."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from conformance.mutants.base import Array, Category, MutantFactory, by_default, renamed
-from conformance.mutants.roi_control import Axis, RoiControl
-from conformance.mutants.roi_mutants import add_borders, add_mutants, refused_if, scale_unchecked, with_dx_always
-from conformance.mutants.sizes import add_samples_beyond, add_sizes
+from conformance.mutants.base import Array, Category, Mutants, Steps, Table, call, is_gradient, rounded
+from conformance.mutants.shared import (
+    BORDER,
+    DX_NEEDS_X,
+    EVERY_SAMPLE,
+    MORE_INDICES_TAKEN,
+    NARROW,
+    OF_UPRIGHT,
+    SCALE_UNCHECKED,
+    UNCHECKED,
+    X_OF_ANOTHER_SHAPE_TAKEN,
+    adaptive,
+    all_channels,
+    averaged,
+    border,
+    corrected,
+    counted,
+    scaled,
+    winners,
+    with_dx_always,
+)
+from conformance.mutants.steps import (
+    DY,
+    IMAGES,
+    ROIS,
+    X,
+    answered,
+    by_default,
+    given,
+    in_type,
+    meant,
+    narrowed,
+    narrowed_into,
+    of_dx,
+    on,
+    refused_if,
+    renamed,
+    result,
+    roi_by_roi,
+)
+from ortops.reference import evaluate
+from ortops.reference.roi_align import (
+    Candidate,
+    Term,
+    add_to_droi,
+    average,
+    candidates_of,
+    divisor_of,
+    maximum,
+    terms_of,
+    value_of,
+    winner_of,
+)
+from ortops.reference.sampling import (
+    OnnxAxis,
+    adaptive_samples,
+    axes_of_roi,
+    bins_of,
+    coordinate,
+    corners,
+    ends_of,
+    is_inside,
+    samples_per_bin,
+    size_of,
+    start_of,
+    taps,
+)
 
 MODES = ("avg", "max", "max_interpolated")
 COORDINATES = ("half_pixel", "output_half_pixel")
 COORDINATE_MODE = "coordinate_transformation_mode"
 
 
-class Control(RoiControl):
-    """The operators without a fault."""
+class _Width(int):
+    """The length of a map along x."""
 
-    OPERATORS = ("RoiAlign",)
 
-    def defaults(self) -> dict[str, Any]:
-        return {
-            "mode": "avg",
-            COORDINATE_MODE: "output_half_pixel" if self.version == 10 else "half_pixel",
-            "output_height": 1,
-            "output_width": 1,
-            "sampling_ratio": 0,
-            "spatial_scale": 1.0,
-        }
+def along(step: Any, change: Any) -> Steps:
+    """A step is changed for one axis: `change` takes the length of the map, which is a `_Width` along x."""
 
-    @property
-    def version(self) -> int:
-        """The opset of the node; 0 for a gradient."""
-        if self.is_gradient:
-            return 0
-        suffix = self.op_type.rpartition("_")[2]
-        return int(suffix) if suffix.isdigit() else 10 if self.opset < 16 else self.opset
+    def marked(roi: Any, bins: Any, lengths: Any, **settings: Any) -> Any:
+        return axes_of_roi(roi, bins, (lengths[0], _Width(lengths[1])), **settings)
 
-    @property
-    def mode(self) -> str:
-        return str(self.attributes["mode"])
+    return {axes_of_roi: marked, step: change}
 
-    def check_attributes(self) -> None:
-        a = self.attributes
-        if a["mode"] not in MODES or a[COORDINATE_MODE] not in COORDINATES:
-            raise ValueError("mode")
-        if a["sampling_ratio"] < 0 or a["output_height"] < 1 or a["output_width"] < 1:
+
+def is_half(mode: str) -> bool:
+    """Whether coordinates are those of half_pixel."""
+    return mode == "half_pixel"
+
+
+def started(change: Any) -> Steps:
+    """The start of a RoI: `change` takes r1, the scale and 1 for half_pixel or 0."""
+    return {start_of: lambda r1, scale, mode: change(r1, scale, int(is_half(mode)))}
+
+
+def sized(change: Any) -> Steps:
+    """The size of a RoI before it is raised: `change` takes r1, r2, the scale and whether the mode is half_pixel."""
+
+    def replaced(r1: float, r2: float, scale: float, mode: str) -> tuple[float, bool]:
+        return size_of(0.0, change(r1, r2, scale, is_half(mode)), 1.0, mode)
+
+    return {size_of: replaced}
+
+
+def placed(change: Any) -> Steps:
+    """The coordinates of samples: `change` takes start, size, bins, samples per bin, p and i."""
+    return {
+        coordinate: lambda axis, p, i: change(axis.start, axis.size, axis.bins, axis.per_bin, p, i),
+        **EVERY_SAMPLE,
+    }
+
+
+def corners_changed(change: Any) -> Steps:
+    """The pixels that a sample reads and their weights; `change` maps those along one axis."""
+    return {taps: lambda c, length: change(taps(c, length))}
+
+
+def of_mode(mode: str, step: Any, change: Any) -> Steps:
+    """A step whose first argument is the mode is replaced for one mode only."""
+    return {step: lambda *a: change(*a) if a[0] == mode else step(*a)}
+
+
+def axes_with(change: Any) -> Steps:
+    """The axes y and x of a RoI are changed."""
+    return {axes_of_roi: lambda *a, **settings: change(*axes_of_roi(*a, **settings))}
+
+
+def counts_of(first: int) -> Any:
+    """Both axes have the adaptive number of samples of one: 0 for y, 1 for x."""
+
+    def changed(*axes: OnnxAxis) -> tuple[OnnxAxis, ...]:
+        return tuple(dataclasses.replace(axis, per_bin=axes[first].per_bin) for axis in axes)
+
+    def replaced(*a: Any, sampling_ratio: int, **settings: Any) -> Any:
+        axes = axes_of_roi(*a, sampling_ratio=sampling_ratio, **settings)
+        return axes if sampling_ratio else changed(*axes)
+
+    return {axes_of_roi: replaced}
+
+
+def swapped_refused(axis: int) -> Steps:
+    """RoIs with swapped ends along one axis only, 0 for y and 1 for x, are refused where sampling is adaptive."""
+
+    def refuses(roi: Any, *_: Any, sampling_ratio: int, coordinate_transformation_mode: str, **settings: Any) -> bool:
+        own, other = ends_of(roi)[axis], ends_of(roi)[1 - axis]
+        is_adaptive = is_half(coordinate_transformation_mode) and not sampling_ratio
+        return is_adaptive and own[1] < own[0] and other[1] > other[0]
+
+    def replaced(*a: Any, **settings: Any) -> Any:
+        if refuses(*a, **settings):
             raise ValueError("size")
-        if not 0 < a["spatial_scale"] < np.inf:
-            raise ValueError("scale")
+        return axes_of_roi(*a, **settings)
 
-    def are_shapes(self, rois: tuple[int, ...], images: tuple[int, ...]) -> bool:
-        return len(images) == 1 and rois == (images[0], 4)
-
-    @property
-    def is_half(self) -> bool:
-        """Whether coordinate_transformation_mode is half_pixel."""
-        return bool(self.attributes[COORDINATE_MODE] == "half_pixel")
-
-    def scales(self) -> tuple[float, float]:
-        return (float(self.attributes["spatial_scale"]),) * 2
-
-    def start(self, r1: float, scale: float) -> float:
-        return r1 * scale - (0.5 if self.is_half else 0.0)
-
-    def is_raised(self, size: float) -> bool:
-        """Whether the size is raised to 1."""
-        return size < 1 and not self.is_half
-
-    def count(self, size: float, bins: int) -> int:
-        return int(self.attributes["sampling_ratio"]) or max(self.adaptive_count(size, bins), 0)
-
-    def axis(self, r1: float, r2: float, scale: float, bins: int, length: int) -> Axis:
-        start, size = self.start(r1, scale), self.size(r1, r2, scale)
-        is_raised = self.is_raised(size)
-        size = 1.0 if is_raised else size
-        per_bin = self.count(size, bins)
-        p, step = np.arange(bins)[:, None], size / max(bins * per_bin, 1)
-        i, is_first = self.listed(start + p[:, 0] * size / bins + step / 2, step, per_bin, length)
-        t = (p * per_bin + i + 0.5) / max(bins * per_bin, 1)
-        c = self.place(start, size, bins, per_bin, p, i)
-        return self.sampled(c, self.by_ends(t, scale, is_raised), is_first, per_bin, length)
-
-    def place(self, start: float, size: float, bins: int, per_bin: int, p: Array, i: Array) -> Array:
-        """The coordinates of samples i of bins p."""
-        return np.asarray(start + p * size / bins + (i + 0.5) * size / max(bins * per_bin, 1))
-
-    def taps(self, c: Array, length: int) -> Array:
-        """The pixels before and after each coordinate; after the last pixel there is none."""
-        low = np.floor(np.clip(c, 0, length - 1))
-        return np.stack([low, low + 1], -1)
-
-    def has_slope(self, c: Array, inside: Array, length: int) -> Array:
-        """Whether the cell that begins at or before c has a slope."""
-        clamped = np.clip(c, 0, length - 1)
-        return np.asarray(inside & (c == clamped) & (np.floor(clamped) < length - 1))
+    return {axes_of_roi: replaced}
 
 
-mutant = MutantFactory(Control)
+def inside_alone(bin_: Any) -> float:
+    """The number of samples of a bin inside the map, at least 1."""
+    return float(max(sum(sample.repeats for sample in bin_.inside), 1))
 
 
-def rescaled(change: Any) -> Any:
-    """A replacement of `scales` with another scale."""
-    return lambda s, up: (float(change(s, up()[0])),) * 2
+def valued(change: Any) -> Steps:
+    """The value of candidates is changed: `change` takes the mode, the candidate, its value and the channel."""
+
+    def replaced(mode: str, bin_: Any, channel: Any, outside_value: float) -> Iterator[Candidate]:
+        for one in candidates_of(mode, bin_, channel, outside_value):  # type: ignore[arg-type]
+            value = change(mode, one, channel)
+            if value is not None:
+                yield one._replace(value=value)
+
+    return {candidates_of: replaced}
 
 
-mutant.begin_category(Category.COORDINATES)
-mutant("WidthAndHeightForTheEnd", "RoIs are read as x, y, width and height.")(
-    corners=lambda s, up, roi: [roi[0], roi[1], roi[0] + roi[2], roi[1] + roi[3]]
+def largest(change: Any) -> Steps:
+    """A maximum is changed: `change` takes it, None if there are no samples, and the mode."""
+
+    def replaced(mode: Any, *a: Any) -> float:
+        winner = winner_of(candidates_of(mode, *a))
+        return float(change(None if winner is None else winner.value, mode))
+
+    return {maximum: replaced}
+
+
+def maximum_inside(*arguments: Any) -> float:
+    """A maximum without the samples outside the map, which starts at -65504."""
+    return float(max([-65504.0, *(one.value for one in candidates_of(*arguments) if one.sample)]))
+
+
+def sloped(both: Sequence[Any]) -> tuple[Any, ...]:
+    """The pixels of a sample, with no weight but with the slope of their cell."""
+    return tuple(tap._replace(weight=0.0, weight_derivative=d) for tap, d in zip(both, (-1.0, 1.0), strict=True))
+
+
+def without_zero_weights(candidates: list[Candidate]) -> list[Candidate]:
+    """Weighted corners without those of weight 0, unless there are no others."""
+    return [one for one in candidates if not one.corners or any(c.weight for c in one.corners)] or candidates
+
+
+def exchanged_corners(taps_y: Sequence[Any], taps_x: Sequence[Any]) -> Any:
+    """The corners of a sample, of which the second and the third have each other's weights."""
+    made = list(corners(taps_y, taps_x))
+    made[1], made[2] = made[1]._replace(weight=made[2].weight), made[2]._replace(weight=made[1].weight)
+    return tuple(made)
+
+
+def cut_off(y: Array, dtype: Any) -> Array:
+    """A result of two bytes, rounded towards 0."""
+    found = rounded(y, dtype)
+    if dtype.itemsize != 2:
+        return found
+    is_beyond = np.abs(found.astype(np.float64)) > np.abs(y)
+    return (found.view(np.uint16) - is_beyond.astype(np.uint16)).view(dtype)
+
+
+def narrow_if_short(value: float) -> float:
+    """A number rounded to the type of the tensors if that has two bytes."""
+    return float(narrowed(value)) if call().dtype.itemsize == 2 else value
+
+
+def equal_shares(mode: Any, bin_: Any, channel: Any) -> list[Term]:
+    """The terms of a maximum if all equal candidates share its gradient."""
+    if mode == "avg":
+        return terms_of(mode, bin_, channel)
+    them = list(candidates_of(mode, bin_, channel, 0.0))
+    winner = winner_of(them)
+    equal = [one for one in them if winner and one.value == winner.value]
+    return [Term(len(equal), one.corners, [one.sample.first[0]], [one.sample.first[1]]) for one in equal if one.sample]
+
+
+def winning(change: Any) -> Steps:
+    """The term of a maximum is changed: `change` takes it, the mode and the bin, and returns terms."""
+
+    def replaced(mode: Any, bin_: Any, channel: Any) -> Iterable[Term]:
+        found = terms_of(mode, bin_, channel)
+        return found if mode == "avg" or not found else change(found[0], mode, bin_)
+
+    return {terms_of: replaced}
+
+
+def whole_sample(term: Term, mode: str, bin_: Any) -> list[Term]:
+    """The term of the sample to which the corner of a term belongs."""
+    if mode != "max":
+        return [term]
+    sample = next(s for s in bin_.inside if s.first == (term.iy[0], term.ix[0]))
+    return [term._replace(corners=sample.corners)]
+
+
+def dividing(change: Any) -> Steps:
+    """The gradient of an average is divided by another number: `change` takes the bin."""
+
+    def replaced(mode: Any, bin_: Any, channel: Any) -> list[Term]:
+        found = terms_of(mode, bin_, channel)
+        return [term._replace(divisor=change(bin_)) for term in found] if mode == "avg" else found
+
+    return {terms_of: replaced}
+
+
+def without_drois_of_maxima(operator: Any, inputs: Any, attributes: Any, wanted: Any) -> Any:
+    """The outputs, where drois is 0 unless the mode is avg."""
+    found = evaluate(operator, inputs, attributes, wanted)
+    is_zero = operator.is_gradient and attributes.get("mode", "avg") != "avg" and wanted[1]
+    return [found[0], np.zeros((len(inputs[1]), 4))] if is_zero else found
+
+
+def of_first_channel(operator: Any, inputs: Any, attributes: Any, wanted: Any) -> Any:
+    """The outputs, where drois is computed from the first channel only."""
+    whole = evaluate(operator, inputs, attributes, wanted)
+    if not operator.is_gradient or not wanted[1] or not inputs[4].shape[1]:
+        return whole
+    x = inputs[4].copy()
+    x[:, 1:] = 0
+    return [whole[0], evaluate(operator, [*inputs[:4], x], attributes, wanted)[1]]
+
+
+mutant = Table(OF_UPRIGHT, BORDER, NARROW)
+mutant.category = Category.COORDINATES
+mutant["WidthAndHeightForTheEnd", "RoIs are read as x, y, width and height."] = {
+    ends_of: lambda roi: ends_of((roi[0], roi[1], roi[0] + roi[2], roi[1] + roi[3]))
+}
+mutant["NoHalfPixel", "half_pixel does not shift RoIs by half a pixel."] = started(lambda r1, scale, _: r1 * scale)
+mutant["HalfPixelAdded", "half_pixel shifts RoIs by +0.5 instead of -0.5."] = started(
+    lambda r1, scale, half: r1 * scale + 0.5 * half
 )
-mutant("NoHalfPixel", "half_pixel does not shift RoIs by half a pixel.")(start=lambda s, up, r1, scale: r1 * scale)
-mutant("HalfPixelAdded", "half_pixel shifts RoIs by +0.5 instead of -0.5.")(
-    start=lambda s, up, r1, scale: r1 * scale + 0.5 * s.is_half
+mutant["HalfPixelTwice", "half_pixel shifts RoIs twice, by a whole pixel, as mmcv's export does since opset 16."] = (
+    started(lambda r1, scale, half: r1 * scale - half)
 )
-mutant("HalfPixelTwice", "half_pixel shifts RoIs twice, by a whole pixel, as mmcv's export does since opset 16.")(
-    start=lambda s, up, r1, scale: r1 * scale - s.is_half
+mutant["HalfPixelAlways", "output_half_pixel shifts RoIs by half a pixel like half_pixel."] = started(
+    lambda r1, scale, _: r1 * scale - 0.5
 )
-mutant("HalfPixelAlways", "output_half_pixel shifts RoIs by half a pixel like half_pixel.")(
-    start=lambda s, up, r1, scale: r1 * scale - 0.5
+mutant[
+    "ShiftBeforeScale", "The shift by half a pixel happens before scaling instead of after it, as in TVM's Relax."
+] = started(lambda r1, scale, half: (r1 - 0.5 * half) * scale)
+mutant["StartAlone", "half_pixel shifts the start of a RoI but not its end, so RoIs are half a pixel longer."] = sized(
+    lambda r1, r2, scale, half: (r2 - r1) * scale + 0.5 * half
 )
-mutant("ShiftBeforeScale", "The shift by half a pixel happens before scaling instead of after it, as in TVM's Relax.")(
-    start=lambda s, up, r1, scale: (r1 - 0.5 * s.is_half) * scale
+mutant["StartTruncated", "The start of a RoI is rounded down to a whole pixel, as RoiPool does."] = {
+    start_of: lambda *a: float(math.floor(start_of(*a)))
+}
+mutant["ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map."] = scaled(lambda scale: 1.0)
+mutant["ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied."] = scaled(lambda scale: 1 / scale)
+mutant["EndPixelIncluded", "1 is added to the ends x2 and y2 of RoIs, as MindSpore's roi_end_mode does."] = sized(
+    lambda r1, r2, scale, _: (r2 - r1 + 1) * scale
 )
-mutant("StartAlone", "half_pixel shifts the start of a RoI but not its end, so RoIs are half a pixel longer.")(
-    size=lambda s, up, *a: up(*a) + 0.5 * s.is_half
+mutant["NoLeastSize", "output_half_pixel does not raise sizes below 1 to 1."] = {
+    size_of: lambda r1, r2, scale, mode: size_of(r1, r2, scale, "half_pixel")
+}
+mutant["LeastSizeBeforeScale", "output_half_pixel raises sizes to 1 before scaling instead of after it."] = {
+    size_of: lambda r1, r2, scale, mode: size_of(r1, r2 if is_half(mode) else max(r2, r1 + 1.0), scale, "half_pixel")
+}
+mutant["SizeClampedInHalfPixel", "half_pixel raises sizes below 1 to 1 like output_half_pixel, as MIGraphX does."] = {
+    size_of: lambda r1, r2, scale, mode: size_of(r1, r2, scale, "output_half_pixel")
+}
+mutant[
+    "NegativeSizesAreZero", "Negative sizes become 0, so a RoI with swapped ends is a point instead of mirrored."
+] = sized(lambda r1, r2, scale, _: max((r2 - r1) * scale, 0.0))
+mutant["SamplesAtTheStart", "Each sample lies at the start of its part of the bin instead of the middle."] = placed(
+    lambda start, size, bins, k, p, i: start + p * size / bins + i * size / (bins * k)
 )
-mutant("StartTruncated", "The start of a RoI is rounded down to a whole pixel, as RoiPool does.")(
-    start=lambda s, up, *a: float(np.floor(up(*a)))
-)
-mutant("ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map.")(
-    scales=rescaled(lambda s, scale: 1)
-)
-mutant("ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied.")(
-    scales=rescaled(lambda s, scale: 1 / scale)
-)
-mutant("EndPixelIncluded", "1 is added to the ends x2 and y2 of RoIs, as MindSpore's roi_end_mode does.")(
-    size=lambda s, up, r1, r2, scale: (r2 - r1 + 1) * scale
-)
-mutant("NoLeastSize", "output_half_pixel does not raise sizes below 1 to 1.")(is_raised=lambda s, up, size: False)
-mutant("LeastSizeBeforeScale", "output_half_pixel raises sizes to 1 before scaling instead of after it.")(
-    is_raised=lambda s, up, size: False,
-    size=lambda s, up, r1, r2, scale: up(r1, r2, scale) if s.is_half else max(r2 - r1, 1.0) * scale,
-)
-mutant("SizeClampedInHalfPixel", "half_pixel raises sizes below 1 to 1 like output_half_pixel, as MIGraphX does.")(
-    is_raised=lambda s, up, size: size < 1
-)
-mutant("NegativeSizesAreZero", "Negative sizes become 0, so a RoI with swapped ends is a point instead of mirrored.")(
-    size=lambda s, up, *a: max(up(*a), 0.0)
-)
-mutant("SamplesAtTheStart", "Each sample lies at the start of its part of the bin instead of the middle.")(
-    place=lambda s, up, start, size, bins, k, p, i: up(start, size, bins, k, p, i - 0.5)
-)
-mutant(
+mutant[
     "SamplesFromCornerToCorner", "The first and the last sample of a bin lie on its ends instead of half a step inside."
-)(
-    place=lambda s, up, start, size, bins, k, p, i: (
-        start + p * size / bins + (i / (k - 1) if k > 1 else i + 0.5) * size / bins
-    )
+] = placed(
+    lambda start, size, bins, k, p, i: start + p * size / bins + (i / (k - 1) if k > 1 else i + 0.5) * size / bins
 )
-mutant("OneSampleInTheMiddle", "All samples of a bin lie at its centre.")(
-    place=lambda s, up, start, size, bins, k, p, i: start + (p + 0.5) * size / bins + 0 * i
+mutant["OneSampleInTheMiddle", "All samples of a bin lie at its centre."] = placed(
+    lambda start, size, bins, k, p, i: start + (p + 0.5) * size / bins
 )
-mutant("NearestPixel", "The nearest pixel is read instead of interpolating.")(
-    weights=lambda s, up, c, n: np.stack([1 - np.round(up(c, n)[..., 1]), np.round(up(c, n)[..., 1])], -1)
+mutant["NearestPixel", "The nearest pixel is read instead of interpolating."] = corners_changed(
+    lambda both: tuple(tap._replace(weight=float(round(tap.weight))) for tap in both)
 )
 
 
-def by_axis(step: str, change: Any) -> dict[str, Any]:
-    """A replaced step that may read `s.lengths`, of the map, and `s.number`, 0 for y and 1 for x."""
-
-    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
-        s.number, s.lengths = -1, lengths
-        return up(roi, bins, lengths)
-
-    def axis(s: Any, up: Any, *a: Any) -> Any:
-        s.number += 1
-        return up(*a)
-
-    return {"axes": axes, "axis": axis, step: change}
-
-
-mutant.begin_category(Category.BORDERS)
-for number, side, other in ((1, "X", "y"), (0, "Y", "x")):
-    mutant(f"ReplicatedIn{side}Alone", f"Samples are tested against the border along {other} only.")(
-        **by_axis("inside", lambda s, up, c, n, number=number: up(c, n) | (s.number == number))
-    )
-for name, words, low, high in (
-    ("SlackBelowMinus1", "Samples up to 7e-5 below -1 count as inside the map, as in MindSpore.", -1 - 7e-5, 0),
-    ("SlackPastL", "Samples up to 7e-5 beyond the map's length count as inside, as in MindSpore.", -1, 7e-5),
-):
-    mutant(name, words)(inside=lambda s, up, c, n, low=low, high=high: (c >= low) & (c <= n + high))
-add_borders(mutant)
-mutant(
+mutant.category = Category.BORDERS
+mutant["ReplicatedInXAlone", "Samples are tested against the border along y only."] = {
+    **along(is_inside, lambda c, n: is_inside(c, n) or isinstance(n, _Width)),
+    **EVERY_SAMPLE,
+}
+mutant["ReplicatedInYAlone", "Samples are tested against the border along x only."] = {
+    **along(is_inside, lambda c, n: is_inside(c, n) or not isinstance(n, _Width)),
+    **EVERY_SAMPLE,
+}
+mutant["SlackBelowMinus1", "Samples up to 7e-5 below -1 count as inside the map, as in MindSpore."] = border(
+    lambda c, n: -1 - 7e-05 <= c <= n
+)
+mutant["SlackPastL", "Samples up to 7e-5 beyond the map's length count as inside, as in MindSpore."] = border(
+    lambda c, n: -1 <= c <= n + 7e-05
+)
+mutant[
     "LengthsExchanged", "The height and the width of the map are exchanged when samples are tested against the border."
-)(**by_axis("inside", lambda s, up, c, n: up(c, s.lengths[1 - s.number])))
-mutant("CoordinatesClipped", "RoIs are clipped to the map before they are sampled, as in ncnn's version 0.")(
-    axes=lambda s, up, roi, bins, n: up(np.clip(roi, 0, np.array([n[1], n[0]] * 2) / s.scales()[0]), bins, n)
-)
-
-mutant.begin_category(Category.COUNTS)
-mutant("Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number.")(
-    adaptive_count=lambda s, up, size, bins: 1
-)
-mutant("Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number.")(
-    adaptive_count=lambda s, up, size, bins: 2
-)
-mutant("Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled.")(
-    adaptive_count=lambda s, up, *a: max(up(*a), 1)
-)
-mutant("Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling.")(
-    adaptive_count=lambda s, up, size, bins: up(size / s.scales()[0], bins)
-)
+] = {**along(is_inside, lambda c, n: is_inside(c, call().x_shape[2 if isinstance(n, _Width) else 3])), **EVERY_SAMPLE}
+mutant["CoordinatesClipped", "RoIs are clipped to the map before they are sampled, as in ncnn's version 0."] = {
+    axes_of_roi: lambda roi, bins, lengths, **a: axes_of_roi(
+        np.clip(roi, 0, np.array([lengths[1], lengths[0]] * 2) / a["spatial_scale"]).tolist(), bins, lengths, **a
+    )
+}
 
 
-def of_the_unraised_size(s: Any, up: Any, size: float) -> Any:
-    """A replacement of `is_raised` that stores the size in `s.unraised`."""
-    s.unraised = size
-    return up(size)
-
-
-mutant(
+mutant.category = Category.COUNTS
+mutant["Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number."] = adaptive(
+    lambda size, bins: 1
+)
+mutant["Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number."] = adaptive(
+    lambda size, bins: 2
+)
+mutant["Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled."] = adaptive(
+    lambda size, bins: max(adaptive_samples(size, bins), 1)
+)
+mutant["Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling."] = {
+    axes_of_roi: lambda *a, spatial_scale, **settings: tuple(
+        dataclasses.replace(
+            axis, per_bin=samples_per_bin(axis.size / spatial_scale, axis.bins, settings["sampling_ratio"])
+        )
+        for axis in axes_of_roi(*a, spatial_scale=spatial_scale, **settings)
+    )
+}
+mutant[
     "Ratio0OfTheUnraisedSize",
     "The adaptive number of samples follows from the size before output_half_pixel raises it to 1.",
-)(is_raised=of_the_unraised_size, adaptive_count=lambda s, up, size, bins: up(s.unraised, bins))
-
-
-def count_of_the_other(first: int) -> Any:
-    """A replacement of `axes` that uses one axis's adaptive number of samples for both: 0 for y, 1 for x."""
-
-    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
-        s.fixed = None
-        s.fixed = up(roi, bins, lengths)[first].per_bin
-        return up(roi, bins, lengths)
-
-    return axes
-
-
-for first, (one, two) in enumerate((("Y", "X"), ("X", "Y"))):
-    mutant(f"Ratio0Of{one}", f"The adaptive number of samples along {one.lower()} is used along {two.lower()} too.")(
-        axes=count_of_the_other(first), adaptive_count=lambda s, up, *a: up(*a) if s.fixed is None else s.fixed
+] = {
+    axes_of_roi: lambda roi, *a, spatial_scale, sampling_ratio, **settings: tuple(
+        (
+            dataclasses.replace(
+                axis, per_bin=samples_per_bin((ends[1] - ends[0]) * spatial_scale, axis.bins, sampling_ratio)
+            )
+            for ends, axis in zip(
+                ends_of(roi),
+                axes_of_roi(roi, *a, spatial_scale=spatial_scale, sampling_ratio=sampling_ratio, **settings),
+                strict=True,
+            )
+        )
     )
-
-
-def swapped_refused(low: int, other: int) -> Any:
-    """A replacement of `axes` that refuses RoIs with swapped ends along one axis only."""
-
-    def axes(s: Any, up: Any, roi: Array, bins: Any, lengths: Any) -> Any:
-        is_adaptive = s.is_half and not s.attributes["sampling_ratio"]
-        if is_adaptive and roi[low + 2] < roi[low] and roi[other + 2] > roi[other]:
-            raise ValueError("size")
-        return up(roi, bins, lengths)
-
-    return axes
-
-
-mutant("NegativeWidthRefused", "With adaptive sampling, a RoI with swapped ends along x only is refused.")(
-    axes=swapped_refused(0, 1)
+}
+mutant["Ratio0OfY", "The adaptive number of samples along y is used along x too."] = counts_of(0)
+mutant["Ratio0OfX", "The adaptive number of samples along x is used along y too."] = counts_of(1)
+mutant["NegativeWidthRefused", "With adaptive sampling, a RoI with swapped ends along x only is refused."] = (
+    swapped_refused(1)
 )
-mutant("NegativeHeightRefused", "With adaptive sampling, a RoI with swapped ends along y only is refused.")(
-    axes=swapped_refused(1, 0)
+mutant["NegativeHeightRefused", "With adaptive sampling, a RoI with swapped ends along y only is refused."] = (
+    swapped_refused(0)
 )
-
-
-mutant(
+mutant[
     "Ratio0AtMostTheMap",
     "There are at most as many adaptive samples as the map has pixels, as in torchvision's deterministic path.",
-)(**by_axis("adaptive_count", lambda s, up, *a: min(up(*a), s.lengths[s.number])))
-
-
-def without_outside(s: Any, up: Any, axis_y: Axis, axis_x: Axis) -> Any:
-    """A divisor that counts only samples inside the map."""
-    return np.outer(np.maximum(axis_y.counts, 1), np.maximum(axis_x.counts, 1)).mean()
-
-
-mutant("RatioAtMost8", "A bin has at most eight samples along an axis.")(count=lambda s, up, *a: min(up(*a), 8))
-mutant("DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only.")(
-    divisor=without_outside
-)
-mutant("DivisorSquared", "Averages are divided by the square of the number of samples along x.")(
-    divisor=lambda s, up, y, x: max(x.per_bin**2, 1)
-)
-mutant("DivisorIn32Bits", "The number of samples of a bin, the product over both axes, overflows 32 bits.")(
-    divisor=lambda s, up, y, x: max((y.per_bin * x.per_bin + 2**31) % 2**32 - 2**31, 1)
-)
-mutant("EmptyIsNaN", "The average over no samples is NaN (0 divided by 0), as in MNN, OpenVINO and Paddle.")(
-    divisor=lambda s, up, y, x: np.float64(y.per_bin * x.per_bin)
-)
-
-
-mutant(
+] = {
+    axes_of_roi: lambda *a, sampling_ratio, **settings: tuple(
+        axis if sampling_ratio else dataclasses.replace(axis, per_bin=min(axis.per_bin, axis.length))
+        for axis in axes_of_roi(*a, sampling_ratio=sampling_ratio, **settings)
+    )
+}
+mutant["RatioAtMost8", "A bin has at most eight samples along an axis."] = counted(lambda n: min(n, 8))
+mutant["DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only."] = {
+    divisor_of: inside_alone
+}
+mutant["DivisorSquared", "Averages are divided by the square of the number of samples along x."] = {
+    bins_of: lambda axis_y, axis_x: (bin_._replace(total=axis_x.per_bin**2) for bin_ in bins_of(axis_y, axis_x))
+}
+mutant["DivisorIn32Bits", "The number of samples of a bin, the product over both axes, overflows 32 bits."] = {
+    divisor_of: lambda bin_: max((bin_.total + 2**31) % 2**32 - 2**31, 1)
+}
+mutant["EmptyIsNaN", "The average over no samples is NaN (0 divided by 0), as in MNN, OpenVINO and Paddle."] = {
+    average: lambda bin_, *a: average(bin_, *a) if bin_.total else math.nan
+}
+mutant[
     "NegativeCountRefused",
     "A RoI with a negative width or height is refused where the sampling is adaptive, as in MXNet.",
-)(adaptive_count=refused_if(lambda size, bins: size < 0))
+] = refused_if(adaptive_samples, lambda size, bins: size < 0)
 
-mutant.begin_category(Category.REDUCTIONS)
-mutant("MaxTheOtherWay", "max and max_interpolated are exchanged.")(
-    meaning=renamed("mode", max="max_interpolated", max_interpolated="max")
+
+mutant.category = Category.REDUCTIONS
+mutant["MaxTheOtherWay", "max and max_interpolated are exchanged."] = renamed(
+    "mode", max="max_interpolated", max_interpolated="max"
 )
-mutant("MaxIsInterpolated", "max is the maximum of interpolated samples, as in OpenVINO, instead of weighted corners.")(
-    meaning=renamed("mode", max="max_interpolated")
-)
-mutant(
+mutant[
+    "MaxIsInterpolated", "max is the maximum of interpolated samples, as in OpenVINO, instead of weighted corners."
+] = renamed("mode", max="max_interpolated")
+mutant[
     "InterpolatedIsMax",
     "max_interpolated is the maximum of weighted corners like max, instead of interpolated samples.",
-)(meaning=renamed("mode", max_interpolated="max"))
-mutant("MaxOfPixels", "max is the maximum of the corner pixels without their interpolation weights.")(
-    reduced=lambda s, up, pixels, w: np.where(w != 0, pixels, 0.0) if s.mode == "max" else up(pixels, w)
+] = renamed("mode", max_interpolated="max")
+mutant["MaxOfPixels", "max is the maximum of the corner pixels without their interpolation weights."] = valued(
+    lambda mode, one, channel: (
+        value_of(channel, [c._replace(weight=float(c.weight != 0)) for c in one.corners])
+        if mode == "max" and one.corners
+        else one.value
+    )
 )
-mutant("CornersFromMinus10000", "A maximum of weighted corners starts at -10000, so lower values are lost.")(
-    maximum=lambda s, up, v: np.maximum(up(v), -10000.0 if s.mode == "max" else -np.inf)
+mutant["CornersFromMinus10000", "A maximum of weighted corners starts at -10000, so lower values are lost."] = of_mode(
+    "max", maximum, lambda *a: max(maximum(*a), -10000.0)
 )
-mutant("InterpolatedFromZero", "A maximum of interpolated samples starts at 0, so negative values are lost.")(
-    maximum=lambda s, up, v: np.maximum(up(v), -np.inf if s.mode == "max" else 0.0)
+mutant["InterpolatedFromZero", "A maximum of interpolated samples starts at 0, so negative values are lost."] = of_mode(
+    "max_interpolated", maximum, lambda *a: max(maximum(*a), 0.0)
 )
-mutant(
+mutant[
     "CornersWithoutOutside",
     "Samples outside the map are left out of a maximum of weighted corners instead of counting as 0.",
-)(
-    outside_value=lambda s, up: -np.inf if s.mode == "max" else 0.0,
-    maximum=lambda s, up, v: np.maximum(up(v), -65504.0),
+] = of_mode("max", maximum, maximum_inside)
+mutant["ZeroWeightsSkipped", "Corners of weight 0 are left out of a maximum instead of counting as 0."] = winners(
+    without_zero_weights
 )
-
-
-def without_zero_weights(s: Any, up: Any, pixels: Array, weights: Array) -> Any:
-    """A replacement of `reduced` that leaves out corners with weight 0 if the bin has others."""
-    values, is_read = up(pixels, weights), weights > 0
-    if s.mode != "max":
-        return values
-    others = np.where(is_read.any(axis=(2, 3, 4, 5), keepdims=True), -np.inf, 0.0)
-    return np.where(is_read, values, others)
-
-
-mutant("ZeroWeightsSkipped", "Corners of weight 0 are left out of a maximum instead of counting as 0.")(
-    reduced=without_zero_weights
+mutant[
+    "MaxOfNothingIsTheLeastNumber", "The maximum over no samples is -65504, the start value, as with mmcv on the GPU."
+] = largest(lambda value, _: -65504.0 if value is None else value)
+mutant["MaxOfNothingIsFltMax", "The maximum over no samples is -FLT_MAX, the start value, as in MNN."] = largest(
+    lambda value, _: float(np.finfo(np.float32).min) if value is None else value
 )
-for name, words, least in (
-    (
-        "MaxOfNothingIsTheLeastNumber",
-        "The maximum over no samples is -65504, the start value, as with mmcv on the GPU.",
-        -65504.0,
-    ),
-    (
-        "MaxOfNothingIsFltMax",
-        "The maximum over no samples is -FLT_MAX, the start value, as in MNN.",
-        float(np.finfo(np.float32).min),
-    ),
-):
-    mutant(name, words)(maximum=lambda s, up, v, least=least: up(v) if v.shape[-1] else np.full(v.shape[:-1], least))
-mutant("MaxOfMagnitudes", "A maximum compares and returns absolute values.")(maximum=lambda s, up, v: up(np.abs(v)))
-mutant("MaxWithoutOutside", "Samples outside the map are left out of a maximum instead of counting as 0.")(
-    outside_value=lambda s, up: -np.inf, maximum=lambda s, up, v: np.where(np.isneginf(up(v)), 0.0, up(v))
+mutant["MaxOfMagnitudes", "A maximum compares and returns absolute values."] = valued(
+    lambda mode, one, _: abs(one.value)
 )
-mutant("MaxIsAverage", "Every mode is computed as avg.")(
-    meaning=lambda s, up, a: a | {"mode": "avg" if a["mode"].startswith("max") else a["mode"]}
+mutant["MaxWithoutOutside", "Samples outside the map are left out of a maximum instead of counting as 0."] = valued(
+    lambda mode, one, _: one.value if one.sample else None
 )
-mutant("SumForAverage", "avg is the sum of the samples, not divided by their number.")(divisor=lambda s, up, y, x: 1)
+mutant["MaxIsAverage", "Every mode is computed as avg."] = meant(lambda a: a | {"mode": "avg"})
+mutant["SumForAverage", "avg is the sum of the samples, not divided by their number."] = {divisor_of: lambda _: 1}
+mutant["WeightsOfCornersExchanged", "The weights of the top right and the bottom left pixel are exchanged."] = {
+    corners: exchanged_corners
+}
 
 
-def with_exchanged_corners(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
-    """An average with two of the four weights exchanged."""
-    weights = axis_y.weights[:, None, :, None, None, :] * axis_x.weights[None, :, None, :, :, None]
-    is_listed = (axis_y.is_first[:, None, :, None] & axis_x.is_first[None, :, None])[..., None, None]
-    values = s.pixels(image, axis_y, axis_x) * weights * is_listed
-    return values.sum(axis=(3, 4, 5, 6)) / s.divisor(axis_y, axis_x)
-
-
-mutant("WeightsOfCornersExchanged", "The weights of the top right and the bottom left pixel are exchanged.")(
-    average=with_exchanged_corners
+mutant.category = Category.TYPES
+mutant["CoordinatesInHalf", "Coordinates are float16 whatever the type of the tensors."] = in_type(
+    coordinate, dtype=np.float16
 )
-
-mutant.begin_category(Category.TYPES)
-mutant("CoordinatesInHalf", "Coordinates are float16 whatever the type of the tensors.")(
-    place=lambda s, up, *a: up(*a).astype(np.float16).astype(np.float64)
+mutant["BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors."] = placed(
+    lambda start, size, bins, k, p, i: start + (p + (i + 0.5) / k) * narrowed(size / bins)
 )
-mutant("BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors.")(
-    place=lambda s, up, start, size, bins, k, p, i: (
-        start + (p + (i + 0.5) / max(k, 1)) * float(np.asarray(size / bins).astype(s.dtype))
-    )
+mutant["WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors."] = corners_changed(
+    lambda both: tuple(tap._replace(weight=narrowed(tap.weight)) for tap in both)
 )
-mutant("WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors.")(
-    weights=lambda s, up, *a: up(*a).astype(s.dtype).astype(np.float64)
+mutant["SumsInHalf", "Partial sums are float16 whatever the type of the tensors."] = averaged(
+    lambda value: narrowed(value, np.float16)
 )
-mutant("SumsInHalf", "Partial sums are float16 whatever the type of the tensors.")(
-    partial=lambda s, up, v: v.astype(np.float16).astype(np.float64)
-)
-
-
-def step_by_step(needs_all_inside: bool) -> Any:
-    """An average that adds its samples one by one in the type of the tensors."""
-
-    def average(s: Any, up: Any, image: Array, axis_y: Axis, axis_x: Axis) -> Any:
-        is_complete = all(axis.inside.shape[1] == axis.per_bin for axis in (axis_y, axis_x))
-        if s.dtype.itemsize != 2 or (needs_all_inside and not is_complete) or 0 in (axis_y.per_bin, axis_x.per_bin):
-            return up(image, axis_y, axis_x)
-        samples = s.candidates(image, axis_y, axis_x).astype(s.dtype)
-        return np.add.accumulate(samples, axis=-1)[..., -1].astype(np.float64) / s.divisor(axis_y, axis_x)
-
-    return average
-
-
-mutant(
+mutant[
     "EachStepInTheTensorsType",
     "Every product and partial sum is rounded to the type of the tensors, so long sums stop growing.",
-)(average=step_by_step(False))
-mutant(
+] = {value_of: lambda *a: narrow_if_short(value_of(*a)), **averaged(narrow_if_short, narrow_if_short)}
+mutant[
     "AverageInTheTensorsType",
     "Samples are interpolated in float32 but summed in the type of the tensors, so long sums stop growing.",
-)(average=step_by_step(True))
-mutant(
+] = averaged(narrow_if_short)
+mutant[
     "MapIn11Bits",
     "The map of float tensors is rounded to 11 bits, as on accelerators that multiply with less precision.",
-)(image=lambda s, up, *a: up(*a).astype(np.float16) if s.dtype == np.float32 else up(*a))
-mutant("ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first.")(
-    rounded=lambda s, up, v: up(v.astype(np.float16) if s.dtype.itemsize == 2 else v)
+] = on(X, lambda x: x.astype(np.float16).astype(x.dtype) if x.dtype == np.float32 else x)
+mutant["ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first."] = {
+    rounded: lambda y, dtype: rounded(y.astype(np.float16) if dtype.itemsize == 2 else y, dtype)
+}
+mutant["ResultCutOff", "float16 and bfloat16 results are truncated instead of rounded to nearest."] = {rounded: cut_off}
+mutant["ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor."] = {
+    rounded: lambda y, dtype: rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
+}
+mutant.of_gradient["DroisSumsInTheTensorsType", "drois is summed over bins in the type of the tensors."] = (
+    narrowed_into(add_to_droi)
+)
+mutant.category = Category.INDEXING
+mutant["ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image."] = on(
+    IMAGES, lambda n: (np.arange(len(n)) % (n.max(initial=0) + 1)).astype(n.dtype)
+)
+mutant["FirstImageForAll", "Every RoI reads the image of the first RoI."] = on(IMAGES, lambda n: n[:1].repeat(len(n)))
+mutant["FirstChannelForAll", "Every channel of the result is computed from channel 0."] = on(
+    X, lambda x: x[:, :1].repeat(x.shape[1], 1)
+)
+mutant["ChannelsLast", "X is read as [N, H, W, C]."] = on(
+    X, lambda x: np.moveaxis(x.reshape(x.shape[0], *x.shape[2:], x.shape[1]), 3, 1)
+)
+mutant["HAndWExchanged", "X is read as [N, C, W, H]."] = on(
+    X, lambda x: x.reshape(*x.shape[:2], x.shape[3], x.shape[2]).swapaxes(2, 3)
+)
+mutant["ResultChannelsLast", "The result is written as [R, PH, PW, C]."] = result(
+    lambda y: np.moveaxis(y, 1, 3).reshape(y.shape)
+)
+mutant["RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs."] = result(
+    lambda y: y[np.argsort(call().inputs["batch_indices"], kind="stable")]
+)
+mutant["FirstImageAlone", "Results of RoIs on any image but the first stay 0."] = result(
+    lambda y: np.where((call().inputs["batch_indices"] != 0)[:, None, None, None], 0, y)
+)
+mutant.of_gradient["WholeBlocksOfDx", "dX of the channels after the last whole block of 16 stays 0."] = of_dx(
+    lambda dx: np.where(all_channels(dx, 16)[:, None, None], dx, 0.0)
+)
+mutant.of_gradient["DyTransposed", "dY is read as [R, C, PW, PH]."] = on(
+    DY, lambda dy: dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3)
+)
+mutant.of_gradient["DroisOfImage0", "Gradients that need X read image 0 for every RoI."] = on(
+    X, lambda x: x[:1].repeat(len(x), 0) if is_gradient() else x
 )
 
 
-def cut_off(s: Any, up: Any, values: Array) -> Any:
-    """A replacement of `rounded` that rounds towards 0."""
-    rounded = up(values)
-    if s.dtype.itemsize != 2:
-        return rounded
-    is_beyond = np.abs(rounded.astype(np.float64)) > np.abs(values)
-    return (rounded.view(np.uint16) - is_beyond.astype(np.uint16)).view(s.dtype)
-
-
-mutant("ResultCutOff", "float16 and bfloat16 results are truncated instead of rounded to nearest.")(rounded=cut_off)
-mutant("ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor.")(
-    rounded=lambda s, up, v: v.astype(np.float32 if s.dtype.itemsize == 2 else s.dtype)
+mutant.category = Category.GRADIENTS
+mutant["DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept, as in a data race."] = roi_by_roi(
+    lambda dx, part, n: np.copyto(dx[n], part[n], where=part[n] != 0)
 )
-mutant(
-    "DroisSumsInTheTensorsType",
-    "drois is summed over bins in the type of the tensors.",
-    gradient_only=True,
-)(droi_sum=lambda s, up, v: float(np.add.accumulate(v.ravel().astype(s.dtype))[-1]) if v.size else 0.0)
-
-mutant.begin_category(Category.INDEXING)
-mutant("ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image.")(
-    image_of=lambda s, up, r, images: int(r % (images.max() + 1))
+mutant["DxDividedByWrongCount", "dX is divided by the number of samples along y only, not by that of both axes."] = {
+    bins_of: lambda axis_y, axis_x: (
+        bin_._replace(total=axis_y.per_bin) if is_gradient() else bin_ for bin_ in bins_of(axis_y, axis_x)
+    )
+}
+mutant["DxNotDivided", "dX is not divided by the number of samples: each sample passes on the whole gradient."] = (
+    dividing(lambda _: 1)
 )
-mutant("FirstImageForAll", "Every RoI reads the image of the first RoI.")(
-    image_of=lambda s, up, r, images: int(images[0])
+mutant["DxWithoutOutside", "dX is divided by the number of samples inside the map only."] = dividing(inside_alone)
+mutant[
+    "DxOfAClampedSize", "The gradient, but not the forward operator, raises sizes to 1 with half_pixel, as in Paddle."
+] = {size_of: lambda r1, r2, scale, mode: size_of(r1, r2, scale, "output_half_pixel" if is_gradient() else mode)}
+mutant["DxOfRatio0AtLeast1", "The gradient, but not the forward operator, samples an empty RoI once."] = adaptive(
+    lambda size, bins: max(adaptive_samples(size, bins), int(is_gradient()))
 )
-mutant("FirstChannelForAll", "Every channel of the result is computed from channel 0.")(
-    image=lambda s, up, x, n: x[n][:1].repeat(x.shape[1], 0)
-)
-mutant("ChannelsLast", "X is read as [N, H, W, C].")(
-    image=lambda s, up, x, n: np.moveaxis(x[n].reshape(*x.shape[2:], x.shape[1]), 2, 0)
-)
-mutant("HAndWExchanged", "X is read as [N, C, W, H].")(
-    image=lambda s, up, x, n: x[n].reshape(x.shape[1], x.shape[3], x.shape[2]).swapaxes(1, 2)
-)
-mutant("ResultChannelsLast", "The result is written as [R, PH, PW, C].")(
-    forward=lambda s, up, *a: np.moveaxis(y := up(*a), 1, 3).reshape(y.shape)
-)
-mutant("RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs.")(
-    forward=lambda s, up, x, rois, images: up(x, rois, images)[np.argsort(images, kind="stable")]
-)
-mutant("FirstImageAlone", "Results of RoIs on any image but the first stay 0.")(
-    forward=lambda s, up, x, rois, images: np.where((images != 0)[:, None, None, None], 0, up(x, rois, images))
-)
-mutant("WholeBlocksOfDx", "dX of the channels after the last whole block of 16 stays 0.", gradient_only=True)(
-    add=lambda s, up, dx, n, part: up(dx[:, : (done := max(len(part) // 16 * 16, min(len(part), 16)))], n, part[:done])
-)
-mutant("DyTransposed", "dY is read as [R, C, PW, PH].", gradient_only=True)(
-    gradient=lambda s, up, dy, *a: up(
-        dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3) if dy.ndim == 4 else dy, *a
+mutant["TieShared", "Equal candidates of a maximum share its gradient instead of the first taking it all."] = {
+    terms_of: equal_shares
+}
+mutant[
+    "WholeGradientToTheCorner", "max passes the gradient to the winning corner without multiplying by its weight."
+] = winning(
+    lambda term, mode, _: (
+        [term._replace(corners=tuple(c._replace(weight=float(c.weight != 0)) for c in term.corners))]
+        if mode == "max"
+        else [term]
     )
 )
-mutant("DroisOfImage0", "Gradients that need X read image 0 for every RoI.", gradient_only=True)(
-    image=lambda s, up, x, n: up(x, 0 if s.is_gradient else n)
-)
-
-mutant.begin_category(Category.GRADIENTS)
-mutant("DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept, as in a data race.")(
-    add=lambda s, up, dx, n, part: np.copyto(dx[n], part, casting="unsafe", where=part != 0)
-)
-mutant("DxDividedByWrongCount", "dX is divided by the number of samples along y only, not by that of both axes.")(
-    dx_divisor=lambda s, up, y, x: max(y.per_bin, 1)
-)
-mutant("DxNotDivided", "dX is not divided by the number of samples: each sample passes on the whole gradient.")(
-    dx_divisor=lambda s, up, y, x: 1
-)
-mutant("DxWithoutOutside", "dX is divided by the number of samples inside the map only.")(dx_divisor=without_outside)
-mutant(
-    "DxOfAClampedSize",
-    "The gradient, but not the forward operator, raises sizes to 1 with half_pixel, as in Paddle.",
-)(is_raised=lambda s, up, size: size < 1 if s.is_gradient else up(size))
-mutant("DxOfRatio0AtLeast1", "The gradient, but not the forward operator, samples an empty RoI once.")(
-    adaptive_count=lambda s, up, *a: max(up(*a), int(s.is_gradient))
-)
-
-
-def equal_shares(s: Any, up: Any, candidates: Array) -> list[tuple[Array, Any]]:
-    """The winners of a maximum if all equal candidates win."""
-    wins = candidates == candidates.max(axis=-1, keepdims=True)
-    share, everywhere = 1 / np.maximum(wins.sum(axis=-1), 1), np.ones(wins.shape[:-1], int)
-    return [(k * everywhere, wins[..., k] * share) for k in np.flatnonzero(wins.any(axis=(0, 1, 2)))]
-
-
-mutant("TieShared", "Equal candidates of a maximum share its gradient instead of the first taking it all.")(
-    winners=equal_shares
-)
-mutant("WholeGradientToTheCorner", "max passes the gradient to the winning corner without multiplying by its weight.")(
-    effect=lambda s, up, *a: (
-        passed._replace(weights=(passed.weights != 0) * 1.0) if (passed := up(*a)) and s.mode == "max" else passed
-    )
-)
-mutant(
+mutant[
     "WholeGradientToTheSample",
     "max passes the gradient to all four pixels of the sample that the winning corner belongs to.",
-)(
-    winners=lambda s, up, v: (
-        [(w // 4 * 4 + k, share) for w, share in up(v) for k in range(4)] if s.mode == "max" else up(v)
+] = winning(whole_sample)
+mutant["WinnerAtMinus1Dropped", "The gradient of a maximum whose sample lies at -1 is lost, as in mmcv."] = {
+    is_inside: lambda c, n: is_inside(c, n) and (not (c == -1 and is_gradient()))
+}
+mutant["DroisOfTheStartAlone", "drois of the end of a RoI, x2 and y2, is 0."] = {
+    OnnxAxis.roi_derivatives: lambda *a: (OnnxAxis.roi_derivatives(*a)[0], 0.0)
+}
+mutant["DroisOfAFixedSize", "drois treats the size of a RoI as constant: both ends get the same gradient."] = {
+    OnnxAxis.roi_derivatives: lambda axis, p, i: OnnxAxis.roi_derivatives(
+        dataclasses.replace(axis, size_varies=False), p, i
     )
+}
+mutant["DroisOfAFreeSize", "drois lets the size vary although output_half_pixel has fixed it at 1."] = {
+    OnnxAxis.roi_derivatives: lambda axis, p, i: OnnxAxis.roi_derivatives(
+        dataclasses.replace(axis, size_varies=True), p, i
+    )
+}
+mutant["DroisAreY1X1Y2X2", "drois is written as y1, x1, y2 and x2."] = answered(
+    lambda name, y: y[:, [1, 0, 3, 2]] if name == "drois" else y
 )
-mutant("WinnerAtMinus1Dropped", "The gradient of a maximum whose sample lies at -1 is lost, as in mmcv.")(
-    inside=lambda s, up, c, n: up(c, n) & ((c != -1) | (not s.is_gradient) | (s.mode == "avg"))
-)
-mutant("DroisOfTheStartAlone", "drois of the end of a RoI, x2 and y2, is 0.")(
-    by_ends=lambda s, up, *a: ((ends := up(*a))[0], 0 * ends[1])
-)
-mutant("DroisOfAFixedSize", "drois treats the size of a RoI as constant: both ends get the same gradient.")(
-    by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, True)
-)
-mutant("DroisOfAFreeSize", "drois lets the size vary although output_half_pixel has fixed it at 1.")(
-    by_ends=lambda s, up, t, scale, is_fixed: up(t, scale, False)
-)
-mutant("DroisAreY1X1Y2X2", "drois is written as y1, x1, y2 and x2.")(
-    gradient=lambda s, up, *a: [g[:, [1, 0, 3, 2]] if g.ndim == 2 else g for g in up(*a)]
-)
-mutant("DroisThroughClamp", "A sample that is clamped to the border contributes to drois.")(
-    has_slope=lambda s, up, c, inside, n: inside & (np.floor(np.clip(c, 0, n - 1)) < n - 1)
-)
+mutant["DroisThroughClamp", "A sample that is clamped to the border contributes to drois."] = {
+    taps: lambda c, n: tuple(
+        (
+            tap._replace(weight_derivative=slope) if both[1].pixel is not None else tap
+            for both in [taps(c, n)]
+            for tap, slope in zip(both, (-1.0, 1.0), strict=True)
+        )
+    )
+}
+mutant["DroisFromOutside", "Samples outside the map contribute to drois."] = {
+    is_inside: lambda c, n: is_inside(c, n) or (is_gradient() and math.isfinite(c)),
+    taps: lambda c, n: taps(c, n) if is_inside(c, n) else sloped(taps(c, n)),
+    **EVERY_SAMPLE,
+}
+mutant["DroisOfOneChannel", "drois is computed from the first channel only."] = {evaluate: of_first_channel}
+mutant["DroisOfMaximaAre0", "drois is 0 for the max modes."] = {evaluate: without_drois_of_maxima}
+mutant["DroisOnlyWithDx", "A node whose only output is drois returns dX in its place."] = {evaluate: with_dx_always}
 
 
-def from_outside(s: Any, up: Any, c: Array, *a: Any) -> Any:
-    """The samples, where those outside the map have the pixels and slopes of the cell at the border."""
-    made, length = up(c, *a), a[-1]
-    taps = s.taps(c, length).astype(np.int64)
-    outside = ~made.inside[..., None]
-    return made._replace(taps=np.where(outside, taps, made.taps), slopes=np.where(outside, [-1.0, 1.0], made.slopes))
-
-
-mutant("DroisFromOutside", "Samples outside the map contribute to drois.")(sampled=from_outside)
-mutant("DroisOfOneChannel", "drois is computed from the first channel only.")(
-    average_part=lambda s, up, dy, image, y, x: (up(dy, image, y, x)[0], up(dy[:1], image[:1], y, x)[1])
+mutant.category = Category.DEFAULTS
+mutant["Opset10As16", "Opset 10 uses half_pixel, as in MNN and in onnx's reference evaluator."] = meant(
+    lambda a: a | {COORDINATE_MODE: "half_pixel"} if call().operator.name.endswith("_10") else a
 )
-mutant("DroisOfMaximaAre0", "drois is 0 for the max modes.")(maximum_part=lambda s, up, *a: (up(*a)[0], np.zeros(4)))
-
-
-mutant("DroisOnlyWithDx", "A node whose only output is drois returns dX in its place.")(gradient=with_dx_always)
-
-mutant.begin_category(Category.DEFAULTS)
-mutant("Opset10As16", "Opset 10 uses half_pixel, as in MNN and in onnx's reference evaluator.")(
-    defaults=by_default(coordinate_transformation_mode="half_pixel")
+mutant["Opset16As10", "coordinate_transformation_mode defaults to output_half_pixel."] = by_default(
+    coordinate_transformation_mode="output_half_pixel"
 )
-mutant("Opset16As10", "coordinate_transformation_mode defaults to output_half_pixel.")(
-    defaults=by_default(coordinate_transformation_mode="output_half_pixel")
+mutant["Opset22As10", "Opsets other than 10 and 16 use output_half_pixel by default."] = given(
+    lambda a: {COORDINATE_MODE: "output_half_pixel"} | a if call().operator.name.endswith("_22") else a
 )
-mutant("Opset22As10", "Opsets other than 10 and 16 use output_half_pixel by default.")(
-    defaults=lambda s, up: up() | ({} if s.version in (0, 10, 16) else {COORDINATE_MODE: "output_half_pixel"})
+mutant["Ratio1ByDefault", "sampling_ratio defaults to 1, as in onnx-tensorrt, OpenVINO's frontend and PopART."] = (
+    by_default(sampling_ratio=1)
 )
-mutant("Ratio1ByDefault", "sampling_ratio defaults to 1, as in onnx-tensorrt, OpenVINO's frontend and PopART.")(
-    defaults=by_default(sampling_ratio=1)
+mutant["Ratio2ByDefault", "sampling_ratio defaults to 2."] = by_default(sampling_ratio=2)
+mutant["Output7x7ByDefault", "The output size defaults to 7 x 7, as in PopART."] = by_default(
+    output_height=7, output_width=7
 )
-mutant("Ratio2ByDefault", "sampling_ratio defaults to 2.")(defaults=by_default(sampling_ratio=2))
-mutant("Output7x7ByDefault", "The output size defaults to 7 x 7, as in PopART.")(
-    defaults=by_default(output_height=7, output_width=7)
+mutant["MaxByDefault", "mode defaults to max."] = by_default(mode="max")
+mutant["SixteenthByDefault", "spatial_scale defaults to 1/16."] = by_default(spatial_scale=0.0625)
+mutant["HeightForWidth", "output_width is ignored: the output is as wide as it is high."] = given(
+    lambda a: a | {"output_width": a.get("output_height", 1)}
 )
-mutant("MaxByDefault", "mode defaults to max.")(defaults=by_default(mode="max"))
-mutant("SixteenthByDefault", "spatial_scale defaults to 1/16.")(defaults=by_default(spatial_scale=0.0625))
-mutant("HeightForWidth", "output_width is ignored: the output is as wide as it is high.")(
-    meaning=lambda s, up, a: a | {"output_width": a["output_height"]}
+mutant["HeightAndWidthExchanged", "output_height and output_width are exchanged."] = given(
+    lambda a: a | {"output_height": a.get("output_width", 1), "output_width": a.get("output_height", 1)}
 )
-mutant("HeightAndWidthExchanged", "output_height and output_width are exchanged.")(
-    meaning=lambda s, up, a: a | {"output_height": a["output_width"], "output_width": a["output_height"]}
+mutant["UnknownModeIsMax", "An unknown mode is computed as max instead of refused."] = corrected("mode", MODES, "max")
+mutant["CaseOfModesIgnored", "Modes in upper case are accepted, as in onnx's reference evaluator."] = given(
+    lambda a: {name: v.lower() if isinstance(v, str) else v for name, v in a.items()}
 )
-mutant("UnknownModeIsMax", "An unknown mode is computed as max instead of refused.")(
-    meaning=lambda s, up, a: a if a["mode"] in MODES else a | {"mode": "max"}
-)
-mutant("CaseOfModesIgnored", "Modes in upper case are accepted, as in onnx's reference evaluator.")(
-    meaning=lambda s, up, a: a | {name: a[name].lower() for name in ("mode", COORDINATE_MODE)}
-)
-mutant(
+mutant[
     "UnknownCoordinatesAreOutputHalfPixel",
     "An unknown coordinate_transformation_mode means output_half_pixel, as in ONNX Runtime, instead of an error.",
-)(meaning=lambda s, up, a: a if a[COORDINATE_MODE] in COORDINATES else a | {COORDINATE_MODE: "output_half_pixel"})
-mutant("NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0, as in onnx's reference evaluator.")(
-    meaning=lambda s, up, a: a | {"sampling_ratio": max(a["sampling_ratio"], 0)}
+] = corrected(COORDINATE_MODE, COORDINATES, "output_half_pixel")
+mutant["NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0, as in onnx's reference evaluator."] = (
+    given(lambda a: a | {"sampling_ratio": max(a.get("sampling_ratio", 0), 0)})
 )
-mutant("EmptyOutputTaken", "An output height or width of 0 is accepted, as in ONNX Runtime.")(
-    meaning=lambda s, up, a: a | {name: max(a[name], 1) for name in ("output_height", "output_width")}
+mutant["EmptyOutputTaken", "An output height or width of 0 is accepted, as in ONNX Runtime."] = given(
+    lambda a: a | {name: max(a.get(name, 1), 1) for name in ("output_height", "output_width")}
 )
-
-
-mutant("ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN.")(
-    check_attributes=scale_unchecked
+mutant["ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN."] = SCALE_UNCHECKED
+mutant["AttributesUnchecked", "Attribute values are not checked, as in ncnn."] = UNCHECKED
+mutant["RoisUnchecked", "Infinite and NaN RoIs are taken for empty ones instead of refused."] = on(
+    ROIS, lambda rois: np.nan_to_num(rois, posinf=0.0, neginf=0.0)
 )
-
-
-def empty_if_not_finite(s: Any, up: Any, size: float, bins: int) -> Any:
-    """A replacement of `count` that is 0 for RoIs that are not finite."""
-    return up(size, bins) if np.isfinite(size) else 0
-
-
-mutant("RoisUnchecked", "Infinite and NaN RoIs are taken for empty ones instead of refused.")(
-    check=lambda s, up, rois, *a: up(np.nan_to_num(rois, posinf=0.0, neginf=0.0), *a), count=empty_if_not_finite
+mutant["NaNAloneRefused", "Infinite RoIs are taken for empty ones; only NaN is refused."] = on(
+    ROIS, lambda rois: np.where(np.isinf(rois), np.zeros((), rois.dtype), rois)
 )
-mutant("NaNAloneRefused", "Infinite RoIs are taken for empty ones; only NaN is refused.")(
-    check=lambda s, up, rois, *a: up(np.where(np.isinf(rois), 0, rois), *a), count=empty_if_not_finite
+mutant["FiveNumbersTaken", "RoIs with five numbers are accepted, and the last number is ignored."] = on(
+    ROIS, lambda rois: rois[:, :4] if rois.ndim == 2 else rois
 )
-mutant("FiveNumbersTaken", "RoIs with five numbers are accepted, and the last number is ignored.")(
-    regions=lambda s, up, rois, *a: up(rois[:, :4] if rois.ndim == 2 else rois, *a)
+mutant["MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored."] = (
+    MORE_INDICES_TAKEN
 )
-mutant("MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored.")(
-    regions=lambda s, up, rois, images, shape: up(rois, images[: len(rois)], shape)
+mutant["NoPixelsTaken", "RoIs on a map without pixels give 0 instead of an error."] = on(
+    X, lambda x: np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])])
 )
-
-
-def pixels_made(s: Any, up: Any, x: Array, *a: Any) -> Any:
-    """A replacement of `forward` that pads axes without pixels to one pixel of 0."""
-    return up(np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])]), *a)
-
-
-mutant("NoPixelsTaken", "RoIs on a map without pixels give 0 instead of an error.")(
-    check=lambda s, up, rois, images, shape: up(rois, images, (*shape[:2], *(max(n, 1) for n in shape[2:]))),
-    forward=pixels_made,
-)
-mutant(
+mutant.of_gradient[
     "XOfAnotherShapeTaken",
     "An X whose shape is not x_shape is accepted where the gradient of an average does not read it.",
-    gradient_only=True,
-)(gradient=lambda s, up, *a: up(*a[:4], a[4] if a[4] is None or a[4].shape == tuple(a[3]) else np.zeros(a[3])))
-add_mutants(mutant, 0)
-add_sizes(mutant)
-add_samples_beyond(mutant, "size")
-MUTANTS = tuple(mutant)
-__getattr__ = mutant.find
+] = X_OF_ANOTHER_SHAPE_TAKEN
+mutant.category = Category.GRADIENTS
+mutant["DxNeedsX", "dX of an average is refused unless X is given, though it does not need X."] = DX_NEEDS_X
+MUTANTS = Mutants("roi_align", mutant)
+__getattr__ = MUTANTS.find

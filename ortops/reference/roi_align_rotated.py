@@ -67,11 +67,8 @@ def roi_align_rotated(
         channels = channels_of(x, n)
         region = region_of(roi, size, x.shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
         for p, q in np.ndindex(size):
-            totals = [0.0] * len(channels)
-            for sample in region.samples(p, q):
-                for c, channel in enumerate(channels):
-                    totals[c] += interpolated(channel, sample.corners)
-            y[r, :, p, q] = [total / divisor_of(region) for total in totals]
+            samples = list(region.samples(p, q))
+            y[r, :, p, q] = [average(samples, channel, region) for channel in channels]
     return y
 
 
@@ -328,6 +325,14 @@ def sine_and_cosine(angle: float, clockwise: int) -> tuple[float, float]:
     """Sine and cosine of the counter-clockwise angle of a region."""
     turn = sign_of(clockwise) * angle
     return math.sin(turn), math.cos(turn)
+
+
+def average(samples: Sequence[Sample], channel: Channel, region: Region) -> float:
+    """The mean of the samples of a bin; 0 if it has none."""
+    total = 0.0
+    for sample in samples:
+        total += interpolated(channel, sample.corners)
+    return total / divisor_of(region)
 
 
 def divisor_of(region: Region) -> float:

@@ -1,19 +1,25 @@
-"""The rules of this project that no text implies, and the mutants that break nothing else: a default run passes them."""
+"""The rules of this project that no text implies, and the mutants that break nothing else: a default run passes them.
+
+`docs/conformance.md` has them as a table.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from typing import NamedTuple
 
-from conformance.case import Case
+from conformance.case import Basis, Case
+from conformance.mutants import MUTANTS
+from conformance.vectors import collect
 
 
 class Rule(NamedTuple):
     """A rule of this project that no text implies.
 
     pattern: found in the ids of its cases; the first rule whose pattern is found counts.
-    lives: the wrong implementations that break it and nothing else.
+    lives: the mutants that break it and nothing else.
     """
 
     words: str
@@ -26,29 +32,29 @@ RULES = (
         "Invalid data and attributes are refused",
         r"/refusal/",
         """
-        roi_align:UnknownModeIsMax roi_align:CaseOfModesIgnored roi_align:UnknownCoordinatesAreOutputHalfPixel
-        roi_align:NegativeRatioIsAdaptive roi_align:EmptyOutputTaken roi_align:ScaleUnchecked
-        roi_align:RoisUnchecked roi_align:NaNAloneRefused roi_align:FiveNumbersTaken
-        roi_align:MoreIndicesTaken roi_align:NoPixelsTaken roi_align:XOfAnotherShapeTaken
-        roi_align:NegativeIndexWraps roi_align:IndexNTaken roi_align:IndexIn32Bits
-        dml_roi_align:RegionIndexSigned dml_roi_align:MapNotNeeded dml_roi_align:LimitsExchanged
-        dml_roi_align:LeadingAxesOfNothingTaken dml_roi_align:NegativeRegionIndexWraps
-        dml_roi_align:RegionIndexNTaken dml_roi_align:RegionIndexIn32Bits
-        dml_roi_align:RegionAttributesUnchecked dml_resample:ResampleAttributesUnchecked
-        dml_resample:IntegersTaken dml_resample:FloatShapeTaken dml_resample:NoPixelsAre0
-        roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken roi_align_rotated:IndexIn32Bits
-        roi_align_rotated:AlignedUnchecked roi_align_rotated:ClockwiseUnchecked
-        roi_align_rotated:NegativeRatioIsAdaptive roi_align_rotated:LargeRatioTaken
-        roi_align_rotated:RatioIn32Bits roi_align_rotated:EmptyOutputTaken roi_align_rotated:ScaleUnchecked
-        roi_align_rotated:RoisUnchecked roi_align_rotated:NaNAloneRefused roi_align_rotated:AnglesUnchecked
-        roi_align_rotated:FourNumbersTaken roi_align_rotated:SixNumbersTaken
+        roi_align:UnknownModeIsMax roi_align:AttributesUnchecked roi_align:CaseOfModesIgnored
+        roi_align:UnknownCoordinatesAreOutputHalfPixel roi_align:NegativeRatioIsAdaptive
+        roi_align:EmptyOutputTaken roi_align:ScaleUnchecked roi_align:RoisUnchecked roi_align:NaNAloneRefused
+        roi_align:FiveNumbersTaken roi_align:MoreIndicesTaken roi_align:NoPixelsTaken
+        roi_align:XOfAnotherShapeTaken roi_align:NegativeIndexWraps roi_align:IndexNTaken
+        roi_align:IndexIn32Bits dml_roi_align:RegionIndexSigned dml_roi_align:MapNotNeeded
+        dml_roi_align:LimitsExchanged dml_roi_align:LeadingAxesOfNothingTaken dml_roi_align:NegativeIndexWraps
+        dml_roi_align:IndexNTaken dml_roi_align:IndexIn32Bits dml_roi_align:AttributesUnchecked
+        dml_resample:ResampleAttributesUnchecked dml_resample:IntegersTaken dml_resample:FloatShapeTaken
+        dml_resample:NoPixelsAre0 roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken
+        roi_align_rotated:IndexIn32Bits roi_align_rotated:AlignedUnchecked
+        roi_align_rotated:ClockwiseUnchecked roi_align_rotated:NegativeRatioIsAdaptive
+        roi_align_rotated:LargeRatioTaken roi_align_rotated:RatioIn32Bits roi_align_rotated:EmptyOutputTaken
+        roi_align_rotated:ScaleUnchecked roi_align_rotated:RoisUnchecked roi_align_rotated:NaNAloneRefused
+        roi_align_rotated:AnglesUnchecked roi_align_rotated:FourNumbersTaken roi_align_rotated:SixNumbersTaken
         roi_align_rotated:MoreIndicesTaken roi_align_rotated:XOfAnotherShapeTaken max_roi_pool:BatchIdCut
-        max_roi_pool:BatchIdRounded max_roi_pool:NegativeIdWraps max_roi_pool:IdNTaken max_roi_pool:NaNIdTaken
-        max_roi_pool:AttributesUnchecked max_roi_pool:OneNumberTaken max_roi_pool:ThirdNumberIgnored
-        max_roi_pool:NoScaleIsOne max_roi_pool:NegativeScaleTaken max_roi_pool:InfiniteRoisTaken
-        max_roi_pool:NaNRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
-        max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
-        max_roi_pool:OtherChannelsTaken max_roi_pool:OtherRoisTaken
+        max_roi_pool:BatchIdClamped max_roi_pool:BatchIdRounded max_roi_pool:NegativeIndexWraps
+        max_roi_pool:IndexNTaken max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked
+        max_roi_pool:OneNumberTaken max_roi_pool:ThirdNumberIgnored max_roi_pool:NoScaleIsOne
+        max_roi_pool:NegativeScaleTaken max_roi_pool:InfiniteRoisTaken max_roi_pool:NaNRoisTaken
+        max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken max_roi_pool:OtherTypesTaken
+        max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken max_roi_pool:OtherChannelsTaken
+        max_roi_pool:OtherRoisTaken
         """,
     ),
     Rule(
@@ -57,7 +63,7 @@ RULES = (
         """
         roi_align:NaNLoses roi_align:NaNWinsIfFirst roi_align:SeveralNaNLose roi_align:LastNaNWins
         dml_roi_align:NaNLoses dml_roi_align:NaNWinsIfFirst dml_roi_align:SeveralNaNLose
-        dml_roi_align:LastNaNWins max_roi_pool:LastNaNWins
+        dml_roi_align:LastNaNWins max_roi_pool:LastNaNWins max_roi_pool:NaNWinsIfFirst
         """,
     ),
     Rule(
@@ -70,8 +76,8 @@ RULES = (
         r"^(dml_)?roi_align_grad/edge/max_(\w*tie|first_)|^max_roi_pool_grad/"
         r"(edge/(tie_|all_equal|minus|zeros)|matrix/ties|values/(large|tiny|\w*subnormal|\w*everywhere))",
         """
-        roi_align:TieShared roi_align:TieToTheLast roi_align:TieDownTheColumns dml_roi_align:DmlTieToTheLast
-        dml_roi_align:DmlTieDownTheColumns max_roi_pool:TieToTheLast max_roi_pool:TieToTheLastColumn
+        roi_align:TieShared roi_align:TieToTheLast roi_align:TieDownTheColumns dml_roi_align:TieToTheLast
+        dml_roi_align:TieDownTheColumns max_roi_pool:TieToTheLast max_roi_pool:TieToTheLastColumn
         max_roi_pool:TieToTheLastRow max_roi_pool:TieDownTheColumns max_roi_pool:TiesAll
         max_roi_pool:TiesShare
         """,
@@ -96,8 +102,7 @@ RULES = (
         "DirectML: empty tensors are valid",
         r"^dml_roi_align\w*/empty/",
         """
-        dml_roi_align:NoChannelsOfAMapRefused dml_roi_align:NoPixelsOfAMapRefused
-        dml_roi_align:NoImagesOfAMapRefused
+        dml_roi_align:NoChannelsRefused dml_roi_align:NoPixelsRefused dml_roi_align:NoImagesRefused
         """,
     ),
     Rule(
@@ -132,5 +137,17 @@ def rule_of(case: Case) -> str | None:
 
 
 def lives() -> dict[str, str]:
-    """The wrong implementations that a default run does not fail, each with the rule that it breaks."""
+    """The mutants that a default run does not fail, each with the rule that it breaks."""
     return {name: rule.words for rule in RULES for name in rule.lives.split()}
+
+
+def counted(text: str) -> str:
+    """A document with the numbers of cases and mutants as they are: in its sentences and in the table of rules."""
+    cases = Counter(rule_of(case) for case in collect() if case.basis is Basis.OURS)
+    failed = f"fails {len(MUTANTS) - len(lives())} of {len(MUTANTS)} wrong implementations"
+    text = re.sub(r"fails \d+ of \d+ wrong implementations", failed, text)
+    text = re.sub(r"has \d+ \*wrong implementations\*", f"has {len(MUTANTS)} *wrong implementations*", text)
+    rows = [f"| {rule.words} | {cases[rule.words]} | {len(rule.lives.split())} |" for rule in RULES]
+    return re.sub(
+        r"(\| rule \| cases \| .*\n\| .*\n)(?:\|.*\n)+", lambda found: found[1] + "\n".join(rows) + "\n", text
+    )

@@ -1,0 +1,218 @@
+"""Steps that mutants of several families share: what changes inputs, outputs and attributes of any operator."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from conformance.mutants.base import Array, Steps, call, is_gradient, rounded
+from ortops.reference import arguments_of, evaluate
+from ortops.spec import Operator
+
+X = ("X", "InputTensor")
+ROIS = ("rois", "ROITensor")
+IMAGES = ("batch_indices", "BatchIndicesTensor")
+DY = ("dY", "InputGradientTensor")
+DX = ("dX", "OutputGradientTensor")
+Inputs = dict[str, Array]
+
+
+def asked(change: Any) -> Steps:
+    """The inputs are changed, before they are checked."""
+
+    def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
+        given = {t.name: a for t, a in zip(operator.inputs, inputs, strict=False) if a is not None}
+        made = change(given)
+        return evaluate(operator, [made.get(t.name) for t in operator.inputs], attributes, wanted)
+
+    return {evaluate: replaced}
+
+
+def on(names: Collection[str], change: Any) -> Steps:
+    """The inputs of these names are changed."""
+    return asked(lambda given: {name: change(a) if name in names else a for name, a in given.items()})
+
+
+def on_images(change: Any) -> Steps:
+    """The image of each RoI is changed; `change` takes the indices and the number of images."""
+
+    def changed(given: Inputs) -> Inputs:
+        name = next((name for name in IMAGES if name in given), "rois")
+        if name in IMAGES:
+            return given | {name: change(given[name], call().x_shape[0])}
+        rois = given["rois"].copy()
+        rois[:, 0] = change(rois[:, 0], call().x_shape[0])
+        return given | {"rois": rois}
+
+    return asked(changed)
+
+
+def answered(change: Any) -> Steps:
+    """The results are changed; `change` takes the name of an output and its values."""
+
+    def replaced(operator: Operator, *arguments: Any) -> Any:
+        found = zip(operator.outputs, evaluate(operator, *arguments), strict=True)
+        return [None if y is None else change(t.name, y) for t, y in found]
+
+    return {evaluate: replaced}
+
+
+def result(change: Any) -> Steps:
+    """The result of the forward operator is changed."""
+    return answered(lambda _, y: y if is_gradient() else change(y))
+
+
+def of_dx(change: Any) -> Steps:
+    """The gradient by the map is changed."""
+    return answered(lambda name, y: change(y) if name in DX else y)
+
+
+def cleared(part: Callable[[Array], Any]) -> Steps:
+    """Some results are 0, and nothing is passed back from them; `part` takes an array and returns the index of these."""
+
+    def without(values: Array) -> Any:
+        made = values.copy()
+        if values.ndim == 4:
+            made[part(made)] = 0
+        return made
+
+    def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
+        if not operator.is_gradient:
+            return [without(y) for y in evaluate(operator, inputs, attributes, wanted) if y is not None]
+        return evaluate(operator, [without(inputs[0]), *inputs[1:]], attributes, wanted)
+
+    return {evaluate: replaced}
+
+
+def unread(is_unread: Callable[..., Any]) -> Steps:
+    """Some pixels are neither read nor get a gradient; `is_unread` takes rows, columns, height and width."""
+
+    def kept(image: Array) -> Array:
+        if image.ndim != 4:
+            return image
+        lengths = image.shape[2:]
+        rows, columns = np.ogrid[: lengths[0], : lengths[1]]
+        return np.asarray(np.where(is_unread(rows, columns, *lengths), np.zeros((), image.dtype), image))
+
+    read = on(X, kept)[evaluate]
+
+    def replaced(operator: Operator, *arguments: Any) -> Any:
+        found = zip(operator.outputs, read(operator, *arguments), strict=True)
+        return [y if y is None or t.name not in DX else kept(y) for t, y in found]
+
+    return {evaluate: replaced}
+
+
+def roi_by_roi(combine: Callable[[Array, Array, int], None]) -> Steps:
+    """The gradient of each RoI is computed alone; `combine` takes dX, the part of a RoI and its image, and writes to dX."""
+
+    def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
+        whole = evaluate(operator, inputs, attributes, wanted)
+        if not operator.is_gradient or whole[0] is None:
+            return whole
+        names = [t.name for t in operator.inputs]
+        dx = np.zeros_like(whole[0])
+        for r in range(len(inputs[0])):
+            own = [_of_roi(name, array, r) for name, array in zip(names, inputs, strict=False)]
+            part: Any = evaluate(operator, own, attributes, wanted)[0]
+            given = dict(zip(names, own, strict=False))
+            image = next((given[name] for name in IMAGES if name in given), given["rois"])
+            combine(dx, part, int(image.flat[0]))
+        return [dx, *whole[1:]]
+
+    return {evaluate: replaced}
+
+
+def _of_roi(name: str, array: Any, r: int) -> Any:
+    if name in DY:
+        return array[r : r + 1]
+    if name in ROIS:
+        return array[..., r : r + 1, :]
+    return array[..., r : r + 1] if name in IMAGES else array
+
+
+def given(change: Any) -> Steps:
+    """The attributes that the node has are changed, before they are checked."""
+    return {arguments_of: lambda operator, a: arguments_of(operator, _known(operator, change(dict(a))))}
+
+
+def meant(change: Any) -> Steps:
+    """The values of the attributes are changed, after they are checked."""
+    return {arguments_of: lambda operator, a: _known(operator, change(arguments_of(operator, a)))}
+
+
+def by_default(**values: object) -> Steps:
+    """These are the defaults of attributes."""
+    return given(lambda a: values | a)
+
+
+def renamed(attribute: str, **names: str) -> Steps:
+    """The values `names` of an attribute are taken for others."""
+    return meant(lambda a: a | {attribute: names.get(a[attribute], a[attribute])})
+
+
+def _known(operator: Operator, attributes: dict[str, Any]) -> dict[str, Any]:
+    names = {attribute.name for attribute in operator.attributes} | operator.constants.keys()
+    return {name: value for name, value in attributes.items() if name in names}
+
+
+def narrowed_into(function: Callable[..., None]) -> Steps:
+    """What a function adds to a list of sums is rounded to the type of the tensors after each step."""
+
+    def replaced(into: list[float], *arguments: Any) -> None:
+        function(into, *arguments)
+        into[:] = narrowed(into)
+
+    return {function: replaced}
+
+
+def narrowed(value: Any, dtype: Any = None) -> Any:
+    """A number, or several, rounded to a type, by default to that of the tensors."""
+    if isinstance(value, tuple | list):
+        return type(value)(narrowed(one, dtype) for one in value)
+    return float(np.asarray(value).astype(dtype or call().dtype))
+
+
+def in_type(*functions: Callable[..., Any], dtype: Any = None) -> Steps:
+    """The results of these functions are rounded to a type, by default to that of the tensors."""
+    return {
+        function: lambda *a, function=function, **named: narrowed(function(*a, **named), dtype)
+        for function in functions
+    }
+
+
+def refused_if(function: Callable[..., Any], refuses: Callable[..., bool]) -> Steps:
+    """A call is refused if `refuses` is true of the arguments of a function."""
+
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        if refuses(*arguments):
+            raise ValueError("refused")
+        return function(*arguments, **named)
+
+    return {function: replaced}
+
+
+def flushed(y: Array, dtype: Any) -> Array:
+    """A result whose subnormal numbers are 0."""
+    least = 2.0**-1022 if dtype == np.float64 else 2.0**-14 if dtype == np.float16 else 2.0**-126
+    return rounded(np.where(np.abs(y) < least, 0.0, y), dtype)
+
+
+def of_the_last_call(*names: str) -> Steps:
+    """These inputs are those of the call before, if all inputs had the same sizes."""
+
+    def changed(inputs: Inputs) -> Inputs:
+        last, call().memory["last"] = call().memory.get("last", inputs), inputs
+        fits = all(last[name].shape == inputs[name].shape for name in inputs)
+        return {name: last[name] if fits and name in names else array for name, array in inputs.items()}
+
+    return asked(changed)
+
+
+def threshold(name: str, low: int, high: int) -> int:
+    """The size from which on a mutant is wrong, log-uniform from low to high: cases cannot be fitted to it."""
+    return round(math.exp(random.Random(f"0 {name}").uniform(math.log(low), math.log(high))))  # noqa: S311

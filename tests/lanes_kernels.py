@@ -8,13 +8,13 @@ import numpy as np
 
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.simd import add_lanes, load_lanes, select_new_max, splat, store_lanes, widen
+from ortops.kernels.jit.simd import add, load_lanes, select_new_max, splat, store_lanes, widen
 
 
 @compiled
 def sums(first: Any, second: Any, target: Any, count: int) -> int:
     for i in range(0, count, LANES):
-        store_lanes(target, i, add_lanes(widen(load_lanes(first, i)), widen(load_lanes(second, i))))
+        store_lanes(target, i, add(widen(load_lanes(first, i)), widen(load_lanes(second, i))))
     return 0
 
 

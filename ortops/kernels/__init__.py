@@ -7,7 +7,7 @@ A call uses these modules in this order:
   `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels, and its gradient.
 - `roi_pool` chooses the compiled functions of a mode and an element type (`stages`) and calls a driver.
 - `tables` sums up the samples of one axis as weights of pixels; `roi_tables` does so for all RoIs.
-- `schedule` splits the work into tasks. The drivers have them: `gather`, `scatter`, and `maximum_gradient` for dX.
+- `schedule` splits the work into tasks. The drivers `gather` and `scatter` have them.
 - `pack` interleaves LANES channels; `average`, `maximum` and `argmax` apply the tables to them.
 - `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` has the drivers that apply them.
 - `resample` scales whole tensors.

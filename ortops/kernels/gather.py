@@ -21,8 +21,18 @@ from ortops.kernels.jit.scalar import (
     storage_pointer,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.layout import CANDIDATES, OUT_OF_MEMORY, Doubles, Elements, Form, PlacedRois, Stages, Storage
-from ortops.kernels.maximum_gradient import can_use_panels, codes_size, is_sparse
+from ortops.kernels.layout import (
+    CANDIDATES,
+    HIGH,
+    LOW,
+    OUT_OF_MEMORY,
+    Doubles,
+    Elements,
+    Form,
+    PlacedRois,
+    Stages,
+    Storage,
+)
 from ortops.kernels.pack import prefetch_window, should_stream, stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
@@ -30,6 +40,7 @@ from ortops.kernels.schedule import (
     Plan,
     allocate_workspace,
     estimate_work,
+    is_sparse,
     may_use_planes,
     missing,
     missing_planning,
@@ -70,8 +81,7 @@ def gather(
         form: what the tables of the stages hold.
         storage: the functions that load and store x and y.
         stages: the functions that pool, or that add up a RoI's gradient.
-        outside: the value of samples off the map, or of bins without pixels; for drois of a maximum, 1.0 if it is that of
-            weighted corners, else 0.0.
+        outside: the value of samples off the map, or of bins without pixels.
         runner: the address of the runner of the tasks.
         context: its context.
 
@@ -139,10 +149,11 @@ def staging_size_of(placed: PlacedRois, y: Elements) -> int:
 
 @compiled
 def scratch_size_of(placed: PlacedRois, form: Form, x: Elements) -> int:
-    """The number of values of x's compute type that have room for the sums of a panel's channels, or for its argmax."""
+    """The number of values of x's compute type that have room for four sums of a panel's channels, or for its argmax."""
     if form.with_grad == 0:
         return 0
-    return 8 * LANES if form.kind != CANDIDATES else codes_size(placed, LANES if can_use_panels(placed) else 1, x)
+    sums = placed.shape.bins_y * placed.shape.bins_x if form.kind == CANDIDATES else 4
+    return sums * LANES * 8 // itemsize(compute_pointer(x, x))
 
 
 @compiled
@@ -182,7 +193,7 @@ def _gather_task(
     for index in range(first + worker, last, plan.workers):
         item, block = index // plan.blocks, index % plan.blocks
         image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, item)
-        packs = packs and not (finds_argmax and (is_sparse(placed, item) or not can_use_panels(placed)))
+        packs = packs and not (finds_argmax and is_sparse(placed, item))
         corner = window.top * shape.width + window.left
         # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
@@ -205,7 +216,7 @@ def _gather_task(
                 of_roi = offset(y, (r * shape.channels + channel) * bins)
                 part = offset(parts, ((0 if finds_argmax else k) * shape.rois + r) * 4)
                 if packs and lines < shape.height:
-                    low, high = rows.span[0], rows.span[1]
+                    low, high = rows[LOW], rows[HIGH]
                     end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 if has_grad and (k == 0 or not finds_argmax):
@@ -215,12 +226,12 @@ def _gather_task(
                     if plan.is_by_image and m + 1 < end:
                         following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
                         prefetch_to_read(offset(y, following), lanes * bins)
-                    stride = window.width * LANES
-                    call(stages.panel, (packed, stride, values, rows, columns, outside, line, of_channels, part))
+                    args = packed, window.width, values, rows, columns, outside, line, of_channels, part
+                    call(stages.panel, args)
                 elif packs:
                     if not staging_size:
                         prefetch_to_write(of_roi, bins * lanes)
-                    call(stages.panel, (packed, window.width * LANES, rows, columns, outside, line, values))
+                    call(stages.panel, (packed, window.width, rows, columns, outside, line, values))
                     if staging_size:
                         call(storage.unpack, (values, bins, elements, bins, lanes))
                         stream(elements, of_roi, bins * lanes)

@@ -33,6 +33,21 @@ Values: TypeAlias = Annotated[Any, "values"]
 Stored: TypeAlias = Annotated[Any, "stored"]
 """Likewise a pointer to elements as they are stored."""
 
+Source: TypeAlias = Annotated[Any, "pixels"]
+"""Likewise a pointer to the pixels of a plane as they are stored; or, of a panel, to vectors of LANES channels."""
+
+Sums: TypeAlias = Annotated[Any, "sums"]
+"""Likewise a pointer to values of the type in which a plane is computed; or, of a panel, to vectors of them."""
+
+Wide: TypeAlias = Annotated[Any, "wide"]
+"""Likewise a pointer to float64s for a plane; or, for a panel, to vectors of them."""
+
+Places: TypeAlias = Annotated[Any, "places"]
+"""Likewise a pointer to numbers of pixels: float64s for a plane; `Sums` for a panel, which has at most 2**18 pixels."""
+
+PANEL = " panel"
+"""What follows the name of the element type of a function that is compiled for panels."""
+
 Words: TypeAlias = Annotated[Any, "int64"]
 """Likewise a pointer to int64."""
 
@@ -71,30 +86,21 @@ WEIGHTS, EXTREMES, CANDIDATES, PIXELS = 0, 1, 2, 3
 """The forms of tables (`tables.py`)."""
 
 
-class Slot(NamedTuple):
-    """Where the table of a RoI along one axis is stored, for code that does not know its form.
+Table: TypeAlias = Words
+"""A pointer to the words that describe the table of a RoI along one axis; `tables.py` has a tuple for each form.
 
-    `tables.py` has a type for each form, with the meaning of the entries.
+BINS: the number of bins.
+START: the address of int64: the entries of bin p are start[p]:start[p + 1].
+COVERAGE: that of a float64 for each bin.
+PLACE: that of int64, a pixel or a region for each entry.
+FIRST, SECOND, THIRD: those of numbers for each entry.
+RANGES: that of int64: the number of ranges of pixels that have entries, and for each, in ascending order, its first pixel
+    and the one after its last. Only tables along x have them.
+LOW, HIGH: the first pixel that the table reads, and the one after the last.
+"""
 
-    bins: the number of bins.
-    start: the entries of bin p are start[p]:start[p + 1].
-    inside: a number for each bin.
-    place: a pixel or a region for each entry.
-    first, second, third: numbers for each entry.
-    ranges: the number of ranges of pixels that have entries, and for each, in ascending order, its first pixel and the one
-        after its last. Only tables along x have them.
-    span: the first pixel that the table reads, and the one after the last.
-    """
-
-    bins: int
-    start: Words
-    inside: Doubles
-    place: Words
-    first: Elements
-    second: Elements
-    third: Elements
-    ranges: Words
-    span: Words
+BINS, START, COVERAGE, PLACE, FIRST, SECOND, THIRD, RANGES, LOW, HIGH = range(10)
+TABLE_WORDS = 10
 
 
 class Planning(NamedTuple):
@@ -144,7 +150,7 @@ class Stages(NamedTuple):
     """The addresses of the functions of an operator's arithmetic, or 0 as long as no call needs them.
 
     panel: the one for a panel of LANES channels.
-    plane: the one for single planes.
+    plane: the one for single planes, the same for other types.
     """
 
     panel: int

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.argmax import is_new_max
 from ortops.kernels.axis import Axis, write_axis
-from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import load, maximum, minimum, offset
-from ortops.kernels.jit.simd import load_lanes, select_new_max, splat, store_lanes
-from ortops.kernels.layout import NEAREST, PlacedRois, Slot, Stored, Values
+from ortops.kernels.jit.scalar import (
+    cast_like,
+    compute_pointer,
+    lane_count,
+    load,
+    maximum,
+    minimum,
+    offset,
+    store,
+)
+from ortops.kernels.jit.simd import select_new_max
+from ortops.kernels.layout import NEAREST, PlacedRois, Places, Source, Sums, Table
 from ortops.kernels.tables import Pixels, pixels_in
 
 
@@ -61,14 +68,14 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
 
 
 @noinline
-def fill_pixel_bins(axis: Axis, length: int, first: int, table: Pixels) -> None:
-    """Fill a table from entry `first` on with the pixels of each bin that lie on the map.
+def fill_pixel_bins(axis: Axis, length: int, table: Pixels) -> None:
+    """Fill a table with the pixels of each bin that lie on the map.
 
     Uses integers alone: bin p begins at pixel `low`, where low + rest/bins = start + p*size/bins.
     """
     bins, size = axis.bins, int(axis.size)
-    low, rest, at = int(axis.origin), 0, first
-    table.start[0] = first
+    low, rest, at = int(axis.origin), 0, 0
+    table.start[0] = 0
     for p in range(bins):
         following, left = low + size // bins, rest + size % bins
         if left >= bins:
@@ -82,64 +89,43 @@ def fill_pixel_bins(axis: Axis, length: int, first: int, table: Pixels) -> None:
 
 
 @compiled
-def add_to_argmax_of_plane(
-    plane: Stored,
-    gradient: Values,
-    row_pixels: Slot,
-    column_pixels: Slot,
-    _top: int,
-    _bottom: int,
-    _line: Values,
-    dx: Values,
-    width: int,
-) -> None:
-    """Add the gradient [PH, PW] of one channel to the argmax of each bin in dx [H, W]; of equals, to the first."""
-    rows, columns = pixels_in(row_pixels), pixels_in(column_pixels)
-    for p in range(rows.bins):
-        for q in range(columns.bins):
-            best, best_at = load(plane, 0), -1
-            for i in range(rows.start[p], rows.start[p + 1]):
-                for j in range(columns.start[q], columns.start[q + 1]):
-                    at = rows.pixel[i] * width + columns.pixel[j]
-                    value = load(plane, at)
-                    if best_at < 0 or is_new_max(value, best):
-                        best, best_at = value, at
-            if best_at >= 0:
-                dx[best_at] += gradient[p * columns.bins + q]
-
-
-@compiled
-def add_to_argmax_of_panel(
-    panel: Values,
-    gradient: Values,
-    row_pixels: Slot,
-    column_pixels: Slot,
-    _top: int,
-    _bottom: int,
-    argmax: Values,
-    dx: Values,
+def add_to_argmax(
+    source: Source,
+    gradient: Sums,
+    row_table: Table,
+    column_table: Table,
+    first_row: int,
+    end_row: int,
+    argmax: Places,
+    dx: Sums,
     stride: int,
 ) -> None:
-    """`add_to_argmax_of_plane` for a panel; gradient and dx are panels, too, with rows `stride` values apart.
+    """Add the gradient [PH, PW] of each channel to the argmax of each bin in the given rows of dx [H, W].
 
-    The argmax of each lane is kept as a float32, which is exact: it is below MAX_MAP_PIXELS*LANES = 2**22.
+    Of equals, it is the first.
+    Rows of the source and of dx are `stride` pixels apart; `argmax` is a buffer for a pixel.
     """
-    rows, columns = pixels_in(row_pixels), pixels_in(column_pixels)
+    rows, columns = pixels_in(row_table), pixels_in(column_table)
+    lanes, of_bin, to, found = (
+        lane_count(dx), compute_pointer(gradient, dx), compute_pointer(dx, dx), compute_pointer(argmax, argmax)
+    )  # fmt: skip
     for p in range(rows.bins):
         for q in range(columns.bins):
             top, left = rows.start[p], columns.start[q]
             bottom, right = rows.start[p + 1], columns.start[q + 1]
-            if top == bottom or left == right:
+            if top == bottom or left == right or rows.pixel[top] >= end_row or rows.pixel[bottom - 1] < first_row:
                 continue
-            at = rows.pixel[top] * stride + columns.pixel[left] * LANES
-            best, argmax_lanes = load_lanes(panel, at), splat(panel, float(at))
+            at = rows.pixel[top] * stride + columns.pixel[left]
+            best, places = load(source, at), cast_like(argmax, float(at))
             for i in range(top, bottom):
                 for j in range(left, right):
-                    at = rows.pixel[i] * stride + columns.pixel[j] * LANES
-                    values = load_lanes(panel, at)
-                    argmax_lanes = select_new_max(values, best, splat(panel, float(at)), argmax_lanes)
+                    at = rows.pixel[i] * stride + columns.pixel[j]
+                    values = load(source, at)
+                    places = select_new_max(values, best, cast_like(argmax, float(at)), places)
                     best = select_new_max(values, best, values, best)
-            store_lanes(argmax, 0, argmax_lanes)
-            of_bin = offset(gradient, (p * columns.bins + q) * LANES)
-            for k in range(LANES):
-                dx[int(argmax[k]) + k] += of_bin[k]
+            store(argmax, 0, places)
+            is_inside = rows.pixel[top] >= first_row and rows.pixel[bottom - 1] < end_row
+            for k in range(lanes):
+                at = int(found[k])
+                if is_inside or first_row * stride <= at < end_row * stride:
+                    to[at * lanes + k] += of_bin[(p * columns.bins + q) * lanes + k]

@@ -130,7 +130,7 @@ def _matrix(
     weight = offset(pixel, entries)
     values = compute_pointer(weight, like)
     table = Weights(bins, start, float64_pointer(inside), pixel, values, values, values, memory)
-    fill_weights(axis, length, False, 0, table)
+    fill_weights(axis, length, False, table)
     if not transposed:
         return _make_matrix(start, pixel, values, bins, length)
     to, weights = offset(weight, entries), compute_pointer(offset(weight, 2 * entries), like)

@@ -1,6 +1,6 @@
 """Pooling over RoIs and its gradients: choose the compiled functions of each mode and element type, and call the drivers.
 
-The drivers (`gather`, `scatter`, `maximum_gradient`) and what fills tables are compiled once. Drivers
+The drivers (`gather`, `scatter`) and what fills tables are compiled once. Drivers
 get the addresses of the functions that load and store elements, compiled for each element type, and of the arithmetic,
 compiled for float and double, and for each type where it reads single planes.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ortops.kernels.jit.kernel import Array, Kernel
 from ortops.kernels.jit.runners import Runner
-from ortops.kernels.jit.source import Unimported
+from ortops.kernels.jit.source import Function, Unimported
 from ortops.kernels.layout import (
     CANDIDATES,
     DOUBLE,
@@ -27,18 +27,16 @@ from ortops.kernels.layout import (
     PlacedRois,
     Planning,
 )
-from ortops.kernels.stages import Functions, address, elements, kind_of, pair, values_of
+from ortops.kernels.stages import Functions, address, elements, for_both, kind_of, values_of
 
 if TYPE_CHECKING:
-    from ortops.kernels import argmax, average, gather, maximum, maximum_gradient, pixel_bins, roi_tables, scatter
+    from ortops.kernels import argmax, average, gather, maximum, pixel_bins, roi_tables, scatter
 else:
     argmax, average, maximum = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.maximum"))
-    gather, maximum_gradient = Unimported("kernels.gather"), Unimported("kernels.maximum_gradient")
-    pixel_bins, roi_tables = Unimported("kernels.pixel_bins"), Unimported("kernels.roi_tables")
-    scatter = Unimported("kernels.scatter")
+    gather, pixel_bins = Unimported("kernels.gather"), Unimported("kernels.pixel_bins")
+    roi_tables, scatter = Unimported("kernels.roi_tables"), Unimported("kernels.scatter")
 
 _gather, _scatter = Kernel(gather.gather), Kernel(scatter.scatter)
-_maximum_dx = Kernel(maximum_gradient.maximum_dx)
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
@@ -52,29 +50,28 @@ Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel"]
 
 
 class _Arithmetic(NamedTuple):
-    """The form of the tables, and the functions that apply them to panels and to planes."""
+    """The form of the tables, and the function that applies them to panels and to planes."""
 
     form: int
-    panel: Any
-    plane: Any
+    function: Function
 
 
 _Y: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.average_of_panel, average.average_of_plane),
-    "max": _Arithmetic(EXTREMES, maximum.max_corner_of_panel, maximum.max_corner_of_plane),
-    "max_interpolated": _Arithmetic(CANDIDATES, maximum.max_sample_of_panel, maximum.max_sample_of_plane),
-    "max_pixel": _Arithmetic(PIXELS, maximum.max_pixel_of_panel, maximum.max_pixel_of_plane),
+    "avg": _Arithmetic(WEIGHTS, average.average),
+    "max": _Arithmetic(EXTREMES, maximum.max_corner),
+    "max_interpolated": _Arithmetic(CANDIDATES, maximum.max_sample),
+    "max_pixel": _Arithmetic(PIXELS, maximum.max_pixel),
 }
 _DX: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.add_gradient_to_panel, average.add_gradient_to_plane),
-    "max": _Arithmetic(CANDIDATES, argmax.argmax_of_panel, argmax.add_to_dx),
-    "max_interpolated": _Arithmetic(CANDIDATES, argmax.argmax_of_panel, argmax.add_to_dx),
-    "max_pixel": _Arithmetic(PIXELS, pixel_bins.add_to_argmax_of_panel, pixel_bins.add_to_argmax_of_plane),
+    "avg": _Arithmetic(WEIGHTS, average.add_gradient),
+    "max": _Arithmetic(CANDIDATES, argmax.add_to_max_corner),
+    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_to_max_sample),
+    "max_pixel": _Arithmetic(PIXELS, pixel_bins.add_to_argmax),
 }
 _DROIS: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.add_box_gradient_of_panel, average.add_box_gradient_of_plane),
-    "max": _Arithmetic(CANDIDATES, argmax.add_drois_of_panel, argmax.add_drois_of_plane),
-    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_drois_of_panel, argmax.add_drois_of_plane),
+    "avg": _Arithmetic(WEIGHTS, average.add_box_gradient),
+    "max": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_corner),
+    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_sample),
 }
 
 _FILL = {
@@ -86,14 +83,27 @@ _FILL = {
 
 
 @functools.cache
-def _functions(arithmetic: _Arithmetic, kind: int, with_grad: bool = False) -> Functions:
+def _of_y(mode: Mode, kind: int) -> Functions:
+    return _functions(_Y[mode], kind, kind)
+
+
+@functools.cache
+def _of_dx(mode: Mode, kind: int) -> Functions:
+    # An average does not read the maps, so that its planes have values of the compute type.
+    return _functions(_DX[mode], kind, values_of(kind) if mode == "avg" else kind)
+
+
+@functools.cache
+def _of_drois(mode: Mode, kind: int) -> Functions:
+    return _functions(_DROIS[mode], kind, kind, with_grad=True)
+
+
+def _functions(arithmetic: _Arithmetic, kind: int, of_planes: int, with_grad: bool = False) -> Functions:
     """The functions of a driver for an element type. With with_grad, tables have derivatives by the RoIs' coordinates."""
-    form, panel, plane = arithmetic
+    form = arithmetic.form
     planning = Planning(address(roi_tables.share), address(_FILL[form]), 0, 0)
     numbers = DOUBLE if form == CANDIDATES else values_of(kind)
-    # dX of an average does not read the maps, so that its planes have values of the compute type.
-    of = values_of(kind) if arithmetic is _DX["avg"] else kind
-    return Functions(Form(form, int(with_grad), numbers, planning), *pair(panel, plane, of), kind)
+    return Functions(Form(form, int(with_grad), numbers, planning), *for_both(arithmetic.function, of_planes), kind)
 
 
 def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, outside: float = 0.0) -> None:
@@ -111,7 +121,7 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, out
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        functions = _functions(_Y[mode], kind_of(x))
+        functions = _of_y(mode, kind_of(x))
         for part, placed_part in _parts(placed):
             output = elements(y[part])
             functions.call(_gather, elements(x), output, output, placed_part, after=(outside, *runner))
@@ -131,11 +141,11 @@ def pool_gradient(
     if dx is not None and dx.size:
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
-        functions = _functions(_DROIS[mode], kind_of(dy), with_grad=True)
+        functions = _of_drois(mode, kind_of(dy))
         with rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
-                functions.call(_gather, *arrays, placed_part, after=(float(mode == "max"), *runner))
+                functions.call(_gather, *arrays, placed_part, after=(0.0, *runner))
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:
@@ -144,12 +154,11 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
     if len(parts) > 1 and dx.dtype.itemsize < 4:
         dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
-    functions = _functions(_DX[mode], kind_of(dy))
-    kernel, after = (_scatter, runner) if mode in ("avg", "max_pixel") else (_maximum_dx, (mode == "max", *runner))
+    functions = _of_dx(mode, kind_of(dy))
     maps = elements(dx if x is None or mode == "avg" else x)  # averages do not read them
     sums = total
     for part, placed in parts:
-        functions.call(kernel, maps, elements(dy[part]), elements(sums), placed, after=after)
+        functions.call(_scatter, maps, elements(dy[part]), elements(sums), placed, after=runner)
         if sums is not total:
             total += sums
         elif len(parts) > 1:

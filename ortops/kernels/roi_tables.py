@@ -8,12 +8,31 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ortops.kernels.axis import axis_of
+from ortops.kernels.axis import Axis, axis_of
 from ortops.kernels.jit.chunks import run_tasks
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release, task_of
-from ortops.kernels.jit.scalar import address_of, float64_pointer, int64_pointer, maximum, minimum, offset
-from ortops.kernels.layout import CANDIDATES, EXTREMES, Doubles, Elements, Form, PlacedRois, Slot, Words
+from ortops.kernels.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
+from ortops.kernels.layout import (
+    BINS,
+    CANDIDATES,
+    COVERAGE,
+    EXTREMES,
+    FIRST,
+    HIGH,
+    LOW,
+    PLACE,
+    RANGES,
+    SECOND,
+    START,
+    TABLE_WORDS,
+    THIRD,
+    Elements,
+    Form,
+    PlacedRois,
+    Table,
+    Words,
+)
 from ortops.kernels.pixel_bins import fill_pixel_bins
 from ortops.kernels.schedule import Plan, Window, make_window, should_pack_window
 from ortops.kernels.tables import (
@@ -23,9 +42,8 @@ from ortops.kernels.tables import (
     fill_extremes,
     fill_ranges,
     fill_weights,
+    find_span,
     pixels_in,
-    span_of_candidates,
-    span_of_pixels,
     weights_in,
 )
 
@@ -34,24 +52,6 @@ MAX_TABLE_BYTES = 16 << 20
 
 ROIS_PER_TASK = 16
 """The number of RoIs of a task that fills tables."""
-
-
-class RoiTables(NamedTuple):
-    """The tables along one axis, one for each slot; see `layout.Slot` for the fields.
-
-    begin [slots] has the first entry of each slot, span is [slots, 2], start [slots, bins + 1] and inside [slots, bins]. The
-    other arrays have the entries of all slots one after the other; second and third are empty unless the form has them.
-    """
-
-    begin: Words
-    span: Words
-    start: Words
-    inside: Doubles
-    place: Words
-    first: Elements
-    second: Elements
-    third: Elements
-    ranges: Words
 
 
 class Groups(NamedTuple):
@@ -68,43 +68,40 @@ class SharedTables(NamedTuple):
     """The memory that all tasks share.
 
     failed: a flag that a worker sets if it cannot allocate memory.
-    rows, columns: the tables along y and along x.
+    tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
     is_filled: whether each RoI has a slot, which is filled already; otherwise each worker has a slot, which it fills.
     groups: the RoIs by image; filled only if the plan is by image.
     """
 
     failed: Words
-    rows: RoiTables
-    columns: RoiTables
+    tables: Words
     is_filled: bool
     groups: Groups
 
 
 class Sizes(NamedTuple):
-    """The entries of the tables of all RoIs.
+    """The sizes of the tables of all RoIs.
 
-    rows, columns: the most entries of all tables together, along y and along x.
-    most_rows, most_columns: those of the largest tables.
+    words: those of all tables together.
+    rows, columns: the entries of the largest tables along y and along x.
     fits: whether `share_tables` fills all tables once; otherwise each task fills those that it uses.
     """
 
+    words: int
     rows: int
     columns: int
-    most_rows: int
-    most_columns: int
     fits: bool
 
 
 @compiled
 def table_sizes(placed: PlacedRois, form: Form) -> Sizes:
     """Count the entries of the tables of all RoIs."""
-    rows, columns, most_rows, most_columns = 0, 0, 0, 0
-    for r in range(placed.shape.rois):
+    words, rows, columns, shape = 0, 0, 0, placed.shape
+    for r in range(shape.rois):
         tall, wide = _entries(placed, r, 0, form), _entries(placed, r, 1, form)
-        rows, columns = rows + tall, columns + wide
-        most_rows, most_columns = maximum(most_rows, tall), maximum(most_columns, wide)
-    end, _ = _lay_out(int64_pointer(0), placed, placed.shape.rois, rows, columns, form, True)
-    return Sizes(rows, columns, most_rows, most_columns, address_of(end) <= MAX_TABLE_BYTES)
+        words += _words(shape.bins_y, tall, form) + _words(shape.bins_x, wide, form)
+        rows, columns = maximum(rows, tall), maximum(columns, wide)
+    return Sizes(words, rows, columns, 8 * words <= MAX_TABLE_BYTES)
 
 
 @compiled
@@ -116,6 +113,31 @@ def _entries(placed: PlacedRois, r: int, k: int, form: Form) -> int:
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
     return (3 if form.kind == CANDIDATES else 1) * placed.spans[2 * r + k] + 2 * bins + 2
+
+
+@compiled
+def _words(bins: int, entries: int, form: Form) -> int:
+    """The number of words of what a table refers to."""
+    arrays = 3 if form.with_grad else (2 if form.kind == EXTREMES else 1)
+    return 2 * bins + 1 + 2 * entries + arrays * _number_words(entries, form)
+
+
+@compiled
+def _number_words(entries: int, form: Form) -> int:
+    return (entries * (1 << form.numbers) + 7) // 8  # FLOAT and DOUBLE take 4 and 8 bytes
+
+
+@compiled
+def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -> None:
+    """Write a table that refers to memory of `_words` words."""
+    start, words = memory, _number_words(entries, form)
+    coverage = offset(start, bins + 1)
+    place = offset(coverage, bins)
+    ranges = offset(place, entries)
+    first = offset(ranges, entries)
+    table[BINS], table[START], table[COVERAGE] = bins, address_of(start), address_of(coverage)
+    table[PLACE], table[RANGES], table[FIRST] = address_of(place), address_of(ranges), address_of(first)
+    table[SECOND], table[THIRD] = address_of(offset(first, words)), address_of(offset(first, 2 * words))
 
 
 @compiled
@@ -133,72 +155,43 @@ def share_tables(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes
         The memory to release, a null pointer if there is none left; and the `SharedTables` in it.
     """
     memory = int64_pointer(call(form.planning.share, (placed, plan, context, form, sizes)))
-    return memory, _tables_in(memory, placed, plan, form, sizes)[1]
+    return memory, _shared_in(memory, placed, sizes)
+
+
+@compiled
+def _shared_in(memory: Words, placed: PlacedRois, sizes: Sizes) -> SharedTables:
+    first = offset(memory, 1)
+    order = offset(first, placed.shape.images + 1)
+    return SharedTables(memory, offset(order, placed.shape.rois), sizes.fits, Groups(order, first))
 
 
 @compiled
 def share(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes) -> int:
     """`share_tables` as a C function; the result is the address of the memory or 0."""
-    # The end of what is laid out from 0 on.
-    size = address_of(_tables_in(int64_pointer(0), placed, plan, form, sizes)[0])
-    memory = allocate(size // 8)
-    _, shared = _tables_in(memory, placed, plan, form, sizes)
-    if address_of(memory) != 0:
-        shared.failed[0] = 0
-        if plan.is_by_image:
-            group_by_image(shared.groups, placed)
-        for k in range(2):
-            begin, at = shared.columns.begin if k else shared.rows.begin, 0
-            for slot in range(placed.shape.rois if sizes.fits else plan.workers):
-                begin[slot] = at
-                most = sizes.most_columns if k else sizes.most_rows
-                at += _entries(placed, slot, k, form) if sizes.fits else most
-        if sizes.fits:
-            tasks = (placed.shape.rois + ROIS_PER_TASK - 1) // ROIS_PER_TASK
-            task, data = task_of(_fill_task, (placed, shared, form))
-            if not run_tasks(plan.runner, context, tasks, task, data):
-                release(memory)
-                memory = int64_pointer(0)
-    return address_of(memory)
-
-
-@compiled
-def _tables_in(memory: Any, placed: PlacedRois, plan: Plan, form: Form, sizes: Sizes) -> Any:
-    """The end of the memory and the tables in it."""
-    slots, rows, columns = placed.shape.rois, sizes.rows, sizes.columns
+    shape, slots, words = placed.shape, placed.shape.rois, sizes.words
     if not sizes.fits:
-        slots, rows, columns = plan.workers, plan.workers * sizes.most_rows, plan.workers * sizes.most_columns
-    return _lay_out(memory, placed, slots, rows, columns, form, sizes.fits)
-
-
-@compiled
-def _lay_out(
-    memory: Any, placed: PlacedRois, slots: int, most_rows: int, most_columns: int, form: Form, is_filled: bool
-) -> Any:
-    """Lay out the shared tables in memory; the memory's end and the tables."""
-    rows, end = _lay_out_tables(offset(memory, 1), slots, placed.shape.bins_y, most_rows, form)
-    columns, end = _lay_out_tables(end, slots, placed.shape.bins_x, most_columns, form)
-    first = offset(end, placed.shape.rois)
-    shared = SharedTables(memory, rows, columns, is_filled, Groups(end, first))
-    return offset(first, placed.shape.images + 1), shared
-
-
-@compiled
-def _lay_out_tables(memory: Any, slots: int, bins: int, entries: int, form: Form) -> Any:
-    span = offset(memory, slots)
-    start = offset(span, 2 * slots)
-    inside = offset(start, slots * (bins + 1))
-    place = offset(inside, slots * bins)
-    ranges = offset(place, entries)
-    first = offset(ranges, entries)
-    # FLOAT and DOUBLE take 4 and 8 bytes.
-    words = (entries * (1 << form.numbers) + 7) // 8
-    second = offset(first, words)
-    third = offset(second, words if form.with_grad or form.kind == EXTREMES else 0)
-    end = offset(third, words if form.with_grad else 0)
-    numbers = form.numbers
-    a, b, c = Elements(address_of(first), numbers), Elements(address_of(second), numbers), address_of(third)
-    return RoiTables(memory, span, start, float64_pointer(inside), place, a, b, Elements(c, numbers), ranges), end
+        slots = plan.workers
+        words = slots * (_words(shape.bins_y, sizes.rows, form) + _words(shape.bins_x, sizes.columns, form))
+    memory = allocate(2 + shape.images + shape.rois + 2 * slots * TABLE_WORDS + words)
+    if address_of(memory) == 0:
+        return 0
+    shared = _shared_in(memory, placed, sizes)
+    shared.failed[0] = 0
+    if plan.is_by_image:
+        group_by_image(shared.groups, placed)
+    at = offset(shared.tables, 2 * slots * TABLE_WORDS)
+    for slot in range(slots):
+        for k in range(2):
+            bins, most = (shape.bins_x, sizes.columns) if k else (shape.bins_y, sizes.rows)
+            entries = _entries(placed, slot, k, form) if sizes.fits else most
+            _lay_out(offset(shared.tables, (2 * slot + k) * TABLE_WORDS), bins, entries, form, at)
+            at = offset(at, _words(bins, entries, form))
+    if sizes.fits:
+        task, data = task_of(_fill_task, (placed, shared.tables, form))
+        if not run_tasks(plan.runner, context, (slots + ROIS_PER_TASK - 1) // ROIS_PER_TASK, task, data):
+            release(memory)
+            return 0
+    return address_of(memory)
 
 
 @compiled
@@ -224,80 +217,68 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 
 
 @compiled
-def _fill_task(placed: PlacedRois, shared: SharedTables, form: Form, _first: int, _last: int, task: int) -> None:
+def _fill_task(placed: PlacedRois, tables: Words, form: Form, _first: int, _last: int, task: int) -> None:
     """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
-        call(form.planning.fill, (placed, shared, form, r, r))
+        call(form.planning.fill, (placed, offset(tables, 2 * r * TABLE_WORDS), form, r))
 
 
 @compiled
-def fill_with_weights(placed: PlacedRois, shared: SharedTables, form: Form, at: int, r: int) -> None:
-    """Fill the tables of RoI r in slot number `at`; a C function."""
+def fill_with_weights(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
+    """Fill the two tables of RoI r; a C function."""
     for k in range(2):
-        slot, axis, length, begin = _slot_to_fill(placed, shared, at, r, k)
-        fill_weights(axis, length, form.with_grad != 0, begin, weights_in(slot, slot.first))
-        _finish(slot, k)
+        table, axis, length = _table_to_fill(placed, tables, r, k)
+        fill_weights(axis, length, form.with_grad != 0, weights_in(table, Elements(0, form.numbers)))
+        find_span(table, False)
+        if k:
+            fill_ranges(table)
 
 
 @compiled
-def fill_with_extremes(placed: PlacedRois, shared: SharedTables, _form: Form, at: int, r: int) -> None:
+def fill_with_extremes(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
-        slot, axis, length, begin = _slot_to_fill(placed, shared, at, r, k)
-        fill_extremes(axis, length, begin, extremes_in(slot, slot.first))
-        _finish(slot, k)
+        table, axis, length = _table_to_fill(placed, tables, r, k)
+        fill_extremes(axis, length, extremes_in(table, Elements(0, form.numbers)))
+        find_span(table, False)
+        if k:
+            fill_ranges(table)
 
 
 @compiled
-def fill_with_pixels(placed: PlacedRois, shared: SharedTables, _form: Form, at: int, r: int) -> None:
+def fill_with_pixels(placed: PlacedRois, tables: Words, _form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
-        slot, axis, length, begin = _slot_to_fill(placed, shared, at, r, k)
-        fill_pixel_bins(axis, length, begin, pixels_in(slot))
-        _finish(slot, k)
+        table, axis, length = _table_to_fill(placed, tables, r, k)
+        fill_pixel_bins(axis, length, pixels_in(table))
+        find_span(table, False)
+        if k:
+            fill_ranges(table)
 
 
 @compiled
-def fill_with_candidates(placed: PlacedRois, shared: SharedTables, form: Form, at: int, r: int) -> None:
+def fill_with_candidates(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
-        slot, axis, length, begin = _slot_to_fill(placed, shared, at, r, k)
-        fill_candidates(axis, length, form.with_grad != 0, begin, candidates_in(slot))
-        slot.span[0], slot.span[1] = span_of_candidates(slot)
+        table, axis, length = _table_to_fill(placed, tables, r, k)
+        fill_candidates(axis, length, form.with_grad != 0, candidates_in(table))
+        find_span(table, True)
 
 
 @compiled
-def _slot_to_fill(placed: PlacedRois, shared: SharedTables, at: int, r: int, k: int) -> Any:
-    """A slot along an axis, the axis of RoI r, the length of the map along it, and the slot's first entry."""
-    shape, tables = placed.shape, shared.columns if k else shared.rows
-    bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
-    return _slot(tables, at, bins), axis_of(placed.axes, r, k, bins), length, tables.begin[at]
+def _table_to_fill(placed: PlacedRois, tables: Words, r: int, k: int) -> tuple[Table, Axis, int]:
+    """A table along an axis, the axis of RoI r, and the length of the map along it."""
+    bins, length = (placed.shape.bins_x, placed.shape.width) if k else (placed.shape.bins_y, placed.shape.height)
+    return offset(tables, k * TABLE_WORDS), axis_of(placed.axes, r, k, bins), length
 
 
 @compiled
-def _finish(slot: Slot, k: int) -> None:
-    """Set the span and, along x, the ranges of a table of pixels."""
-    slot.span[0], slot.span[1] = span_of_pixels(slot)
-    if k:
-        fill_ranges(slot)
-
-
-@compiled
-def _slot(tables: RoiTables, at: int, bins: int) -> Slot:
-    start, inside = offset(tables.start, at * (bins + 1)), offset(tables.inside, at * bins)
-    ranges, span = offset(tables.ranges, tables.begin[at]), offset(tables.span, 2 * at)
-    return Slot(bins, start, inside, tables.place, tables.first, tables.second, tables.third, ranges, span)
-
-
-@compiled
-def tables_of(placed: PlacedRois, shared: SharedTables, form: Form, worker: int, r: int) -> tuple[Slot, Slot]:
+def tables_of(placed: PlacedRois, shared: SharedTables, form: Form, worker: int, r: int) -> tuple[Table, Table]:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
-    at = r
+    tables = offset(shared.tables, 2 * (r if shared.is_filled else worker) * TABLE_WORDS)
     if not shared.is_filled:
-        at = worker
-        call(form.planning.fill, (placed, shared, form, at, r))
-    shape = placed.shape
-    return _slot(shared.rows, at, shape.bins_y), _slot(shared.columns, at, shape.bins_x)
+        call(form.planning.fill, (placed, tables, form, r))
+    return tables, offset(tables, TABLE_WORDS)
 
 
 class WorkItem(NamedTuple):
@@ -322,5 +303,5 @@ def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, form: Form, 
         begin, end = shared.groups.first[item], shared.groups.first[item + 1]
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
     rows, columns = tables_of(placed, shared, form, worker, item)
-    window = make_window((rows.span[0], rows.span[1]), (columns.span[0], columns.span[1]), shape.width)
+    window = make_window((rows[LOW], rows[HIGH]), (columns[LOW], columns[HIGH]), shape.width)
     return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape.channels))

@@ -1,4 +1,4 @@
-"""Gradients dX of averages and of maxima of whole pixels, in tasks with disjoint outputs.
+"""Gradients dX, in tasks with disjoint outputs.
 
 A task has a band of rows of a panel of channels of an image, or of one channel, and adds up all RoIs in their order.
 """
@@ -18,7 +18,18 @@ from ortops.kernels.jit.scalar import (
     storage_pointer,
 )
 from ortops.kernels.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import OUT_OF_MEMORY, PIXELS, Elements, Form, PlacedRois, Stages, Storage
+from ortops.kernels.layout import (
+    CANDIDATES,
+    HIGH,
+    LOW,
+    OUT_OF_MEMORY,
+    WEIGHTS,
+    Elements,
+    Form,
+    PlacedRois,
+    Stages,
+    Storage,
+)
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
@@ -34,6 +45,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
 )
+from ortops.kernels.tables import span_of_bins
 
 MAX_BAND_BYTES = 1 << 20
 """The most bytes of a band of rows, in which dX of a panel or a plane is summed up: a band stays in a core's cache.
@@ -61,30 +73,28 @@ def scatter(
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima of whole pixels, x.
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x.
 
     The arguments and the result are as in `gather.gather`.
     """
-    shape, reads_x = placed.shape, form.kind == PIXELS
+    shape, reads_x = placed.shape, form.kind != WEIGHTS
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     sizes = table_sizes(placed, form)
-    shares = sizes.fits
-    packs = shape.channels >= LANES // 2 and (shares or pixels <= MAX_MAP_PIXELS)
-    if reads_x:
-        # Packs also for few RoIs: it takes no longer than filling dx. Two panels are in use, the map's and the sums'.
-        packs = shape.channels >= LANES // 2 and 2 * pixels <= MAX_MAP_PIXELS
-    else:
-        packs = packs and covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
+    # If the map is packed, too, two panels are in use.
+    fits = 2 * pixels <= MAX_MAP_PIXELS if reads_x else sizes.fits or pixels <= MAX_MAP_PIXELS
+    # The map is packed also for few RoIs: it takes no longer than filling dx.
+    is_covered = reads_x or covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
+    packs = shape.channels >= LANES // 2 and fits and is_covered
     # If elements are computed in their own type, sums of planes are made directly in dx.
     size = itemsize(compute_pointer(dx, dx))
     pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
     lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * pixel_size * size), shape.height), 1)
-    if reads_x or (packs and not shares):
-        lines = shape.height  # each band would pack the map, or fill all tables, again
+    if not sizes.fits or (reads_x and not packs):
+        lines = shape.height  # each band would fill all tables, or find all argmax, again
     bands = (shape.height + lines - 1) // lines
     sums_size = 0 if is_direct else lines * shape.width * pixel_size
-    panel_size = pixels * LANES if reads_x and packs else 0
-    workspace_size = sums_size + (shape.width + bins + STAGED_PIXELS) * pixel_size + panel_size
+    # The line has room for a float64 of each channel.
+    workspace_size = sums_size + (maximum(shape.width, 2) + bins + STAGED_PIXELS) * pixel_size
     work = estimate_work(placed, shape.images * pixels)
     needed = maximum(missing(scattering, packs, not packs), missing_planning(form.planning, False, work))
     if needed != 0:
@@ -95,6 +105,9 @@ def scatter(
     memory, shared = share_tables(placed, plan, context, form, sizes)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
+    if reads_x and packs:
+        workspace_size += _most_rows(placed, shared, form, lines) * shape.width * LANES
+        plan = plan_by_image(placed, runner, blocks, workspace_size * size)
     args = (x, dy, dx, placed, plan, shared, form, storage, scattering, pixel_size, lines, sums_size, workspace_size)
     task, data = task_of(_scatter_task, args)
     status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
@@ -127,11 +140,11 @@ def _scatter_task(
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    line = offset(buffer, sums_size)
-    gradient = offset(line, shape.width * pixel_size)
+    line, reads_x = buffer, form.kind != WEIGHTS
+    own_sums = offset(line, maximum(shape.width, 2) * pixel_size)
+    gradient = offset(own_sums, sums_size)
     staged = storage_pointer(offset(gradient, bins * pixel_size), dx)
     panel = offset(gradient, (bins + STAGED_PIXELS) * pixel_size)
-    reads_x = form.kind == PIXELS
     streams = should_stream(dx, shape.images * shape.channels * pixels)
     bands = (shape.height + lines - 1) // lines
     for index in range(first + worker, last, plan.workers):
@@ -147,12 +160,13 @@ def _scatter_task(
         clear(planes, pixels, lanes, top * shape.width, low * shape.width)
         clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
         target, size = offset(planes, low * shape.width), (high - low) * shape.width
-        sums = buffer if sums_size else compute_pointer(target, dx)
+        sums = own_sums if sums_size else compute_pointer(target, dx)
         clear(sums, 0, 1, 0, size * pixel_size)
         if reads_x and pixel_size > 1:
-            source, packed = offset(maps, low * shape.width), offset(panel, low * shape.width * LANES)
-            call(storage.pack, (source, pixels, lanes, shape.width, high - low, shape.width, packed))
-            maps = storage_pointer(panel, x)
+            begin_row, end_row = _rows_of_bins(placed, shared, form, begin, end, low, high)
+            source, lines_read = offset(maps, begin_row * shape.width), end_row - begin_row
+            call(storage.pack, (source, pixels, lanes, shape.width, lines_read, shape.width, panel))
+            maps = storage_pointer(offset(panel, -begin_row * shape.width * LANES), x)
         m = _next_in_band(placed, shared, form, worker, begin, end, low, high)
         while m < end:
             r, m = shared.groups.order[m], _next_in_band(placed, shared, form, worker, m + 1, end, low, high)
@@ -168,7 +182,7 @@ def _scatter_task(
             band = offset(sums, -low * shape.width * pixel_size)
             call(
                 scattering.panel if pixel_size > 1 else scattering.plane,
-                (maps, gradient, rows, columns, low, high, line, band, shape.width * pixel_size),
+                (maps, gradient, rows, columns, low, high, line, band, shape.width),
             )
         if sums_size and pixel_size == 1:
             call(storage.write, (sums, size, target))
@@ -193,12 +207,41 @@ def _rows_in_band(
     first, last = bottom, top
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
-        low, high = rows.span[0], rows.span[1]
+        low, high = rows[LOW], rows[HIGH]
         if low < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
         if first == top and last == bottom:
             break
     return (first, last) if first < last else (top, top)
+
+
+@compiled
+def _rows_of_bins(
+    placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
+) -> tuple[int, int]:
+    """The span [low, high) of the rows that bins of the RoIs begin:end read, of those that read a row of top:bottom."""
+    if begin < end and not shared.is_filled:
+        return 0, placed.shape.height
+    low, high = bottom, top
+    for m in range(begin, end):
+        rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
+        if rows[LOW] < bottom and top < rows[HIGH]:
+            first, last = span_of_bins(rows, form.kind == CANDIDATES, top, bottom)
+            if first < last:
+                low, high = minimum(low, first), maximum(high, last)
+    return (low, high) if low < high else (top, top)
+
+
+@compiled
+def _most_rows(placed: PlacedRois, shared: SharedTables, form: Form, lines: int) -> int:
+    """The most rows to pack for a band of `lines` rows."""
+    shape, most = placed.shape, 0
+    for n in range(shape.images):
+        begin, end = shared.groups.first[n], shared.groups.first[n + 1]
+        for top in range(0, shape.height, lines):
+            low, high = _rows_of_bins(placed, shared, form, begin, end, top, minimum(top + lines, shape.height))
+            most = maximum(most, high - low)
+    return most
 
 
 @compiled
@@ -210,7 +253,7 @@ def _next_in_band(
         return begin
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, form, worker, shared.groups.order[m])
-        low, high = rows.span[0], rows.span[1]
+        low, high = rows[LOW], rows[HIGH]
         if low < bottom and top < high:
             return m
     return end

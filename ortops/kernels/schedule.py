@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ortops.kernels.axis import axis_of
 from ortops.kernels.jit import CACHE_LINE, LANES
 from ortops.kernels.jit.chunks import run_tasks
 from ortops.kernels.jit.compile import compiled
@@ -35,6 +36,12 @@ MAX_MAP_PIXELS = 1 << 18
 
 MAX_WINDOW_PIXELS = 1 << 14
 """The most pixels of a RoI's window to pack: a larger one would not fit in a core's cache."""
+
+MAX_SPARSITY = 8.0
+"""The most pixels of a RoI's window for each pixel that its samples read, if the window is packed to find argmax.
+
+Measured with 128 channels and 40 RoIs: with 14 pixels, panels take 71 to 104 % of the time; with 18, 160 %.
+"""
 
 MIN_PARALLEL_PIXELS = 1 << 19
 """The fewest pixels to read or write, in all channels, to use threads: below that, waking one costs more than it saves."""
@@ -81,6 +88,15 @@ def should_pack_maps(placed: PlacedRois) -> bool:
     if shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
         return False
     return covered_pixels(placed, LANES - 1) >= float(shape.images) * float(pixels)
+
+
+@compiled
+def is_sparse(placed: PlacedRois, r: int) -> bool:
+    """Whether the samples of a RoI read few pixels of its window."""
+    rows, columns = float(placed.spans[2 * r]), float(placed.spans[2 * r + 1])
+    y, x = axis_of(placed.axes, r, 0, placed.shape.bins_y), axis_of(placed.axes, r, 1, placed.shape.bins_x)
+    read = minimum(2.0 * y.bins * y.samples, rows) * minimum(2.0 * x.bins * x.samples, columns)
+    return rows * columns > MAX_SPARSITY * read
 
 
 @compiled

@@ -7,13 +7,23 @@ in 76 %.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ortops.kernels.jit import LANES
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release
-from ortops.kernels.jit.scalar import address_of, compute_pointer, itemsize, maximum, minimum, offset
-from ortops.kernels.layout import CANDIDATES, Elements, Form, PlacedRois, Slot
+from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
+from ortops.kernels.layout import (
+    BINS,
+    CANDIDATES,
+    LOW,
+    PLACE,
+    START,
+    TABLE_WORDS,
+    Elements,
+    Form,
+    PlacedRois,
+    Table,
+    Words,
+)
 from ortops.kernels.roi_tables import SharedTables
 from ortops.kernels.schedule import panel_size
 
@@ -42,7 +52,9 @@ def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Elements)
     shape = placed.shape
     if not is_whole:
         return panel_size(placed, False)
-    return lines * shape.width * LANES + (lines + 2 * shape.bins_y + 2) * 8 // itemsize(compute_pointer(like, like))
+    return lines * shape.width * LANES + (TABLE_WORDS + lines + 2 * shape.bins_y + 2) * 8 // itemsize(
+        compute_pointer(like, like)
+    )
 
 
 @compiled
@@ -59,11 +71,11 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables) -> bool:
             memory[row] = 0
         for m in range(begin, end):
             unsorted[m] = order[m]
-            memory[shared.rows.span[2 * order[m]] + 1] += 1
+            memory[shared.tables[2 * order[m] * TABLE_WORDS + LOW] + 1] += 1
         for row in range(shape.height):
             memory[row + 1] += memory[row]
         for m in range(begin, end):
-            row = shared.rows.span[2 * unsorted[m]]
+            row = shared.tables[2 * unsorted[m] * TABLE_WORDS + LOW]
             order[begin + memory[row]] = unsorted[m]
             memory[row] += 1
     release(memory)
@@ -100,12 +112,14 @@ def slide(
 
 
 @compiled
-def rows_of_panel(rows: Slot, low: int, lines: int, place: Any) -> Slot:
-    """A table of the rows from `low` on whose numbers are those in the panel, stored in `place`."""
-    begin, wrap = rows.start[0], low // lines * lines
-    place = offset(place, -begin)
-    for i in range(begin, rows.start[rows.bins]):
-        at = rows.place[i] - wrap
-        place[i] = at if at < lines else at - lines
-    start, ranges, span = rows.start, rows.ranges, rows.span
-    return Slot(rows.bins, start, rows.inside, place, rows.first, rows.second, rows.third, ranges, span)
+def rows_of_panel(rows: Table, low: int, lines: int, copy: Words) -> Table:
+    """Make a copy of a table of the rows from `low` on, whose numbers are those in the panel."""
+    start, place, wrap = int64_pointer(rows[START]), int64_pointer(rows[PLACE]), low // lines * lines
+    numbers = offset(copy, TABLE_WORDS)
+    for i in range(TABLE_WORDS):
+        copy[i] = rows[i]
+    copy[PLACE] = address_of(numbers)
+    for i in range(start[rows[BINS]]):
+        at = place[i] - wrap
+        numbers[i] = at if at < lines else at - lines
+    return copy

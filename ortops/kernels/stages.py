@@ -20,6 +20,7 @@ from ortops.kernels.layout import (
     NEEDS_PLANES,
     NEEDS_SORT,
     OUT_OF_MEMORY,
+    PANEL,
     Elements,
     Form,
     Making,
@@ -61,9 +62,9 @@ def elements(array: Array) -> Elements:
 
 
 @functools.cache
-def address(function: Function, kind: int | None = None) -> int:
-    """The address of a compiled function, for an element type if it has one."""
-    return CFunction(function, _NAMES[kind]).address
+def address(function: Function, kind: int | None = None, is_panel: bool = False) -> int:
+    """The address of a compiled function, for an element type if it has one, and for panels."""
+    return CFunction(function, _NAMES[kind] + (PANEL if is_panel else "")).address
 
 
 @functools.cache
@@ -73,10 +74,11 @@ def storage(kind: int) -> Storage:
 
 
 class Stage(NamedTuple):
-    """A function of the arithmetic and the type that it is compiled for."""
+    """A function of the arithmetic, the type that it is compiled for, and whether it is for panels of it."""
 
     function: Function
     kind: int
+    is_panel: bool = False
 
     @property
     def address(self) -> int:
@@ -87,6 +89,11 @@ class Stage(NamedTuple):
 def pair(panel: Function, plane: Function, kind: int) -> tuple[Stage, Stage]:
     """The stage for panels, which have values of the compute type, and the one for planes, which have elements."""
     return Stage(panel, values_of(kind)), Stage(plane, kind)
+
+
+def for_both(function: Function, kind: int) -> tuple[Stage, Stage]:
+    """A function for panels, which have values of the compute type, and for planes of elements."""
+    return Stage(function, values_of(kind), is_panel=True), Stage(function, kind)
 
 
 class Functions:

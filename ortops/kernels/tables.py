@@ -4,7 +4,7 @@ A table has the weights of pixels, for averages; the largest and the smallest we
 corners; pixels alone, for MaxRoiPool (`pixel_bins.py`); or candidates, the samples that can be the largest, for maxima of
 samples. Its length depends on the map and the bins, not on the number of samples.
 
-Each form has a named tuple, made from a `layout.Slot` for numbers of one type, or for `Elements` where that is known at run
+Each form has a named tuple, made from a `layout.Table` for numbers of one type, or for `Elements` where that is known at run
 time only.
 """
 
@@ -23,8 +23,31 @@ from ortops.kernels.axis import (
     region_of_sample,
 )
 from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import compute_pointer, float64_pointer, maximum, minimum, offset, set_value, value_at
-from ortops.kernels.layout import Doubles, Elements, Slot, Words
+from ortops.kernels.jit.scalar import (
+    compute_pointer,
+    float64_pointer,
+    int64_pointer,
+    maximum,
+    minimum,
+    set_value,
+    value_at,
+)
+from ortops.kernels.layout import (
+    BINS,
+    COVERAGE,
+    FIRST,
+    HIGH,
+    LOW,
+    PLACE,
+    RANGES,
+    SECOND,
+    START,
+    THIRD,
+    Doubles,
+    Elements,
+    Table,
+    Words,
+)
 
 OFF_MAP = -1
 """In place of a candidate's region if it reads no pixel."""
@@ -36,12 +59,12 @@ class Weights(NamedTuple):
     pixel: an entry's column, ascending in each bin.
     weight: its value.
     d_start, d_end: the derivatives of weight with respect to the RoI's two stored coordinates.
-    inside: the fraction of a bin's samples that lie on the map.
+    coverage: the fraction of a bin's samples that lie on the map.
     """
 
     bins: int
     start: Words
-    inside: Doubles
+    coverage: Doubles
     pixel: Words
     weight: Elements
     d_start: Elements
@@ -89,37 +112,40 @@ class Candidates(NamedTuple):
 
 
 @compiled
-def weights_in(slot: Slot, like: Any) -> Any:
-    """The table of a slot as weights of the type of the numbers at `like`."""
-    weight, d_start = compute_pointer(slot.first, like), compute_pointer(slot.second, like)
-    d_end = compute_pointer(slot.third, like)
-    return Weights(slot.bins, slot.start, slot.inside, slot.place, weight, d_start, d_end, slot.ranges)
+def weights_in(table: Table, like: Any) -> Any:
+    """A table as weights of the type of the numbers at `like`."""
+    weight, d_start = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
+    d_end, ranges = compute_pointer(table[THIRD], like), int64_pointer(table[RANGES])
+    start, coverage, pixel = int64_pointer(table[START]), float64_pointer(table[COVERAGE]), int64_pointer(table[PLACE])
+    return Weights(table[BINS], start, coverage, pixel, weight, d_start, d_end, ranges)
 
 
 @compiled
-def extremes_in(slot: Slot, like: Any) -> Any:
-    """The table of a slot as extremes of the type of the numbers at `like`; also a table of whole pixels."""
-    largest, smallest = compute_pointer(slot.first, like), compute_pointer(slot.second, like)
-    return Extremes(slot.bins, slot.start, slot.inside, slot.place, largest, smallest, slot.ranges)
+def extremes_in(table: Table, like: Any) -> Any:
+    """A table as extremes of the type of the numbers at `like`; also a table of whole pixels."""
+    largest, smallest = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
+    start, reads_pairs = int64_pointer(table[START]), float64_pointer(table[COVERAGE])
+    pixel, ranges = int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
+    return Extremes(table[BINS], start, reads_pairs, pixel, largest, smallest, ranges)
 
 
 @compiled
-def pixels_in(slot: Slot) -> Pixels:
-    """The table of a slot as whole pixels."""
-    return Pixels(slot.bins, slot.start, slot.place)
+def pixels_in(table: Table) -> Pixels:
+    """A table as whole pixels."""
+    return Pixels(table[BINS], int64_pointer(table[START]), int64_pointer(table[PLACE]))
 
 
 @compiled
-def candidates_in(slot: Slot) -> Any:
-    """The table of a slot as candidates, whose numbers are float64."""
-    weight, d_start = float64_pointer(slot.first), float64_pointer(slot.second)
-    return Candidates(slot.bins, slot.start, slot.place, weight, d_start, float64_pointer(slot.third))
+def candidates_in(table: Table) -> Any:
+    """A table as candidates, whose numbers are float64."""
+    start, region, weight = int64_pointer(table[START]), int64_pointer(table[PLACE]), float64_pointer(table[FIRST])
+    return Candidates(table[BINS], start, region, weight, float64_pointer(table[SECOND]), float64_pointer(table[THIRD]))
 
 
 @noinline
-def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: Weights) -> None:
-    """Fill a table of weights from entry `first` on, with derivatives if with_grad."""
-    table.start[0] = first
+def fill_weights(axis: Axis, length: int, with_grad: bool, table: Weights) -> None:
+    """Fill a table of weights, with derivatives if with_grad."""
+    table.start[0] = 0
     for p in range(axis.bins):
         start = table.start[p]
         low, count = pixels_between(axis, p, p, length)
@@ -129,7 +155,7 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: We
             if with_grad:
                 set_value(table.d_start, at, 0.0)
                 set_value(table.d_end, at, 0.0)
-        inside = 0.0
+        sampled = 0.0
         i = 0 if count else axis.samples
         where = region_of_sample(axis, p, i, length)
         while i < axis.samples:
@@ -139,22 +165,22 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, first: int, table: We
                 at = start + pixel - low
                 table.pixel[at] = pixel
                 share = float(end - i) / axis.samples
-                inside += end - i
+                sampled += end - i
                 if is_between(where):
                     table.pixel[at + 1] = pixel + 1
                     # Samples are evenly spaced, so the mean of the first and the last is the mean of all between them.
                     f = 0.5 * (coordinate(axis, p, i) + coordinate(axis, p, end - 1)) - pixel
                     _add_pair(table.weight, at, share * (1.0 - f), share * f)
                     if with_grad:
-                        near, far = coordinate_derivatives(axis, p, i)
-                        near_end, far_end = coordinate_derivatives(axis, p, end - 1)
-                        near, far = 0.5 * share * (near + near_end), 0.5 * share * (far + far_end)
-                        _add_pair(table.d_start, at, -near, near)
-                        _add_pair(table.d_end, at, -far, far)
+                        d_start, d_end = coordinate_derivatives(axis, p, i)
+                        d_start_last, d_end_last = coordinate_derivatives(axis, p, end - 1)
+                        d_start, d_end = 0.5 * share * (d_start + d_start_last), 0.5 * share * (d_end + d_end_last)
+                        _add_pair(table.d_start, at, -d_start, d_start)
+                        _add_pair(table.d_end, at, -d_end, d_end)
                 else:
                     _add_pair(table.weight, at, share, 0.0)
             i, where = end, there
-        table.inside[p] = inside / maximum(axis.samples, 1)
+        table.coverage[p] = sampled / maximum(axis.samples, 1)
         end = start
         for at in range(start, start + count):
             if table.pixel[at] >= 0:
@@ -176,9 +202,9 @@ def _add_pair(values: Elements, at: int, first: float, second: float) -> None:
 
 
 @noinline
-def fill_extremes(axis: Axis, length: int, first: int, table: Extremes) -> None:
-    """Fill a table of extremes from entry `first` on."""
-    table.start[0] = first
+def fill_extremes(axis: Axis, length: int, table: Extremes) -> None:
+    """Fill a table of extremes."""
+    table.start[0] = 0
     for p in range(axis.bins):
         start = table.start[p]
         low, count = pixels_between(axis, p, p, length)
@@ -227,14 +253,14 @@ def _extend(table: Extremes, at: int, pixel: int, low: float, high: float) -> No
 
 
 @noinline
-def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table: Candidates) -> None:
-    """Fill a table of candidates from entry `first` on, with derivatives if with_grad.
+def fill_candidates(axis: Axis, length: int, with_grad: bool, table: Candidates) -> None:
+    """Fill a table of candidates, with derivatives if with_grad.
 
     Within a region, interpolated values and products of weight and pixel are monotonic, so the first and the last sample are
     its candidates. At a pixel and off the map one sample is enough.
     """
-    n = first
-    table.start[0] = first
+    n = 0
+    table.start[0] = 0
     for p in range(axis.bins):
         i = 0
         where = region_of_sample(axis, p, i, length)
@@ -247,9 +273,7 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
                 table.region[n] = where if is_inside(where, length) else OFF_MAP
                 table.weight[n] = coordinate(axis, p, at) - where // 2 if between else 0.0
                 if with_grad:
-                    near, far = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
-                    table.d_start[n] = near
-                    table.d_end[n] = far
+                    table.d_start[n], table.d_end[n] = coordinate_derivatives(axis, p, at) if between else (0.0, 0.0)
                 n += 1
                 at = last if at < last else -1
             i, where = end, there
@@ -257,60 +281,42 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, first: int, table:
 
 
 @compiled
-def span_of_pixels(table: Slot) -> tuple[int, int]:
-    """The span [low, high) of the pixels of a table of weights, extremes or whole pixels."""
-    low, high = 0, 0
-    for p in range(table.bins):
-        start, end = table.start[p], table.start[p + 1]
-        if start < end:
-            first, last = table.place[start], table.place[end - 1] + 1
-            low, high = (minimum(low, first), maximum(high, last)) if high > 0 else (first, last)
+def find_span(table: Table, of_regions: bool) -> None:
+    """Set the span of the pixels that a table reads. Its entries have pixels or, those of candidates, regions."""
+    table[LOW], table[HIGH] = span_of_bins(table, of_regions, 0, 1 << 62)
+
+
+@compiled
+def span_of_bins(table: Table, of_regions: bool, top: int, bottom: int) -> tuple[int, int]:
+    """The span [low, high) of the pixels of all bins whose spans meet top:bottom; (0, 0) if there are none."""
+    start, place, low, high = int64_pointer(table[START]), int64_pointer(table[PLACE]), 0, 0
+    for p in range(table[BINS]):
+        bin_low, bin_high = 0, 0
+        for n in range(start[p], start[p + 1]):
+            where = place[n]
+            if where != OFF_MAP:
+                first, end = (where // 2, (where + 1) // 2 + 1) if of_regions else (where, where + 1)
+                bin_low = minimum(bin_low, first) if bin_high > 0 else first
+                bin_high = maximum(bin_high, end)
+        if bin_low < bottom and top < bin_high:
+            low = minimum(low, bin_low) if high > 0 else bin_low
+            high = maximum(high, bin_high)
     return low, high
-
-
-@compiled
-def span_of_candidates(table: Slot) -> tuple[int, int]:
-    """The span [low, high) of the pixels that a table's candidates read."""
-    low, high = 0, 0
-    for n in range(table.start[0], table.start[table.bins]):
-        where = table.place[n]
-        if where != OFF_MAP:
-            first, end = where // 2, (where + 1) // 2 + 1
-            low, high = (minimum(low, first), maximum(high, end)) if high > 0 else (first, end)
-    return low, high
-
-
-@compiled
-def bins_in_band(table: Slot, top: int, bottom: int) -> tuple[int, int]:
-    """The bins [first, end) of a table of candidates that read a pixel of top:bottom; (0, 0) if there are none."""
-    first, end = table.bins, 0
-    for p in range(table.bins):
-        for n in range(table.start[p], table.start[p + 1]):
-            where = table.place[n]
-            if where != OFF_MAP and where // 2 < bottom and (where + 1) // 2 >= top:
-                first, end = minimum(first, p), p + 1
-    return (first, end) if first < end else (0, 0)
-
-
-@compiled
-def some_bins(table: Slot, first: int, end: int) -> Slot:
-    """A table of the bins first:end of a table of candidates."""
-    start, place, ranges, span = offset(table.start, first), table.place, table.ranges, table.span
-    return Slot(end - first, start, table.inside, place, table.first, table.second, table.third, ranges, span)
 
 
 @noinline
-def fill_ranges(table: Slot) -> None:
+def fill_ranges(table: Table) -> None:
     """Fill the ranges from the pixels of the entries. The bins of an inverted RoI are in descending order."""
-    ranges, n, descends, last = table.ranges, 0, False, -1
-    for p in range(table.bins):
-        if table.start[p] < table.start[p + 1]:
-            descends |= table.place[table.start[p]] < last
-            last = table.place[table.start[p]]
-    for k in range(table.bins):
-        p = table.bins - 1 - k if descends else k
-        for i in range(table.start[p], table.start[p + 1]):
-            pixel = table.place[i]
+    start, place, ranges = int64_pointer(table[START]), int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
+    bins, n, descends, last = table[BINS], 0, False, -1
+    for p in range(bins):
+        if start[p] < start[p + 1]:
+            descends |= place[start[p]] < last
+            last = place[start[p]]
+    for k in range(bins):
+        p = bins - 1 - k if descends else k
+        for i in range(start[p], start[p + 1]):
+            pixel = place[i]
             if n and pixel <= ranges[2 * n]:
                 ranges[2 * n] = maximum(ranges[2 * n], pixel + 1)
             else:

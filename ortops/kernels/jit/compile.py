@@ -33,9 +33,10 @@ from numba.core.typed_passes import (
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
 from ortops.kernels.jit.machine_code import SYMBOL
-from ortops.kernels.jit.scalar import compute_type
+from ortops.kernels.jit.scalar import LanesType, compute_type
 from ortops.kernels.jit.source import ArgType, Source
 from ortops.kernels.jit.words import from_words, to_words
+from ortops.kernels.layout import PANEL
 
 _INT64 = ir.IntType(64)
 
@@ -269,8 +270,14 @@ def _annotated(hint: Any, element: str) -> Any:
         (kind,) = hint.__metadata__
         if kind in ("int64", "float64"):
             return types.CPointer(getattr(types, kind))
-        stored = _ELEMENTS[element]
-        return types.CPointer(compute_type(stored) if kind == "values" else stored)
+        stored, of_panel = _ELEMENTS[element.removesuffix(PANEL)], element.endswith(PANEL)
+        if kind in ("values", "stored"):
+            return types.CPointer(compute_type(stored) if kind == "values" else stored)
+        is_wide = kind == "wide" or (kind == "places" and not of_panel)
+        real = types.float64 if is_wide else compute_type(stored)
+        if of_panel:
+            return types.CPointer(LanesType(real))
+        return types.CPointer(stored if kind == "pixels" else real)
     fields = get_type_hints(hint, include_extras=True)
     return types.BaseTuple.from_types([_annotated(fields[name], element) for name in hint._fields], hint)
 

@@ -47,6 +47,35 @@ def task_of(typing: Any, kernel: Any, args: Any) -> Any:
     return result(kernel, args), codegen
 
 
+@intrinsic(prefer_literal=True)
+def for_count(typing: Any, function: Any, count: Any, most: Any, args: Any) -> Any:
+    """Call function(count, *args), where 1 <= count <= most, by code for each count: an `inline` function's loops unroll.
+
+    `most` is a constant, at most MAX_UNROLLED.
+    """
+    cases = most.literal_value
+    given = types.BaseTuple.from_types(tuple(map(types.unliteral, args.types)))
+    signature = function.get_call_type(typing, (types.intp, *given.types), {})
+
+    def codegen(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        overload = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs((overload.library,))
+        callee = context.declare_function(builder.module, overload.fndesc)
+        parts = cgutils.unpack_tuple(builder, values[3], len(given.types))
+        blocks = [builder.append_basic_block() for _ in range(cases + 1)]
+        switch = builder.switch(values[1], blocks[-2])
+        for number, block in enumerate(blocks[:-1], 1):
+            switch.add_case(_INT64(number), block)
+            builder.position_at_end(block)
+            arguments = [_INT64(number), *parts]
+            context.call_conv.call_function(builder, callee, signature.return_type, signature.args, arguments)
+            builder.branch(blocks[-1])
+        builder.position_at_end(blocks[-1])
+        return context.get_dummy_value()
+
+    return types.void(function, types.intp, types.intp, given), codegen
+
+
 @intrinsic
 def call(_typing: Any, function: Any, args: Any) -> Any:
     """Call the C function at an address with the words of each argument, and return its 64-bit result.

@@ -17,6 +17,9 @@ from ortops.kernels.jit.cpu_features import has_float16, has_fma
 from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
 from ortops.kernels.layout import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
 
+MAX_UNROLLED = 8
+"""The most iterations of a loop that is compiled for each number of them (`parallel.for_count`)."""
+
 
 class LanesType(types.Type):
     """The numba type of a SIMD vector of LANES values of type `scalar`."""
@@ -31,10 +34,21 @@ def compute_type(element: Any) -> Any:
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
+def scalar_type(element: Any) -> Any:
+    """The compute type of elements, or of the lanes of a vector."""
+    return element.scalar if isinstance(element, LanesType) else compute_type(element)
+
+
+def _alignment(element: Any) -> int:
+    return int(getattr(element, "scalar", element).bitwidth) // 8
+
+
 def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
     """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
-    stored = shaped_like(context.get_value_type(value_type), pointer.type.pointee)
-    value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=element.bitwidth // 8)
+    stored = pointer.type.pointee
+    if not isinstance(element, LanesType):
+        stored = shaped_like(context.get_value_type(value_type), stored)
+    value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=_alignment(element))
     if element == types.uint16:
         return from_float16(builder, value, has_float16(context))
     return from_bfloat16(builder, value) if element == types.int16 else value
@@ -46,7 +60,7 @@ def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: An
         value = to_float16(builder, value, has_float16(context))
     elif element == types.int16:
         value = to_bfloat16(builder, value)
-    builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=element.bitwidth // 8)
+    builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=_alignment(element))
 
 
 def is_elements(pointer: Any) -> bool:
@@ -117,8 +131,8 @@ byte_pointer, int64_pointer, float64_pointer = _cast(types.uint8), _cast(types.i
 
 @intrinsic
 def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
-    """Cast a pointer to one to the compute type of the elements at `like`."""
-    result = like if is_elements(like) else types.CPointer(compute_type(like.dtype))
+    """Cast a pointer to one to the compute type of the elements, or of the lanes, at `like`."""
+    result = like if is_elements(like) else types.CPointer(scalar_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         address = emit_address(builder, pointer, args[0])
@@ -129,6 +143,17 @@ def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
         return _elements(context, builder, result, address, builder.select(is_16_bit, kind.type(FLOAT), kind))
 
     return result(pointer, like), codegen
+
+
+@intrinsic
+def element_pointer(_typing: Any, pointer: Any) -> Any:
+    """Cast a pointer to vectors to one to their lanes; other pointers stay."""
+    result = types.CPointer(getattr(pointer.dtype, "scalar", pointer.dtype))
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], context.get_value_type(result))
+
+    return result(pointer), codegen
 
 
 @intrinsic
@@ -223,9 +248,31 @@ def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
-    """Cast a number to the compute type of a pointer's elements."""
+    """Cast a number to the compute type of a pointer's elements; if these are vectors, in all lanes."""
     value_type = compute_type(pointer.dtype)
-    return value_type(pointer, value_type), lambda _context, _builder, _signature, args: args[1]
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        is_vector = isinstance(value_type, LanesType)
+        return emit_splat(builder, context.get_value_type(value_type), args[1]) if is_vector else args[1]
+
+    return value_type(pointer, scalar_type(pointer.dtype)), codegen
+
+
+@intrinsic
+def lane_count(_typing: Any, pointer: Any) -> Any:
+    """LANES for a pointer to vectors, else 1: a constant, so that LLVM removes the code for the others."""
+    count = LANES if isinstance(pointer.dtype, LanesType) else 1
+    return types.intp(pointer), lambda _context, _builder, _signature, _args: ir.IntType(64)(count)
+
+
+@intrinsic
+def local(_typing: Any, like: Any) -> Any:
+    """Room on the stack for MAX_UNROLLED values of the type of `like`; LLVM keeps them in registers in unrolled loops."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        return cgutils.alloca_once(builder, context.get_value_type(like), size=MAX_UNROLLED)
+
+    return types.CPointer(like)(like), codegen
 
 
 @intrinsic

@@ -72,35 +72,39 @@ def splat(_typing: Any, pointer: Any, value: Any) -> Any:
 
 
 @intrinsic
-def scale_lanes(_typing: Any, weight: Any, lanes: Any) -> Any:
-    """Multiply each lane by a scalar."""
+def multiply(_typing: Any, factor: Any, value: Any) -> Any:
+    """The product of a scalar and a value or each lane of a vector."""
+    scalar = value.scalar if isinstance(value, LanesType) else value
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.fmul(emit_splat(builder, args[1].type, args[0]), args[1])
+        is_vector = isinstance(value, LanesType)
+        return builder.fmul(emit_splat(builder, args[1].type, args[0]) if is_vector else args[0], args[1])
 
-    return lanes(lanes.scalar, lanes), codegen
+    return value(scalar, value), codegen
 
 
 @intrinsic
-def add_lanes(_typing: Any, first: Any, second: Any) -> Any:
-    """The sum of two vectors."""
+def add(_typing: Any, first: Any, second: Any) -> Any:
+    """The sum of two values or vectors."""
     return first(first, second), lambda _context, builder, _signature, args: builder.fadd(*args)
 
 
 @intrinsic
-def widen(_typing: Any, lanes: Any) -> Any:
-    """A vector converted to float64."""
-    return LanesType(types.float64)(lanes), lambda _context, builder, _signature, args: _widen(builder, args[0])
+def widen(_typing: Any, value: Any) -> Any:
+    """A value or a vector converted to float64."""
+    is_vector = isinstance(value, LanesType)
+    result = LanesType(types.float64) if is_vector else types.float64
+    wide = _vector(types.float64) if is_vector else ir.DoubleType()
+    return result(value), lambda _context, builder, _signature, args: _widen(builder, args[0], wide)
 
 
-def _widen(builder: Any, lanes: Any) -> Any:
-    vector = _vector(types.float64)
-    return lanes if lanes.type == vector else builder.fpext(lanes, vector)
+def _widen(builder: Any, value: Any, wide: Any) -> Any:
+    return value if value.type == wide else builder.fpext(value, wide)
 
 
 @intrinsic
-def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
-    """The larger value in each lane; NaN if either is NaN."""
+def nan_max(_typing: Any, first: Any, second: Any) -> Any:
+    """The larger value, in each lane of a vector; NaN if either is NaN."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         a, b = args
@@ -112,8 +116,8 @@ def nan_max_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
-def max_lanes(_typing: Any, first: Any, second: Any) -> Any:
-    """The larger value in each lane; the second if either is NaN. It takes one instruction, `nan_max_lanes` three."""
+def larger(_typing: Any, first: Any, second: Any) -> Any:
+    """The larger value, in each lane; the second if either is NaN. It takes one instruction, `nan_max` three."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered(">", *args), *args)
@@ -123,7 +127,10 @@ def max_lanes(_typing: Any, first: Any, second: Any) -> Any:
 
 @intrinsic
 def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
-    """`new` in the lanes where `value` replaces the maximum `best` (see `argmax.is_new_max`), `old` in the others."""
+    """`new` where `value` replaces the maximum `best`, `old` elsewhere, in each lane of vectors.
+
+    The first of equals and the first NaN stay, as in numpy.argmax.
+    """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         value, best, *choices = args
@@ -134,25 +141,11 @@ def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> A
 
 
 @intrinsic
-def add_to_float64(_typing: Any, doubles: Any, at: Any, lanes: Any) -> Any:
-    """Add a vector, converted to float64, to the LANES float64s from element `at` on."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        pointer, double = builder.gep(args[0], [args[1]]), LanesType(types.float64)
-        value = _widen(builder, args[2])
-        horizontal_sum = builder.fadd(emit_load(context, builder, types.float64, pointer, double), value)
-        emit_store(context, builder, types.float64, pointer, horizontal_sum)
-        return context.get_dummy_value()
-
-    return types.void(doubles, types.intp, lanes), codegen
-
-
-@intrinsic
 def horizontal_sum(_typing: Any, lanes: Any) -> Any:
     """The sum of all lanes in float64, by halves: lane i and i + LANES/2, then quarters, and so on."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        value, half = _widen(builder, args[0]), LANES // 2
+        value, half = _widen(builder, args[0], _vector(types.float64)), LANES // 2
         while half:
             unused = ir.Constant(value.type, ir.Undefined)
             places = [ir.Constant(ir.VectorType(_INT32, half), list(range(k, k + half))) for k in (0, half)]

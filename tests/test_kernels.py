@@ -19,13 +19,11 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
-from ortops.kernels.jit import LANES
 from ortops.kernels.jit.kernel import loaded
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.reference import evaluate
 from problems import (
     COORDINATES,
-    DTYPES,
     MODES,
     SHAPES_OF_ROIS,
     Array,
@@ -39,6 +37,9 @@ from problems import (
 # The first example compiles the kernels.
 SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
+
+TWO_DTYPES = [np.dtype(np.float16), np.dtype(np.float32)]
+"""A type whose values are computed as others and one whose are not; `test_bits` has all types."""
 
 BORDER = 1e-9
 """The distance to the edge of the sampled area within which a coordinate's rounding decides whether a sample counts."""
@@ -185,27 +186,6 @@ def test_a_roi_has_the_same_bits_alone_and_among_others(problem: Problem) -> Non
         same_bits(gradient(alone)[1], drois[r : r + 1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("channels", [1, 3, LANES - 1, LANES, 2 * LANES + 1, 256])
-def test_results_have_the_same_bits_for_any_number_of_threads(dtype: Any, mode: str, channels: int) -> None:
-    attributes = {
-        "output_height": 3,
-        "output_width": 5,
-        "sampling_ratio": 0,
-        "spatial_scale": 0.3,
-        "mode": mode,
-        "coordinate_transformation_mode": "half_pixel",
-    }
-    kinds = ("inside", "across", "mirrored", "huge", "point", "inside", "across", "flat") * 12
-    problem = make_problem(7, dtype, attributes, kinds, (2, channels, 60, 70))
-    results = [of_threads(problem, threads) for threads in (1, 2, 16)]
-    results.append((forward(problem), *gradient(problem)))
-    for later in results[1:]:
-        for first, other in zip(results[0], later, strict=True):
-            same_bits(first, other)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
@@ -227,7 +207,7 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None:
     # From 16 MiB on stores are non-temporal; with 15 bins of 33 channels few RoIs are aligned to a cache line.
@@ -242,7 +222,7 @@ def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None
     same_bits(y, y[:50][many])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any, mode: str) -> None:
     # More than 16 MiB, so that stores are non-temporal; panels are summed up in bands of rows, single channels in one piece.
@@ -256,7 +236,7 @@ def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any, mode: str) -> None:
         same_bits(gradient_of_map(part(problem, slice(channel, channel + 1))), dx[:, channel : channel + 1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_large_map_has_the_averages_and_maxima_of_its_channels(dtype: Any, mode: str) -> None:
     # Panels of the map slide down it from RoI to RoI, and wrap around; single channels have no panels.
@@ -274,7 +254,7 @@ def test_a_large_map_has_the_averages_and_maxima_of_its_channels(dtype: Any, mod
         same_bits(forward(part(problem, slice(channel, channel + 1))), y[:, channel : channel + 1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("count", [0, 3, 20])
 def test_rows_of_dx_that_no_roi_reads_are_0(dtype: Any, mode: str, count: int) -> None:
@@ -291,13 +271,11 @@ def test_rows_of_dx_that_no_roi_reads_are_0(dtype: Any, mode: str, count: int) -
         same_bits(gradient_of_map(part(problem, slice(channel, channel + 1))), dx[:, channel : channel + 1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("bins", [(4, 6), (130, 131)])
-def test_gradients_have_the_same_bits_whether_windows_are_packed(dtype: Any, mode: Any, bins: tuple[int, int]) -> None:
-    # Those of few and of dense RoIs are; those with few samples for their size are not, nor those of very many bins.
-    height, width = bins
-    attributes: dict[str, Any] = {"output_height": height, "output_width": width, "sampling_ratio": 1, "mode": mode}
+def test_gradients_have_the_same_bits_whether_windows_are_packed(dtype: Any, mode: Any) -> None:
+    # Those of dense RoIs are; those with few samples for their size are not.
+    attributes: dict[str, Any] = {"output_height": 4, "output_width": 6, "sampling_ratio": 1, "mode": mode}
     attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
     problem = make_problem(8, dtype, attributes, ("inside",) * 7, (1, 19, 230, 240))
     boxes = [[3, 4, 9, 11], [200, 90, 216, 109], [230, 5, 250, 30], [1, 1, 235, 225], [40, 8, 90, 90], [7, 7, 7, 7]]

@@ -21,7 +21,6 @@ def with_progress(
     *,
     note: Callable[[], str] = str,
     unit: str = "cases",
-    label: Callable[[T], str] | None = None,
 ) -> Iterator[T]:
     """The items as they come, with the progress on the standard error.
 
@@ -31,69 +30,40 @@ def with_progress(
         total: the number of items, or None if it is not known. If it is known, the time that is left is shown.
         note: a function for further text, called whenever the progress is shown.
         unit: what an item is, in the plural.
-        label: a function for the name of an item, shown while it is worked on: ``compile RoiAlign_16 (3 of 12)``.
     """
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
-    shown = _with_bar if has_bar else _with_lines
-    return shown(items, title, total, note, unit, label)
+    return (_with_bar if has_bar else _with_lines)(items, title, total, note, unit)
 
 
-def _with_bar(
-    items: Iterable[T],
-    title: str,
-    total: float | None,
-    note: Callable[[], str],
-    unit: str,
-    label: Callable[[T], str] | None,
-) -> Iterator[T]:
+def _with_bar(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
     import rich.progress
     from rich.console import Console
 
     columns = (
         rich.progress.TextColumn("{task.description}", markup=False),
         rich.progress.BarColumn(),
-        *([rich.progress.TextColumn("{task.completed:.0f} " + unit)] if label is None else []),
+        rich.progress.TextColumn("{task.completed:.0f} " + unit),
         rich.progress.TimeElapsedColumn(),
         *([] if total is None else [rich.progress.TextColumn("left:"), rich.progress.TimeRemainingColumn()]),
         rich.progress.TextColumn("{task.fields[note]}", markup=False),
     )
     with rich.progress.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total, note="")
-        for count, item in enumerate(items, 1):
-            if label is not None:  # `items` may do the work between two of them
-                about = f"{title} {label(item)} ({_of_total(count, total)})"
-                progress.update(task, description=about, completed=count - 1)
+        for item in items:
             yield item
-            if label is None:
-                progress.update(task, advance=1, note=note())
+            progress.update(task, advance=1, note=note())
 
 
-def _with_lines(
-    items: Iterable[T],
-    title: str,
-    total: float | None,
-    note: Callable[[], str],
-    unit: str,
-    label: Callable[[T], str] | None,
-) -> Iterator[T]:
+def _with_lines(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
     begun = last = time.monotonic()
     for count, item in enumerate(items, 1):
-        if label is None:
-            yield item
+        yield item
         now = time.monotonic()
         if now - last >= SECONDS:
             last = now
-            done = count if label is None else count - 1
-            counted = _of_total(count, total)
-            what = f"{title}: {counted} {unit}" if label is None else f"{title} {label(item)} ({counted})"
-            words = [what, f"{now - begun:.0f} s"]
-            if total is not None and done:
-                words.append(f"about {(now - begun) / done * (total - done):.0f} s left")
+            done = f"{count}" if total is None else f"{count} of {total:.0f}"
+            words = [f"{title}: {done} {unit}", f"{now - begun:.0f} s"]
+            if total is not None:
+                words.append(f"about {(now - begun) / count * (total - count):.0f} s left")
             sys.stderr.write(f"{', '.join(filter(None, [*words, note()]))}\n")
             sys.stderr.flush()
-        if label is not None:
-            yield item
-
-
-def _of_total(count: int, total: float | None) -> str:
-    return f"{count}" if total is None else f"{count} of {total:.0f}"

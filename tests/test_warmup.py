@@ -207,17 +207,16 @@ def test_an_error_in_a_process_is_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("total", "label", "lines"),
+    ("total", "lines"),
     [
-        (3, str, ["work on a (1 of 3), 20 s\n", "work on b (2 of 3), 40 s, about 80 s left\n"]),
-        (3, None, ["work on: 1 of 3 cases, 20 s, about 40 s left\n", "work on: 2 of 3 cases, 40 s, about 20 s left\n"]),
-        (None, None, ["work on: 1 cases, 20 s\n", "work on: 2 cases, 40 s\n"]),
+        (3, ["work on: 1 of 3 cases, 20 s, about 40 s left\n", "work on: 2 of 3 cases, 40 s, about 20 s left\n"]),
+        (None, ["work on: 1 cases, 20 s\n", "work on: 2 cases, 40 s\n"]),
     ],
 )
 def test_where_there_is_no_terminal_a_line_says_how_long_it_takes(
-    total: int | None, label: Any, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    total: int | None, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = itertools.count(0.0, 20.0)
     monkeypatch.setattr("ortops.progress.time.monotonic", lambda: next(clock))
-    assert list(with_progress(["a", "b"], "work on", total, label=label)) == ["a", "b"]
+    assert list(with_progress(["a", "b"], "work on", total)) == ["a", "b"]
     assert capsys.readouterr().err == "".join(lines)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ortops.shapes import Shape, output_shapes
 from ortops.spec import AttributeValue, Operator
 
+if TYPE_CHECKING:
+    from ortops.kernels.entries import Entry
+
 Allocate = Callable[[int, Shape], Any]
 """Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
+
+
+@functools.cache
+def _entries() -> Mapping[str, Entry]:
+    from ortops.kernels.entries import ENTRIES  # here, so that `import ortops` stays fast
+
+    return ENTRIES
 
 
 @functools.cache
@@ -63,9 +73,7 @@ def compute(
     ]
     if operator.is_gradient:
         _check_gradient(operator, inputs, outputs, attributes)
-    from ortops.kernels.entries import ENTRIES  # here, so that `import ortops` stays fast
-
-    ENTRIES[operator.function](inputs, outputs, attributes, runner)
+    _entries()[operator.function](inputs, outputs, attributes, runner)
 
 
 def _check_gradient(

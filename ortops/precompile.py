@@ -62,17 +62,32 @@ class Call(NamedTuple):
     attributes: Mapping[str, AttributeValue]
 
     def run(self) -> None:
-        """Run the operator on tiny arrays."""
-        _call(*self)
+        """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 2."""
+        lengths = {**self.attributes, RANK: MAX_RANK}
+
+        def length(axis: int | str) -> int:
+            return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
+
+        def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:
+            return np.zeros(shape, ELEMENT_DTYPES[self.types.get(kind, kind)])
+
+        inputs = []
+        for tensor in self.operator.inputs:
+            rank = MAX_RANK if tensor.has_variable_rank else len(tensor.shape)
+            array = empty(tuple(length(axis) for axis in tensor.axes(rank)), tensor.type)
+            if tensor.element_axes:
+                array[...] = [length(axis) for axis in tensor.axes_of_elements(array.size)]
+            inputs.append(array)
+        outputs = self.operator.outputs
+        compute(self.operator, inputs, self.attributes, lambda i, shape: empty(shape, outputs[i].type), (0, 0))
+        from ortops.kernels.stages import load_all  # noqa: TID251 - kernels are compiled here
+
+        load_all()  # what calls on larger arrays need, too
 
     @property
     def choices(self) -> dict[str, AttributeValue]:
         """The attributes that are strings."""
         return {one.name: self.attributes[one.name] for one in self.operator.attributes if one.choices}
-
-    def __str__(self) -> str:
-        kinds = [kind for kind in self.types.values() if kind in FLOAT_TYPES]
-        return " ".join(map(str, (self.operator.name, *kinds, *self.choices.values())))
 
 
 def calls(
@@ -142,29 +157,6 @@ def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> 
     for values in itertools.product(*(a.choices for a in free)):
         chosen = dict(zip((a.name for a in free), values, strict=True))
         yield operator.check_attributes({**needed, **own, **chosen})
-
-
-def _call(operator: Operator, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> None:
-    """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 2."""
-    lengths = {**attributes, RANK: MAX_RANK}
-
-    def length(axis: int | str) -> int:
-        return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
-
-    def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:
-        return np.zeros(shape, ELEMENT_DTYPES[kinds.get(kind, kind)])
-
-    inputs = []
-    for tensor in operator.inputs:
-        rank = MAX_RANK if tensor.has_variable_rank else len(tensor.shape)
-        array = empty(tuple(length(axis) for axis in tensor.axes(rank)), tensor.type)
-        if tensor.element_axes:
-            array[...] = [length(axis) for axis in tensor.axes_of_elements(array.size)]
-        inputs.append(array)
-    compute(operator, inputs, attributes, lambda i, shape: empty(shape, operator.outputs[i].type), (0, 0))
-    from ortops.kernels.stages import load_all  # noqa: TID251 - kernels are compiled here
-
-    load_all()  # what calls on larger arrays need, too
 
 
 def compile_entry_points() -> None:

@@ -41,7 +41,7 @@ from ortops.spec import ELEMENT_DTYPES
 
 DATA_SET = "test_data_set_"
 
-MOST_SAMPLES = 10**6
+MAX_SAMPLES = 10**6
 """Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
 
 _LEAST_PRINTED = float(np.finfo(np.float64).tiny)
@@ -63,7 +63,7 @@ def split_exportable(
     Args:
         cases: any cases.
         dialect: the kind of node that the models will have.
-        with_huge: whether to keep cases with more than `MOST_SAMPLES` samples.
+        with_huge: whether to keep cases with more than `MAX_SAMPLES` samples.
     """
     kept: list[Case] = []
     left_out: Counter[str] = Counter()
@@ -87,8 +87,8 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
             require_standard(case, element_types=tuple(ELEMENT_DTYPES))
         except UnsupportedError as error:
             return str(error)
-    if not with_huge and max(map(samples, _calls(case))) > MOST_SAMPLES:
-        return f"more than {MOST_SAMPLES} samples, too many for some runtimes (--with-huge)"
+    if not with_huge and max(map(samples, _calls(case))) > MAX_SAMPLES:
+        return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""
 
 

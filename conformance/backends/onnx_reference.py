@@ -14,7 +14,7 @@ from conformance.backends.standard import require_standard
 from conformance.case import Array, Case
 from conformance.model import build, feeds
 
-MOST_SAMPLES = 10**6
+MAX_SAMPLES = 10**6
 """Samples of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory."""
 
 
@@ -28,11 +28,11 @@ class OnnxReference:
         """See `Backend`.
 
         Raises:
-            MemoryError: a RoI has more than `MOST_SAMPLES` samples, so this does not try it.
+            MemoryError: a RoI has more than `MAX_SAMPLES` samples, so this does not try it.
         """
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
-        if _samples(case) > MOST_SAMPLES:
-            raise MemoryError(f"the evaluator would make more than {MOST_SAMPLES} objects for one RoI: not tried")
+        if _samples(case) > MAX_SAMPLES:
+            raise MemoryError(f"the evaluator would make more than {MAX_SAMPLES} objects for one RoI: not tried")
         return evaluator_session(build(case, "standard"), case)
 
 

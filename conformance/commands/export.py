@@ -22,7 +22,7 @@ from ortops.progress import with_progress
     show_default=True,
     help="ONNX's own nodes, or the custom operators.",
 )
-@click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MOST_SAMPLES} samples.")
+@click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MAX_SAMPLES} samples.")
 def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 

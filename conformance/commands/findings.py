@@ -11,7 +11,7 @@ from conformance.commands.options import IN_FILE, out_file, wrong_call
 from conformance.report.record import NotAReportError, Report, read_merged
 from ortops import atomic_file
 
-MOST = 5
+MAX_NAMED = 5
 """How many cases without a finding are named."""
 
 
@@ -49,10 +49,10 @@ def _print_changes(report: Report, known: list[findings.Runtime]) -> None:
     runtime, version = findings.of_report(report, known)
     unlisted, gone = findings.changes(report, known)
     title = f"{runtime.title} {version}"
-    for case_id in unlisted[:MOST]:
+    for case_id in unlisted[:MAX_NAMED]:
         click.echo(f"{title}: no finding lists {case_id}: {report.entries[case_id].message}")
-    if len(unlisted) > MOST:
-        click.echo(f"{title}: no finding lists {len(unlisted) - MOST} other cases that fail")
+    if len(unlisted) > MAX_NAMED:
+        click.echo(f"{title}: no finding lists {len(unlisted) - MAX_NAMED} other cases that fail")
     for finding in gone:
         click.echo(f"{title}: no case fails any more of: {finding.title}")
     if not unlisted and not gone:

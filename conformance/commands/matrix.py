@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate, other_environment
+from conformance import backends, isolate, venv
 from conformance.case import Case
 from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
@@ -34,7 +34,7 @@ DEFAULTS = tuple(name for name, known in backends.BACKENDS.items() if known.is_c
     metavar="ENV B",
     multiple=True,
     help="Run backend B of the virtual environment in folder ENV as well, by that environment's Python. Besides the "
-    f"runtime it needs {', '.join(other_environment.REQUIRED)}, but not ortops. Lists of expected failures do not apply. "
+    f"runtime it needs {', '.join(venv.REQUIRED)}, but not ortops. Lists of expected failures do not apply. "
     "May be repeated.",
 )
 @SELECT
@@ -72,8 +72,8 @@ def matrix_command(
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_asked(name, cases, jobs) for name in names if name not in missing]
-    with wrong_call("--installed-in", other_environment.OtherEnvironmentError, NotAReportError):
-        asked_there = (other_environment.run_suite(folder, name, glob) for folder, name in others)
+    with wrong_call("--installed-in", venv.OtherEnvironmentError, NotAReportError):
+        asked_there = (venv.run_suite(folder, name, glob) for folder, name in others)
         reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)

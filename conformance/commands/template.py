@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_SAMPLES = 10**6
+MAX_SAMPLES = 10**6
 """Samples of a bin along one axis."""
 
 
@@ -64,7 +64,7 @@ def _weights(start: float, end: float, bins: int, length: int, attributes: Mappi
     is_half = attributes["coordinate_transformation_mode"] == "half_pixel"
     size = (end - start) * scale if is_half else max((end - start) * scale, 1.0)
     count = ratio or max(int(np.ceil(size / bins)), 0)
-    if count > MOST_SAMPLES:
+    if count > MAX_SAMPLES:
         raise NotImplementedError(f"no {count} samples")
     weights = np.zeros((bins, length))
     for i in range(bins):

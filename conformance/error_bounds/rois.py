@@ -33,10 +33,10 @@ from conformance.expected_values import Floats, reference
 from conformance.geometry.rois import AxisGeometry, Geometry, Mode, geometry_of
 from ortops.reference.sampling import SampledAxis, points_inside
 
-LEAST_SIZE = 1e-9
+MIN_SIZE = 1e-9
 """In pixels. The samples of a smaller RoI are counted as if they were all at one place."""
 
-MOST_ADDED = 4096.0
+MAX_ADDED = 4096.0
 """The most samples outside the map that a runtime would add one by one: for more it would multiply, or never finish."""
 
 
@@ -73,7 +73,7 @@ def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
         coordinate_error[r] = slopes[:, None, None] * (region.inside > 0 if region.mode == "max" else region.inside)
         terms[r] = 4 * region.summed
         if region.outside and region.mode == "avg":
-            terms[r] += min(float(region.y.placed.axis.per_bin * region.x.placed.axis.per_bin), MOST_ADDED)
+            terms[r] += min(float(region.y.placed.axis.per_bin * region.x.placed.axis.per_bin), MAX_ADDED)
     return ErrorTerms(magnitude, terms, coordinate_error, inside)
 
 
@@ -194,7 +194,7 @@ class _Axis:
     def __init__(self, placed: AxisGeometry, u: float) -> None:
         axis: Any = placed.axis
         self.placed = placed
-        steps, size = max(placed.steps, 1), max(abs(placed.size), LEAST_SIZE)
+        steps, size = max(placed.steps, 1), max(abs(placed.size), MIN_SIZE)
         shares = [(s - placed.offsets[1]) / steps for s in (0, placed.samples - 1) if placed.samples]
         # The largest distance of a sample on the map from the RoI's start; 1 covers a single sample in the middle.
         furthest = min(max([1.0, *map(abs, shares)]), placed.reach / size)

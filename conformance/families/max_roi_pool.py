@@ -22,7 +22,7 @@ __all__ = ["is_well_posed", "random_case", "work"]
 PIXELS_A_SAMPLE = 20
 """The number of pixels that the reference compares in the time in which RoiAlign's computes a sample."""
 
-MOST_IMAGES = 256
+MAX_IMAGES = 256
 """The most images of a case: bfloat16 represents every batch_id below this exactly."""
 
 
@@ -40,7 +40,7 @@ def work(case: Case) -> float:
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """A random case of MaxRoiPool or its gradient."""
     scale, sizes = draw.scale(), random_sizes(draw)
-    sizes = sizes._replace(images=min(sizes.images, MOST_IMAGES))
+    sizes = sizes._replace(images=min(sizes.images, MAX_IMAGES))
     attributes = draw_attributes(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
     x, boxes = draw.values(sizes[:4]), random_rois(draw, sizes, scale, scale)
     indices = random_indices(draw, sizes.images, sizes.rois)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from conformance import other_environment
+from conformance import venv as suite_venv
 from conformance.__main__ import main
 from conformance.outcome import Outcome
 from conformance.report.record import read
@@ -67,7 +67,7 @@ def test_its_own_python_answers_with_its_versions_and_no_failure_is_expected(
     done = matrix("--installed-in", str(other), "lies_here:answer", "--select", INSIDE, "--markdown", str(file))
     assert done.exit_code == 0, done.output
     assert "| roi_align/edge | 0/1, 1 failed |" in file.read_text("utf-8")
-    report = other_environment.run_suite(other, "reference", INSIDE)
+    report = suite_venv.run_suite(other, "reference", INSIDE)
     assert (report.title, report.entries[INSIDE].outcome) == ("reference 9.9", Outcome.PASSED)
 
 
@@ -75,7 +75,7 @@ def test_a_release_that_is_named_twice_is_status_2(tmp_path: Path, monkeypatch: 
     file = tmp_path / "r.json"
     cases = [{"id": INSIDE, "outcome": "passed"}]
     file.write_text(json.dumps({"backend": "reference", "version": "9.9", "cases": cases}), "utf-8")
-    monkeypatch.setattr(other_environment, "run_suite", lambda *_: read(file))
+    monkeypatch.setattr(suite_venv, "run_suite", lambda *_: read(file))
     done = matrix(str(file), "--installed-in", str(tmp_path), "reference", "--select", INSIDE)
     assert done.exit_code == 2
     assert "backend reference 9.9: must be named once" in done.output
@@ -86,7 +86,7 @@ def test_what_an_environment_lacks_is_named(tmp_path: Path) -> None:
     done = matrix("--installed-in", str(tmp_path / "env"), "reference", "--select", INSIDE)
     assert done.exit_code == 2
     words = " ".join(done.output.replace("│", " ").split())
-    assert f"lacks {', '.join(other_environment.REQUIRED)}" in words.replace(", tomli", "")
+    assert f"lacks {', '.join(suite_venv.REQUIRED)}" in words.replace(", tomli", "")
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, script: str | None, m
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin/python").write_text(f"#!/bin/sh\n{script}\n", "utf-8")
         (tmp_path / "bin/python").chmod(0o755)
-    with pytest.raises(other_environment.OtherEnvironmentError, match=message):
-        other_environment.run_suite(tmp_path, "reference", INSIDE)
+    with pytest.raises(suite_venv.OtherEnvironmentError, match=message):
+        suite_venv.run_suite(tmp_path, "reference", INSIDE)
 
 
 def test_what_the_suite_needs_is_what_it_imports() -> None:
@@ -115,7 +115,7 @@ def test_what_the_suite_needs_is_what_it_imports() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     modules = {name.partition(".")[0] for name in json.loads(done.stdout)}
-    lent = {*other_environment.SHARED, *other_environment.REQUIRED}
+    lent = {*suite_venv.SHARED, *suite_venv.REQUIRED}
     distributed = {name for name in modules - sys.stdlib_module_names - lent if not name.startswith("_")}
     their_own = {"google", "markdown_it", "markupsafe", "mdurl", "pygments", "typing_extensions", "tomli", "colorama"}
     assert distributed <= their_own

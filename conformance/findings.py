@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -92,6 +93,10 @@ class Runtime:
     backend: str
     releases: tuple[str, ...]
     findings: tuple[Finding, ...]
+
+    def present(self, harm: str) -> list[Finding]:
+        """The findings of a kind that the newest release has."""
+        return [finding for finding in self.findings if finding.harm == harm and not finding.ended]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +257,37 @@ def rewritten(text: str, known: Sequence[Runtime], runs: Sequence[Counts]) -> st
     Raises:
         FindingsError: a part has no markers.
     """
-    parts = {"summary": _summary(known), "findings": _sections(known), "counts": _counts_table(known, runs)}
+    import jinja2  # of the extra conformance
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("conformance", "."),
+        autoescape=False,  # noqa: S701  # Markdown, of our own texts
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"anchor": _anchor, "thread": _thread}
+    environment.globals |= {
+        "runtimes": known,
+        "harms": HARMS,
+        "outcomes": [outcome.value for outcome in OUTCOMES],
+        "groups": [(runtime, list(group)) for runtime in known for group in _same_outcomes(runtime, runs)],
+    }
+    macros = environment.get_template("findings.md.jinja").module
     for name in PARTS:
         begin, end = _markers(name)
         before, found, rest = text.partition(begin)
         _, ended, after = rest.partition(end)
         if not found or not ended:
             raise FindingsError(f"the document has no part {name}: must have the lines {begin} and {end}")
-        text = f"{before}{begin}\n\n{parts[name]}\n\n{end}{after}"
+        text = f"{before}{begin}\n\n{str(getattr(macros, name)()).strip()}\n\n{end}{after}"
     return text
+
+
+def _same_outcomes(runtime: Runtime, runs: Sequence[Counts]) -> Iterator[Iterator[Counts]]:
+    """The runs of a runtime, neighbouring releases with the same outcomes together."""
+    own = (run for run in runs if run.runtime == runtime.name)
+    return (group for _, group in itertools.groupby(own, lambda run: run.digest))
 
 
 def blank() -> str:
@@ -272,75 +299,12 @@ def _markers(name: str) -> tuple[str, str]:
     return f"<!-- {name}: written by python -m conformance findings -->", f"<!-- end of {name} -->"
 
 
-def _summary(known: Sequence[Runtime]) -> str:
-    """How many findings of each kind each runtime's newest release has."""
-    rows = [("runtime", "release", *HARMS.values()), ("---", "---", *["---:"] * len(HARMS))]
-    for runtime in known:
-        harms = Counter(finding.harm for finding in runtime.findings if not finding.ended)
-        link = f"[{runtime.title}](#{_anchor(runtime.title)})"
-        rows.append((link, runtime.releases[-1], *(str(harms[harm] or "") for harm in HARMS)))
-    return _table(rows)
-
-
-def _sections(known: Sequence[Runtime]) -> str:
-    return "\n\n".join(block for runtime in known for block in _section(runtime))
-
-
-def _section(runtime: Runtime) -> list[str]:
-    blocks = [f"## {runtime.title}", runtime.about]
-    for harm, heading in HARMS.items():
-        present = [finding for finding in runtime.findings if finding.harm == harm and not finding.ended]
-        if present:
-            blocks += [f"### {runtime.title}: {heading[0].lower()}{heading[1:]}", *map(_entry, present)]
-    if ended := [finding for finding in runtime.findings if finding.ended]:
-        blocks += [f"### {runtime.title}: mended", *map(_entry, ended)]
-    return blocks
-
-
-def _entry(finding: Finding) -> str:
-    first, last = finding.releases[0], finding.releases[-1]
-    seen = first if first == last else f"{first} to {last}"
-    mended = f"; {finding.ended} no longer has it" * bool(finding.ended)
-    threads = ", ".join(f"[{_thread(url)}]({url})" for url in finding.upstream) or "none found"
-    lines = [
-        f"**{finding.title[0].upper()}{finding.title[1:]}.**",
-        f"- Case: `{finding.case}`",
-        f"- Specification: {finding.rule}",
-        f"- Answer: {finding.answer}",
-        f"- Seen in {seen}{mended}. Upstream: {threads}.",
-    ]
-    return "\n".join([lines[0], "", *lines[1:]])
-
-
 def _thread(url: str) -> str:
     """How GitHub names an issue or pull request: owner/name#number."""
     owner, name, _, number = url.removeprefix("https://github.com/").split("/")
     return f"{owner}/{name}#{number}"
 
 
-def _counts_table(known: Sequence[Runtime], runs: Sequence[Counts]) -> str:
-    """A row for each operator of a runtime; releases beside each other with the same outcomes share their rows."""
-    rows = [("runtime", "operator", "cases", *(o.value for o in OUTCOMES)), ("---", "---", "---:", *["---:"] * 5)]
-    for runtime in known:
-        groups: list[list[Counts]] = []
-        for run in (run for run in runs if run.runtime == runtime.name):
-            if groups and groups[-1][-1].digest == run.digest:
-                groups[-1].append(run)
-            else:
-                groups.append([run])
-        for group in groups:
-            first, last = group[0].version, group[-1].version
-            title = f"{runtime.title} {first}" + f" to {last}" * (len(group) > 1)
-            for operator, kinds in group[-1].operators.items():
-                numbers = [str(kinds.get(outcome.value) or "") for outcome in OUTCOMES]
-                rows.append((title, f"`{operator}`", str(sum(kinds.values())), *numbers))
-    return _table(rows)
-
-
 def _anchor(title: str) -> str:
     """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |").replace("|  |", "| |") for row in rows)

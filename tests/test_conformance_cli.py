@@ -55,14 +55,6 @@ def test_nothing_failed_is_status_0_and_the_last_line_counts() -> None:
     assert result.output.splitlines()[-1] == f"{count} passed, 0 failed"
 
 
-def test_a_failure_is_status_1_and_is_reported_with_its_worst_element() -> None:
-    result = run("--backend", "wrong_backends:NoHalfPixel", "--select", "roi_align/edge/half_pixel_inside/v16/float")
-    assert result.exit_code == 1
-    assert "failed roi_align/edge/half_pixel_inside/v16/float" in result.output
-    assert re.search(r"Y\[0, 0, 0, 0\]: expected 10, got 13, off by 3 where \S+ is allowed", result.output)
-    assert result.output.splitlines()[-1] == "0 passed, 1 failed"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -89,9 +81,14 @@ def test_a_backend_whose_needs_are_not_installed_is_status_2(tmp_path: Path, mon
     assert "backend onnxruntime" in result.output
 
 
-def test_json_has_every_case_and_adds_up(tmp_path: Path) -> None:
-    result, data = report(tmp_path, "--backend", "wrong_backends:NoHalfPixel", "--select", FEW)
+def test_failures_are_in_every_report_with_their_worst_element(tmp_path: Path) -> None:
+    xml, inside = tmp_path / "report.xml", "roi_align/edge/half_pixel_inside/v16/float"
+    arguments = ("--backend", "wrong_backends:NoHalfPixel", "--select", FEW, "--junit", str(xml))
+    result, data = report(tmp_path, *arguments)
     assert result.exit_code == 1
+    assert f"failed {inside}" in result.output
+    message = r"Y\[0, 0, 0, 0\]: expected 10, got 13, off by 3 where \S+ is allowed"
+    assert re.search(message, result.output)
     head = {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete"}
     assert set(data) == {*head, "summary", "cases"}
     assert (data["backend"], data["complete"]) == ("wrong_backends:NoHalfPixel", True)
@@ -103,21 +100,17 @@ def test_json_has_every_case_and_adds_up(tmp_path: Path) -> None:
         assert list(case) == fields + (["outputs"] if case["outcome"] != "passed" else [])
         assert (case["outcome"] == "passed") == (case["message"] == "")
         assert (case["outcome"] == "passed") == (case["max_error"] <= case["allowed"])
-
-
-def test_junit_is_read_as_continuous_integration_does(tmp_path: Path) -> None:
-    file = tmp_path / "report.xml"
-    run("--backend", "wrong_backends:MaxTheOtherWay", "--select", "roi_align/edge/max*/v16/*", "--junit", str(file))
-    (suite,) = ET.parse(file).getroot()  # noqa: S314  # our own file
+    (suite,) = ET.parse(xml).getroot()  # noqa: S314  # our own file
     cases = suite.findall("testcase")
-    assert int(suite.get("tests", "")) == len(cases)
-    failures = [case for case in cases if case.find("failure") is not None]
-    assert int(suite.get("failures", "")) == len(failures) > 0
-    (named,) = [case for case in failures if case.get("name") == "roi_align/edge/max_between_pixels/v16/float"]
-    assert named.get("classname") == "roi_align/edge"
-    failure = named.find("failure")
+    failures = {case.get("name"): case.find("failure") for case in cases if case.find("failure") is not None}
+    assert (int(suite.get("tests", "")), int(suite.get("failures", ""))) == (
+        len(data["cases"]),
+        data["summary"]["failed"],
+    )
+    assert {case.get("classname") for case in cases} == {"roi_align/edge"}
+    failure = failures[inside]
     assert failure is not None
-    assert "expected 4.75, got 16" in failure.get("message", "")
+    assert re.search(message, failure.get("message", ""))
 
 
 def test_messages_are_escaped_wherever_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,19 +139,18 @@ def test_a_case_that_ends_the_process_has_crashed_and_the_others_are_run(tmp_pat
 
 
 def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
-    arguments = ["--backend", "wrong_backends:Rude", "--select", "roi_align/[er]*/m[ao]*/v22/float"]
-    # One case that is never answered and one that ends the process are enough: others take as long again for each run.
-    arguments += ["--exclude", "*/max_[anz]*", "--exclude", "*/mode_u[pn]*"]
+    arguments = ["--backend", "wrong_backends:Aborts", "--select", "roi_align/[er]*/m[ao]*/v22/float"]
+    arguments += ["--exclude", "*/mode_u[pn]*"]  # one case that ends its process is enough
     found = []
     for jobs in ("1", "3"):
         file = tmp_path / "report.xml"
-        result, data = report(tmp_path, *arguments, "--time-limit", "5", "-j", jobs, "--junit", str(file))
+        result, data = report(tmp_path, *arguments, "-j", jobs, "--junit", str(file))
         cases = [{**case, "seconds": 0} for case in data["cases"]]
         untimed = re.sub(r'time="[^"]*"', "", file.read_text("utf-8"))
         found.append((result.exit_code, result.stdout, data["summary"], cases, untimed))
     assert found[0] == found[1]
-    said = {case["message"] for case in found[0][3] if case["outcome"] == "crashed"}
-    assert {"no answer within 5 s", "the process ended with exit code -6"} <= said
+    crashed = [case["message"] for case in found[0][3] if case["outcome"] == "crashed"]
+    assert crashed == ["the process ended with exit code -6"]
     assert found[0][2]["passed"] > 10
 
 

@@ -1,7 +1,7 @@
 """Findings: where runtimes depart from the specification, as a document made from data.
 
 What is known of a runtime is in its list of expected failures, `conformance/expected_failures/NAME.json`. How many cases
-it passes comes from reports of runs, whose counts are kept in a JSON file beside the document. The document's own text
+it passes comes from reports of runs, whose counts are kept in a JSON file next to the document. The document's own text
 is not touched: only the parts between two markers are written anew.
 """
 
@@ -56,8 +56,8 @@ class Finding:
     rule: what the specification says, and where it says nothing, what the case rests on.
     answer: what the runtime answered to the case.
     globs: patterns of the ids of all cases that it fails for this reason.
-    releases: those that were asked and have it, the oldest first.
-    ended: the first release that was asked and no longer has it; empty where the newest has it.
+    releases: the tested releases that have it, the oldest first.
+    ended: the first tested release that no longer has it; empty where the newest has it.
     upstream: addresses of threads of the runtime's project.
     """
 
@@ -82,9 +82,9 @@ class Runtime:
 
     name: of the list's file.
     title: its name in headings.
-    about: what was asked, in whole sentences.
+    about: what was tested, in whole sentences.
     backend: as reports name it.
-    releases: those that were asked, the oldest first.
+    releases: the tested releases, the oldest first.
     """
 
     name: str
@@ -168,7 +168,7 @@ def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
 def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[Finding]]:
     """The cases that fail and that no finding lists, and the findings none of whose cases fails any more.
 
-    Findings that ended before the report's release list nothing. Findings of which no case was asked are left out.
+    Findings that ended before the report's release list nothing. Findings without a case in the report are left out.
 
     Raises:
         FindingsError: no list is of this backend.
@@ -177,8 +177,8 @@ def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[F
     present = [finding for finding in runtime.findings if not finding.ended or version in finding.releases]
     bad = [case_id for case_id, entry in report.entries.items() if entry.outcome in _BAD]
     unlisted = [case_id for case_id in bad if not any(finding.lists(case_id) for finding in present)]
-    asked = [finding for finding in present if any(finding.lists(case_id) for case_id in report.entries)]
-    return unlisted, [finding for finding in asked if not any(map(finding.lists, bad))]
+    tested = [finding for finding in present if any(finding.lists(case_id) for case_id in report.entries)]
+    return unlisted, [finding for finding in tested if not any(map(finding.lists, bad))]
 
 
 def count(report: Report, known: Sequence[Runtime]) -> Counts:
@@ -212,7 +212,7 @@ def count(report: Report, known: Sequence[Runtime]) -> Counts:
 
 
 def read_counts(file: Path) -> list[Counts]:
-    """The counts in a file; none where there is no such file.
+    """The counts in a file; an empty list if the file does not exist.
 
     Raises:
         FindingsError: it cannot be read or holds no counts.

@@ -33,7 +33,7 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An element of an output beside its expected value, or a whole output if `index` is None.
+    """An element of an output and its expected value, or a whole output if `index` is None.
 
     error, allowed: None if there is no difference of numbers: a wrong shape or type, NaN.
     """

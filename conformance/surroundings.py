@@ -63,7 +63,7 @@ class _Shielded:
 
 
 def _copies() -> dict[int, int]:
-    """Copies of the descriptors of standard output and standard error, as far as they are open."""
+    """Copies of the descriptors of standard output and standard error, if they are open."""
     copies = {}
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):

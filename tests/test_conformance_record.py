@@ -141,9 +141,9 @@ def test_outputs_of_other_types_are_not_stored_and_names_are_printable() -> None
     [
         ([], "its outputs have no names"),
         ({"Y": 1}, "output Y: type None is not one of float16"),
-        ({"Y": {"type": "float", "shape": [-1], "data": ""}}, "output Y: shape [-1] is no list of lengths"),
-        ({"Y": {"type": "float", "shape": [True], "data": "AAAAAA=="}}, "is no list of lengths"),
-        ({"Y": {"type": "float", "shape": [1], "data": "*"}}, "output Y: data is no base64"),
+        ({"Y": {"type": "float", "shape": [-1], "data": ""}}, "output Y: shape [-1] is not a list of lengths"),
+        ({"Y": {"type": "float", "shape": [True], "data": "AAAAAA=="}}, "is not a list of lengths"),
+        ({"Y": {"type": "float", "shape": [1], "data": "*"}}, "output Y: data is not base64"),
         ({"Y": {"type": "float", "shape": [2**40], "data": "AAAA"}}, "output Y: 3 bytes of data for shape"),
         ({"Y": {"type": "float", "shape": [1] * 99, "data": "AAAAAA=="}}, "dimension"),
     ],

@@ -21,7 +21,7 @@ def compare_command(before_file: Path, after_file: Path) -> None:
     Both are files that `run --json` wrote, for two backends or two versions of one backend.
 
     The exit status is 0 if every case that fails or crashes in B did so in A, 1 if not (also for new cases), 2 if a file
-    is no report.
+    is not a report.
     """
     with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)

@@ -18,7 +18,7 @@ MAX_NAMED = 5
 @click.command("findings")
 @click.argument("reports", metavar="[REPORT.json]...", nargs=-1, type=IN_FILE)
 @out_file("--markdown", "Write the parts of the document F that are made from data; F is made where it is missing.")
-@out_file("--counts", "Keep the counts of the reports in F, a JSON file, beside those of earlier runs.")
+@out_file("--counts", "Add the counts of the reports to F, a JSON file with the counts of earlier runs.")
 def findings_command(reports: tuple[Path, ...], markdown_file: Path | None, counts_file: Path | None) -> None:
     """Write where runtimes depart from the specification.
 

@@ -52,8 +52,8 @@ def matrix_command(
     """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
-    Files of one backend are parts of one report. Without sources and --installed-in the table has those of ortops,
-    onnxruntime, onnx-reference, torchvision and openvino that are installed.
+    Files of one backend are parts of one report. Without sources and --installed-in the table has the installed
+    ones of ortops, onnxruntime, onnx-reference, torchvision and openvino.
 
     The exit status is 0 if the table is complete, whatever failed, and 2 for a wrong call; `run` has one for failures.
     """
@@ -71,10 +71,10 @@ def matrix_command(
     missing = {name: reason for name in names if (reason := _missing(name))}
     if missing and not is_default:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
-    reports += [_asked(name, cases, jobs) for name in names if name not in missing]
+    reports += [_run(name, cases, jobs) for name in names if name not in missing]
     with wrong_call("--installed-in", venv.OtherEnvironmentError, NotAReportError):
-        asked_there = (venv.run_suite(folder, name, glob) for folder, name in others)
-        reports += with_progress(asked_there, "installed elsewhere", len(others), unit="environments")
+        found_there = (venv.run_suite(folder, name, glob) for folder, name in others)
+        reports += with_progress(found_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
     if html_file is not None:
@@ -110,7 +110,7 @@ def _missing(name: str) -> str:
     return ""
 
 
-def _asked(name: str, cases: Sequence[Case], jobs: int) -> Report:
+def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
         found = isolate.results(pool, isolate.Setting(name), cases)

@@ -102,7 +102,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     multiple=True,
     help="Judge the backend by this reading of the specification; may be repeated.",
 )
-@click.option("--list", "only_list", is_flag=True, help="Print the ids of the cases, and run none.")
+@click.option("--list", "only_list", is_flag=True, help="Print the ids of the cases instead of running them.")
 @out_file("--json", "Write the results to F as JSON.")
 @out_file("--junit", "Write the results to F as JUnit XML.")
 @out_file("--html", "Write the results to F as an HTML page.")
@@ -270,7 +270,7 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
     """The results of an earlier run by case id.
 
     Raises:
-        click.BadParameter: the file is no report of this backend and this release of the suite.
+        click.BadParameter: the file is not a report of this backend by this release of the suite.
     """
     with wrong_call("--resume", record.NotAReportError):
         report = record.read(file)

@@ -229,7 +229,7 @@ class _Region:
 
     def pixels(self, margin: int = 0) -> Floats:
         """The pixels that it reads and `margin` more on either side, [C, K, L]; infinities and NaN are replaced by 0."""
-        assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
+        assert self.geometry.x is not None  # noqa: S101  # used only where the map is read
         return finite(self.geometry.x[self.n][:, self.y.pixels(margin), self.x.pixels(margin)])
 
     @functools.cached_property

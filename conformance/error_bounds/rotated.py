@@ -127,7 +127,7 @@ class _Region:
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
         """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along x and along y."""
-        assert self.geometry.x is not None  # noqa: S101  # asked only where the map is read
+        assert self.geometry.x is not None  # noqa: S101  # used only where the map is read
         window = self.window(math.ceil(max(self.by.delta)))
         x = finite(self.geometry.x[self.n][:, window[0], window[1]])
         with np.errstate(over="ignore"):
@@ -159,12 +159,12 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
         window = (region.n, slice(None), *region.window(1))
         part = region.transposed(dy)[window[1:]]
         magnitude[window] += part
-        coordinate_error[window] += sum(region.by.delta) * _beside(part)
+        coordinate_error[window] += sum(region.by.delta) * _with_neighbours(part)
         terms[region.n] += np.bincount(region.samples.taps[region.samples.taps >= 0]).max(initial=0)
     return ErrorTerms(magnitude, terms, coordinate_error, terms)
 
 
-def _beside(values: Floats) -> Floats:
+def _with_neighbours(values: Floats) -> Floats:
     """The sums of each pixel and its eight neighbours, [C, H, W]."""
     rows = values.copy()
     rows[:, 1:] += values[:, :-1]

@@ -5,9 +5,9 @@
 
 The files of runtimes that docs/findings.md speaks of have more keys, which `conformance.findings` reads:
 
-    title, about, order     the runtime's heading, what of it was asked, and its place in the document
+    title, about, order     the runtime's heading, what was tested, and its place in the document
     backend                 its name in reports, where that is not the file's
-    releases                all releases that were asked, the oldest first
+    releases                all releases that were tested, the oldest first
     failures                `harm`: memory, numbers, refuses or accepts; `case`: the id of a case that shows it; `rule`:
                             what the specification says; `answer`: what the runtime answered; `upstream`: addresses of
                             threads; `since` and `until`: the first and last release that has it, where not all have
@@ -67,7 +67,7 @@ def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
     """A list of expected failures from a mapping of globs to reasons.
 
     Raises:
-        ValueError: it is no such mapping.
+        ValueError: it is not such a mapping.
     """
     if not isinstance(reasons, Mapping):
         raise ValueError(f"EXPECTED_FAILURES = {reasons!r}: must be a mapping of globs to reasons")

@@ -57,7 +57,7 @@ text.value {{ fill: {ink}; stroke: {paper}; stroke-width: 3px; stroke-opacity: .
 _SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 13, "hint": 12}
 _PADDING, _MARGIN, _GAP = 14, 22, 18
 _LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
-_SMALL = 12  # a map that is no longer is shown as a whole
+_SMALL = 12  # pixels: a map of at most this length is shown as a whole
 _SMALLEST_WITH_NUMBER = 30  # pixels of a cell
 
 

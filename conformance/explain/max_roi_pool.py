@@ -73,7 +73,7 @@ def _blocks(sides: tuple[Side, Side]) -> Iterator[tuple[tuple[int, int], tuple[s
 
 
 def _pixels(name: str, side: Side) -> Table:
-    """A table of the pixels of each bin along an axis, as far as they are on the map."""
+    """A table of the pixels of each bin along an axis that are on the map."""
     found = [pixels.widest for pixels in pixels_of(side)]
     ends = [(str(one.start), str(one.stop - 1)) if one.start < one.stop else ("none", "none") for one in found]
     rows = [(str(p), *pair) for p, pair in enumerate(ends)]

@@ -52,7 +52,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The expected outputs of a case beside those of a backend.
+    """The expected outputs of a case and the outputs of a backend.
 
     expected: empty for a case that expects an error.
     got: the backend's outputs.

@@ -126,7 +126,7 @@ def _bins(
     got: Floats | None,
     bin_: tuple[int, int] | None,
 ) -> Table:
-    """The values of the bins by each convention, beside the expected values and the backend's."""
+    """The values of the bins by each convention, the expected values and the backend's values."""
     rows = []
     for at in np.ndindex(*expected.shape):
         cells = ["not computed" if values is None else number(float(values[at])) for values in answers]

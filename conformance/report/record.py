@@ -186,7 +186,7 @@ def read(file: Path) -> Report:
     """The report in a file.
 
     Raises:
-        NotAReportError: the file cannot be read or is no report.
+        NotAReportError: the file cannot be read or is not a report.
     """
     try:
         data = json.loads(file.read_text("utf-8"))
@@ -195,7 +195,7 @@ def read(file: Path) -> Report:
     try:
         return _report(data)
     except ValueError as error:
-        raise NotAReportError(f"{file} is no report of the suite: {error}") from error
+        raise NotAReportError(f"{file} is not a report of the suite: {error}") from error
 
 
 def read_merged(files: Sequence[Path]) -> list[Report]:
@@ -274,7 +274,7 @@ def _number(name: str, value: object) -> float | None:
 
 
 def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
-    """Tensors by name in the form for JSON, without those of element types that no operator of the suite has."""
+    """Tensors by name in the form for JSON; tensors of element types that no operator has are left out."""
     encoded = {}
     for name, array in outputs.items():
         if array.dtype in set(ELEMENT_DTYPES.values()):
@@ -305,11 +305,11 @@ def _decoded(name: str, tensor: object) -> Array:
     if not isinstance(kind, str) or kind not in ELEMENT_DTYPES:
         raise ValueError(f"output {name}: type {kind!r} is not one of {', '.join(ELEMENT_DTYPES)}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"output {name}: shape {shape!r} is no list of lengths")
+        raise ValueError(f"output {name}: shape {shape!r} is not a list of lengths")
     try:
         stored = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
     except ValueError as error:
-        raise ValueError(f"output {name}: data is no base64: {error}") from error
+        raise ValueError(f"output {name}: data is not base64: {error}") from error
     dtype = ELEMENT_DTYPES[kind]
     if len(stored) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"output {name}: {len(stored)} bytes of data for shape {shape} of {kind}")

@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -129,7 +129,6 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     metavar="MIB",
     help="On Linux: memory that a case may take in addition to the backend's. [default: any]",
 )
-@click.option("--isolate", is_flag=True, hidden=True, expose_value=False)  # every case runs in a child process
 def run_command(
     backend_name: str,
     provider: str | None,
@@ -156,8 +155,8 @@ def run_command(
 
     SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 
-    The exit status is 0 if no case failed or crashed, 1 if one did or if the backend supports none, 2 for a wrong call, 128
-    plus the signal's number if a signal stopped the run.
+    The exit status is 0 if no case failed or crashed, 1 if one did or if the backend supports no case, 2 for a wrong call,
+    128 plus the signal's number if a signal stopped the run.
     """
     cases = _selected_cases(glob, excluded, *shard)
     _check_limits(time_limit, memory_limit)
@@ -178,15 +177,18 @@ def run_command(
         time_limit=time_limit,
         memory_limit=memory_limit,
     )
-    is_missing = wrong_call("--backend", backends.MissingBackendError)
-    cannot = wrong_call("--provider", backends.ProviderError)
     left = [case for case in cases if case.id not in earlier]
-    chosen = chosen_workers(min(jobs, max(len(left), 1)), address, backend_name)
-    is_lost = wrong_call("--dask", WorkerPoolError)
-    with is_missing, cannot, is_lost, stopped_by_signals() as stopped, chosen as pool:
+    with (
+        wrong_call("--backend", backends.MissingBackendError),
+        wrong_call("--provider", backends.ProviderError),
+        wrong_call("--dask", WorkerPoolError),
+        stopped_by_signals() as stopped,
+        chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
+    ):
         found = isolate.results(pool, setting, left)
         try:
-            _run(cases, earlier, found, reports)
+            for case in with_progress(cases, "conformance", len(cases), note=reports.note):
+                reports.add(earlier.get(case.id) or next(found))
         finally:
             reports.write()
     report = reports.report
@@ -201,12 +203,6 @@ def run_command(
         click.echo("the backend supports none of the selected cases; nothing was tested")
     if report.failing or reports.errors or not is_tested:
         raise click.exceptions.Exit(1)
-
-
-def _run(cases: Sequence[Case], earlier: Mapping[str, Result], found: Iterator[Result], reports: Reports) -> None:
-    """Report the earlier result of each case, or the next one that is found."""
-    for case in with_progress(cases, "conformance", len(cases), note=reports.note):
-        reports.add(earlier.get(case.id) or next(found))
 
 
 class Reports:

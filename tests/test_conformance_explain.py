@@ -177,6 +177,14 @@ def test_values_that_are_not_finite_are_drawn() -> None:
     assert ">nan<" in picture("odd", "", explanation.drawings)
 
 
+def test_a_family_without_a_drawing_has_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.explain.explanation._FAMILIES", {})
+    explanation = explain(BY_ID[POOL])
+    assert ([one.title for one in explanation.tables], explanation.drawings) == (["Y"], ())
+    with pytest.raises(ValueError, match="roi = 0: MaxRoiPool_22 has no drawing of a RoI"):
+        explain(BY_ID[POOL], roi=0)
+
+
 def test_an_answer_to_an_invalid_case_is_listed() -> None:
     case = BY_ID["roi_align/refusal/mode_unknown/v16/float"]
     answer = Answer("outputs", {"Y": np.arange(24.0).reshape(1, 2, 3, 4), "name": np.array(["text"])})

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 
 WITHOUT = """
@@ -37,23 +35,14 @@ def run(folder: Path, missing: tuple[str, ...], module: str, *arguments: str) ->
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
 
 
-@pytest.mark.parametrize("package", ["jinja2", "rich"])
-def test_the_commands_of_the_suite_name_the_extra(tmp_path: Path, package: str) -> None:
-    done = run(tmp_path, (package,), "conformance", "--list")
+def test_the_commands_of_the_suite_name_the_extra(tmp_path: Path) -> None:
+    done = run(tmp_path, ("rich",), "conformance", "--list")
     assert (done.returncode, done.stdout) == (2, "")
-    words = f"No module named {package!r}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
+    words = "No module named 'rich': python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
     assert done.stderr == words
 
 
-def test_another_package_that_is_missing_is_an_error_of_its_own(tmp_path: Path) -> None:
-    done = run(tmp_path, ("onnx",), "conformance", "--list")
-    assert done.returncode == 1
-    assert "ModuleNotFoundError: No module named 'onnx'" in done.stderr
-    assert "ortops[conformance]" not in done.stderr
-
-
 def test_other_commands_do_without_the_extra(tmp_path: Path) -> None:
-    assert run(tmp_path, EXTRA, "ortops", "warmup", "--help").returncode == 0
     done = run(tmp_path, EXTRA, "onnx_models", "rules")
     assert (done.returncode, done.stderr) == (0, "")
     assert "ai.onnx.contrib  RoiAlign_22" in done.stdout

@@ -14,6 +14,14 @@ from conformance.outcome import Result
 from conformance.run import Answer
 from ortops.spec import ELEMENT_DTYPES
 
+
+def _tables(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+    """The tables of the outputs, for a family that has no drawing."""
+    if roi is not None:
+        raise ValueError(f"roi = {roi}: {case.operator} has no drawing of a RoI")
+    return Explanation(case, facts, tables=compared.tables())
+
+
 _FAMILIES: Mapping[str, Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]] = {
     "roi_align": sampled_rois.explanation,
     "dml_roi_align": sampled_rois.explanation,
@@ -46,7 +54,8 @@ def explain(
     expected = expected_outputs(case)
     got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
     compared = Comparison(expected, got, _worst(expected, got, result))
-    return _FAMILIES[case.definition.family](case, facts, compared, roi)
+    explained = _FAMILIES.get(case.definition.family, _tables)
+    return explained(case, facts, compared, roi)
 
 
 def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:

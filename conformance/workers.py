@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import Protocol
 
@@ -43,27 +41,3 @@ class LocalPool(LocalExecutor):
 
     def check(self) -> None:
         """Do nothing: a process that is lost is replaced."""
-
-
-@contextlib.contextmanager
-def workers(jobs: int, address: str | None, backend: str) -> Iterator[WorkerPool]:
-    """The workers within a block.
-
-    Args:
-        jobs: the number of child processes.
-        address: the address of a dask scheduler whose workers are taken instead, or None.
-        backend: the name of the backend that these must be able to load.
-
-    Raises:
-        WorkerPoolError: there is no such cluster, its workers have other versions than this process, or dask is missing.
-    """
-    if address is None:
-        with LocalPool(jobs) as here:
-            yield here
-        return
-    try:
-        from conformance.cluster import Cluster
-    except ModuleNotFoundError as error:
-        raise WorkerPoolError(f"{error}: pip install 'ortops[dask]'") from error
-    with Cluster(address, backend) as there:
-        yield there

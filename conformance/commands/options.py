@@ -7,15 +7,18 @@ import os
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from conformance.case import Case
 from conformance.vectors import collect
-from conformance.workers import WorkerPool, WorkerPoolError, workers
+from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
 from ortops import atomic_file
+
+if TYPE_CHECKING:
+    from conformance.cluster import Cluster
 
 SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id matches.")
 JOBS = click.option(
@@ -67,7 +70,7 @@ def selected_cases(glob: str) -> list[Case]:
 
 @contextlib.contextmanager
 def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[WorkerPool]:
-    """The workers that `JOBS` or `DASK` ask for; see `conformance.workers.workers`.
+    """The workers that `JOBS` or `DASK` ask for: child processes of this one, or those of a dask cluster.
 
     Raises:
         click.BadParameter, click.UsageError: there are none, or both options are given.
@@ -76,10 +79,23 @@ def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[Wor
     if address is not None and is_given:
         text = "--jobs is for local processes: with --dask there are as many as the cluster has threads"
         raise click.UsageError(text)
+    if address is None:
+        with LocalPool(jobs) as here:
+            yield here
+        return
     with contextlib.ExitStack() as stack:
         with wrong_call("--dask", WorkerPoolError):
-            pool = stack.enter_context(workers(jobs, address, backend))
+            pool = stack.enter_context(_cluster(address, backend))
         yield pool
+
+
+def _cluster(address: str, backend: str) -> Cluster:
+    """The workers of a dask cluster, which must be able to load the backend."""
+    try:
+        from conformance.cluster import Cluster  # of the extra dask
+    except ModuleNotFoundError as error:
+        raise WorkerPoolError(f"{error}: pip install 'ortops[dask]'") from error
+    return Cluster(address, backend)
 
 
 @contextlib.contextmanager

@@ -121,8 +121,11 @@ class WorkerProcess:
 
         Raises:
             ProcessLostError: it ended, or took more than `START_TIMEOUT` to start.
+            CancelledError: `kill` was called.
             Exception: `begin` raised it.
         """
+        if self._is_closed:
+            raise CancelledError
         if self._running is not None and self._running[0].exitcode is not None:
             self.end()
         if self._running is None:

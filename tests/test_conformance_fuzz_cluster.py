@@ -1,4 +1,4 @@
-"""Fuzzing on a dask.distributed cluster finds the same as one machine, even if workers die."""
+"""The suite and fuzzing on a dask.distributed cluster find the same as one machine, even if workers die."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import signal
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,20 @@ import pytest
 from click.testing import CliRunner, Result
 from distributed import Client, LocalCluster
 
-import ending_backends
-from conformance import cluster
+from conformance import cluster, isolate
 from conformance.__main__ import main
 from conformance.cluster import Cluster
 from conformance.fuzz import campaign
-from conformance.fuzz.check import Failure
-from conformance.fuzz.worker import Plan
-from conformance.workers import WorkerPool, WorkerPoolError
+from conformance.fuzz.campaign import Plan
+from conformance.isolate import Setting
+from conformance.outcome import Outcome
+from conformance.report import record
+from conformance.vectors import collect
+from conformance.workers import WorkerPoolError
 
 pytestmark = pytest.mark.slow
 
-SWAPPED = "conformance.mutants.roi_align:XAndYSwapped"
+GLOB = "roi_align/official/*/v16/float"
 
 
 @pytest.fixture(scope="module")
@@ -46,57 +46,38 @@ def fuzz(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["fuzz", *arguments])
 
 
-def outcome(plan: Plan, pool: WorkerPool, cases: int) -> tuple[Counter[str], list[Failure]]:
-    reports = list(campaign.run(plan, pool, cases))
-    return sum((r.counts for r in reports), Counter()), [failure for r in reports for failure in r.failures]
-
-
 def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_path: Path) -> None:
-    arguments = ("--backend", SWAPPED, "--operator", "RoiAlign_16", "--cases", "2")
-    lines, files = [], []
-    for name, place in (("here", ("--jobs", "1")), ("there", ("--dask", workers.scheduler_address))):
-        result = fuzz(*arguments, *place, "--out", str(tmp_path / name))
-        assert result.exit_code == 1
-        lines.append(result.output.splitlines()[-1].split(";")[0])
-        files.append({path.name: path.read_text("utf-8") for path in (tmp_path / name).iterdir()})
-    assert lines[0] == lines[1]
+    backend = "rude_backends:refuses"
+    files: list[dict[str, object]] = []
+    for place in (("--jobs", "1"), ("--dask", workers.scheduler_address)):
+        file = tmp_path / f"{len(files)}.json"
+        done = CliRunner().invoke(main, ["--backend", backend, "--select", GLOB, *place, "--json", str(file)])
+        assert done.exit_code == 1
+        files.append({name: (one.outcome, one.message) for name, one in record.read(file).entries.items()})
     assert files[0] == files[1]
+    assert len(files[0]) > 1
 
 
-@pytest.mark.parametrize("allowed", [0, 3])
-def test_a_lost_worker_loses_nothing(workers: LocalCluster, allowed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The campaign submits again what the scheduler does not repeat."""
-    monkeypatch.setattr(workers.scheduler, "allowed_failures", allowed)
-    cases, plan, counts = 60, Plan("reference", 4), Counter[str]()
+def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers.scheduler, "allowed_failures", 3)
+    cases = collect()[:400]
     with Client(workers.scheduler_address, set_as_default=False) as client:
         process = next(iter(client.run(os.getpid).values()))
-    with Cluster(workers.scheduler_address, plan.backend) as pool:
-        for report in campaign.run(plan, pool, cases):
-            if report.counts and not counts:
-                os.kill(process, signal.SIGKILL)
-            counts += report.counts
-    assert counts == {"passed": cases}
+    with Cluster(workers.scheduler_address, "reference") as pool:
+        results = isolate.results(pool, Setting("ending_backends:supports_nothing"), cases)
+        found = [next(results)]
+        os.kill(process, signal.SIGKILL)
+        found += results
+    assert [result.case.id for result in found] == [case.id for case in cases]
+    assert {result.outcome for result in found} == {Outcome.UNSUPPORTED}
 
 
-@pytest.mark.parametrize(
-    ("backend", "kind", "message"),
-    [
-        ("ends_itself", "crash", "exit code -9"),
-        ("ends_its_worker", "reference", "every worker that ran it died"),
-    ],
-)
-def test_a_case_that_ends_a_process_is_named_and_the_others_are_counted(
-    workers: LocalCluster, backend: str, kind: str, message: str
-) -> None:
-    plan = replace(ending_backends.PLAN, backend=f"ending_backends:{backend}")
-    with Cluster(workers.scheduler_address, plan.backend) as pool:
-        counts, (failure,) = outcome(plan, pool, 20)
-    assert counts == {"unsupported": 19, "failed": 1}
-    assert (failure.case.id, failure.kind) == (plan.case(ending_backends.NUMBER).id, kind)
-    assert message in failure.message
+def test_a_case_that_ends_every_worker_ends_the_run(workers: LocalCluster) -> None:
+    with Cluster(workers.scheduler_address, "reference") as pool, pytest.raises(WorkerPoolError, match="has died"):
+        list(isolate.results(pool, Setting("ending_backends:ends_its_worker"), collect()[:1]))
 
 
-def test_a_campaign_ends_with_its_time(workers: LocalCluster, tmp_path: Path) -> None:
+def test_a_campaign_on_a_cluster_ends_with_its_time(workers: LocalCluster, tmp_path: Path) -> None:
     address = ("--dask", workers.scheduler_address)
     result = fuzz("--backend", "reference", "--seconds", "1", *address, "--out", str(tmp_path))
     assert result.exit_code == 0

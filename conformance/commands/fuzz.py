@@ -7,17 +7,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from conformance import backends
 from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, wrong_call
-from conformance.fuzz import campaign, file
+from conformance.fuzz import file
 from conformance.fuzz.check import Failure
-from conformance.fuzz.worker import Plan, checks
 from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
 from ortops.operators import BY_NAME
 from ortops.progress import with_progress
+
+if TYPE_CHECKING:
+    from conformance.fuzz.campaign import Plan
 
 SECONDS = 60.0
 """The length of a campaign if neither --seconds nor --cases is given."""
@@ -67,10 +70,15 @@ def fuzz_command(
     """Compare a backend with the reference on random inputs.
 
     Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again.
-    Expected failures count as well. The same --seed and --cases find the same failures on any machine.
+    Expected failures count as well. The same --seed and --cases find the same failures with the same version of
+    hypothesis, which draws and reduces the cases.
 
     The exit status is 0 if no failure was found, 1 if one was, 2 for a wrong call or if the cluster was lost.
     """
+    try:
+        from conformance.fuzz.campaign import Plan
+    except ModuleNotFoundError as error:
+        raise click.UsageError(f"{error}: pip install 'ortops[conformance]'") from error
     with wrong_call("--backend", backends.MissingBackendError):
         backends.load(backend_name)
     if replay is not None:
@@ -85,6 +93,8 @@ def fuzz_command(
 
 def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
+    from conformance.fuzz.campaign import checks
+
     with wrong_call("--replay", ValueError):
         case = file.read(path)
     with LocalPool(1), checks(backend_name) as check:
@@ -95,6 +105,8 @@ def _replayed(backend_name: str, path: Path) -> bool:
 
 def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None, folder: Path) -> bool:
     """Whether a campaign finds a failure; prints each, and the counts."""
+    from conformance.fuzz import campaign
+
     begun, counts, written, lost = time.monotonic(), Counter[str](), 0, ""
     name = re.sub(r"[^-\w]", "-", plan.backend)
 

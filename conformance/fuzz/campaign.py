@@ -1,130 +1,193 @@
-"""Fuzz campaigns: dispatch ranges of cases to a pool of workers, collect the results, and shrink the failures.
+"""Fuzz campaigns: rounds of random cases, which hypothesis draws and shrinks, and which child processes run.
 
-Results are collected in the order of the case numbers, so counts and failures depend on the plan only, not on the workers or
-their timing. A range whose workers died runs again, case by case with nothing else running, to find the one that kills them.
+A round depends only on the seed and its number, so counts and failures do not depend on the workers or their timing. Its
+child process runs the backend and the reference, so a crash or a hang costs one case and can be shrunk like any failure.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
+import random
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, wait
+from dataclasses import dataclass, replace
 
-from conformance.fuzz.check import Failure
-from conformance.fuzz.worker import MOST_ALIKE, Plan, Report, run_cases, shrink_failure
+from hypothesis import Phase, Verbosity, find, settings
+from hypothesis.errors import Flaky, NoSuchExample
+
+from conformance import isolate
+from conformance.case import Case
+from conformance.fuzz.check import Failure, Verdict, check, with_expectation
+from conformance.fuzz.strategy import cases
+from conformance.isolate import TWIN, Declaration, Setting
+from conformance.run import AnswerFunction
 from conformance.workers import WorkerPool, WorkerPoolError
+from ortops.worker_process import ProcessLostError, WorkerProcess, borrowed
 
-RANGE = 16  # the most cases of one call
-AHEAD = 64  # the most ranges per worker that may wait for an earlier one, since results are collected in order
+ORACLE = "reference"  # the backend whose results are right by definition
+TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
+ROUND = 32  # cases of a round
 REPORT_EVERY = 0.2  # the most seconds between two reports
-GRACE = 10.0  # seconds that running cases may take after the campaign's time: a case is not interrupted
+
+_REFERENCE = "the reference"
 
 
-def run(plan: Plan, pool: WorkerPool, cases: int | None = None, seconds: float | None = None) -> Iterator[Report]:
-    """Run a campaign and yield its reports: counts of cases, and shrunk failures with distinct signatures.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a campaign runs: the backend, the seed of the cases, and the names of their operators; all if it is empty."""
+
+    backend: str
+    seed: int
+    operators: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The number of cases by outcome ("passed", "failed" and so on), and shrunk failures."""
+
+    counts: Counter[str]
+    failures: Sequence[Failure] = ()
+
+
+def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float | None = None) -> Iterator[Report]:
+    """Run a campaign and yield its reports: counts of cases, and failures with distinct signatures.
 
     Args:
         plan: the backend, the seed and the operators.
         pool: the workers.
-        cases: the number of cases; None for no limit.
-        seconds: the time after which no further case starts; None for no limit.
+        count: the number of cases; None for no limit.
+        seconds: the time after which no further case starts, and no failure is made smaller; None for no limit.
 
     Raises:
         WorkerPoolError: no worker is left.
     """
-    campaign = _Campaign(plan, pool, math.inf if cases is None else cases, time.time() + (seconds or math.inf))
-    while campaign.submit():
-        yield campaign.wait()
-        yield from campaign.collect()
-    yield from campaign.drain()
+    deadline, seen = time.time() + (seconds or math.inf), set[tuple[str, ...]]()
+    starts = iter(itertools.count(0, ROUND) if count is None else range(0, count, ROUND))
+    rounds = deque[Future[Report]]()
+    while True:
+        while (
+            len(rounds) < 2 * pool.worker_count and time.time() < deadline and (first := next(starts, None)) is not None
+        ):
+            size = ROUND if count is None else min(ROUND, count - first)
+            rounds.append(pool.executor.submit(run_round, plan, first // ROUND, size, deadline))
+        if not rounds:
+            return
+        pool.check()
+        if not wait(list(rounds)[:1], REPORT_EVERY).done:
+            yield Report(Counter())  # which lets the caller stop the campaign
+            continue
+        try:
+            found = rounds.popleft().result()
+        except pool.lost_errors as error:
+            raise WorkerPoolError("every worker that ran some of the cases has died") from error
+        except CancelledError as error:
+            raise WorkerPoolError("the submitted cases were cancelled") from error
+        new = {failure.signature: failure for failure in reversed(found.failures) if failure.signature not in seen}
+        seen.update(new)
+        yield Report(found.counts, list(reversed(new.values())))
 
 
-class _Campaign:
-    """The state of a campaign: submitted ranges of cases and failures that are being shrunk, both in order."""
+def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:
+    """Run the cases of a round until `deadline`, in epoch seconds. Of failures that are alike, the first one is reported."""
+    search = _Search(deadline)
+    with checks(plan.backend) as search.check:
+        while (left := count - search.counts.total()) > 0 and search.finds_another(plan, number, left):
+            pass
+    return Report(search.counts, list(search.failures.values()))
 
-    def __init__(self, plan: Plan, pool: WorkerPool, cases: float, deadline: float) -> None:
-        self._plan, self._pool, self._cases, self._deadline = plan, pool, cases, deadline
-        self._next = 0
-        self._ranges = deque[tuple[int, int, Future[Report]]]()
-        self._shrinking = deque[tuple[Failure, Future[Failure]]]()
-        self._alike, self._seen = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
 
-    def submit(self) -> bool:
-        """Submit ranges until every worker has two, and return whether there is anything to wait for."""
-        worker_count = self._pool.worker_count
-        size = math.ceil(min(self._cases / 4 / worker_count, RANGE))
-        while self._next < self._cases and time.time() < self._deadline and len(self._ranges) < AHEAD * worker_count:
-            if len(self._running()) >= 2 * worker_count:
-                break
-            first, self._next = self._next, int(min(self._next + size, self._cases))
-            self._ranges.append((first, self._next, self._submit_range(first, self._next)))
-        return bool(self._ranges or self._shrinking) and time.time() < self._deadline + GRACE
+class _Search:
+    """The cases of a round, and the smallest failure of each rough signature."""
 
-    def wait(self, *others: Future[Report]) -> Report:
-        """Wait briefly for a result. The report is empty; yielding it lets the caller stop the campaign."""
-        wait([*self._running(), *others], REPORT_EVERY, FIRST_COMPLETED)
-        self._pool.check()
-        return Report(Counter())
+    check: Callable[[Case], Failure | Verdict]
 
-    def collect(self) -> Iterator[Report]:
-        """Yield the reports of finished ranges and shrunk failures, up to the first one that is not finished."""
-        while self._ranges and self._ranges[0][2].done():
-            first, stop, future = self._ranges.popleft()
-            try:
-                yield self._count(future.result())
-            except self._pool.lost_errors:
-                yield from self._run_singly(first, stop)
-            except CancelledError as error:
-                raise WorkerPoolError("the submitted cases were cancelled") from error
-        while self._shrinking and self._shrinking[0][1].done():
-            failure, small = self._shrinking.popleft()
-            with contextlib.suppress(*self._pool.lost_errors, CancelledError):
-                failure = small.result()
-            yield self._if_new(failure)
+    def __init__(self, deadline: float) -> None:
+        self.counts, self.failures = Counter[str](), dict[tuple[str, ...], Failure]()
+        self._deadline = deadline
+        self._found: list[Failure] = []
 
-    def drain(self) -> Iterator[Report]:
-        """Yield the reports of finished ranges after an unfinished one, and failures that were not shrunk in time."""
-        for _, _, future in self._ranges:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                yield self._count(future.result())
-        yield from (self._if_new(failure) for failure, _ in self._shrinking)
+    def finds_another(self, plan: Plan, number: int, count: int) -> bool:
+        """Whether one of so many cases fails otherwise than those before it; the failure is shrunk."""
+        self._found.clear()
+        chosen = settings(
+            max_examples=count,
+            phases=[Phase.generate, Phase.shrink],
+            deadline=None,
+            database=None,
+            derandomize=False,
+            verbosity=Verbosity.quiet,
+        )
+        seed = random.Random(f"{plan.seed}/{number}/{len(self.failures)}")  # noqa: S311  # not for secrets
+        # A failure that does not repeat, or not in time, is flaky to hypothesis. It is a failure all the same.
+        with contextlib.suppress(NoSuchExample, Flaky):
+            find(cases(plan.operators, f"{plan.seed}/{number}"), self._fails, settings=chosen, random=seed)
+        self.failures |= {failure.rough_signature: failure for failure in self._found[-1:]}
+        return bool(self._found)
 
-    def _running(self) -> list[Future[Any]]:
-        futures: list[Future[Any]] = [*(part[2] for part in self._ranges), *(small[1] for small in self._shrinking)]
-        return [future for future in futures if not future.done()]
+    def _fails(self, case: Case) -> bool:
+        """Whether a case fails otherwise than those before it, and like the one that is being shrunk."""
+        if time.time() >= self._deadline:
+            return False
+        earlier = self._found[-1] if self._found else None
+        if earlier is not None and earlier.kind == "reference":
+            return False  # each attempt may kill a process or take a minute
+        outcome = self.check(case)
+        if earlier is None:
+            self.counts["failed" if isinstance(outcome, Failure) else outcome] += 1
+        if not isinstance(outcome, Failure) or outcome.rough_signature in self.failures:
+            return False
+        if earlier is None or (outcome.kind, outcome.case.operator) == (earlier.kind, earlier.case.operator):
+            self._found.append(outcome)
+            return True
+        return False
 
-    def _submit_range(self, first: int, stop: int) -> Future[Report]:
-        return self._pool.executor.submit(run_cases, self._plan, first, stop, self._deadline)
 
-    def _count(self, part: Report) -> Report:
-        """Return the counts only, and submit the failures to be shrunk: the first `MOST_ALIKE` of those alike."""
-        for failure in part.failures:
-            self._alike[failure.rough_signature] += 1
-            if self._alike[failure.rough_signature] <= MOST_ALIKE:
-                future = self._pool.executor.submit(shrink_failure, self._plan, failure, self._deadline)
-                self._shrinking.append((failure, future))
-        return Report(part.counts)
+@contextlib.contextmanager
+def checks(backend: str) -> Iterator[Callable[[Case], Failure | Verdict]]:
+    """A function that checks a case in a child process."""
+    setting, oracle = (Setting(name, known=(), time_limit=TIME_LIMIT) for name in (backend, ORACLE))
+    with borrowed(_load, setting, oracle) as process:
+        yield functools.partial(_checked, process, setting, oracle)
 
-    def _if_new(self, failure: Failure) -> Report:
-        """A report of the failure, or an empty one if an earlier failure has the same signature."""
-        is_new = failure.signature not in self._seen
-        self._seen.add(failure.signature)
-        return Report(Counter(), [failure] if is_new else [])
 
-    def _run_singly(self, first: int, stop: int) -> Iterator[Report]:
-        """Run the cases of a range whose workers died, each with nothing else running that could kill a worker."""
-        for number in range(first, stop):
-            while self._running():
-                yield self.wait()
-            future = self._submit_range(number, number + 1)
-            while not future.done():
-                yield self.wait(future)
-            try:
-                yield self._count(future.result())
-            except self._pool.lost_errors:
-                failure = Failure(self._plan.case(number), "reference", "every worker that ran it died")
-                yield self._count(Report(Counter(failed=1), [failure]))
+def _checked(process: WorkerProcess, setting: Setting, oracle: Setting, case: Case) -> Failure | Verdict:
+    """The failure or verdict of a case."""
+    bare = replace(case, expected=None, expects_error=None, twin=None)
+    try:
+        outcome = process.call(_check, setting, oracle, case)
+    except ProcessLostError as error:
+        if error.stage == _REFERENCE:
+            return Failure(bare, "reference", f"the reference has no answer: {error}")
+        if error.stage == TWIN:
+            return "unsupported"
+        expecting = process.call(_expecting, oracle, case)
+        return Failure(replace(bare, expects_error=expecting.expects_error, note=expecting.note), "crash", str(error))
+    if process.greeting.is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
+        process.end()  # it may have written out of bounds, which must not fail another case
+    return outcome
+
+
+# What a child calls.
+
+
+def _load(setting: Setting, oracle: Setting) -> Declaration:
+    isolate.load(oracle)
+    return isolate.load(setting)
+
+
+def _check(setting: Setting, oracle: Setting, case: Case) -> Failure | Verdict:
+    runner = isolate.runner_of(setting, isolate.load(setting), isolate.answers_of(setting))
+    return check(case, runner, _oracle(oracle))
+
+
+def _expecting(oracle: Setting, case: Case) -> Case:
+    return with_expectation(case, _oracle(oracle))
+
+
+def _oracle(oracle: Setting) -> AnswerFunction:
+    return lambda case: isolate.answer_within(oracle, case, _REFERENCE)

@@ -1,4 +1,4 @@
-"""Random cases. A case depends only on its seed and number, so any process can generate it again.
+"""Random cases, from the numbers of a generator.
 
 A share of the cases is exact: coordinates and all intermediate numbers are short binary fractions, so that samples lie
 exactly on borders and pixels, and numbers of samples are exactly whole. The other cases have arbitrary numbers.
@@ -9,7 +9,7 @@ take it too long is drawn again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,13 +32,27 @@ MOST_WORK = 15_000
 
 
 def generate(seed: int, number: int, names: Sequence[str] = ()) -> Case:
-    """Generate case `number` of the campaign with this seed, for one of the named operators; for any if none is named."""
-    rng = np.random.default_rng([seed, number])
+    """Generate case `number` with this seed, for one of the named operators; for any if none is named."""
+    return draw_case(np.random.default_rng([seed, number]), names, f"{seed}/{number}")
+
+
+def draw_case(
+    rng: np.random.Generator, names: Sequence[str], place: str, reject: Callable[[], object] = lambda: None
+) -> Case:
+    """Draw a case for one of the named operators, or for any.
+
+    Args:
+        rng: the random numbers.
+        names: the names of the operators.
+        place: the end of the case's id.
+        reject: called before a case is drawn again, because the reference would take too long for it.
+    """
     operator = pick(rng, [operator for operator in OPERATORS if not names or operator.name in names])
     is_corrupt = bool(rng.random() < CORRUPT)
-    case = None
-    while case is None or family_of(operator).work(case) > MOST_WORK:
-        case = _case(rng, operator, f"{operator.function}/fuzz/{seed}/{number}", no_extremes=is_corrupt)
+    case = _case(rng, operator, f"{operator.function}/fuzz/{place}", no_extremes=is_corrupt)
+    while family_of(operator).work(case) > MOST_WORK:
+        reject()
+        case = _case(rng, operator, case.id, no_extremes=is_corrupt)
     return corrupt(case, rng) if is_corrupt else case
 
 

@@ -104,7 +104,7 @@ def test_a_report_is_written_while_cases_end(tmp_path: Path) -> None:
         process.kill()
         process.wait()
     data = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert FIRST <= len(data["cases"]) < len(IDS)
+    assert 0 < len(data["cases"]) < len(IDS)
     assert data["complete"] is False
 
 

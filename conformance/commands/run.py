@@ -213,7 +213,7 @@ class Reports:
     errors: the reasons why a file could not be written at the end.
     """
 
-    SECONDS = 5.0
+    SECONDS = 2.0
 
     def __init__(self, label: str, total: int, **files: Path | None) -> None:
         self.results: list[Result] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,121 +12,79 @@ import pytest
 from conformance.case import Case
 from conformance.expected_values import expected_outputs, reference
 from conformance.vectors import collect
+from conformance.vectors.dialects import NAMES
 from conformance.vectors.scenes import scatter
 from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN
 from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.spec import Operator
 
-CASES = [c for c in collect() if c.id.startswith("roi_align_grad/matrix") and c.element_type == "double"]
-
-
-def loss_per_roi(case: Case, *, x: npt.NDArray[Any], rois: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """[R]: the sum of dY * Y for each RoI."""
-    dy = case.inputs["dY"]
-    attributes = {**case.attributes, "output_height": dy.shape[2], "output_width": dy.shape[3]}
-    inputs = {"X": x, "rois": rois, "batch_indices": case.inputs["batch_indices"]}
-    y = reference(ROI_ALIGN_22, attributes, inputs, ["Y"])["Y"]
-    return np.asarray((dy * y).sum(axis=(1, 2, 3)))
+Array = npt.NDArray[Any]
 
 
-def x_of(case: Case) -> npt.NDArray[Any]:
-    return case.inputs.get("X", scatter(tuple(case.inputs["x_shape"]), seed=7))
+@dataclass(frozen=True)
+class Family:
+    """The forward operator of a family, its tensors by role, and the attribute that chooses the average."""
+
+    operator: Operator
+    names: Any
+    mode: str
+    average: str
+
+    def is_average(self, case: Case) -> bool:
+        return bool(case.attributes[self.mode] == self.average)
+
+    def x(self, case: Case) -> Array:
+        return case.inputs.get(self.names["x"], scatter(tuple(case.inputs["x_shape"]), seed=7))
+
+    def loss_per_roi(self, case: Case, x: Array, rois: Array) -> Array:
+        """[R]: the sum of dY * Y for each RoI."""
+        dy = case.inputs[self.names["dy"]]
+        attributes = {**case.attributes, "output_height": dy.shape[2], "output_width": dy.shape[3]}
+        indices = self.names["indices"]
+        inputs = {self.names["x"]: x, self.names["rois"]: rois, indices: case.inputs[indices]}
+        y = reference(self.operator, attributes, inputs, [self.names["y"]])[self.names["y"]]
+        return np.asarray((dy * y).sum(axis=(1, 2, 3)))
 
 
-def only(output: str, *modes: str) -> list[Any]:
+FAMILIES = {
+    "roi_align": Family(ROI_ALIGN_22, NAMES["roi_align"], "mode", "avg"),
+    "dml_roi_align": Family(DML_ROI_ALIGN, NAMES["dml_roi_align"], "reduction_function", "average"),
+}
+
+
+def cases_with(role: str) -> list[Any]:
+    """The cases with this output. In one without extent, samples at one place tie for a maximum, which has no derivative."""
     return [
-        pytest.param(case, id=case.id)
-        for case in CASES
-        if output in case.outputs and case.attributes["mode"] in modes and not is_kink(case)
+        pytest.param(case, family, id=case.id)
+        for name, family in FAMILIES.items()
+        for case in collect()
+        if case.id.startswith(f"{name}_grad/matrix")
+        and case.element_type == "double"
+        and family.names[role] in case.outputs
+        and (family.is_average(case) or "/no_extent/" not in case.id)
     ]
 
 
-def is_kink(case: Case) -> bool:
-    """Samples at one place tie for the maximum, which therefore has no derivative by the RoI."""
-    return "/no_extent/" in case.id and case.attributes["mode"] != "avg"
-
-
-@pytest.mark.parametrize("case", only("dX", "avg"))
-def test_dx_is_the_adjoint_of_the_average(case: Case) -> None:
-    x = x_of(case)
-    forward = float(loss_per_roi(case, x=x, rois=case.inputs["rois"]).sum())
-    backward = float((expected_outputs(case)["dX"] * x).sum())
-    assert forward == pytest.approx(backward, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("case", only("dX", "max", "max_interpolated"))
-def test_dx_is_the_derivative_of_the_maximum(case: Case) -> None:
-    x, rois = x_of(case), case.inputs["rois"]
+@pytest.mark.parametrize(("case", "family"), cases_with("dx"))
+def test_dx_is_the_adjoint_of_the_average_and_the_derivative_of_a_maximum(case: Case, family: Family) -> None:
+    x, rois, dx = family.x(case), case.inputs[family.names["rois"]], expected_outputs(case)[family.names["dx"]]
+    if family.is_average(case):
+        forward = float(family.loss_per_roi(case, x, rois).sum())
+        assert forward == pytest.approx(float((dx * x).sum()), rel=1e-12, abs=1e-12)
+        return
     step = 1e-6 * scatter(x.shape, seed=9)
-    difference = loss_per_roi(case, x=x + step, rois=rois).sum() - loss_per_roi(case, x=x - step, rois=rois).sum()
-    predicted = float((expected_outputs(case)["dX"] * step).sum())
-    assert predicted == pytest.approx(float(difference) / 2, rel=1e-6, abs=1e-14)
+    difference = family.loss_per_roi(case, x + step, rois) - family.loss_per_roi(case, x - step, rois)
+    assert float((dx * step).sum()) == pytest.approx(float(difference.sum()) / 2, rel=1e-6, abs=1e-14)
 
 
-@pytest.mark.parametrize("case", only("drois", "avg", "max", "max_interpolated"))
-def test_drois_is_the_derivative(case: Case) -> None:
-    x, rois, drois = x_of(case), case.inputs["rois"], expected_outputs(case)["drois"]
-    for k in range(4):
-        step = np.zeros(4)
-        step[k] = 1e-6
-        difference = loss_per_roi(case, x=x, rois=rois + step) - loss_per_roi(case, x=x, rois=rois - step)
-        np.testing.assert_allclose(drois[:, k], difference / 2e-6, rtol=1e-6, atol=1e-8)
-
-
-DML_CASES = [c for c in collect() if c.id.startswith("dml_roi_align_grad/matrix") and c.element_type == "double"]
-
-
-def dml_loss_per_roi(case: Case, *, x: npt.NDArray[Any], rois: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """[R]: the sum of InputGradientTensor * OutputTensor for each region."""
-    dy = case.inputs["InputGradientTensor"]
-    attributes = {**case.attributes, "output_height": dy.shape[2], "output_width": dy.shape[3]}
-    inputs = {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": case.inputs["BatchIndicesTensor"]}
-    y = reference(DML_ROI_ALIGN, attributes, inputs, ["OutputTensor"])["OutputTensor"]
-    return np.asarray((dy * y).sum(axis=(1, 2, 3)))
-
-
-def dml_x_of(case: Case) -> npt.NDArray[Any]:
-    return case.inputs.get("InputTensor", scatter(tuple(case.inputs["x_shape"]), seed=7))
-
-
-def dml_only(output: str, *reductions: str) -> list[Any]:
-    return [
-        pytest.param(case, id=case.id)
-        for case in DML_CASES
-        if output in case.outputs and case.attributes["reduction_function"] in reductions and not is_dml_kink(case)
-    ]
-
-
-def is_dml_kink(case: Case) -> bool:
-    """As `is_kink`."""
-    return "/no_extent/" in case.id and case.attributes["reduction_function"] == "max"
-
-
-@pytest.mark.parametrize("case", dml_only("OutputGradientTensor", "average"))
-def test_the_map_gradient_of_directml_is_the_adjoint_of_the_average(case: Case) -> None:
-    x = dml_x_of(case)
-    forward = float(dml_loss_per_roi(case, x=x, rois=case.inputs["ROITensor"]).sum())
-    backward = float((expected_outputs(case)["OutputGradientTensor"] * x).sum())
-    assert forward == pytest.approx(backward, rel=1e-12, abs=1e-12)
-
-
-@pytest.mark.parametrize("case", dml_only("OutputGradientTensor", "max"))
-def test_the_map_gradient_of_directml_is_the_derivative_of_the_maximum(case: Case) -> None:
-    x, rois = dml_x_of(case), case.inputs["ROITensor"]
-    step = 1e-6 * scatter(x.shape, seed=9)
-    difference = dml_loss_per_roi(case, x=x + step, rois=rois) - dml_loss_per_roi(case, x=x - step, rois=rois)
-    predicted = float((expected_outputs(case)["OutputGradientTensor"] * step).sum())
-    assert predicted == pytest.approx(float(difference.sum()) / 2, rel=1e-6, abs=1e-14)
-
-
-@pytest.mark.parametrize("case", dml_only("OutputROIGradientTensor", "average", "max"))
-def test_the_region_gradient_of_directml_is_the_derivative(case: Case) -> None:
-    x, rois, drois = dml_x_of(case), case.inputs["ROITensor"], expected_outputs(case)["OutputROIGradientTensor"]
+@pytest.mark.parametrize(("case", "family"), cases_with("drois"))
+def test_drois_is_the_derivative(case: Case, family: Family) -> None:
+    x, rois, drois = family.x(case), case.inputs[family.names["rois"]], expected_outputs(case)[family.names["drois"]]
     assert drois.shape == rois.shape
     for k in range(4):
-        step = np.zeros(4)
-        step[k] = 1e-6
-        difference = dml_loss_per_roi(case, x=x, rois=rois + step) - dml_loss_per_roi(case, x=x, rois=rois - step)
+        step = 1e-6 * np.eye(4)[k]
+        difference = family.loss_per_roi(case, x, rois + step) - family.loss_per_roi(case, x, rois - step)
         np.testing.assert_allclose(drois.reshape(-1, 4)[:, k], difference / 2e-6, rtol=1e-6, atol=1e-8)
 
 

@@ -118,7 +118,8 @@ PRODUCTS = [
 EQUATIONS: dict[str, list[tuple[int, ...]]] = {
     # One operand: turned, summed, its diagonal, its trace.
     "ij->ji": [(2, 3)], "ij->": [(2, 3)], "ba": [(2, 3)], "ii": [(3, 3)], "iij->j": [(3, 3, 2)],
-    "iii->i": [(3, 3, 3)], "ijji->j": [(2, 3, 3, 2)], "...ii->...i": [(2, 3, 3)], "...i->...": [(2, 3, 4)], "...i": [(2, 3)],
+    "iii->i": [(3, 3, 3)], "ijji->j": [(2, 3, 3, 2)], "...ii->...i": [(2, 3, 3)], "...i->...": [(2, 3, 4)],
+        "...i": [(2, 3)],
     # Two and more.
     "i,j": [(3,), (2,)], " i j , j k -> i k ": [(2, 3), (3, 4)], "aB,Bc->ca": [(2, 3), (3, 4)],
     "ij,jk->k": [(2, 3), (3, 4)], "ii,ij->j": [(3, 3), (3, 2)], "ij,kl->il": [(2, 3), (4, 2)],
@@ -475,7 +476,125 @@ SAMPLING = [
     ),
 ]  # fmt: skip
 
+CROPPED = 'coordinate_transformation_mode = "tf_crop_and_resize", extrapolation_value = 3.0'
+
+
+def scales(*given: float) -> dict[str, Any]:
+    return {"s": np.array(given, np.float32)}
+
+
+def sizes(*given: int) -> dict[str, Any]:
+    return {"n": np.array(given)}
+
+
+def resize(
+    attributes: str, given: dict[str, Any], x: tuple[int, ...] = (2, 3, 4, 6), opset: int = 19, opened: str = "names"
+) -> Call:
+    """A Resize by roi (r), scales (s) or sizes (n)."""
+    inputs = ", ".join(["x", "r" * ("r" in given), "s" * ("s" in given), *(["n"] if "n" in given else [])])
+    return linear(nodes("Resize", attributes, inputs), {"x": x, **given}, opset=opset, opened=opened, needs_new=True)
+
+
+def region(*given: float) -> dict[str, Any]:
+    return {"r": np.array(given, np.float32)}
+
+
+GIVEN = [
+    scales(1, 1, 2, 0.55),
+    sizes(2, 3, 8, 3),
+    sizes(2, 3, 1, 7),
+    scales(1, 1, 1.5, 3),
+    scales(1, 1, 2.6, 0.6),
+    scales(1, 1, 1.2, 1.1),
+]
+
+RESIZING = [
+    *(
+        resize(f'{mode}, coordinate_transformation_mode = "{coordinates}"', GIVEN[(i + 2 * j) % 6],
+            opset=18 if (i + j) % 2 and i < 4 else 19)
+        for i, coordinates in enumerate(("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
+            "half_pixel_symmetric"))
+        for j, mode in enumerate(
+            ('mode = "linear"', *(f'mode = "nearest", nearest_mode = "{one}"' for one in (
+                "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")))
+        )
+    ),
+    resize('mode = "linear", coordinate_transformation_mode = "align_corners", axes = [2, 3]', sizes(3, 7)),
+    *(
+        resize(f'mode = "linear", axes = [2, 3], keep_aspect_ratio_policy = "{policy}"', sizes(7, 8), opened="lengths")
+        for policy in ("not_larger", "not_smaller")
+    ),
+    # growth by integers
+    *(
+        resize(f'mode = "{mode}", coordinate_transformation_mode = "{coordinates}"', scales(*growth), x)
+        for mode, coordinates, growth, x in (
+            ("linear", "half_pixel", (1, 1, 3, 4), (2, 3, 3, 1)), ("linear", "align_corners", (1, 1, 1, 5), (2, 1, 1,
+                2)),
+            ("linear", "asymmetric", (2, 3), (2, 3)), ("nearest", "half_pixel_symmetric", (1, 2, 1, 3), (1, 2, 2, 3)),
+            ("nearest", "tf_half_pixel_for_nn", (1, 2, 1, 2, 2), (2, 1, 1, 1, 2)), ("nearest", "asymmetric", (4,),
+                (3,)),
+        )
+    ),
+    # by matrices
+    resize('mode = "cubic"', scales(1, 1, 2, 0.6)),
+    resize('mode = "cubic", cubic_coeff_a = -0.5, exclude_outside = 1', sizes(2, 3, 3, 9)),
+    resize('mode = "cubic", coordinate_transformation_mode = "align_corners"', scales(1, 1, 0.6, 3)),
+    resize('mode = "linear", antialias = 1', scales(1, 1, 0.5, 0.6)),
+    resize('mode = "cubic", antialias = 1', sizes(2, 3, 2, 7)),
+    resize(f'mode = "linear", {CROPPED}', region(0, 0, -0.2, 0.9, 1, 1, 0.75, 0.3) | sizes(2, 3, 5, 5)),
+    resize(f'mode = "cubic", {CROPPED}', region(0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1) | scales(1, 1, 1.5, 1)),
+    resize(f'mode = "nearest", {CROPPED}, axes = [3, 2]', region(0.3, 0.1, 1.2, 0.9) | sizes(5, 4)),
+    resize('mode = "linear"', scales(1, 1, 2, 0.5, 1.5), (1, 2, 3, 4, 5)),
+    resize('mode = "cubic"', scales(2, 0.5), (4, 6)),
+    resize('mode = "cubic"', scales(1, 1, 2, 2), (0, 3, 4, 6)),
+    # A runtime copies what keeps its shape.
+    resize('mode = "cubic"', scales(1, 1, 1.2, 1.1)),
+    resize(f'mode = "linear", {CROPPED}', region(0, 0, 0.2, 0.1, 1, 1, 0.8, 0.7) | sizes(2, 3, 4, 6)),
+]  # fmt: skip
+
+MAP: dict[str, Any] = {"x": (2, 3, 8, 9)}
+SIZES = "output_height = 3, output_width = 2"
+REGIONS = [
+    *(
+        Call(f"ai.onnx.contrib.{operator}<{SIZES}{more}>(x, {rois}, i)", MAP | {rois: (3, len_of), "i": [0, 1, 1]},
+            (-1, 1))
+        for operator, rois, len_of, options in (
+            ("RoiAlign_10", "boxes", 4, ("", 'mode = "max_interpolated"')),
+            ("RoiAlign_16", "boxes", 4, ('coordinate_transformation_mode = "output_half_pixel", spatial_scale = 0.5',)),
+            ("RoiAlign_22", "boxes", 4, ('mode = "max", sampling_ratio = 2', 'mode = "max_interpolated"')),
+            ("DmlRoiAlign", "boxes", 4, (
+                'reduction_function = "max", minimum_samples_per_output = 2',
+                    "input_pixel_offset = 0.0, output_pixel_offset = 0.25",
+                'interpolation_mode = "nearest_neighbor", spatial_scale_x = 0.5, spatial_scale_y = 1.5',
+            )),
+            ("RoIAlignRotated", "rotated", 5, (
+                "sampling_ratio = 2, spatial_scale = 6.0", "aligned = 0, spatial_scale = 4.0",
+                    "clockwise = 1, spatial_scale = 8.0",
+            )),
+        )
+        for option in options
+        for more in (f", {option}" if option else "",)
+    ),
+    *(
+        Call(f"RoiAlign<{SIZES}{more}>(x, boxes, i)", MAP | {"boxes": (3, 4), "i": [0, 1, 1]}, opset=opset)
+        for more, opset in (
+            ("", 16), (', mode = "max", sampling_ratio = 2', 18),
+                (', coordinate_transformation_mode = "output_half_pixel"', 21),
+        )
+    ),
+    *(
+        Call(f"ai.onnx.contrib.DmlResample<{more}>(x)", {"x": (2, 3, 6, 7)}, (-1, 1))
+        for more in (
+            "output_sizes = [2, 3, 5, 11]",
+                "scales = [1.0, 1.0, 1.7, 0.6], output_pixel_offsets = [-0.5, -0.5, 0.0, 0.125]",
+            'scales = [1.0, 1.0, 1.7, 0.6], interpolation_mode = "nearest_neighbor", rounding_direction = "decreasing"',
+            "output_sizes = [2, 3, 5, 11], scales = [1.0, 1.0, 2.0, 0.6], input_pixel_offsets = [0.0, 0.0, 0.25, 0.5]",
+        )
+    ),
+]  # fmt: skip
+
 SAMPLES = [
     *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES,
-        *SAMPLING,
+        *SAMPLING, *RESIZING,
+    *REGIONS,
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import onnx
@@ -9,12 +10,11 @@ import onnx
 from onnx_models.gradient import gradient
 from onnx_models.gradient_check.cases import cases
 from onnx_models.gradient_check.checker import Checker, Differentiate, Outcome, Verdict
-from onnx_models.gradient_check.onnx_ad import onnx_ad
 from onnx_models.gradient_check.workers import check_in_processes
 from onnx_models.portable import attach
 from ortops.worker_process import LocalExecutor
 
-__all__ = ["Differentiate", "Outcome", "Verdict", "check_gradients", "onnx_ad", "ours"]
+__all__ = ["Differentiate", "Outcome", "Verdict", "check_gradients", "ours"]
 
 
 def ours(model: onnx.ModelProto, loss: str, wrt: Sequence[str]) -> onnx.ModelProto:
@@ -52,6 +52,5 @@ def check_gradients(
     asked = cases(select, operators)
     if jobs:
         with LocalExecutor(jobs) as executor:
-            checked = check_in_processes(executor, asked, [differentiate])
-            return [verdict for (verdicts,) in checked for verdict in verdicts]
-    return [verdict for case in asked for verdict in Checker(case).verdicts(differentiate)]
+            return list(itertools.chain.from_iterable(check_in_processes(executor, asked, differentiate)))
+    return [verdict for case in asked for verdict in Checker(case, differentiate).verdicts()]

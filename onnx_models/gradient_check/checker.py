@@ -61,17 +61,17 @@ POINTS = 5
 _TOLERANCE: dict[Kind, float] = {"double": 1e-6, "float": 2e-4}
 """The tolerance of a gradient computed in this type, relative to the sum of the absolute values of its terms."""
 
-_SAME: dict[Kind, float] = {"double": 1e-5, "float": 1e-3}
+OUTPUT_RTOL: dict[Kind, float] = {"double": 1e-5, "float": 1e-3}
 """The tolerance of a model's outputs in the gradient's model, since ONNX Runtime may fuse other nodes there, and function
 bodies may cast to float."""
 
-_OF_TEST = 2e-2
+TEST_VALUE_RTOL = 2e-2
 """The tolerance of a model's outputs against the test's values, which may be rounded to float16 or bfloat16."""
 
 _ROUNDING = 1e-6
 """Relative to the outputs' values, derivatives that are this small may be lost to rounding in float."""
 
-_LARGE = 50_000
+MAX_REFERENCE_ELEMENTS = 50_000
 """With more elements in a case, the reference evaluator, written in Python, is too slow for finite differences."""
 
 _NO_DERIVATIVE = "no derivative: one-sided differences disagree at each point tried"
@@ -137,20 +137,20 @@ class RefusalError(Exception):
 
 
 class Checker:
-    """Checks one case; sessions and finite differences are shared between differentiate functions.
+    """Checks one case.
 
     Args:
         case: the case.
+        differentiate: what is checked.
         stage: called with "the model" or "the gradient" before one of these runs.
     """
 
-    def __init__(self, case: Case, stage: Callable[[str], None] = lambda _: None) -> None:
-        self.case, self._stage = case, stage
+    def __init__(self, case: Case, differentiate: Differentiate, stage: Callable[[str], None] = lambda _: None) -> None:
+        self.case, self._differentiate, self._stage = case, differentiate, stage
         self._seed = zlib.crc32(case.name.encode())
         self._why_not: list[str] = []
         self._points: dict[tuple[int, str], dict[str, Any]] = {}
         self._derivatives: dict[tuple[Any, ...], Derivative] = {}
-        self._simpler: dict[str, Checker | None] = {}
         self._known: dict[tuple[Evaluator, Kind], _Setting | None] = {}
 
     def _settings(self) -> Iterator[_Setting]:
@@ -193,7 +193,9 @@ class Checker:
                 values = run(feeds)
                 if not same(values, run(feeds), 0):
                     raise RunError("it draws random numbers that no seed reproduces")
-            faithful = bool(random_nodes(model)) or same(_floating(values), _floating(self.case.expected), _OF_TEST)
+            faithful = bool(random_nodes(model)) or same(
+                _floating(values), _floating(self.case.expected), TEST_VALUE_RTOL
+            )
             if later and not faithful:
                 raise RunError(f"at opset {newest_opset()} its outputs differ from the test's values")
             return _Setting(evaluator, kind, with_loss(model, values, kind), feeds, values, run, reload, faithful)
@@ -201,129 +203,134 @@ class Checker:
             self._why_not.append(f"{evaluator}, {kind}: {error}")
             return None
 
-    def verdicts(self, differentiate: Differentiate) -> list[Verdict]:
+    def verdicts(self) -> list[Verdict]:
         """A verdict for each floating-point input."""
-        names = [value.name for value in self.case.model.graph.input]
-        found: dict[str, Verdict] = {}
-
-        def conclude(name: str, verdict: Outcome, reason: str, **more: Any) -> None:
-            found[name] = Verdict(
-                self.case.name, self.case.operator, name, names.index(name), verdict, reason=reason, **more
-            )
-
         if not _floating(self.case.expected):
             return same_verdicts(self.case, "not testable", "no floating-point output")
-        broken: dict[str, tuple[_Setting, str]] = {}
+        found: dict[str, Verdict] = {}
+        broken: dict[str, Verdict] = {}
         doubtful: dict[str, Verdict] = {}
         for setting in self._settings():
             pending = [name for name in self.case.wrt if name not in found]
             if not pending:
                 break
-            for name, outcome in self._gradients(setting, differentiate, pending):
+            for name, outcome in self._gradients(setting, pending):
                 if isinstance(outcome, RefusalError):
-                    conclude(name, "refused", str(outcome))
-                elif isinstance(outcome, str):
-                    broken.setdefault(name, (setting, outcome))
+                    found[name] = self._verdict(name, "refused", str(outcome))
+                elif isinstance(outcome, RunError):
+                    broken.setdefault(name, self._verdict(name, *_broken(setting, outcome), **_of(setting)))
                 else:
-                    self._judge(setting, outcome, name, conclude)
+                    found[name] = self._judge(setting, outcome, name)
                     if _LOST in found[name].reason and (exact := self._setting("onnx reference", "double")):
-                        for _, again in self._gradients(exact, differentiate, [name]):
+                        for _, again in self._gradients(exact, [name]):
                             if isinstance(again, _Gradient):
-                                self._judge(exact, again, name, conclude)
+                                found[name] = self._judge(exact, again, name)
             if not setting.faithful:  # a gradient need not agree with a runtime that computes the operator wrongly
                 wrong = {name for name, verdict in found.items() if verdict.verdict in ("wrong", "not testable")}
                 doubtful |= {name: found.pop(name) for name in wrong}
-        for name, verdict in doubtful.items():
-            found.setdefault(name, verdict)
+        found = {**broken, **doubtful, **found}
         if not any(self._known.values()):
-            self._without_session(differentiate, conclude)
-        for name, (setting, text) in broken.items():
-            if name not in found:
-                conclude(name, *_broken(setting, text), **_of(setting))
-        return [self._with_constants(found[name], differentiate) for name in self.case.wrt]
+            found |= self._without_session()
+        return [self._with_constants(found[name]) for name in self.case.wrt]
 
-    def _with_constants(self, verdict: Verdict, differentiate: Differentiate) -> Verdict:
+    def _verdict(self, name: str, verdict: Outcome, reason: str, **more: Any) -> Verdict:
+        number = [value.name for value in self.case.model.graph.input].index(name)
+        return Verdict(self.case.name, self.case.operator, name, number, verdict, reason=reason, **more)
+
+    def _with_constants(self, verdict: Verdict) -> Verdict:
         """The verdict, or for a refusal the verdict with constants for the other inputs, as most models have them."""
-        if verdict.verdict != "refused":
-            return verdict
-        if verdict.input not in self._simpler:
-            case = with_constants(self.case, verdict.input)
-            self._simpler[verdict.input] = None if case is None else Checker(case, self._stage)
-        checker = self._simpler[verdict.input]
-        for other in checker.verdicts(differentiate) if checker is not None else ():
-            if other.verdict in ("agree", "wrong"):
-                reason = _joined("only with constants for the other inputs", other.reason)
-                return dataclasses.replace(other, number=verdict.number, reason=reason)
+        if verdict.verdict == "refused" and (case := with_constants(self.case, verdict.input)) is not None:
+            for other in Checker(case, self._differentiate, self._stage).verdicts():
+                if other.verdict in ("agree", "wrong"):
+                    reason = _joined("only with constants for the other inputs", other.reason)
+                    return dataclasses.replace(other, number=verdict.number, reason=reason)
         return verdict
 
-    def _without_session(self, differentiate: Differentiate, conclude: Callable[..., None]) -> None:
+    def _without_session(self) -> dict[str, Verdict]:
+        """The verdicts on a model that nothing runs."""
         model = retyped(with_opset(self.case.model), "double")
         weighted = with_loss(model, self.case.expected, "double")
+        found = {}
         for name in self.case.wrt:
-            conclude(name, *self._of_model_alone(differentiate, weighted.model, name))
-
-    def _of_model_alone(self, differentiate: Differentiate, model: onnx.ModelProto, name: str) -> tuple[Outcome, str]:
-        try:
-            _differentiated(differentiate, model, [name])
-        except RefusalError as error:
-            return "refused", str(error)
-        except RunError as error:
-            return "wrong", f"breaks: {error}"
-        return "not testable", f"the model does not run: {'; '.join(self._why_not)}"
+            verdict: tuple[Outcome, str] = "not testable", f"the model does not run: {'; '.join(self._why_not)}"
+            try:
+                self._differentiated(weighted.model, [name])
+            except RefusalError as error:
+                verdict = "refused", str(error)
+            except RunError as error:
+                verdict = "wrong", f"breaks: {error}"
+            found[name] = self._verdict(name, *verdict)
+        return found
 
     def _gradients(
-        self, setting: _Setting, differentiate: Differentiate, names: Sequence[str]
-    ) -> Iterator[tuple[str, _Gradient | RefusalError | str]]:
-        """For each name a gradient that runs, a refusal, or an error message; all names at once if possible."""
+        self, setting: _Setting, names: Sequence[str]
+    ) -> Iterator[tuple[str, _Gradient | RefusalError | RunError]]:
+        """For each name a gradient that runs, a refusal, or an error; all names at once if possible."""
         self._stage("the gradient")
+        outcome: _Gradient | RefusalError | RunError
         try:
-            made, warned = _differentiated(differentiate, setting.weighted.model, names)
-            gradient = self._loaded(setting, made, warned)
+            outcome = self._loaded(setting, *self._differentiated(setting.weighted.model, names))
         except (RefusalError, RunError) as error:
             if len(names) > 1:
                 for name in names:
-                    yield from self._gradients(setting, differentiate, [name])
-            else:
-                yield names[0], error if isinstance(error, RefusalError) else str(error)
-            return
+                    yield from self._gradients(setting, [name])
+                return
+            outcome = error
         for name in names:
-            yield name, gradient
+            yield name, outcome
+
+    def _differentiated(self, model: onnx.ModelProto, names: Sequence[str]) -> tuple[onnx.ModelProto, str]:
+        """The gradient's model, and the warnings of its differentiation.
+
+        Raises:
+            RefusalError: it raised ValueError or TypeError.
+            RunError: it raised another exception.
+        """
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                made = self._differentiate(model, LOSS, names)
+            except (ValueError, TypeError) as error:
+                raise RefusalError(" ".join(str(error).split())) from error
+            except Exception as error:
+                raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+        return made, "; ".join(f"warned: {item.message}" for item in warned)
 
     def _loaded(self, setting: _Setting, made: onnx.ModelProto, warned: str) -> _Gradient:
         """A gradient that has been run at the case's data."""
         outputs = [output.name for output in made.graph.output]
         feeds = setting.feeds | self._weights(setting, setting.values)
-        try:
-            gradient = _Gradient(loaded(setting.evaluator, made, reload=setting.reload), outputs, warned)
+
+        def tried(warned: str, *, optimized: bool) -> _Gradient:
+            run = loaded(setting.evaluator, made, reload=setting.reload, optimized=optimized)
+            gradient = _Gradient(run, outputs, warned)
             gradient(feeds)
+            return gradient
+
+        try:
+            return tried(warned, optimized=True)
         except RunError as error:
             # Some optimizations break valid models; a user can disable them.
             try:
-                plain = loaded(setting.evaluator, made, reload=setting.reload, optimized=False)
-                gradient = _Gradient(plain, outputs, _joined(warned, f"only without graph optimizations: {error}"))
-                gradient(feeds)
+                return tried(_joined(warned, f"only without graph optimizations: {error}"), optimized=False)
             except RunError:
                 raise error from None
-        return gradient
 
-    def _judge(self, setting: _Setting, gradient: _Gradient, name: str, conclude: Callable[..., None]) -> None:
-        """Compare a gradient with finite differences at one point after another, and pass the verdict to `conclude`."""
+    def _judge(self, setting: _Setting, gradient: _Gradient, name: str) -> Verdict:
+        """Compare a gradient with finite differences at one point after another."""
         differences = self._differences(setting)
         of = _of(setting) | {"forward": f"{differences.evaluator}, {differences.kind}"}
         if not setting.feeds[name].size:
-            conclude(name, "not testable", "the input has no elements", **of)
-            return
+            return self._verdict(name, "not testable", "the input has no elements", **of)
         reasons = []
         for point in range(POINTS):
             judged = self._judged(setting, differences, gradient, name, point)
-            if isinstance(judged, str):
-                reasons.append(judged)
-                continue
-            verdict, reason, *numbers = judged
-            compared = dict(zip(("gradient", "difference"), numbers, strict=False))
-            conclude(name, verdict, _joined(reason, gradient.warned), **compared, **of)
-            return
-        conclude(name, "not testable", _joined(*dict.fromkeys(reasons)), **of)
+            if not isinstance(judged, str):
+                verdict, reason, *numbers = judged
+                compared = dict(zip(("gradient", "difference"), numbers, strict=False))
+                return self._verdict(name, verdict, _joined(reason, gradient.warned), **compared, **of)
+            reasons.append(judged)
+        return self._verdict(name, "not testable", _joined(*dict.fromkeys(reasons)), **of)
 
     def _judged(
         self, setting: _Setting, differences: _Setting, gradient: _Gradient, name: str, point: int
@@ -346,9 +353,9 @@ class Checker:
         try:
             found = gradient(at | converted(weights, setting.kind))
         except RunError as error:
-            return _broken(setting, str(error))
+            return _broken(setting, error)
         again = [found[output.name] for output in self.case.model.graph.output]
-        if not same(again, own, _SAME[setting.kind]):
+        if not same(again, own, OUTPUT_RTOL[setting.kind]):
             if setting.reload:
                 return "not testable", "the gradient's model draws other random numbers"
             return "wrong", "an output of the model differs in the gradient's model"
@@ -386,7 +393,7 @@ class Checker:
     def _differences(self, setting: _Setting) -> _Setting:
         """The setting for finite differences: one in double if the model runs in double anywhere."""
         arrays = [*flattened(list(setting.feeds.values())), *flattened(setting.values)]
-        if setting.kind == "double" or setting.reload or sum(array.size for array in arrays) > _LARGE:
+        if setting.kind == "double" or setting.reload or sum(array.size for array in arrays) > MAX_REFERENCE_ELEMENTS:
             return setting
         found = self._setting("onnx reference", "double")
         if found is not None and not found.reload and same(found.values, setting.values, 1e-3):
@@ -482,32 +489,12 @@ def _of(setting: _Setting) -> dict[str, Any]:
     return {"element_type": setting.kind, "forward": f"{setting.evaluator}, {setting.kind}"}
 
 
-def _broken(setting: _Setting, text: str) -> tuple[Outcome, str]:
+def _broken(setting: _Setting, error: RunError) -> tuple[Outcome, str]:
     """The verdict on a gradient's model that does not run."""
-    if setting.evaluator == "onnxruntime" or text.startswith("ValidationError"):
-        return "wrong", f"breaks: {text}"
-    return "not testable", f"the reference evaluator does not run the gradient's model: {text}"
+    if setting.evaluator == "onnxruntime" or str(error).startswith("ValidationError"):
+        return "wrong", f"breaks: {error}"
+    return "not testable", f"the reference evaluator does not run the gradient's model: {error}"
 
 
 def _joined(*texts: str) -> str:
     return "; ".join(text for text in texts if text)
-
-
-def _differentiated(
-    differentiate: Differentiate, model: onnx.ModelProto, names: Sequence[str]
-) -> tuple[onnx.ModelProto, str]:
-    """The gradient's model, and the warnings of `differentiate`.
-
-    Raises:
-        RefusalError: it raised ValueError or TypeError.
-        RunError: it raised another exception.
-    """
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        try:
-            made = differentiate(model, LOSS, names)
-        except (ValueError, TypeError) as error:
-            raise RefusalError(" ".join(str(error).split())) from error
-        except Exception as error:
-            raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
-    return made, "; ".join(f"warned: {item.message}" for item in warned)

@@ -7,7 +7,7 @@ import json
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,8 +16,7 @@ import click
 from onnx_models.commands.common import show_table, with_progress
 from onnx_models.gradient_check import ours
 from onnx_models.gradient_check.cases import cases
-from onnx_models.gradient_check.checker import Differentiate, Verdict
-from onnx_models.gradient_check.onnx_ad import installed, onnx_ad
+from onnx_models.gradient_check.checker import Verdict
 from onnx_models.gradient_check.workers import check_in_processes
 from ortops import atomic_file
 from ortops.worker_process import LocalExecutor
@@ -46,8 +45,8 @@ _WORST_FIRST = ("wrong", "refused", "not testable", "agree")
 def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], json_file: Path | None) -> None:
     """Check gradients on the node tests of the installed onnx, against finite differences.
 
-    Each test is differentiated with respect to each of its floating-point inputs. If the package onnx-ad is installed, the
-    table also shows its results. The exit status is 1 if a gradient of onnx_models is wrong.
+    Each test is differentiated with respect to each of its floating-point inputs. The exit status is 1 if a gradient is
+    wrong.
     """
     if json_file is not None:
         with _writing(json_file):
@@ -55,26 +54,19 @@ def check_gradients_command(jobs: int, select: str, operators: tuple[str, ...], 
     asked = cases(select, operators)
     if not asked:
         raise click.UsageError(f"--select {select!r}, --operator {', '.join(operators)!r}: no such node test")
-    methods: dict[str, Differentiate] = {"onnx_models": ours}
-    if installed():
-        methods["onnx_ad"] = onnx_ad
-    found: dict[str, list[Verdict]] = {name: [] for name in methods}
     with LocalExecutor(min(jobs, len(asked))) as executor:
-        checked = check_in_processes(executor, asked, list(methods.values()))
-        for of_case in with_progress(checked, "node tests", len(asked)):
-            for name, some in zip(methods, of_case, strict=True):
-                found[name] += some
+        checked = with_progress(check_in_processes(executor, asked, ours), "node tests", len(asked))
+        found = [verdict for verdicts in checked for verdict in verdicts]
     if json_file is not None:
-        document = {name: [asdict(verdict) for verdict in verdicts] for name, verdicts in found.items()}
+        document = {"onnx_models": [asdict(verdict) for verdict in found]}
         with _writing(json_file):
             atomic_file.write(json_file, json.dumps(document, indent=2) + "\n")
     _show(found)
-    for verdict in found["onnx_models"]:
-        if verdict.verdict == "wrong":
-            click.echo(_described(verdict))
-    for name, verdicts in found.items():
-        click.echo(f"{name}: {_summary(verdicts)}")
-    if any(verdict.verdict == "wrong" for verdict in found["onnx_models"]):
+    wrong = [verdict for verdict in found if verdict.verdict == "wrong"]
+    for verdict in wrong:
+        click.echo(_described(verdict))
+    click.echo(f"onnx_models: {_summary(found)}")
+    if wrong:
         raise SystemExit(1)
 
 
@@ -86,24 +78,16 @@ def _writing(file: Path) -> Iterator[None]:
         raise click.ClickException(f"--json {file}: {error}") from error
 
 
-def _show(found: Mapping[str, Sequence[Verdict]]) -> None:
-    """Print a row for each operator, with the counts of the other ways beside ours."""
-    ours_found, *others = found.values()
-    beside_us = (f"{name}: agree / wrong / refused" for name in list(found)[1:])
-    columns = ("operator", "agree", "refused", "wrong", "not testable", "first reason", *beside_us)
+def _show(found: Sequence[Verdict]) -> None:
+    """Print a row for each operator."""
     rows = []
-    for operator in sorted({verdict.operator for verdict in ours_found}):
-        its = [verdict for verdict in ours_found if verdict.operator == operator]
+    for operator in sorted({verdict.operator for verdict in found}):
+        its = [verdict for verdict in found if verdict.operator == operator]
         counts = Counter(verdict.verdict for verdict in its)
         worst = min(its, key=lambda verdict: _WORST_FIRST.index(verdict.verdict))
-        beside = []
-        for other in others:
-            theirs = Counter(verdict.verdict for verdict in other if verdict.operator == operator)
-            beside.append(f"{theirs['agree']} / {theirs['wrong']} / {theirs['refused']}")
         numbers = [str(counts[name] or "") for name in ("agree", "refused", "wrong", "not testable")]
-        reason = textwrap.shorten(worst.reason, _REASON, placeholder="...")
-        rows.append((operator, *numbers, reason, *beside))
-    show_table(columns, rows)
+        rows.append((operator, *numbers, textwrap.shorten(worst.reason, _REASON, placeholder="...")))
+    show_table(("operator", "agree", "refused", "wrong", "not testable", "first reason"), rows)
 
 
 def _described(verdict: Verdict) -> str:

@@ -82,7 +82,7 @@ def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output:
     if operands is others:
         product = graph.op("Mul", product, dy)
     if kept != term:
-        product = _spread(graph, x, product, kept, term)
+        product = broadcast_back(graph, x, product, kept, term)
     elif not _same_lengths(graph, x, product):
         # An axis of an ellipsis may have length 1 and be broadcast, in this operand or in another one.
         product = graph.op("Expand", product, graph.shape(x))
@@ -94,7 +94,7 @@ def _same_lengths(graph: Graph, a: str, b: str) -> bool:
     return lengths is not None and None not in lengths and lengths == graph.lengths(b)
 
 
-def _spread(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
+def broadcast_back(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
     """A gradient in the shape of x: repeated along labels of x only, and placed on the diagonal of repeated labels."""
     missing, left = [], list(kept)
     for axis, letter in enumerate(term):

@@ -593,8 +593,69 @@ REGIONS = [
     ),
 ]  # fmt: skip
 
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def recurrent(
+    operator: str, attributes: str = "", names: str = "bhcp", lengths: list[int] | None = None, **more: Any
+) -> Call:
+    """A layer of size 3 on 4 steps of 3 sequences; y has all outputs.
+
+    Args:
+        operator: LSTM, GRU or RNN.
+        attributes: others than hidden_size.
+        names: b for the bias, h and c for initial states, p for peepholes.
+        lengths: of the sequences.
+        more: fields of the Call.
+    """
+    d, rows = 2 if "bidirectional" in attributes else 1, 3 * GATES[operator]
+    inputs: dict[str, Any] = {"x": (4, 3, 2), "w": (d, rows, 2), "r": (d, rows, 3), "b": (d, 2 * rows)}
+    inputs |= {} if lengths is None else {"n": np.array(lengths, np.int32)}
+    inputs |= {"h": (d, 3, 3)} | ({"c": (d, 3, 3), "p": (d, 9)} if operator == "LSTM" else {})
+    inputs = {name: value for name, value in inputs.items() if name in f"xwrn{names}"}
+    given = ", ".join(name if name in inputs else "" for name in ("xwrbnhcp" if operator == "LSTM" else "xwrbnh"))
+    outputs = ["o", "oh", "oc"][: 3 if operator == "LSTM" else 2]
+    attributes = f"hidden_size = 3, {attributes}" if attributes else "hidden_size = 3"
+    flat = " ".join(f"{one}1 = Reshape({one}, line)" for one in outputs)
+    return Call(
+        f"line = Constant<value = int64[1] {{-1}}> () {', '.join(outputs)} = {nodes(operator, attributes, given)} {flat} "
+        f"y = Concat<axis = 0>({', '.join(f'{one}1' for one in outputs)})",
+        inputs, (-0.95, 0.95), "float", **{"step": 2.0**-8, "tolerance": 2e-3, **more},
+    )  # fmt: skip
+
+
+BOTH_WAYS = 'direction = "bidirectional"'
+RECURRENT = [
+    *(recurrent(operator, way) for operator in GATES for way in ("", 'direction = "reverse"', BOTH_WAYS)),
+    *(recurrent(operator, way, lengths=[2, 0, 4]) for operator in GATES for way in ("", 'direction = "reverse"',
+        BOTH_WAYS)),
+    *(recurrent(operator, names=names, lengths=[4, 3, 1]) for operator in GATES for names in ("hcp", "bhc", "")),
+    *(recurrent(operator, "", lengths=[2, 4, 3], opened="any") for operator in GATES),
+    recurrent("LSTM", "clip = 0.4"),
+    recurrent("LSTM", "input_forget = 1"),
+    recurrent("GRU", "linear_before_reset = 1"),
+    recurrent("GRU", f"linear_before_reset = 1, clip = 0.4, {BOTH_WAYS}"),
+    *(
+        recurrent(operator, f"activations = [{before}{one}{after}]{numbers}", tolerance=5e-3, step=2.0**-9)
+        for operator, before, after in (("LSTM", '"Sigmoid", ', ', "Tanh"'), ("GRU", '"Sigmoid", ', ""), ("RNN", "", ""))
+        for one, numbers in (
+            ('"Affine"', ", activation_alpha = [0.7], activation_beta = [0.2]"), ('"Elu"', ", activation_alpha = [0.6]"),
+            ('"HardSigmoid"', ", activation_alpha = [0.3], activation_beta = [0.4]"), ('"Softplus"', ""),
+            ('"LeakyRelu"', ", activation_alpha = [0.2]"), ('"Softsign"', ""),
+            ('"ScaledTanh"', ", activation_alpha = [0.8], activation_beta = [1.2]"),
+        )
+    ),
+    recurrent("RNN", 'activations = ["Relu"]', step=2.0**-9),
+    recurrent("RNN", 'activations = ["ThresholdedRelu"], activation_alpha = [0.1]', step=2.0**-9),
+    recurrent(
+        "LSTM",
+        f'activations = ["hardSigmoid", "SCALEDTANH", "leakyrelu", "hardSigmoid", "SCALEDTANH", "leakyrelu"], {BOTH_WAYS}, '
+        "activation_alpha = [0.3, 0.9, 0.2, 0.25, 0.8, 0.1], activation_beta = [0.45, 1.1, 0.55, 0.7]",
+        tolerance=5e-3, step=2.0**-9,
+    ),
+]  # fmt: skip
+
 SAMPLES = [
-    *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES,
-        *SAMPLING, *RESIZING,
-    *REGIONS,
+    *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES, *SAMPLING,
+    *RESIZING, *REGIONS, *RECURRENT,
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 
@@ -93,8 +94,7 @@ def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], bas
 
 def _copy(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
     """A copy of a node with new names for its outputs, which are added to `names`, and for those of its subgraphs."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node)
+    made = copy.deepcopy(node)
     made.input[:] = [names.get(name, name) for name in node.input]
     for subgraph in subgraphs([made]):
         subgraph.CopyFrom(clone_graph(graph, subgraph, dict(names), node.op_type))

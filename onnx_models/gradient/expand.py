@@ -6,6 +6,8 @@ the nodes that are added here.
 
 from __future__ import annotations
 
+import copy
+
 import onnx
 import onnx.inliner
 
@@ -58,8 +60,7 @@ def has_body(proto: onnx.NodeProto, version: int) -> bool:
 
 def _add_our_body(graph: Graph, node: Node) -> list[str]:
     """Add the body of an operator of this project, in double, because its kernels compute coordinates in double too."""
-    proto = onnx.NodeProto()
-    proto.CopyFrom(node.proto)
+    proto = copy.deepcopy(node.proto)
     kinds = [graph.element_type(name) if name else None for name in proto.input]
     for i, kind in enumerate(kinds):
         if kind in REAL and kind != onnx.TensorProto.DOUBLE:
@@ -107,8 +108,7 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
 
 def _with_defaults(node: Node) -> onnx.NodeProto:
     """The node with default attributes written out: a body may refer to them, and the inliner leaves them empty."""
-    made = onnx.NodeProto()
-    made.CopyFrom(node.proto)
+    made = copy.deepcopy(node.proto)
     given = {one.name for one in made.attribute}
     schema = onnx.defs.get_schema(made.op_type, node.version, normalize_domain(made.domain))
     defaults = (one.default_value for name, one in schema.attributes.items() if name not in given)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import onnx
 
 from onnx_models.attribute_checks import check_attributes
@@ -48,8 +50,7 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     What inference does not find, as after an operator of another domain, is taken from the model's declarations: element
     type, rank and symbolic lengths, but no numbers, which may not fit the inputs.
     """
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    bare = copy.deepcopy(model)
     del bare.graph.value_info[:]
     for value in bare.graph.output:
         value.type.tensor_type.ClearField("shape")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -159,8 +160,7 @@ class Subgraph:
     def _without_given(self, node: onnx.NodeProto) -> onnx.NodeProto:
         if self.given.keys().isdisjoint(node.output):
             return node
-        made = onnx.NodeProto()
-        made.CopyFrom(node)
+        made = copy.deepcopy(node)
         made.output[:] = [self.given.get(name, name) for name in node.output]
         made.name = next(filter(None, made.output))
         return made

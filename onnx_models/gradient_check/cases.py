@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import fnmatch
 import functools
@@ -81,8 +82,7 @@ def _unpacked(model: onnx.ModelProto, feeds: dict[str, Any]) -> tuple[onnx.Model
     """
     if all(value.type.HasField("tensor_type") for value in model.graph.input):
         return model, feeds
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     del made.graph.input[:], made.graph.node[:]
     unpacked: dict[str, Any] = {}
 
@@ -156,8 +156,7 @@ def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelP
     The opset is raised to the oldest one of attached bodies if that has the same versions of the model's operators, and
     lowered to `newest` if it is newer.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     made.ir_version = min(max(made.ir_version, 8), _NEWEST_IR_VERSION)
     version = onnx_opset(made)
     if version is None:  # all operators have other domains, but the loss needs ONNX's own
@@ -187,13 +186,11 @@ def _since(node: onnx.NodeProto, version: int) -> int | None:
 
 def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
     """A copy of a model with all floating-point tensors in one type, including constants and results of casts."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     number = NUMBERS[kind]
     _retype(made.graph, number)
     # The types of some outputs do not depend on those of the inputs: use the inferred ones.
-    bare = onnx.ModelProto()
-    bare.CopyFrom(made)
+    bare = copy.deepcopy(made)
     for output in bare.graph.output:
         output.ClearField("type")
     try:
@@ -249,8 +246,7 @@ def with_initializers(
     fixed = {name: value for name, value in feeds.items() if isinstance(value, np.ndarray) and chosen(name, value)}
     if not fixed:
         return model, feeds
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     kept = [value for value in made.graph.input if value.name not in fixed]
     del made.graph.input[:]
     made.graph.input.extend(kept)
@@ -290,8 +286,7 @@ def with_loss(model: onnx.ModelProto, values: Sequence[Any], kind: Kind) -> Weig
         values: values of its outputs, for shapes and lengths of sequences.
         kind: the type of the loss.
     """
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     graph = made.graph
     number = NUMBERS[kind]
     names: list[str | None] = []

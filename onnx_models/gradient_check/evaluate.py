@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -106,8 +107,7 @@ def random_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 def seeded(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model in which all nodes that draw random numbers have seeds."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = copy.deepcopy(model)
     for node in random_nodes(made):
         if all(attribute.name != "seed" for attribute in node.attribute):
             whole = _seed(node) == onnx.defs.OpSchema.AttrType.INT

@@ -6,6 +6,7 @@ branches of an If are computed again, and so is what changes its shape from one 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -303,8 +304,7 @@ def _taped(
     Returns:
         Names of the node's own outputs, omitted ones included, and the new outputs by the names of tensors of the copy.
     """
-    other = onnx.NodeProto()
-    other.CopyFrom(node.proto)
+    other = copy.deepcopy(node.proto)
     other.output[:] = [name or graph.name("state") for name in other.output]
     finals = list(other.output)
     inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")

@@ -13,6 +13,7 @@ state, and g*H that of all gates.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -522,8 +523,7 @@ def _all_states(graph: Graph, node: Node) -> str:
     """The name of the output Y; a node that omits it is replaced by one that has it."""
     if node.output(0):
         return node.output(0)
-    other = onnx.NodeProto()
-    other.CopyFrom(node.proto)
+    other = copy.deepcopy(node.proto)
     other.output[0] = graph.name("Y")
     graph.replace(node.proto, [other])
     return str(other.output[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import onnx
 
@@ -57,8 +59,7 @@ def _mask(graph: Graph, node: Node) -> str:
     if len(known.output) > 1 and known.output[1]:
         return str(known.output[1])
     name = graph.name("Dropout")
-    other = onnx.NodeProto()
-    other.CopyFrom(node.proto)
+    other = copy.deepcopy(node.proto)
     other.output[:] = [node.outputs[0], name]
     graph.replace(node.proto, [other])
     return name

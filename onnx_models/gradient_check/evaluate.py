@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -51,15 +52,13 @@ def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, reload: bool = False
     return run
 
 
-class _as_run_error:  # noqa: N801  # reads as a function
-    """Converts any exception to a RunError, since runtimes raise many types."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception):
-            raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+@contextlib.contextmanager
+def _as_run_error() -> Iterator[None]:
+    """Convert any exception to a RunError, since runtimes raise many types."""
+    try:
+        yield
+    except Exception as error:
+        raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
 def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:

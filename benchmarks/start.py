@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-FIRST_CALL = ("-m", "benchmarks.fresh_process", "function")
-WITH_GRADIENT = ("-m", "benchmarks.fresh_process", "function, then dX")
+FIRST_CALL = ("-m", "benchmarks.fresh_process")
+WITH_GRADIENT = (*FIRST_CALL, "dX")
 WARMUP = ("-m", "ortops", "warmup")
 SUITE = ("-m", "conformance", "--backend", "ortops", "--strict", "all")
 

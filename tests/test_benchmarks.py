@@ -149,8 +149,7 @@ def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytes
 
 def test_first_calls_compute_what_they_say_without_the_compiler() -> None:
     workload = replace(fresh_process.WORKLOAD, rois=5)
-    y, also_y, dx = (prepare(workload)() for prepare in fresh_process.CASES.values())
-    np.testing.assert_array_equal(also_y, y)
+    y, dx = fresh_process.average(workload), fresh_process.gradient(workload)
     np.testing.assert_allclose(np.vdot(dx, workload.inputs()["X"]), np.vdot(workload.gradient(), y), rtol=1e-3)
     code = "import sys, benchmarks.fresh_process; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603

@@ -1,1 +1,1 @@
-"""Measure the speed of this project's operators beside other implementations: `make bench`."""
+"""Measure the speed of this project's operators and of other implementations: `make bench`."""

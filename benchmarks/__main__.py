@@ -97,7 +97,7 @@ def main(
 ) -> None:
     """Time our operators in ONNX Runtime sessions and other implementations, in turn, on the same data.
 
-    WHAT is peers, the default, or types: RoiAlign and its gradients in all types beside float, without other
+    WHAT is peers, the default, or types: RoiAlign and its gradients in other types and in float, without other
     implementations. The exit status is 0, 1 if another implementation computes different values, or 2 for a wrong call.
     """
     for file in (json_file, chart_file):

@@ -98,7 +98,7 @@ def measure(problem: Problem, threads: int, ours: Peer, peers: Mapping[str, Peer
 
 
 def interleave(calls: Mapping[str, Callable[[], object]], rounds: int | None = None) -> dict[str, list[float]]:
-    """Return the seconds of every call in each of `rounds` rounds, so that other load on the machine affects all alike.
+    """Return the seconds of every call in each of `rounds` rounds, so that other load on the machine affects all of them.
 
     A round makes all calls in a random order, which is the same in every run; every other round reverses the previous
     order. Each call is made twice and the second one is timed, as in a loop: measured, a call of 15 ms takes up to 25 ms
@@ -152,7 +152,7 @@ def _relative(theirs: Array, ours: Array) -> float:
 
 
 def _read(problem: Problem) -> tuple[str, ...]:
-    """Return which of X and dY the computation reads, as far as its operator needs them."""
+    """Return which of X and dY the operator reads."""
     operator, outputs = problem.operation.operator, problem.operation.outputs
     if not problem.operation.is_gradient:
         return ("X",)

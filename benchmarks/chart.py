@@ -64,7 +64,7 @@ def draw(where: Mapping[str, Any], measured: Sequence[Cell], file: Path) -> list
     """
     cells = [cell for cell in measured if _is_shown(cell)]
     if not cells:
-        raise ValueError(f"the chart shows {', '.join(PANELS)} in {FLOAT} beside {PEER}, but none was measured")
+        raise ValueError(f"the chart shows {', '.join(PANELS)} in {FLOAT} and of {PEER}, but none was measured")
     versions = ", ".join(f"{name} {where['packages'][name]}" for name in (OURS, PEER, "numba", "numpy"))
     caption = f"Medians of calls in float32 on {where['cpu']}, {where['cpus']} CPUs.\n{versions}."
     files = []

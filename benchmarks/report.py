@@ -147,7 +147,7 @@ def _by_operation(cells: _Cells, operations: Sequence[str]) -> str:
 
 
 def _by_type(measured: Sequence[Cell]) -> str:
-    """Return a table of our times in other types beside float, with which each of them was measured in turn."""
+    """Return a table of our times in float and in other types, each measured in turn with float."""
     types = [name for name in ("float16", "bfloat16", "double") if any(one.element_type == name for one in measured)]
     rows: dict[tuple[str, str, int], dict[str, Cell]] = {}
     for cell in measured:

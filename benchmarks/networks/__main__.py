@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks.networks.errors import MOST_OF_ALL, MOST_OF_TORCH
+from benchmarks.networks.errors import MAX_OF_ALL, MAX_RATIO_TO_TORCH
 from benchmarks.networks.measure import OURS, TORCH, Row, measure
 from benchmarks.networks.zoo import NETWORKS
 from benchmarks.report import machine, markdown
@@ -27,7 +27,7 @@ LEGEND = (
     "MiB: peak memory beyond that of the imports, in a separate process.",
     "of each: the largest difference from float64, relative to the largest element of the same gradient.",
     "of all: the same, relative to the largest element of all gradients.",
-    f"wrong: gradients with over {MOST_OF_TORCH:g} times {TORCH}'s difference, and over {MOST_OF_ALL:g} of all.",
+    f"wrong: gradients with over {MAX_RATIO_TO_TORCH:g} times {TORCH}'s difference, and over {MAX_OF_ALL:g} of all.",
     "nodes, MB: of the model, with its weights. *: it contains operators of ours.",
 )
 """The legend of the table."""
@@ -66,7 +66,7 @@ def main(
     rounds: int | None,
     json_file: Path | None,
 ) -> None:
-    """Time training steps of whole networks in ONNX Runtime beside PyTorch, and compare their gradients.
+    """Time training steps of whole networks in ONNX Runtime and in PyTorch, and compare their gradients.
 
     The exit status is 0, 1 if a network cannot be differentiated or a gradient is wrong, or 2 for a wrong call.
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.networks.sessions import Array
 
-MOST_OF_TORCH, MOST_OF_ALL = 3.0, 1e-4
+MAX_RATIO_TO_TORCH, MAX_OF_ALL = 3.0, 1e-4
 """A gradient is right if its error is at most so many times that of PyTorch's, or at most so large relative to the largest
 element of all gradients. The latter is for gradients that are nearly 0, such as those for the weights before a ReLU near 0,
 for which both computations are inexact."""
@@ -38,7 +38,7 @@ def errors(ours: Mapping[str, Array], torch: Mapping[str, Array], truth: Mapping
     wrong, found = [], {"ours": (0.0, 0.0), "torch": (0.0, 0.0)}
     for name, value in truth.items():
         off = {who: _off(given, name, value) for who, given in (("ours", ours), ("torch", torch))}
-        if not off["ours"] <= max(MOST_OF_TORCH * off["torch"], MOST_OF_ALL * whole):
+        if not off["ours"] <= max(MAX_RATIO_TO_TORCH * off["torch"], MAX_OF_ALL * whole):
             wrong.append(name)
         for who, (each, of_all) in found.items():
             # A gradient of zeros has no relative error of its own.

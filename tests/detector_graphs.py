@@ -1,12 +1,11 @@
 """The second stages of detectors as their exporters write them into models, and what they compute, RoI by RoI.
 
 Feature maps of several levels go in, with RoIs that are each pooled from the level of their size; features of all RoIs and
-the scores of a linear layer come out. Three ways to put the levels together are in use:
+the scores of a linear layer come out. Two ways to put the levels together are in use:
 
 - `scattered`: mmdet's SingleRoIExtractor and mmrotate's, through mmdeploy, and detectron2's ROIPooler. Each level takes its
   RoIs with NonZero and Gather, and ScatterND puts the features in their places. mmdeploy has two RoIs of zeros for each
   level before all others, so that none goes without.
-- `selected`: as mmdeploy for TVM and Core ML, without NonZero. Each level pools all RoIs, and Where keeps its own.
 - `permuted`: detectron2's Caffe2ROIPooler. DistributeFpnProposals sorts the RoIs by level, Concat joins the features, and
   BatchPermutation puts them in order. The first and the last of these are caffe2's; here they are functions of the model.
 
@@ -193,28 +192,6 @@ def scattered(pooler: Pooler, opset: int) -> onnx.ModelProto:
         "axis = Constant <value = int64[1] {0}> ()",
         f"features = Slice(features{count}, first, last, axis)",
     ]
-    return _model(pooler, opset, lines)
-
-
-def selected(pooler: Pooler, opset: int) -> onnx.ModelProto:
-    """Levels put together by Where."""
-    lines = [
-        _levels_text(pooler),
-        "rows = Shape(level)",
-        f"rest = Constant <value = int64[3] {{{CHANNELS}, {HEIGHT}, {WIDTH}}}> ()",
-        "shape = Concat <axis = 0> (rows, rest)",
-        "features0 = ConstantOfShape(shape)",
-        "broad = Constant <value = int64[4] {-1, 1, 1, 1}> ()",
-    ]
-    for i, stride in enumerate(STRIDES):
-        lines += [
-            f"number{i} = Constant <value = float {{{i}}}> ()",
-            f"mask{i} = Equal(level, number{i})",
-            f"wide{i} = Reshape(mask{i}, broad)",
-            pooler.node(f"x{i}", "rois", f"pooled{i}", stride),
-            f"features{i + 1} = Where(wide{i}, pooled{i}, features{i})",
-        ]
-    lines.append(f"features = Identity(features{len(STRIDES)})")
     return _model(pooler, opset, lines)
 
 

@@ -76,12 +76,13 @@ def test_rois_of_a_workload_are_on_the_map(workload: Workload) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.name)
 def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
-    found = {name: peers.load(name) for name in ("onnxruntime", "loops", "bodies")}
-    cell = measure(tiny(operation), 2, models.ours, found, rounds=2)
+    # The loops of the forward operator, which take as long to compile, are compared by `make bench`.
+    has_loops = operation.name == "rotated dX"
+    names = ("onnxruntime", "bodies", *(("loops",) if has_loops else ()))
+    cell = measure(tiny(operation), 2, models.ours, {name: peers.load(name) for name in names}, rounds=2)
     assert cell.refused == ()
     has_own = operation.forward.standard or operation.workloads == RESAMPLINGS
     has_own = has_own and not operation.is_gradient and operation.mode != "max_interpolated"
-    has_loops = operation.workloads == ROTATED and operation.outputs != ("drois",)
     expected = {"onnxruntime"} if has_own else {"loops"} if has_loops else set()
     assert {name: len(times) for name, times in cell.times.items()} == dict.fromkeys(
         {"ortops", "bodies", "copy", *expected}, 2

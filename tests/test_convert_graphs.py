@@ -94,10 +94,10 @@ def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
     ("build", "opset", "count"),
     [
         (detectors.scattered, 11, 12),
-        (detectors.selected, 13, 12),
+        (detectors.scattered, 13, 12),
         (detectors.permuted, 21, 12),
         (detectors.scattered, 16, 1),
-        (detectors.selected, 18, 0),
+        (detectors.permuted, 18, 0),
     ],
 )
 def test_a_detector_computes_the_features_of_each_roi_from_its_level(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
 from gradient_checks import run
 from onnx_models import convert, functions, gradient
-from onnx_models.__main__ import main
 from onnx_models.portable import attach
 from onnx_models.traversal import iter_nodes
 from ortops.spec import DOMAIN
@@ -105,16 +102,6 @@ RECURSIVE = [
 def test_functions_that_recurse_are_refused(made: Sequence[onnx.FunctionProto], circle: str) -> None:
     with pytest.raises(ValueError, match=f"^functions call each other in a circle: {circle}: must not recurse$"):
         convert(model([make("Neg", ["x"], ["y"])], made))
-
-
-@pytest.mark.parametrize("command", [["convert"], ["attach"], ["gradient", "--wrt", "x"]])
-def test_the_command_line_says_so_in_one_line(tmp_path: Path, command: list[str]) -> None:
-    path, out = tmp_path / "recursive.onnx", tmp_path / "out.onnx"
-    onnx.save(model([call("own")], [function("own", [call("own")])]), path)
-    done = CliRunner().invoke(main, [command[0], str(path), *command[1:], "--out", str(out)])
-    circle = "functions call each other in a circle: 'f::own' -> 'f::own': must not recurse"
-    assert (done.exit_code, done.output) == (1, f"Error: {path}: {circle}\n")
-    assert not out.exists()
 
 
 def test_a_long_circle_is_told_in_short() -> None:

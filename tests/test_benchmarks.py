@@ -15,9 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from benchmarks import __main__ as command
-from benchmarks import fresh_process, in_model, models, peers, report
+from benchmarks import fresh_process, in_model, models, peers, report, start, sweeps
 from benchmarks.bench import MAX_ROUNDS, MIN_ROUNDS, Call, Cell, Peer, copy_call, interleave, measure
-from benchmarks.sweeps import sweeps
 from benchmarks.workloads import (
     OPERATIONS,
     PYRAMIDS,
@@ -63,7 +62,7 @@ def off_by_a_tenth(array: Array) -> Array:
     return np.asarray(array + array.dtype.type(0.1) * np.abs(array).max())
 
 
-@pytest.mark.parametrize("workload", [*WORKLOADS, *PYRAMIDS[0].levels, *dict(sweeps())], ids=lambda w: w.name)
+@pytest.mark.parametrize("workload", [*WORKLOADS, *PYRAMIDS[0].levels, *dict(sweeps.sweeps())], ids=lambda w: w.name)
 def test_rois_of_a_workload_are_on_the_map(workload: Workload) -> None:
     images, _, height, width = workload.shape
     arrays = replace(workload, shape=(images, 1, height, width)).inputs()
@@ -155,6 +154,15 @@ def test_first_calls_compute_what_they_say_without_the_compiler() -> None:
     code = "import sys, benchmarks.fresh_process; print(*sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert {*answer.stdout.split()}.isdisjoint({"numba", "onnx_models", "conformance"})
+
+
+def test_sweeps_and_the_start_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sweeps, "sweeps", lambda: [(TINY, 1)])
+    sweeps.main()
+    assert capsys.readouterr().out.count("| tiny | 2x3x12x16 | 5 | 3 | by size | 1 | 0.") == 2
+    assert all(float(number) >= 0 for number in start.run(("-c", "pass"), str(tmp_path)))
 
 
 def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:

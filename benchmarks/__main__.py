@@ -47,10 +47,13 @@ Step = TypeVar("Step")
     "operations",
     multiple=True,
     type=click.Choice([*(operation.name for operation in OPERATIONS), IN_MODEL]),
-    help="The computation; in-model is avg inside a model. [repeatable, as are the next four]",
+    help="The computation; in-model is avg inside a model. [repeatable, as are the next four; "
+    f"default: {', '.join(BY_DEFAULT)}]",
 )
-@click.option("--workload", "workloads", multiple=True, type=click.Choice(NAMES), help="The shapes of the data.")
-@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="The element type.")
+@click.option(
+    "--workload", "workloads", multiple=True, type=click.Choice(NAMES), help="The shapes of the data. [default: all]"
+)
+@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="The element type. [default: float]")
 @click.option(
     "--threads",
     multiple=True,
@@ -108,6 +111,8 @@ def main(
         found = {name: peers.load(name) for name in peer_names} if peer_names or what == "types" else peers.present()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--peer") from error
+    # With adaptive sampling, other types are much like P2.
+    names = workloads or [name for name in NAMES if what == "peers" or name != "P2 adaptive"]
     chosen = operations or (OF_TYPES if what == "types" else BY_DEFAULT)
     kinds = dict.fromkeys(types or (TYPES[1:] if what == "types" else [FLOAT]))
     counts = sorted({*threads} or ({CPUS} if what == "types" else {1, CPUS}))
@@ -115,10 +120,10 @@ def main(
         (Problem(operation, workload, kind), count)
         # By workload, whose data is then made once.
         for workload, operation, kind, count in product(ALL_WORKLOADS, OPERATIONS, kinds, counts)
-        if operation.name in chosen and workload in operation.workloads and workload.name in (workloads or NAMES)
+        if operation.name in chosen and workload in operation.workloads and workload.name in names
         if kind in operation.operator.element_types(operation.operator.inputs[0])
     ]
-    pyramids = [one for one in PYRAMIDS if one.name in (workloads or NAMES) and IN_MODEL in chosen and FLOAT in kinds]
+    pyramids = [one for one in PYRAMIDS if one.name in names and IN_MODEL in chosen and FLOAT in kinds]
     if not (steps or pyramids):
         raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
     # Asked first, so that the load is that before the measurements.

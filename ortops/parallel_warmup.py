@@ -17,8 +17,8 @@ from ortops.operators import BY_NAME
 T = TypeVar("T")
 
 ENTRY_POINTS = (
-    Source("kernels.jit.threads", "work", ""),
-    Source("kernels.jit.threads", "run_on_threads", ""),
+    Source("kernels.jit.tasks", "work", ""),
+    Source("kernels.jit.tasks", "run_on_threads", ""),
     Source("engine.compiled.callbacks", "fill", ("*int64", "int64")),
     Source("engine.compiled.inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
 )

@@ -117,18 +117,10 @@ def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path
     assert [path.parent for path in files(tmp_path)] == [package.path.parent / "__pycache__"]
 
 
-def test_all_kinds_of_arguments_have_a_file_each(package: Package, tmp_path: Path) -> None:
-    arguments: list[Any] = [
-        ("int64",),
-        ("float64",),
-        ("*float32",),
-        ("int64", "int64"),
-        ((tuple, ("*int64",)),),
-        "float16",
-    ]
-    assert [package.compilations(one) for one in arguments] == [1] * 6
-    assert [package.compilations(one) for one in arguments] == [0] * 6
-    assert len(files(tmp_path)) == 6
+def test_arguments_of_each_type_have_a_file(package: Package, tmp_path: Path) -> None:
+    arguments: list[Any] = [("int64",), ("*float32", "int64"), ((tuple, ("*int64",)),), "float16"]
+    assert [package.compilations(one) for one in (*arguments, *arguments)] == [1] * 4 + [0] * 4
+    assert len(files(tmp_path)) == 4
 
 
 def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Package, tmp_path: Path) -> None:
@@ -171,12 +163,11 @@ def test_a_process_does_not_read_the_sources_that_another_has_read(
     assert package.compilations(("float64",)) == 1
 
 
-@DAMAGES
-def test_damaged_digests_of_sources_are_read_anew(package: Package, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_digests_of_sources_are_read_anew(package: Package) -> None:
     assert package.compilations() == 1
     path = package.path.parent / "__pycache__" / "definitions.json"
     whole = path.read_bytes()
-    path.write_bytes(damage(whole))
+    path.write_bytes(whole[:-1])
     assert package.compilations() == 0
     assert path.read_bytes() == whole
 
@@ -335,14 +326,15 @@ def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
     package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert package.compilations() == 1
-    write = disk._write  # noqa: SLF001 - root can write to any folder that is only marked as read-only
+    beside, replace = package.path.parent / "__pycache__", os.replace
 
-    def refuse(path: Path, mode: int, content: bytes) -> None:
-        if path.parent.name == "__pycache__":
+    def refuse(part: str, target: str, src_dir_fd: int, dst_dir_fd: int) -> None:
+        # Root can write to any folder that is only marked as read-only.
+        if os.path.samestat(os.fstat(dst_dir_fd), beside.stat()):
             raise PermissionError("Read-only file system")
-        write(path, mode, content)
+        replace(part, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(disk, "_write", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     assert package.compilations() == 0
     assert package.compilations(("float64",)) == 1
     assert package.compilations(("float64",)) == 0
@@ -567,13 +559,6 @@ def test_bitcode_of_a_later_llvm_is_not_read(
     major, *rest = llvm.llvm_version_info
     monkeypatch.setattr(llvm, "llvm_version_info", (major - older, *rest))
     assert package.compilations() == compiled
-
-
-@DAMAGES
-def test_a_damaged_archive_is_no_archive(package: Package, installed: Path, damage: Callable[[bytes], bytes]) -> None:
-    installed.write_bytes(damage(installed.read_bytes()))
-    assert package.compilations() == 1
-    assert package.compilations() == 0
 
 
 def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, installed: Path) -> None:

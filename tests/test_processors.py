@@ -7,14 +7,12 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from llvmlite import binding as llvm
 
 import float16_checks
 from ortops.kernels.jit import machine_code
-from ortops.kernels.jit.cpu_features import has_float16, has_fma
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"
@@ -103,6 +101,4 @@ def test_llvm_says_which_instructions_a_processor_has(
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=name, features=features)
-    codegen = SimpleNamespace(_tm=machine)
-    context = SimpleNamespace(codegen=lambda: codegen)
-    assert (has_fma(context), has_float16(context)) == (fma, float16)
+    assert (machine_code.has_fma(machine), machine_code.has_float16(machine)) == (fma, float16)

@@ -109,7 +109,7 @@ class Planning(NamedTuple):
     share: `roi_tables.share`.
     fill: the function that fills tables of a form.
     sort: `sliding.sort_by_first_row`, or 0 as long as no call needs it.
-    run: `jit.chunks.run_in_chunks`, likewise.
+    run: `jit.tasks.run_in_chunks`, likewise.
     """
 
     share: int
@@ -158,7 +158,7 @@ class Stages(NamedTuple):
 
 
 class Making(NamedTuple):
-    """The addresses of `rotated_tables.make` and of `jit.chunks.run_in_chunks`."""
+    """The addresses of `rotated_tables.make` and of `jit.tasks.run_in_chunks`."""
 
     make: int
     run: int

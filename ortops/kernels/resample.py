@@ -82,7 +82,7 @@ def resample(
         rule: the interpolation rule (`layout`).
         transposed: whether to compute the gradient: x is that of the output and y that of the input.
         lines_of: the address of `copy_lines`, if every output is one element of x, or of `sum_lines`.
-        run: the address of `jit.chunks.run_in_chunks`.
+        run: the address of `jit.tasks.run_in_chunks`.
     """
     size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)

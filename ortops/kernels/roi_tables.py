@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.kernels.axis import Axis, axis_of
-from ortops.kernels.jit.chunks import run_tasks
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call, release, task_of
 from ortops.kernels.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
+from ortops.kernels.jit.tasks import run_tasks
 from ortops.kernels.layout import (
     BINS,
     CANDIDATES,

@@ -174,7 +174,7 @@ def make(
         is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
         values: 1 for weights, or DERIVATIVES.
         numbers: the type of the values, FLOAT or DOUBLE.
-        run: the address of `jit.chunks.run_in_chunks`.
+        run: the address of `jit.tasks.run_in_chunks`.
         runner: the runner of the tasks.
         context: the runner's context.
         made: the result: the address of the memory to release, 0 if there is none left. `tables_in` has the tables in it.

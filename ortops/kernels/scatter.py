@@ -87,14 +87,14 @@ def scatter(
     packs = shape.channels >= LANES // 2 and fits and is_covered
     # If elements are computed in their own type, sums of planes are made directly in dx.
     size = itemsize(compute_pointer(dx, dx))
-    pixel_size, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
-    lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * pixel_size * size), shape.height), 1)
+    lanes_per_pixel, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
+    lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * lanes_per_pixel * size), shape.height), 1)
     if not sizes.fits or (reads_x and not packs):
         lines = shape.height  # each band would fill all tables, or find all argmax, again
     bands = (shape.height + lines - 1) // lines
-    sums_size = 0 if is_direct else lines * shape.width * pixel_size
+    sums_size = 0 if is_direct else lines * shape.width * lanes_per_pixel
     # The line has room for a float64 of each channel.
-    workspace_size = sums_size + (maximum(shape.width, 2) + bins + STAGED_PIXELS) * pixel_size
+    workspace_size = sums_size + (maximum(shape.width, 2) + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
     needed = maximum(missing(scattering, packs, not packs), missing_planning(form.planning, False, work))
     if needed != 0:
@@ -108,7 +108,21 @@ def scatter(
     if reads_x and packs:
         workspace_size += _most_rows(placed, shared, form, lines) * shape.width * LANES
         plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    args = (x, dy, dx, placed, plan, shared, form, storage, scattering, pixel_size, lines, sums_size, workspace_size)
+    args = (
+        x,
+        dy,
+        dx,
+        placed,
+        plan,
+        shared,
+        form,
+        storage,
+        scattering,
+        lanes_per_pixel,
+        lines,
+        sums_size,
+        workspace_size,
+    )
     task, data = task_of(_scatter_task, args)
     status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
@@ -126,7 +140,7 @@ def _scatter_task(
     form: Form,
     storage: Storage,
     scattering: Stages,
-    pixel_size: int,
+    lanes_per_pixel: int,
     lines: int,
     sums_size: int,
     workspace_size: int,
@@ -141,28 +155,28 @@ def _scatter_task(
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     line, reads_x = buffer, form.kind != WEIGHTS
-    own_sums = offset(line, maximum(shape.width, 2) * pixel_size)
+    own_sums = offset(line, maximum(shape.width, 2) * lanes_per_pixel)
     gradient = offset(own_sums, sums_size)
-    staged = storage_pointer(offset(gradient, bins * pixel_size), dx)
-    panel = offset(gradient, (bins + STAGED_PIXELS) * pixel_size)
+    staged = storage_pointer(offset(gradient, bins * lanes_per_pixel), dx)
+    panel = offset(gradient, (bins + STAGED_PIXELS) * lanes_per_pixel)
     streams = should_stream(dx, shape.images * shape.channels * pixels)
     bands = (shape.height + lines - 1) // lines
     for index in range(first + worker, last, plan.workers):
         image, block = index // plan.blocks, index % plan.blocks
-        channel, top = block // bands * pixel_size, block % bands * lines
-        lanes, bottom = minimum(pixel_size, shape.channels - channel), minimum(top + lines, shape.height)
+        channel, top = block // bands * lanes_per_pixel, block % bands * lines
+        lanes, bottom = minimum(lanes_per_pixel, shape.channels - channel), minimum(top + lines, shape.height)
         at = (image * shape.channels + channel) * pixels
         planes, maps = offset(dx, at), offset(x, at if reads_x else 0)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         low, high = top, bottom
-        if pixel_size > 1:
+        if lanes_per_pixel > 1:
             low, high = _rows_in_band(placed, shared, form, begin, end, top, bottom)
         clear(planes, pixels, lanes, top * shape.width, low * shape.width)
         clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
         target, size = offset(planes, low * shape.width), (high - low) * shape.width
         sums = own_sums if sums_size else compute_pointer(target, dx)
-        clear(sums, 0, 1, 0, size * pixel_size)
-        if reads_x and pixel_size > 1:
+        clear(sums, 0, 1, 0, size * lanes_per_pixel)
+        if reads_x and lanes_per_pixel > 1:
             begin_row, end_row = _rows_of_bins(placed, shared, form, begin, end, low, high)
             source, lines_read = offset(maps, begin_row * shape.width), end_row - begin_row
             call(storage.pack, (source, pixels, lanes, shape.width, lines_read, shape.width, panel))
@@ -171,7 +185,7 @@ def _scatter_task(
         while m < end:
             r, m = shared.groups.order[m], _next_in_band(placed, shared, form, worker, m + 1, end, low, high)
             source = offset(dy, (r * shape.channels + channel) * bins)
-            if pixel_size == 1:
+            if lanes_per_pixel == 1:
                 call(storage.read, (source, bins, gradient))
             else:
                 call(storage.pack, (source, bins, lanes, 0, 1, bins, gradient))
@@ -179,12 +193,12 @@ def _scatter_task(
                     following = (shared.groups.order[m] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
             rows, columns = tables_of(placed, shared, form, worker, r)
-            band = offset(sums, -low * shape.width * pixel_size)
+            band = offset(sums, -low * shape.width * lanes_per_pixel)
             call(
-                scattering.panel if pixel_size > 1 else scattering.plane,
+                scattering.panel if lanes_per_pixel > 1 else scattering.plane,
                 (maps, gradient, rows, columns, low, high, line, band, shape.width),
             )
-        if sums_size and pixel_size == 1:
+        if sums_size and lanes_per_pixel == 1:
             call(storage.write, (sums, size, target))
         elif sums_size and streams:
             unpack_by_stream(storage.unpack, sums, size, target, pixels, lanes, staged)

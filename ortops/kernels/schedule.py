@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from ortops.kernels.axis import axis_of
 from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.chunks import run_tasks
 from ortops.kernels.jit.compile import compiled
 from ortops.kernels.jit.parallel import allocate, call
 from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
+from ortops.kernels.jit.tasks import run_tasks
 from ortops.kernels.layout import (
     NEEDS_CHUNKS,
     NEEDS_PANELS,
@@ -68,11 +68,11 @@ class Plan(NamedTuple):
 
 
 @compiled
-def covered_pixels(placed: PlacedRois, beside: int) -> float:
-    """The most pixels of the map that the RoIs read, counted for each RoI, if they read `beside` more of each row."""
+def covered_pixels(placed: PlacedRois, margin: int) -> float:
+    """The most pixels of the map that the RoIs read, counted for each RoI, if they read `margin` more of each row."""
     total = 0.0
     for r in range(placed.shape.rois):
-        total += float(placed.spans[2 * r]) * float(minimum(placed.spans[2 * r + 1] + beside, placed.shape.width))
+        total += float(placed.spans[2 * r]) * float(minimum(placed.spans[2 * r + 1] + margin, placed.shape.width))
     return total
 
 
@@ -150,7 +150,7 @@ def run_plan(plan: Plan, context: int, work: float, failed: Any, run: int, task:
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.
-        run: the address of `jit.chunks.run_in_chunks`, or 0 if `chunk_count` is 1.
+        run: the address of `jit.tasks.run_in_chunks`, or 0 if `chunk_count` is 1.
         task: the address of the task (`jit.parallel.task_of`).
         data: its data.
 

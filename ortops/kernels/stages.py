@@ -36,11 +36,11 @@ _KINDS = {
 }
 if TYPE_CHECKING:
     from ortops.kernels import pack, sliding
-    from ortops.kernels.jit import chunks
+    from ortops.kernels.jit import tasks
 else:
-    chunks, pack, sliding = map(Unimported, ("kernels.jit.chunks", "kernels.pack", "kernels.sliding"))
+    tasks, pack, sliding = map(Unimported, ("kernels.jit.tasks", "kernels.pack", "kernels.sliding"))
 
-CHUNKS = chunks.run_in_chunks
+CHUNKS = tasks.run_in_chunks
 """The function that runs tasks in chunks."""
 
 _NAMES = {None: "", FLOAT16: "float16", BFLOAT16: "bfloat16", FLOAT: "float", DOUBLE: "double"}

@@ -1,6 +1,6 @@
 """Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-Besides this file only `cpu_features.py`, `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
+Besides this file only `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from numba.core.typed_passes import (
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
 from ortops.kernels.jit.machine_code import SYMBOL
+from ortops.kernels.jit.parallel import from_words, to_words
 from ortops.kernels.jit.scalar import LanesType, compute_type
 from ortops.kernels.jit.source import ArgType, Source
-from ortops.kernels.jit.words import from_words, to_words
 from ortops.kernels.layout import PANEL
 
 _INT64 = ir.IntType(64)

@@ -1,4 +1,8 @@
-"""Emit object files from LLVM bitcode and load them into this process, without numba."""
+"""Emit object files from LLVM bitcode and load them into this process, and ask what a processor can, without numba.
+
+Without an instruction for fused multiply-add, LLVM calls `fmaf`, which is slow; without those for float16, functions that
+the process may not have. LLVM ends the process if a function is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,6 @@ import functools
 from typing import Any
 
 from llvmlite import binding as llvm
-
-from ortops.kernels.jit.cpu_features import has_both
 
 SYMBOL = "ortops_kernel"
 """The symbol of the kernel in every object file."""
@@ -70,7 +72,7 @@ def load(code: bytes) -> int:
 
 def has_instructions() -> bool:
     """Whether this processor has the instructions that a wheel's bitcode takes for granted."""
-    return has_both(_target_machine())
+    return has_fma(_target_machine()) and has_float16(_target_machine())
 
 
 def emit(bitcode: bytes) -> bytes | None:
@@ -111,3 +113,39 @@ def processor() -> tuple[str, str, str]:
     """The target triple, the CPU's name and its features, on which the machine code depends."""
     _initialize()
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def has_fma(target: Any) -> bool:
+    """Whether a target machine has a fused multiply-add for float32."""
+    return "fmaf" not in _assembly(
+        target,
+        """
+        declare float @llvm.fma.f32(float, float, float)
+        define float @probe(float %a) {
+          %sum = call float @llvm.fma.f32(float %a, float %a, float %a)
+          ret float %sum
+        }
+        """,
+    )
+
+
+def has_float16(target: Any) -> bool:
+    """Whether a target machine converts between float32 and float16 by instructions."""
+    assembly = _assembly(
+        target,
+        """
+        define float @probe(float %a) {
+          %half = fptrunc float %a to half
+          %back = fpext half %half to float
+          ret float %back
+        }
+        """,
+    )
+    # __extendhfsf2, but __gnu_h2f_ieee on 32-bit ARM.
+    return not any(name in assembly for name in ("hfsf", "h2f"))
+
+
+@functools.cache
+def _assembly(target: Any, module: str) -> str:
+    text: str = target.emit_assembly(llvm.parse_assembly(module))
+    return text

@@ -39,12 +39,12 @@ def thread_runner(count: int) -> Runner:
     from ortops.kernels.jit.source import Unimported
 
     if TYPE_CHECKING:
-        from ortops.kernels.jit import threads
+        from ortops.kernels.jit import tasks
     else:
-        threads = Unimported("kernels.jit.threads")
-    context = np.array([count, CFunction(threads.work).address], np.int64)
+        tasks = Unimported("kernels.jit.tasks")
+    context = np.array([count, CFunction(tasks.work).address], np.int64)
     _contexts.append(context)
-    return CFunction(threads.run_on_threads).address, context.ctypes.data
+    return CFunction(tasks.run_on_threads).address, context.ctypes.data
 
 
 _contexts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []

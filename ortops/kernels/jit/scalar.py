@@ -13,8 +13,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.kernels.jit import LANES
-from ortops.kernels.jit.cpu_features import has_float16, has_fma
 from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
+from ortops.kernels.jit.machine_code import has_float16, has_fma
 from ortops.kernels.layout import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
 
 MAX_UNROLLED = 8
@@ -43,6 +43,11 @@ def _alignment(element: Any) -> int:
     return int(getattr(element, "scalar", element).bitwidth) // 8
 
 
+def target_of(context: Any) -> Any:
+    """The machine that numba compiles for."""
+    return context.codegen()._tm  # noqa: SLF001 - the target of numba's own code
+
+
 def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
     """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
     stored = pointer.type.pointee
@@ -50,14 +55,14 @@ def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type
         stored = shaped_like(context.get_value_type(value_type), stored)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=_alignment(element))
     if element == types.uint16:
-        return from_float16(builder, value, has_float16(context))
+        return from_float16(builder, value, has_float16(target_of(context)))
     return from_bfloat16(builder, value) if element == types.int16 else value
 
 
 def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
     """Emit the store of a scalar or vector at a pointer to elements, rounded once to their type."""
     if element == types.uint16:
-        value = to_float16(builder, value, has_float16(context))
+        value = to_float16(builder, value, has_float16(target_of(context)))
     elif element == types.int16:
         value = to_bfloat16(builder, value)
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=_alignment(element))
@@ -289,7 +294,7 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
         first, second, third = args
         if first.type != second.type:
             first = emit_splat(builder, second.type, first)
-        if not has_fma(context):
+        if not has_fma(target_of(context)):
             return builder.fadd(builder.fmul(first, second), third)
         return _emit_intrinsic(builder, "fma", first, second, third)
 

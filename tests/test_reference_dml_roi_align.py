@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ import pytest
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 from ortops.reference import evaluate
-from ortops.spec import Operator
 
 Array = npt.NDArray[np.float64]
 
@@ -97,16 +96,6 @@ def test_a_region_of_two_by_two_pixels_to_four_by_four_as_directml_does() -> Non
     x = np.add.outer(10 * np.arange(4.0), np.arange(4.0))[None, None]
     expected = np.add.outer(5 * np.arange(4.0), [8.25, 8.75, 9.25, 9.75])
     np.testing.assert_allclose(forward(x, [1, 1, 3, 3], size=(4, 4))[0, 0], expected, rtol=1e-15)
-
-
-def test_a_constant_map_stays_constant() -> None:
-    y = forward(np.full((1, 2, 5, 5), 3.0), [[0, 0, 4, 4], [4.2, 3.1, 0.7, 1.3]], size=(2, 3))
-    np.testing.assert_allclose(y, np.full((2, 2, 2, 3), 3.0), rtol=1e-15)
-
-
-def test_the_gradient_of_an_average_keeps_its_sum() -> None:
-    dx, _ = backward(np.ones((1, 1, 2, 2)), [0, 0, 4, 4], RAMP, **ONE_SAMPLE)
-    assert dx.sum() == 4
 
 
 # --- an independent loop -------------------------------------------------------------------------------------------
@@ -225,101 +214,7 @@ def test_no_sample_inside_the_map_is_skipped(roi: list[float]) -> None:
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
 
 
-# --- where samples lie ---------------------------------------------------------------------------------------------
-
-COLUMNS = np.arange(9.0).reshape(1, 1, 1, 9)
-"""At column x it is x."""
-
-
-@pytest.mark.parametrize(("width", "count"), [(1.0, 1), (2.0, 1), (2.25, 2), (4.0, 2), (4.5, 3), (20.0, 4), (-3.0, 1)])
-def test_the_samples_of_a_bin_are_its_pixels_rounded_up_within_limits(width: float, count: int) -> None:
-    # On a ramp the maximum tells where the outermost sample lies, and so how many there are.
-    roi = [4 - width / 4, 0.5, 4 + width * 3 / 4, 0.5]
-    y = forward(COLUMNS, roi, size=(1, 2), reduction_function="max", maximum_samples_per_output=4)
-    given = [forward(COLUMNS, roi, size=(1, 2), reduction_function="max", **samples(k)) for k in range(1, 6)]
-    assert [k for k, other in enumerate(given, 1) if (y == other).all()] == [count]
-
-
-def test_there_are_at_least_the_minimum_of_samples() -> None:
-    roi = [1, 0.5, 3, 0.5]
-    given: dict[str, Any] = {"minimum_samples_per_output": 3, "maximum_samples_per_output": 9}
-    np.testing.assert_array_equal(forward(COLUMNS**2, roi, **given), forward(COLUMNS**2, roi, **samples(3)))
-
-
-@pytest.mark.parametrize(
-    ("count", "bins", "expected"),
-    [(1, 1, [4]), (1, 2, [1, 7]), (1, 3, [1, 4, 7]), (2, 2, [2, 6]), (3, 1, [4])],
-)
-def test_regions_aligned_to_corners_begin_and_end_on_them(count: int, bins: int, expected: list[float]) -> None:
-    # One sample lies at the centre; of n the outermost lie at 1 and 7.
-    given: dict[str, Any] = {"align_regions_to_corners": 1, "input_pixel_offset": 0.0, "output_pixel_offset": 0.0}
-    y = forward(COLUMNS, [1, 0, 7, 0], size=(1, bins), **given, **samples(count))
-    np.testing.assert_allclose(y.ravel(), expected, rtol=1e-15)
-
-
-def test_a_sample_alone_and_aligned_to_corners_ignores_the_output_offset() -> None:
-    given: dict[str, Any] = {"align_regions_to_corners": 1, "input_pixel_offset": 0.0, "output_pixel_offset": -0.5}
-    assert forward(COLUMNS, [1, 0, 7, 0], **given, **ONE_SAMPLE).item() == 4
-
-
-def test_the_offsets_are_in_pixels_and_in_samples() -> None:
-    given: dict[str, Any] = {"input_pixel_offset": 0.25, "output_pixel_offset": -1.0}
-    # Three pixels a sample: at 1 + 3*1 - 0.25.
-    assert forward(COLUMNS, [1, 0.25, 7, 0.25], size=(1, 2), **given, **ONE_SAMPLE)[0, 0, 0, 0] == 3.75
-
-
-def test_each_axis_has_its_own_scale() -> None:
-    y = forward(RAMP, [2, 2, 4, 4], spatial_scale_x=0.5, spatial_scale_y=0.75, **ONE_SAMPLE)
-    assert y.item() == 4 * (0.75 * 3 - 0.5) + (0.5 * 3 - 0.5) + 1
-
-
-def test_an_empty_region_is_a_point_and_an_inverted_one_a_mirror() -> None:
-    np.testing.assert_array_equal(forward(RAMP, at(1.5, 2), size=(2, 3)), np.full((1, 1, 2, 3), 9))
-    mirrored = forward(RAMP, [3, 4, 0, 1], size=(3, 3), **samples(2))
-    upright = forward(RAMP, [0, 1, 3, 4], size=(3, 3), **samples(2))
-    np.testing.assert_allclose(mirrored, upright[..., ::-1, ::-1], rtol=1e-15)
-
-
 # --- what samples read ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("c", "nearest", "linear"),
-    [(-1, 0, 0), (-0.5, 0, 0), (0.49, 0, 0.49), (0.5, 1, 0.5), (1.5, 2, 1.5), (2.5, 3, 2.5), (8.5, 8, 8), (9, 8, 8)],
-)
-def test_of_two_pixels_as_near_the_later_is_read(c: float, nearest: float, linear: float) -> None:
-    assert forward(COLUMNS, at(0, c), interpolation_mode="nearest_neighbor").item() == nearest
-    assert forward(COLUMNS, at(0, c)).item() == pytest.approx(linear, abs=1e-15)
-
-
-@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize(
-    ("y", "x", "is_inside"),
-    [
-        (-1, 2, True),
-        (4, 4, True),
-        (np.nextafter(-1, -2), 2, False),
-        (2, np.nextafter(-1, -2), False),
-        (np.nextafter(4, 5), 2, False),
-        (2, np.nextafter(4, 5), False),
-    ],
-)
-def test_the_map_ends_one_pixel_outside_its_centres(
-    y: float, x: float, is_inside: bool, reduction: str, interpolation: str
-) -> None:
-    given: dict[str, Any] = {"reduction_function": reduction, "interpolation_mode": interpolation}
-    given |= {"input_pixel_offset": 0.0, "out_of_bounds_input_value": 99.0}
-    assert (forward(RAMP, [x, y, x, y], **given).item() != 99) == is_inside
-
-
-def test_a_sample_out_of_bounds_counts_with_its_value() -> None:
-    # At 3 and 7 on both axes: one in four is on the map.
-    roi, given = [1.5, 1.5, 9.5, 9.5], samples(2)
-    assert forward(RAMP, roi, **given).item() == 4
-    assert forward(RAMP, roi, out_of_bounds_input_value=-8.0, **given).item() == (16 - 24) / 4
-    assert forward(RAMP, roi, out_of_bounds_input_value=-8.0, reduction_function="max", **given).item() == 16
-    assert forward(RAMP, roi, out_of_bounds_input_value=17.0, reduction_function="max", **given).item() == 17
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
@@ -330,11 +225,6 @@ def test_an_unread_out_of_bounds_value_has_no_effect(reduction: str, value: floa
     assert not np.isfinite(forward(RAMP, at(9, 9), **given).item())
 
 
-def test_max_is_of_whole_samples() -> None:
-    assert forward(RAMP, at(2.5, 2.5), reduction_function="max").item() == 13.5
-    assert forward(-RAMP, at(2.5, 2.5), reduction_function="max").item() == -13.5
-
-
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_nan_reaches_every_output_that_reads_it_and_no_other(reduction: str, interpolation: str) -> None:
@@ -343,17 +233,6 @@ def test_nan_reaches_every_output_that_reads_it_and_no_other(reduction: str, int
     given: dict[str, Any] = {"reduction_function": reduction, "interpolation_mode": interpolation, **samples(2)}
     y = forward(x, [0, 0, 4, 4], size=(2, 2), **given)
     np.testing.assert_array_equal(np.isnan(y), [[[[True, False], [False, False]]]])
-
-
-def test_a_sample_on_a_pixel_reads_no_other() -> None:
-    x = np.array([[[[1.0, 2.0, np.inf]]]])
-    assert forward(x, at(0, 1)).item() == 2
-    assert forward(x, at(0, 2)).item() == np.inf
-
-
-def test_each_region_reads_the_image_of_its_index() -> None:
-    y = forward(np.concatenate([RAMP, RAMP + 100]), [at(2, 2), at(2, 2), at(1, 1)], [1, 0, 1])
-    np.testing.assert_array_equal(y.ravel(), [111, 11, 106])
 
 
 # --- gradients -----------------------------------------------------------------------------------------------------
@@ -435,53 +314,6 @@ def test_drois_is_that_of_the_pages_pseudo_code_where_the_scale_is_the_size() ->
     np.testing.assert_allclose(drois, [gradient], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("c", "slope"), [(-1.5, 0), (-1, 0), (-0.5, 0), (0, 0), (0.5, 1), (1, 0), (1.5, 2), (2, 0), (2.5, 0), (3.5, 0)]
-)
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_the_slope_is_that_between_floor_and_ceil(reduction: str, c: float, slope: float) -> None:
-    x = np.array([[[[1.0, 2.0, 4.0]] * 3]])
-    _, drois = backward([[[[1]]]], at(1, c), x, reduction_function=reduction)
-    np.testing.assert_array_equal(drois, [[slope / 2, 0, slope / 2, 0]])
-
-
-def test_the_first_sample_wins_a_tie() -> None:
-    # Samples at 0.75 and 1.75 on a flat map.
-    given: dict[str, Any] = {"reduction_function": "max", **samples(2)}
-    dx, _ = backward([[[[1]]]], [0.75, 0.75, 2.75, 2.75], np.ones((1, 1, 4, 4)), **given)
-    np.testing.assert_array_equal(dx[0, 0, :2, :2], np.outer([0.25, 0.75], [0.25, 0.75]))
-    assert dx.sum() == 1
-
-
-def test_a_tie_is_decided_row_by_row() -> None:
-    x = np.array([[[[0.0, 1.0], [1.0, 0.0]]]])
-    dx, _ = backward([[[[1]]]], [0, 0, 2, 2], x, reduction_function="max", **samples(2))
-    np.testing.assert_array_equal(dx[0, 0], [[0, 1], [0, 0]])
-
-
-@pytest.mark.parametrize(
-    ("pixels", "roi", "passed"),
-    [
-        (1.0, [-4.5, -4.5, 3.5, 3.5], True),
-        (-1.0, [-4.5, -4.5, 3.5, 3.5], False),
-        (0.0, [-4.5, -4.5, 3.5, 3.5], False),  # at -3 and 1: the first sample is out of bounds and ties
-        (0.0, [1.5, 1.5, 9.5, 9.5], True),  # at 3 and 7: the first is inside
-    ],
-)
-def test_out_of_bounds_counts_as_zero_in_the_choice_of_the_winner(pixels: float, roi: Any, passed: bool) -> None:
-    given: dict[str, Any] = {"reduction_function": "max", **samples(2)}
-    dx, drois = backward([[[[1]]]], roi, np.full((1, 1, 4, 4), pixels), **given)
-    assert dx.sum() == float(passed)
-    assert not drois.any()
-
-
-def test_nan_wins_the_gradient_too() -> None:
-    x = RAMP.copy()
-    x[0, 0, 1, 2] = np.nan
-    dx, _ = backward([[[[1]]]], [0, 0, 4, 4], x, reduction_function="max", **samples(4))
-    assert dx[0, 0, 1, 2] == dx.sum() == 1
-
-
 def test_the_region_gradient_of_nearest_is_zero_whatever_the_data() -> None:
     for special in (np.inf, np.nan):
         _, drois = backward([[[[special]]]], [0, 0, 4, 4], RAMP * special, interpolation_mode="nearest_neighbor")
@@ -516,34 +348,6 @@ def test_ordinary_regions_are_those_of_onnx(ratio: int, coordinates: str) -> Non
     rois = np.concatenate([starts, starts + rng.uniform(1.5, 8, (30, 2))], axis=1)
     y = forward(x, rois, size=(2, 3), **settings(ratio, coordinates))
     np.testing.assert_allclose(y, onnx_forward(x, rois, ratio, "avg", coordinates, (2, 3)), rtol=0, atol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("roi", "ratio", "coordinates", "is_equal"),
-    [
-        ([2, 2, 2, 2], 0, "half_pixel", False),
-        ([4, 3, 1, 1], 0, "half_pixel", False),
-        ([2, 2, 2, 2], 2, "half_pixel", True),
-        ([4, 3, 1, 1], 2, "half_pixel", True),
-        ([2, 2, 2, 2], 2, "output_half_pixel", False),
-        ([4, 3, 1, 1], 2, "output_half_pixel", False),
-    ],
-)
-def test_empty_and_inverted_regions_differ_from_onnx(
-    roi: list[float], ratio: int, coordinates: str, is_equal: bool
-) -> None:
-    # ONNX has no samples there for the adaptive ratio, and at least a pixel for output_half_pixel.
-    y = forward(RAMP, roi, size=(2, 2), **settings(ratio, coordinates))
-    other = onnx_forward(RAMP, roi, ratio, "avg", coordinates, (2, 2))
-    assert bool((abs(y - other) < 1e-12).all()) == is_equal
-    assert is_equal or (y != other).all()
-
-
-def test_max_is_not_that_of_onnx() -> None:
-    roi = [3.5, 3.5, 4.5, 4.5]
-    y = forward(RAMP, roi, reduction_function="max", **settings(1))
-    assert y.item() == 13.5
-    assert onnx_forward(RAMP, roi, 1, "max", "half_pixel", (1, 1)).item() == 4
 
 
 # --- huge regions --------------------------------------------------------------------------------------------------
@@ -606,163 +410,3 @@ def test_leading_axes_of_length_one_are_dropped_and_kept_in_drois(
     np.testing.assert_array_equal(y, forward(x, REGIONS, indices, size=(2, 3)))
     np.testing.assert_array_equal(dx, expected_dx)
     np.testing.assert_array_equal(drois, expected_drois.reshape(rois.shape))
-
-
-@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
-@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_outputs_that_are_not_wanted_are_none(wanted: tuple[bool, bool], interpolation: str) -> None:
-    inputs = [np.ones((1, 1, 1, 1)), np.array([at(1.5, 2.5)]), np.array([0]), np.array(RAMP.shape), RAMP]
-    given = {"interpolation_mode": interpolation}
-    found = evaluate(DML_ROI_ALIGN_GRAD, inputs, given, wanted)
-    assert [result is not None for result in found] == list(wanted)
-    for result, full in zip(found, evaluate(DML_ROI_ALIGN_GRAD, inputs, given), strict=True):
-        assert full is not None
-        assert result is None or (result == full).all()
-
-
-def test_dx_of_the_average_needs_no_input_tensor() -> None:
-    inputs = [np.ones((1, 1, 1, 1)), np.array([at(1, 2)]), np.array([0]), np.array(RAMP.shape)]
-    dx, _ = evaluate(DML_ROI_ALIGN_GRAD, inputs, {}, [True, False])
-    assert dx is not None
-    assert dx[0, 0, 1, 2] == dx.sum() == 1
-
-
-@pytest.mark.parametrize("shape", [(1, 3, 5, 5), (0, 3, 5, 5), (1, 0, 5, 5), (2, 3, 0, 5)])
-def test_no_regions_give_empty_results(shape: tuple[int, ...]) -> None:
-    x = np.ones(shape)
-    assert forward(x, [], size=(2, 3)).shape == (0, shape[1], 2, 3)
-    dx, drois = backward(np.ones((0, shape[1], 2, 3)), [], x)
-    np.testing.assert_array_equal(dx, np.zeros(shape))
-    assert drois.shape == (0, 4)
-
-
-# --- refusals ------------------------------------------------------------------------------------------------------
-
-
-def split(inputs: dict[str, Any], changes: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    changed = inputs | {name: value for name, value in changes.items() if name in inputs}
-    return list(changed.values()), {name: value for name, value in changes.items() if name not in inputs}
-
-
-def forward_call(**changes: Any) -> tuple[list[Any], dict[str, Any]]:
-    return split({"x": RAMP, "rois": np.array([[0.0, 0, 2, 2]] * 2), "indices": np.zeros(2, np.uint32)}, changes)
-
-
-def gradient_call(**changes: Any) -> tuple[list[Any], dict[str, Any]]:
-    inputs: dict[str, Any] = {"dy": np.ones((2, 1, 1, 1)), "rois": np.array([[0.0, 0, 2, 2]] * 2)}
-    inputs |= {"indices": np.zeros(2, np.uint32), "x_shape": np.array([1, 1, 4, 4]), "x": RAMP}
-    return split(inputs, changes)
-
-
-BOTH: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"reduction_function": "avg"}, ValueError, "reduction_function = 'avg': must be one of 'average', 'max'"),
-    (
-        {"interpolation_mode": "nearest"},
-        ValueError,
-        "interpolation_mode = 'nearest': must be one of 'linear', 'nearest_neighbor'",
-    ),
-    ({"spatial_scale_x": 0.0}, ValueError, "spatial_scale_x = 0.0: must be finite and > 0"),
-    ({"spatial_scale_y": math.nan}, ValueError, "spatial_scale_y = nan: must be finite and > 0"),
-    ({"input_pixel_offset": math.inf}, ValueError, "input_pixel_offset = inf: must be finite"),
-    ({"output_pixel_offset": math.nan}, ValueError, "output_pixel_offset = nan: must be finite"),
-    (
-        {"minimum_samples_per_output": 0},
-        ValueError,
-        "minimum_samples_per_output = 0: must be >= 1 and <= 4294967295",
-    ),
-    (
-        {"maximum_samples_per_output": 2**32},
-        ValueError,
-        "maximum_samples_per_output = 4294967296: must be >= 1 and <= 4294967295",
-    ),
-    (
-        {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2},
-        ValueError,
-        "minimum_samples_per_output = 3: must be <= maximum_samples_per_output = 2",
-    ),
-    ({"align_regions_to_corners": 2}, ValueError, "align_regions_to_corners = 2: must be >= 0 and <= 1"),
-    ({"sampling_ratio": 1}, TypeError, "has no attribute sampling_ratio"),
-    ({"rois": np.ones((2, 5))}, ValueError, "ROITensor has shape [2, 5]: shape[1] must be 4"),
-    ({"rois": np.ones((2, 1, 4))}, ValueError, "ROITensor has shape [2, 1, 4]: shape[0] must be 1"),
-    ({"rois": np.ones((1, 1, 1, 2, 4))}, ValueError, "ROITensor has shape [1, 1, 1, 2, 4]: must have rank 2 or 3 or 4"),
-    ({"rois": None}, ValueError, "ROITensor is missing"),
-    ({"rois": np.ones((2, 4), np.float32)}, TypeError, "ROITensor has type float32: must be float64, as "),
-    ({"indices": np.zeros((2, 1), np.uint32)}, ValueError, "BatchIndicesTensor has shape [2, 1]: shape[0] must be 1"),
-    ({"indices": np.zeros(1, np.uint32)}, ValueError, "BatchIndicesTensor has shape [1]: shape[0] must be 2"),
-    ({"indices": np.zeros(2, np.int32)}, TypeError, "BatchIndicesTensor has type int32: must be one of uint32, int64"),
-    (
-        {"indices": np.array([0, UINT32_MAX], np.uint32)},
-        ValueError,
-        "BatchIndicesTensor[1] is 4294967295: must be >= 0 and < 1 (N of ",
-    ),
-    ({"indices": np.array([-1, 0])}, ValueError, "BatchIndicesTensor[0] is -1: must be >= 0 and < 1 (N of "),
-    (
-        {"rois": np.array([[[0.0, 0, 2, 2], [0, 0, math.nan, 2]]])},
-        ValueError,
-        "ROITensor[1] is [0.0, 0.0, nan, 2.0]: must be finite",
-    ),
-    (
-        {"rois": np.array([[-math.inf, 0, 2, 2], [0, 0, 2, 2]])},
-        ValueError,
-        "ROITensor[0] is [-inf, 0.0, 2.0, 2.0]: must be finite",
-    ),
-]
-NO_PIXELS = "both must be >= 1 where there are RoIs"
-FORWARD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"output_height": 0}, ValueError, "output_height = 0: must be >= 1"),
-    ({"output_width": -2}, ValueError, "output_width = -2: must be >= 1"),
-    ({"x": RAMP[0]}, ValueError, "InputTensor has shape [1, 4, 4]: must have rank 4, [N, C, H, W]"),
-    ({"x": np.ones((1, 1, 0, 5))}, ValueError, f"InputTensor has H = 0, W = 5: {NO_PIXELS}"),
-    ({"x": np.ones((1, 1, 5, 0))}, ValueError, f"InputTensor has H = 5, W = 0: {NO_PIXELS}"),
-]
-GRADIENT: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"out_of_bounds_input_value": 0.0}, TypeError, "DmlRoiAlignGrad has no attribute out_of_bounds_input_value"),
-    (
-        {"dy": np.ones((2, 1, 0, 1))},
-        ValueError,
-        "InputGradientTensor has shape [2, 1, 0, 1]: output height and width must be >= 1",
-    ),
-    ({"dy": np.ones((3, 1, 1, 1))}, ValueError, "ROITensor has shape [2, 4]: shape[0] must be 3"),
-    ({"x_shape": np.array([1, 1, 3, 4])}, ValueError, "InputTensor has shape [1, 1, 4, 4]: shape[2] must be 3"),
-    (
-        {"x_shape": np.array([1, 1, 0, 4]), "x": RAMP[:, :, :0]},
-        ValueError,
-        f"x_shape has H = 0, W = 4: {NO_PIXELS}",
-    ),
-    ({"x": None}, ValueError, "InputTensor is missing: OutputROIGradientTensor requires it"),
-    (
-        {"x": None, "interpolation_mode": "nearest_neighbor"},
-        ValueError,
-        "InputTensor is missing: OutputROIGradientTensor requires it",
-    ),
-    (
-        {"x": None, "reduction_function": "max"},
-        ValueError,
-        "InputTensor is missing: reduction_function 'max' requires it",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("operator", "call", "changes", "error", "message"),
-    [
-        *((DML_ROI_ALIGN, forward_call, *refusal) for refusal in BOTH + FORWARD),
-        *((DML_ROI_ALIGN_GRAD, gradient_call, *refusal) for refusal in BOTH + GRADIENT),
-    ],
-)
-def test_a_refusal_names_the_argument_its_value_and_the_rule(
-    operator: Operator,
-    call: Callable[..., tuple[list[Any], dict[str, Any]]],
-    changes: dict[str, Any],
-    error: type[Exception],
-    message: str,
-) -> None:
-    evaluate(operator, *call())
-    with pytest.raises(error) as caught:
-        evaluate(operator, *call(**changes))
-    assert message in str(caught.value)
-
-
-def test_at_least_one_output_is_wanted() -> None:
-    with pytest.raises(ValueError, match="DmlRoiAlignGrad needs at least one output"):
-        evaluate(DML_ROI_ALIGN_GRAD, *gradient_call(), [False, False])

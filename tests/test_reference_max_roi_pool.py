@@ -21,7 +21,6 @@ from ortops.reference import evaluate
 Array = npt.NDArray[Any]
 
 SETTINGS = settings(deadline=None, max_examples=100, derandomize=True)
-RAMP = np.arange(25.0).reshape(1, 1, 5, 5)
 NAN, INFINITY = math.nan, math.inf
 
 
@@ -108,66 +107,6 @@ def test_a_bin_has_the_pixels_that_it_touches(problem: tuple[Array, Array, tuple
         assert value == max((x[int(n), c, i, j] for i in rows for j in columns), default=0.0)
 
 
-# --- what the definition says --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("end", "scale", "pixel"),
-    [
-        (0.0, 1.0, 0),
-        (0.4375, 1.0, 0),
-        (0.5, 1.0, 1),
-        (1.5, 1.0, 2),
-        (2.5, 1.0, 3),
-        (math.nextafter(0.5, 0), 1.0, 0),
-        (math.nextafter(2.5, 0), 1.0, 2),
-        (5.0, 0.5, 3),
-        (1.5, 2.0, 3),
-        (5.0, 0.7, 3),
-        (-0.4375, 1.0, 0),
-    ],
-)
-def test_ends_are_rounded_after_scaling_halves_away_from_0(end: float, scale: float, pixel: int) -> None:
-    assert forward(RAMP, [[0, end, 0, end, 0]], scale=scale) == pixel
-    assert forward(RAMP, [[0, 0, end, 0, end]], scale=scale) == 5 * pixel
-
-
-@pytest.mark.parametrize(("end", "pixel"), [(-0.5, -1), (-1.5, -2), (-2.5, -3), (-2.4375, -2)])
-def test_negative_ends_are_rounded_away_from_0_too(end: float, pixel: int) -> None:
-    # As many bins as the RoI has pixels when it is so rounded, of which the last is the map's first pixel.
-    y = forward(RAMP + 1, [[0, end, 0, 0, 0]], (1, 1 - pixel))
-    np.testing.assert_array_equal(y[0, 0, 0], [0] * -pixel + [1])
-
-
-def test_ends_beyond_2_to_the_31_count_as_that() -> None:
-    # So the map's first pixel is in the middle of the RoI, and the middle one of three bins has it.
-    for low, high in ((-(2.0**31), 2.0**31), (-(2.0**40), 2.0**33), (-1e300, 1e308)):
-        np.testing.assert_array_equal(
-            forward(RAMP + 1, [[0, low, low, high, high]], (2, 2), 16.0), [[[[1, 5], [21, 25]]]]
-        )
-
-
-def test_an_inverted_roi_is_the_pixel_at_its_first_end() -> None:
-    np.testing.assert_array_equal(forward(RAMP, [[0, 3, 2, 0, 1]], (2, 2)), np.full((1, 1, 2, 2), 13))
-
-
-def test_a_bin_beside_the_map_is_0() -> None:
-    y = forward(-1 - RAMP, [[0, 3, 3, 6, 6], [0, -9, 0, -8, 4], [0, 0, 5, 4, 9]], (2, 2))
-    np.testing.assert_array_equal(y[0, 0], [[-19, 0], [0, 0]])
-    np.testing.assert_array_equal(y[1:], np.zeros((2, 1, 2, 2)))
-
-
-def test_nan_is_the_largest_and_minus_infinity_a_pixel() -> None:
-    x = np.array([[[[1, INFINITY, NAN, 2], [-INFINITY, -INFINITY, 3, NAN]]]])
-    y = forward(x, [[0, 0, 0, 3, 0], [0, 0, 1, 1, 1], [0, 2, 1, 3, 1]], (1, 2))
-    np.testing.assert_array_equal(y[:, 0, 0], [[INFINITY, NAN], [-INFINITY, -INFINITY], [3, NAN]])
-
-
-def test_one_output_and_scale_1_are_the_defaults() -> None:
-    (y,) = evaluate(BY_NAME["MaxRoiPool_1"], [RAMP, np.array([[0.0, 1, 1, 3, 2]])], {})
-    np.testing.assert_array_equal(y, [[[[13]]]])
-
-
 # --- the gradient --------------------------------------------------------------------------------------------------
 
 
@@ -197,71 +136,6 @@ def test_the_gradient_is_that_of_finite_differences(seed: int) -> None:
         assert dx[place] == pytest.approx(slope, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("x", "place"),
-    [
-        ([[1, 7, 1], [7, 1, 7]], (0, 1)),
-        ([[1, 7, 7], [1, 1, 1]], (0, 1)),
-        ([[5, 5], [5, 5]], (0, 0)),
-        ([[-INFINITY, -INFINITY], [-INFINITY, -INFINITY]], (0, 0)),
-        ([[-0.0, 0.0], [0.0, 0.0]], (0, 0)),
-        ([[1, INFINITY], [NAN, 2]], (1, 0)),
-        ([[-3, -1], [-1, -2]], (0, 1)),
-    ],
-)
-def test_the_first_of_equal_pixels_row_by_row_has_the_gradient(x: list[list[float]], place: tuple[int, int]) -> None:
-    image = np.array([[x]], np.float64)
-    expected = np.zeros(image.shape)
-    expected[0, 0][place] = 2.0
-    roi = [[0, 0, 0, image.shape[3] - 1, image.shape[2] - 1]]
-    np.testing.assert_array_equal(backward([[[[2]]]], image, roi), expected)
-
-
-def test_gradients_add_where_bins_and_rois_share_a_pixel_and_empty_bins_pass_nothing() -> None:
-    x = np.array([[[[1.0, 9.0, 2.0, 3.0]]]])
-    dy = np.array([[1, 2], [4, 8], [INFINITY, 16]]).reshape(3, 1, 1, 2)
-    dx = backward(dy, x, [[0, 0, 0, 2, 0], [0, 2, 0, 3, 0], [0, -2, 0, 1, 0]])
-    np.testing.assert_array_equal(dx, [[[[0, 1 + 2 + 16, 4, 8]]]])
-
-
 def test_infinite_gradients_of_both_signs_add_up_to_nan_without_a_warning() -> None:
     dx = backward([[[[INFINITY]]], [[[-INFINITY]]]], np.ones((1, 1, 1, 1)), np.zeros((2, 5)))
     assert np.isnan(dx).all()
-
-
-# --- what is refused -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("roi", "message"),
-    [
-        ((-1, 0, 0, 1, 1), r"batch_id\[1\] is -1.0: must be >= 0 and < 2 \(N of X\)"),
-        ((2, 0, 0, 1, 1), r"batch_id\[1\] is 2.0: must be >= 0 and < 2 \(N of X\)"),
-        ((1e300, 0, 0, 1, 1), r"batch_id\[1\] is 1e\+300: must be >= 0 and < 2 \(N of X\)"),
-        ((NAN, 0, 0, 1, 1), r"batch_id\[1\] is nan: must be >= 0 and < 2 \(N of X\)"),
-        ((0.5, 0, 0, 1, 1), r"batch_id\[1\] is 0.5: must be a whole number"),
-        ((0, NAN, 0, 1, 1), r"rois\[1\] is \[0.0, nan, 0.0, 1.0, 1.0\]: must be finite"),
-        ((0, 0, 0, 1, INFINITY), r"rois\[1\] is \[0.0, 0.0, 0.0, 1.0, inf\]: must be finite"),
-    ],
-)
-def test_a_roi_that_is_wrong_is_named(roi: tuple[float, ...], message: str) -> None:
-    x, rois = np.ones((2, 1, 3, 3)), [(1, 0, 0, 1, 1), roi]
-    with pytest.raises(ValueError, match=message):
-        forward(x, rois)
-    with pytest.raises(ValueError, match=message):
-        backward(np.ones((2, 1, 1, 1)), x, rois)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 0, 3), (1, 1, 3, 0)])
-def test_rois_on_a_map_without_pixels_are_refused(shape: tuple[int, ...]) -> None:
-    message = f"X has H = {shape[2]}, W = {shape[3]}: both must be >= 1 where there are RoIs"
-    with pytest.raises(ValueError, match=message):
-        forward(np.ones(shape), np.zeros((1, 5)))
-    assert forward(np.ones(shape), np.zeros((0, 5)), (2, 3)).shape == (0, 1, 2, 3)
-    assert backward(np.ones((0, 1, 2, 3)), np.ones(shape), np.zeros((0, 5))).shape == shape
-
-
-@pytest.mark.parametrize("bins", [(0, 2), (2, 0)])
-def test_a_gradient_without_bins_is_refused(bins: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match=rf"dY has shape \[1, 1, {bins[0]}, {bins[1]}\]: output height and width"):
-        backward(np.ones((1, 1, *bins)), np.ones((1, 1, 3, 3)), np.zeros((1, 5)))

@@ -6,7 +6,7 @@ import math
 import sys
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -148,12 +148,6 @@ def test_output_and_dx_equal_a_loop_over_every_sample(mode: str, coordinates: st
 # --- the forward operator ------------------------------------------------------------------------------------------
 
 
-def test_a_region_as_large_as_the_output_is_copied() -> None:
-    x = np.arange(20.0).reshape(1, 1, 5, 4)
-    y = forward(x, [1, 2, 3, 4], size=(2, 2), sampling_ratio=1)
-    np.testing.assert_array_equal(y, [[[[9, 10], [13, 14]]]])
-
-
 # Published with mmcv's test_roi_align.py (aligned, average); exact dyadic numbers.
 MMCV = [
     ([[[1, 2], [3, 4]]], [0, 0, 1, 1], [[[1, 1.25], [1.5, 1.75]]]),
@@ -184,94 +178,6 @@ def test_mmcv_gradients_hold_exactly(x: Any, roi: Any, y: Any) -> None:
     np.testing.assert_array_equal(dx, np.broadcast_to(MMCV_DX[len(x[0])], dx.shape))
 
 
-@pytest.mark.parametrize(
-    ("y", "x", "expected"),
-    [
-        (1.5, 1.5, 10),
-        (-1, -1, 1),
-        (-0.4, -0.4, 1),
-        (5, 5, 25),
-        (4.7, 4.7, 25),
-        (np.nextafter(-1, -2), 2, 0),
-        (2, np.nextafter(-1, -2), 0),
-        (np.nextafter(5, 6), 2, 0),
-        (2, np.nextafter(5, 6), 0),
-    ],
-)
-def test_the_map_ends_exactly_one_pixel_outside_its_centres(y: float, x: float, expected: float) -> None:
-    assert forward(RAMP, at(y, x), sampling_ratio=1).item() == expected
-
-
-def test_samples_outside_count_in_the_average() -> None:
-    # At 3.25, 4.75, 6.25 and 7.75: two in four are inside on each axis, one of them clamped to 4.
-    assert forward(RAMP, [3, 3, 9, 9], sampling_ratio=4).item() == (5 * 3.625 + 3.625 + 1) / 4
-
-
-def test_a_region_around_the_map_samples_its_border_twice() -> None:
-    # At -4 ... 9: the seven from -1 to 5 are inside, their mean is pixel 2.
-    assert forward(RAMP, [-4, -4, 10, 10]).item() == 13 * 49 / 196
-
-
-@pytest.mark.parametrize(
-    ("coordinates", "ratio", "expected"),
-    [("half_pixel", 2, 10), ("half_pixel", 0, 0), ("output_half_pixel", 2, 16), ("output_half_pixel", 0, 16)],
-)
-def test_an_empty_region_is_a_point_or_one_pixel_or_nothing(coordinates: str, ratio: int, expected: float) -> None:
-    y = forward(RAMP, [2, 2, 2, 2], sampling_ratio=ratio, coordinate_transformation_mode=coordinates)
-    assert y.item() == expected
-
-
-def test_a_negative_size_mirrors_where_the_sampling_ratio_is_given() -> None:
-    mirrored = forward(RAMP, [4, 3, 1, 1], size=(3, 2), sampling_ratio=2)
-    np.testing.assert_allclose(mirrored, forward(RAMP, [1, 1, 4, 3], size=(3, 2), sampling_ratio=2)[..., ::-1, ::-1])
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("roi", [[4, 4, 1, 1], [4, 1, 1, 4], [1, 2, 3, 2], [-9, 4, 9, 1]])
-def test_a_size_not_above_zero_gives_zero_where_the_sampling_ratio_is_adaptive(roi: list[float], mode: str) -> None:
-    np.testing.assert_array_equal(forward(RAMP, roi, size=(2, 2), mode=mode), np.zeros((1, 1, 2, 2)))
-    dx, drois = backward(np.ones((1, 1, 2, 2)), roi, RAMP, mode=mode)
-    assert not dx.any()
-    assert not drois.any()
-
-
-def test_the_shift_comes_after_the_scale() -> None:
-    # Size 2 from 1*0.5 - 0.5 = 0: a sample at 1.
-    assert forward(RAMP, [1, 1, 5, 5], sampling_ratio=1, spatial_scale=0.5).item() == 5 + 1 + 1
-
-
-def test_the_adaptive_ratio_is_that_of_the_scaled_region() -> None:
-    # 0.75 pixels a bin once scaled: one sample at the middle, not three.
-    x = RAMP**2
-    adaptive = forward(x, [1, 1, 7, 7], size=(2, 2), spatial_scale=0.25)
-    np.testing.assert_array_equal(adaptive, forward(x, [1, 1, 7, 7], size=(2, 2), spatial_scale=0.25, sampling_ratio=1))
-
-
-def test_opset_10_is_output_half_pixel() -> None:
-    inputs = [RAMP, np.array([[1.0, 1, 3, 3]]), np.array([0])]
-    (old,) = evaluate(ROI_ALIGN_10, inputs, {"sampling_ratio": 1})
-    assert old is not None
-    assert old.item() == 13
-    assert forward(RAMP, [1, 1, 3, 3], sampling_ratio=1).item() == 10
-
-
-def test_max_is_of_weighted_corners_and_max_interpolated_of_samples() -> None:
-    assert forward(RAMP, at(2.5, 2.5), sampling_ratio=1, mode="max").item() == 19 / 4
-    assert forward(RAMP, at(2.5, 2.5), sampling_ratio=1, mode="max_interpolated").item() == 16
-
-
-@pytest.mark.parametrize(("y", "x"), [(2, 2), (2.5, 2), (4, 4), (4.5, 2.5), (-1, 2.5), (2.5, 5)])
-def test_a_corner_of_weight_zero_is_the_maximum_of_negative_data(y: float, x: float) -> None:
-    assert forward(-RAMP, at(y, x), sampling_ratio=1, mode="max").item() == 0
-    assert forward(-RAMP, at(y, x), sampling_ratio=1, mode="max_interpolated").item() < 0
-
-
-@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-def test_a_sample_outside_is_the_maximum_of_negative_data(mode: str) -> None:
-    assert forward(-RAMP, [2.6, 2.6, 9, 9], sampling_ratio=3, mode=mode).item() == 0
-    assert forward(-RAMP, at(9, 9), sampling_ratio=3, mode=mode).item() == 0
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_nan_reaches_every_output_that_reads_it_and_no_other(mode: str) -> None:
     x = RAMP.copy()
@@ -284,27 +190,6 @@ def test_a_pixel_of_weight_zero_is_multiplied_and_one_beyond_the_map_is_not() ->
     x = np.array([[[[1.0, 2.0, np.inf]]]])
     assert math.isnan(forward(x, at(0, 1), sampling_ratio=1).item())
     assert forward(x, at(0, 2), sampling_ratio=1).item() == np.inf
-
-
-def test_each_region_reads_the_image_of_its_index() -> None:
-    x = np.concatenate([RAMP, RAMP + 100])
-    y = forward(x, [at(2, 2), at(2, 2), at(1, 1)], [1, 0, 1], sampling_ratio=1)
-    np.testing.assert_array_equal(y.ravel(), [113, 13, 107])
-
-
-@pytest.mark.parametrize(("images", "channels", "regions"), [(1, 3, 0), (0, 3, 0), (1, 0, 2), (1, 0, 0)])
-def test_no_regions_or_no_channels_give_empty_results(images: int, channels: int, regions: int) -> None:
-    x, rois = np.ones((images, channels, 5, 5)), np.ones((regions, 4))
-    assert forward(x, rois, size=(2, 3)).shape == (regions, channels, 2, 3)
-    dx, drois = backward(np.ones((regions, channels, 2, 3)), rois, x)
-    np.testing.assert_array_equal(dx, np.zeros(x.shape))
-    np.testing.assert_array_equal(drois, np.zeros((regions, 4)))
-
-
-def test_no_regions_may_have_no_pixels() -> None:
-    x = np.ones((2, 3, 0, 5))
-    assert forward(x, []).shape == (0, 3, 1, 1)
-    assert backward(np.ones((0, 3, 1, 1)), [], x)[0].shape == x.shape
 
 
 # --- the gradient by the feature map -------------------------------------------------------------------------------
@@ -337,67 +222,6 @@ def test_the_maximum_is_the_product_of_the_data_and_its_own_dx(mode: str, coordi
     y = forward(x, REGIONS, size=(2, 3), **given)
     dx, _ = backward(dy, REGIONS, x, **given)
     assert (y * dy).sum() == pytest.approx((x * dx).sum(), rel=1e-13)
-
-
-@pytest.mark.parametrize(("mode", "weights"), [("max", [0, 0.75]), ("max_interpolated", [0.25, 0.75])])
-def test_the_first_sample_wins_a_tie(mode: str, weights: list[float]) -> None:
-    # Samples at 0.75 and 1.75 on a flat map: of the first one's corners the last is the largest.
-    dx, _ = backward([[[[1]]]], [0.75, 0.75, 2.75, 2.75], np.ones((1, 1, 4, 4)), sampling_ratio=2, mode=mode)
-    np.testing.assert_array_equal(dx[0, 0, :2, :2], np.outer(weights, weights))
-    assert dx.sum() == np.sum(weights) ** 2
-
-
-def test_the_first_corner_wins_a_tie() -> None:
-    dx, _ = backward([[[[1]]]], at(0.5, 0.5), np.ones((1, 1, 2, 2)), sampling_ratio=1, mode="max")
-    np.testing.assert_array_equal(dx[0, 0], [[0.25, 0], [0, 0]])
-
-
-def test_corners_are_compared_row_by_row() -> None:
-    dx, _ = backward([[[[1]]]], at(0.5, 0.5), [[[[1, 2], [2, 1]]]], sampling_ratio=1, mode="max")
-    np.testing.assert_array_equal(dx[0, 0], [[0, 0.25], [0, 0]])
-
-
-@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-@pytest.mark.parametrize(
-    ("roi", "passed"),
-    [
-        ([1.5, 1.5, 9.5, 9.5], True),  # at 3 and 7: the first sample is inside, the others tie with it
-        ([-4.5, -4.5, 3.5, 3.5], False),  # at -3 and 1: the first is outside
-        ([1.5, -4.5, 9.5, 3.5], False),
-        ([-4.5, 1.5, 3.5, 9.5], False),
-    ],
-)
-def test_a_sample_outside_keeps_its_place_in_a_tie_and_passes_nothing(roi: Any, passed: bool, mode: str) -> None:
-    dx, drois = backward([[[[1]]]], roi, np.zeros((1, 1, 5, 5)), sampling_ratio=2, mode=mode)
-    assert dx.sum() == float(passed)
-    assert not drois.any()
-
-
-@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-def test_a_winner_outside_passes_nothing(mode: str) -> None:
-    dx, drois = backward([[[[1]]]], [1.3, 1.3, 9.1, 9.1], -RAMP, sampling_ratio=3, mode=mode)
-    assert not dx.any()
-    assert not drois.any()
-
-
-def test_a_winner_exactly_one_pixel_before_the_map_passes_its_gradient() -> None:
-    dx, _ = backward([[[[1]]]], at(-1, 2), RAMP, sampling_ratio=1, mode="max_interpolated")
-    assert dx[0, 0, 0, 2] == 1
-
-
-@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-def test_nan_wins_the_gradient_too(mode: str) -> None:
-    x = RAMP.copy()
-    x[0, 0, 1, 2] = np.nan
-    dx, _ = backward([[[[1]]]], [0.5, 0.5, 5.5, 5.5], x, sampling_ratio=5, mode=mode)
-    # The first sample that reads it is at (0.5, 1.5), with a quarter of each pixel.
-    assert dx[0, 0, 1, 2] == 0.25
-
-
-def test_the_regions_of_one_image_add_up() -> None:
-    dx, _ = backward(np.ones((3, 1, 1, 1)), [at(2, 2)] * 3, np.zeros((2, 1, 5, 5)), [1, 0, 1], sampling_ratio=1)
-    np.testing.assert_array_equal(dx[:, 0, 2, 2], [1, 2])
-    assert dx.sum() == 3
 
 
 # --- the gradient by the regions -----------------------------------------------------------------------------------
@@ -437,55 +261,6 @@ def test_drois_is_the_slope_of_the_output(mode: str, coordinates: str, ratio: in
             difference = forward(x, roi + step, size=bins, **given) - forward(x, roi - step, size=bins, **given)
             expected = (difference * dy).sum() / (2 * h)
             assert drois[0, k] == pytest.approx(expected, abs=1e-7), f"coordinate {k} of {roi}: {given}"
-
-
-def test_a_sample_moves_by_its_share_of_the_region_and_by_the_scale() -> None:
-    columns = np.broadcast_to(np.arange(9.0), (1, 1, 9, 9))
-    _, drois = backward([[[[1, 0]]]], [3, 3, 9, 9], columns, sampling_ratio=1, spatial_scale=0.5)
-    np.testing.assert_array_equal(drois, [[0.5 * 0.75, 0, 0.5 * 0.25, 0]])
-    _, drois = backward([[[[0, 10]]]], [3, 3, 9, 9], columns, sampling_ratio=2, spatial_scale=0.5)
-    np.testing.assert_array_equal(drois, [[10 * 0.5 * 0.25, 0, 10 * 0.5 * 0.75, 0]])
-
-
-@pytest.mark.parametrize(("size", "expected"), [(0.25, [2, 0]), (-3, [2, 0]), (0.5, [1, 1]), (0.75, [1, 1])])
-def test_a_region_raised_to_one_pixel_moves_with_its_start_alone(size: float, expected: list[float]) -> None:
-    # Two pixels to a unit: a size of 0.5 is one pixel and is not raised.
-    rows = np.broadcast_to(np.arange(9.0)[:, None], (1, 1, 9, 9))
-    given: dict[str, Any] = {"spatial_scale": 2.0, "coordinate_transformation_mode": "output_half_pixel"}
-    _, drois = backward([[[[1]]]], [1, 1.5, 3, 1.5 + size], rows, **given, sampling_ratio=1)
-    np.testing.assert_array_equal(drois, [[0, expected[0], 0, expected[1]]])
-
-
-@pytest.mark.parametrize(
-    ("c", "slope"),
-    [(-1.5, 0), (-1, 0), (-0.5, 0), (0, 1), (0.5, 1), (1, 2), (1.5, 2), (2, 0), (2.5, 0), (3, 0), (3.5, 0)],
-)
-@pytest.mark.parametrize("mode", ["avg", "max_interpolated"])
-def test_the_slope_is_that_of_the_cell_that_begins_at_or_before_the_sample(mode: str, c: float, slope: float) -> None:
-    x = np.array([[[[1.0, 2.0, 4.0]] * 3]])
-    _, drois = backward([[[[1]]]], at(1, c), x, sampling_ratio=1, mode=mode)
-    np.testing.assert_array_equal(drois, [[slope / 2, 0, slope / 2, 0]])
-
-
-def test_drois_of_max_is_that_of_the_one_weighted_corner() -> None:
-    # 0.25 * 0.75 * 19 is less than 0.75 * 0.75 * 13: the first corner wins, and shrinks as the sample moves away.
-    _, drois = backward([[[[1]]]], at(2.25, 2.25), RAMP, sampling_ratio=1, mode="max")
-    np.testing.assert_array_equal(drois, np.full((1, 4), -0.75 * 13 / 2))
-
-
-def test_a_region_of_no_size_moves_with_both_its_ends() -> None:
-    _, drois = backward([[[[1]]]], at(1.5, 2.5), RAMP, sampling_ratio=2)
-    np.testing.assert_array_equal(drois, [[0.5, 2.5, 0.5, 2.5]])
-
-
-def test_the_first_of_the_samples_at_one_place_moves_with_the_region() -> None:
-    _, drois = backward([[[[1]]]], at(1.5, 2.5), RAMP, sampling_ratio=2, mode="max_interpolated")
-    np.testing.assert_array_equal(drois, [[0.75, 0.75 * 5, 0.25, 0.25 * 5]])
-
-
-def test_a_map_of_one_pixel_has_no_slope() -> None:
-    _, drois = backward([[[[1]]]], at(0, 0), [[[[7]]]], sampling_ratio=2)
-    np.testing.assert_array_equal(drois, np.zeros((1, 4)))
 
 
 # --- huge regions --------------------------------------------------------------------------------------------------
@@ -578,31 +353,6 @@ def test_results_are_float64_of_the_stored_values(dtype: Any) -> None:
     np.testing.assert_array_equal(y, forward(x.astype(np.float64), rois.astype(np.float64)))
 
 
-def test_a_scale_is_the_float32_that_onnx_stores() -> None:
-    # A float32 tenth is a little above a tenth: a point meant for the border lies outside.
-    assert float(np.float32(0.1)) > 0.1
-    assert forward(RAMP, [55, 20, 55, 20], sampling_ratio=1, spatial_scale=0.1).item() == 0
-    assert forward(RAMP, [44, 20, 44, 20], sampling_ratio=1, spatial_scale=0.125).item() == 15
-
-
-@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
-def test_outputs_that_are_not_wanted_are_none(wanted: tuple[bool, bool]) -> None:
-    inputs = [np.ones((1, 1, 1, 1)), np.array([at(1.5, 2.5)]), np.array([0]), np.array(RAMP.shape), RAMP]
-    found = evaluate(ROI_ALIGN_GRAD, inputs, {"sampling_ratio": 1}, wanted)
-    assert [result is not None for result in found] == list(wanted)
-    for result, full in zip(found, evaluate(ROI_ALIGN_GRAD, inputs, {"sampling_ratio": 1}), strict=True):
-        assert full is not None
-        assert result is None or (result == full).all()
-
-
-def test_dx_of_the_average_needs_no_x() -> None:
-    inputs = [np.ones((1, 1, 1, 1)), np.array([at(1, 2)]), np.array([0]), np.array(RAMP.shape)]
-    for absent in ([], [None]):
-        dx, _ = evaluate(ROI_ALIGN_GRAD, [*inputs, *absent], {"sampling_ratio": 1}, [True, False])
-        assert dx is not None
-        assert dx[0, 0, 1, 2] == dx.sum() == 1
-
-
 def test_a_new_operator_needs_no_change_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def scaled(x: Array, y: Array | None, *, by: float, outputs: Sequence[str]) -> tuple[Array | None, Array | None]:
         assert y is None
@@ -627,121 +377,3 @@ def test_a_new_operator_needs_no_change_here(monkeypatch: pytest.MonkeyPatch) ->
     assert first is None
     assert second is not None
     np.testing.assert_array_equal(second, [3, 6])
-
-
-# --- refusals ------------------------------------------------------------------------------------------------------
-
-
-def forward_call(**changes: Any) -> tuple[list[Any], dict[str, Any]]:
-    inputs: dict[str, Any] = {"x": RAMP, "rois": np.array([[0.0, 0, 2, 2]] * 2), "batch_indices": np.array([0, 0])}
-    inputs |= {name: value for name, value in changes.items() if name in inputs}
-    return list(inputs.values()), {name: value for name, value in changes.items() if name not in inputs}
-
-
-def gradient_call(**changes: Any) -> tuple[list[Any], dict[str, Any]]:
-    inputs: dict[str, Any] = {"dy": np.ones((2, 1, 1, 1)), "rois": np.array([[0.0, 0, 2, 2]] * 2)}
-    inputs |= {"batch_indices": np.array([0, 0]), "x_shape": np.array([1, 1, 5, 5]), "x": RAMP}
-    inputs |= {name: value for name, value in changes.items() if name in inputs}
-    return list(inputs.values()), {name: value for name, value in changes.items() if name not in inputs}
-
-
-BOTH: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"mode": "AVG"}, ValueError, "mode = 'AVG': must be one of 'avg', 'max', 'max_interpolated'"),
-    ({"mode": 1}, TypeError, "mode = 1: STRING attribute, must be one of"),
-    (
-        {"coordinate_transformation_mode": "Half_Pixel"},
-        ValueError,
-        "coordinate_transformation_mode = 'Half_Pixel': must be one of 'half_pixel', 'output_half_pixel'",
-    ),
-    ({"sampling_ratio": -1}, ValueError, "sampling_ratio = -1: must be >= 0"),
-    ({"spatial_scale": 0.0}, ValueError, "spatial_scale = 0.0: must be finite and > 0"),
-    ({"spatial_scale": -0.5}, ValueError, "spatial_scale = -0.5: must be finite and > 0"),
-    ({"spatial_scale": math.inf}, ValueError, "spatial_scale = inf: must be finite and > 0"),
-    ({"spatial_scale": math.nan}, ValueError, "spatial_scale = nan: must be finite and > 0"),
-    ({"aligned": 1}, TypeError, "has no attribute aligned"),
-    ({"rois": np.ones((2, 5))}, ValueError, "rois has shape [2, 5]: shape[1] must be 4"),
-    ({"rois": np.ones(4)}, ValueError, "rois has shape [4]: must have rank 2, [num_rois, 4]"),
-    ({"rois": None}, ValueError, "rois is missing"),
-    (
-        {"batch_indices": np.array([0])},
-        ValueError,
-        "batch_indices has shape [1]: shape[0] must be 2 (num_rois of ",
-    ),
-    ({"batch_indices": np.array([0, 1])}, ValueError, "batch_indices[1] is 1: must be >= 0 and < 1 (N of "),
-    ({"batch_indices": np.array([-1, 0])}, ValueError, "batch_indices[0] is -1: must be >= 0 and < 1 (N of "),
-    (
-        {"rois": np.array([[0.0, 0, 2, 2], [0, 0, math.nan, 2]])},
-        ValueError,
-        "rois[1] is [0.0, 0.0, nan, 2.0]: must be finite",
-    ),
-    (
-        {"rois": np.array([[-math.inf, 0, 2, 2], [0, 0, 2, 2]])},
-        ValueError,
-        "rois[0] is [-inf, 0.0, 2.0, 2.0]: must be finite",
-    ),
-    ({"rois": np.ones((2, 4), np.float32)}, TypeError, "rois has type float32: must be float64, as "),
-    ({"batch_indices": np.array([0, 0], np.int32)}, TypeError, "batch_indices has type int32: must be one of int64"),
-]
-FORWARD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"output_height": 0}, ValueError, "output_height = 0: must be >= 1"),
-    ({"output_width": -2}, ValueError, "output_width = -2: must be >= 1"),
-    ({"x": RAMP[0]}, ValueError, "X has shape [1, 5, 5]: must have rank 4, [N, C, H, W]"),
-    ({"x": np.ones((1, 1, 0, 5))}, ValueError, "X has H = 0, W = 5: both must be >= 1 where there are RoIs"),
-    ({"x": np.ones((1, 1, 5, 0))}, ValueError, "X has H = 5, W = 0: both must be >= 1 where there are RoIs"),
-    ({"x": RAMP.astype(np.int64)}, TypeError, "X has type int64: must be one of "),
-]
-GRADIENT: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"output_height": 1}, TypeError, "RoiAlignGrad has no attribute output_height"),
-    ({"dy": np.ones((3, 1, 1, 1))}, ValueError, "rois has shape [2, 4]: shape[0] must be 3 (num_rois of dY)"),
-    ({"dy": np.ones((2, 1, 0, 1))}, ValueError, "dY has shape [2, 1, 0, 1]: output height and width must be >= 1"),
-    ({"x_shape": np.array([1, 1, 5])}, ValueError, "x_shape has shape [3]: shape[0] must be 4"),
-    ({"x_shape": np.array([1, 2, 5, 5])}, ValueError, "x_shape is [1, 2, 5, 5]: x_shape[1] must be 1 (C of dY)"),
-    ({"x_shape": np.array([1, 1, -5, 5])}, ValueError, "x_shape is [1, 1, -5, 5]: x_shape[2] must be >= 0"),
-    ({"x_shape": np.array([1, 1, 4, 5])}, ValueError, "X has shape [1, 1, 5, 5]: shape[2] must be 4 (H of x_shape)"),
-    ({"x_shape": np.array([1, 1, 0, 5]), "x": RAMP[:, :, :0]}, ValueError, "x_shape has H = 0, W = 5: both must be "),
-    ({"x": None}, ValueError, "X is missing: drois requires it"),
-    ({"x": None, "mode": "max"}, ValueError, "X is missing: mode 'max' requires it"),
-    ({"x": None, "mode": "max_interpolated"}, ValueError, "X is missing: mode 'max_interpolated' requires it"),
-]
-
-
-@pytest.mark.parametrize(
-    ("operator", "call", "changes", "error", "message"),
-    [
-        *((ROI_ALIGN_22, forward_call, *refusal) for refusal in BOTH + FORWARD),
-        *((ROI_ALIGN_GRAD, gradient_call, *refusal) for refusal in BOTH + GRADIENT),
-    ],
-)
-def test_a_refusal_names_the_argument_its_value_and_the_rule(
-    operator: Operator,
-    call: Callable[..., tuple[list[Any], dict[str, Any]]],
-    changes: dict[str, Any],
-    error: type[Exception],
-    message: str,
-) -> None:
-    evaluate(operator, *call())
-    with pytest.raises(error) as caught:
-        evaluate(operator, *call(**changes))
-    assert message in str(caught.value)
-
-
-def test_bfloat16_came_with_opset_22() -> None:
-    inputs, _ = forward_call()
-    narrow = [inputs[0].astype(ml_dtypes.bfloat16), inputs[1].astype(ml_dtypes.bfloat16), inputs[2]]
-    evaluate(ROI_ALIGN_22, narrow, {})
-    with pytest.raises(TypeError, match="X has type bfloat16: must be one of "):
-        evaluate(ROI_ALIGN_16, narrow, {})
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [([False, False], "needs at least one output"), ([True], "must have 2 entries, one for each output")],
-)
-def test_at_least_one_output_is_wanted(wanted: list[bool], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        evaluate(ROI_ALIGN_GRAD, *gradient_call(), wanted)
-
-
-def test_too_many_inputs_are_refused() -> None:
-    with pytest.raises(ValueError, match="4 inputs: RoiAlign_22 has 3"):
-        evaluate(ROI_ALIGN_22, [*forward_call()[0], None], {})

@@ -11,8 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from conformance.case import Case
-from conformance.vectors import literal
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 from ortops.reference import evaluate
@@ -253,12 +251,6 @@ def test_dx_is_the_adjoint_of_the_output(aligned: int, clockwise: int, ratio: in
     assert np.sum(p.dy * forward(p)) == pytest.approx(np.sum(backward(p)[0] * p.x), rel=1e-12)
 
 
-def test_the_slope_on_a_pixel_is_that_of_the_cell_after_it() -> None:
-    x = np.array([[[[0.0, 1.0, 10.0, 100.0]]]])
-    for cx, slope in ((1.5, 9.0), (1.0, 1.0), (3.5, 0.0), (4.0, 0.0), (0.0, 0.0), (0.5, 1.0)):
-        assert backward(one([cx, 0.5, 1, 1, 0], x))[1][0, 0] == slope
-
-
 # --- where samples lie ---------------------------------------------------------------------------------------------
 
 MAX32, MAX64 = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
@@ -360,102 +352,3 @@ def test_nan_reaches_every_output_that_reads_it_and_no_other() -> None:
     assert read.any()
     assert not read.all()
     np.testing.assert_array_equal(np.isnan(forward(p)[0, 0]), read)
-
-
-@pytest.mark.parametrize(("images", "channels", "regions"), [(1, 2, 0), (1, 0, 2), (0, 2, 0), (1, 0, 0)])
-def test_no_regions_or_no_channels_give_empty_results(images: int, channels: int, regions: int) -> None:
-    drawn = problem(15)
-    p = Problem(
-        np.zeros((images, channels, 4, 4)),
-        drawn.rois[:regions],
-        np.zeros(regions, np.int64),
-        np.zeros((regions, channels, 3, 2)),
-        drawn.attributes,
-    )
-    dx, drois = backward(p)
-    assert forward(p).shape == p.dy.shape
-    np.testing.assert_array_equal(dx, p.x)
-    np.testing.assert_array_equal(drois, np.zeros((regions, 5)))
-
-
-def test_no_regions_may_have_no_pixels() -> None:
-    x, none = np.zeros((1, 1, 0, 3)), np.zeros((0, 5))
-    p = Problem(x, none, np.zeros(0, np.int64), np.zeros((0, 1, 1, 1)), problem(15).attributes)
-    assert forward(p).shape == (0, 1, 1, 1)
-    assert backward(p)[0].shape == x.shape
-
-
-@pytest.mark.parametrize("wanted", [(True, False), (False, True)])
-def test_outputs_that_are_not_wanted_are_none(wanted: tuple[bool, bool]) -> None:
-    p = problem(16)
-    inputs = [p.dy, p.rois, p.batch_indices, np.array(p.x.shape), p.x]
-    found = evaluate(ROTATED_GRAD, inputs, p.attributes, wanted)
-    for gradient, flag, both in zip(found, wanted, backward(p), strict=True):
-        if flag:
-            np.testing.assert_array_equal(gradient, both)
-        else:
-            assert gradient is None
-
-
-def test_dx_needs_no_x() -> None:
-    p = problem(17)
-    dx, _ = evaluate(ROTATED_GRAD, [p.dy, p.rois, p.batch_indices, np.array(p.x.shape)], p.attributes, (True, False))
-    np.testing.assert_array_equal(dx, backward(p)[0])
-
-
-def changed(p: Problem, position: tuple[int, int], value: float) -> Problem:
-    rois = p.rois.copy()
-    rois[position] = value
-    return p._replace(rois=rois)
-
-
-@pytest.mark.parametrize(
-    ("p", "message"),
-    [
-        (changed(problem(18), (3, 4), math.nan), r"rois\[3\] is .*nan\]: must be finite"),
-        (changed(problem(18), (0, 2), math.inf), r"rois\[0\] is .*inf.*: must be finite"),
-        (problem(18)._replace(batch_indices=np.array([0, 2, 0, 0, 0])), r"batch_indices\[1\] is 2: .* < 2"),
-        (problem(18)._replace(batch_indices=np.array([0, 0, -1, 0, 0])), r"batch_indices\[2\] is -1: must be >= 0"),
-        (problem(18)._replace(x=np.zeros((2, 2, 0, 7))), "H = 0, W = 7: both must be >= 1 where there are RoIs"),
-        (problem(18)._replace(rois=np.zeros((5, 4))), "rois"),
-        (problem(18, sampling_ratio=MAX_SAMPLING_RATIO + 1), "sampling_ratio"),
-        (problem(18, aligned=2), "aligned"),
-    ],
-)
-def test_a_refusal_names_the_argument_its_value_and_the_rule(p: Problem, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        forward(p)
-    with pytest.raises(ValueError, match=message):
-        backward(p)
-
-
-def test_drois_without_x_and_a_gradient_without_bins_are_refused() -> None:
-    p = problem(19)
-    with pytest.raises(ValueError, match="X is missing: drois requires it"):
-        evaluate(ROTATED_GRAD, [p.dy, p.rois, p.batch_indices, np.array(p.x.shape)], p.attributes)
-    with pytest.raises(ValueError, match=r"dY has shape .*: output height and width must be >= 1"):
-        backward(p._replace(dy=np.zeros((5, 2, 0, 2))))
-
-
-# --- published and literal numbers ---------------------------------------------------------------------------------
-
-LITERAL = [case for case in literal.cases() if case.definition in (ROTATED, ROTATED_GRAD)]
-
-
-def test_every_source_of_literal_numbers_has_cases() -> None:
-    assert {case.group for case in LITERAL} == {
-        *(f"roi_align_rotated/{source}" for source in ("mmcv", "detectron2", "openvino", "edge")),
-        *(f"roi_align_rotated_grad/{source}" for source in ("mmcv", "edge")),
-    }
-
-
-@pytest.mark.parametrize("case", LITERAL, ids=[case.id for case in LITERAL])
-def test_literal_numbers_are_the_references(case: Case) -> None:
-    inputs = [case.inputs.get(tensor.name) for tensor in case.definition.inputs]
-    wanted = [tensor.name in case.outputs for tensor in case.definition.outputs]
-    found = evaluate(case.definition, inputs, case.attributes, wanted)
-    assert case.expected is not None
-    digits = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals
-    for tensor, array in zip(case.definition.outputs, found, strict=True):
-        if array is not None:
-            np.testing.assert_allclose(array, case.expected[tensor.name], rtol=1e-12, atol=digits + 1e-12)

@@ -127,6 +127,7 @@ def refusals(operator: Operator) -> list[Refusal]:
     """Calls with one fault."""
     good = samples(operator)[0]
     wrong = [(says, {name: value}) for name, value, says in _wrong_attributes(good)]
+    wrong += [(f"{low} = 3: must be <= {high} = 2", {low: 3, high: 2}) for low, high in operator.ordered_attributes]
     refused = [_refusal(good, "attribute", says, attributes=attributes) for says, attributes in wrong]
     of_data = _wrong_resample(good) if operator.family == "dml_resample" else _wrong_rois(good)
     return refused + [_refusal(good, "data", *one) for one in of_data]

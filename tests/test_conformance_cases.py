@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from conformance import backends
 from conformance.case import Case
-from conformance.compare import compare
 from conformance.expected_values import expected_outputs, reference
 from conformance.geometry.rois import geometry_of
 from conformance.model import build
+from conformance.outcome import Outcome
+from conformance.run import CaseRunner, ask
 from conformance.vectors import collect, literal, scenes
 from conformance.vectors.dialects import Rule
 from ortops.operators import BY_NAME, OPERATORS
@@ -89,19 +91,18 @@ def test_reference_refuses_what_is_wrong() -> None:
                 reference(case.definition, case.attributes, case.inputs, case.outputs)
 
 
-@pytest.mark.parametrize("family", sorted({case.group for case in LITERAL}))
-def test_reference_confirms_printed_numbers(family: str) -> None:
-    for case in LITERAL:
-        if case.group == family:
-            exact = reference(case.definition, case.attributes, case.inputs, case.outputs)
-            if case.decimals is None:
-                expected = expected_outputs(case)
-                for name in case.outputs:
-                    np.testing.assert_allclose(exact[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=case.id)
-            with np.errstate(over="ignore"):
-                rounded = {name: value.astype(case.dtype) for name, value in exact.items()}
-            passed, worst = compare(case, rounded)
-            assert passed, f"{case.id}: {worst}"
+def test_reference_passes_a_sample_of_the_cases() -> None:
+    runner = CaseRunner(functools.partial(ask, backends.load("reference")))
+    assert [case.id for case in CASES[::31] if runner.result(case).outcome is not Outcome.PASSED] == []
+
+
+def test_reference_confirms_printed_numbers_to_the_last_digit_where_they_are_exact() -> None:
+    exact_cases = [case for case in LITERAL if case.decimals is None and case.element_type == "double"]
+    for case in exact_cases:
+        exact, expected = reference(case.definition, case.attributes, case.inputs, case.outputs), expected_outputs(case)
+        for name in case.outputs:
+            np.testing.assert_allclose(exact[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=case.id)
+    assert len(exact_cases) > 1000
 
 
 def test_literal_numbers_are_exact_in_their_types() -> None:
@@ -132,7 +133,7 @@ def test_every_official_vector_is_there_at_every_opset_that_can_express_it() -> 
 
 
 def test_models_hold_what_the_case_gives() -> None:
-    for case in CASES:
+    for case in CASES[::7]:
         model = build(case, "ortops")
         (node,) = model.graph.node
         assert (node.op_type, node.domain) == (case.operator, "ai.onnx.contrib")

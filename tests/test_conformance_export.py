@@ -104,7 +104,7 @@ def judged_by_onnx(folder: Path, backend: type) -> tuple[int, list[str], int]:
     return verdicts.testsRun - len(failed) - skipped, failed, skipped
 
 
-@pytest.mark.parametrize("glob", ["roi_align/edge/*/v16/*", "roi_align/official/*", "roi_align/matrix/*/v22/*bfloat16"])
+@pytest.mark.parametrize("glob", ["roi_align/edge/*/v16/*", "roi_align/official/*"])
 def test_onnx_runner_fails_its_evaluator_where_that_is_known_to_be_wrong(tmp_path: Path, glob: str) -> None:
     assert run("export", tmp_path, "--select", glob).exit_code == 0
     _, known = expected_failures.load("onnx-reference")
@@ -123,7 +123,7 @@ def test_onnx_runner_fails_wrong_answers(tmp_path: Path) -> None:
     assert (passed, len(failed)) == (0, 4)
 
 
-@pytest.mark.parametrize("glob", ["roi_align_grad/edge/*", "roi_align/edge/max_*", "dml_*/edge/*nf*", "*/empty/*"])
+@pytest.mark.parametrize("glob", ["roi_align_grad/edge/max*", "dml_*/edge/*nf*", "*/empty/*/float"])
 def test_onnx_runner_passes_our_operators(tmp_path: Path, glob: str) -> None:
     backends.load("ortops")
     assert run("export", tmp_path, "--select", glob, "--dialect", "ortops", "--with-huge").exit_code == 0
@@ -291,7 +291,7 @@ def test_a_folder_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float", "double"])
 def test_scalars_are_no_stricter_than_the_suite_and_hardly_looser(element_type: str) -> None:
-    for case in [case for case in EXPORTABLE if case.element_type == element_type and not case.before][::5]:
+    for case in [case for case in EXPORTABLE if case.element_type == element_type and not case.before][::40]:
         check_scalars(case)
 
 
@@ -317,9 +317,7 @@ def check_scalars(case: Case) -> None:
 def test_the_farthest_answers_that_the_suite_takes_pass_onnx_comparison(dtype: Any) -> None:
     """Compared as NumPy does it: in float16 where the tensors are."""
     tried = 0
-    for case in EXPORTABLE[::7]:
-        if case.dtype != np.dtype(dtype):
-            continue
+    for case in [case for case in EXPORTABLE if case.dtype == np.dtype(dtype)][::30]:
         for sign in (-1.0, 1.0):
             answers = farthest(case, sign)
             if compare(case, answers)[0]:

@@ -21,13 +21,13 @@ def fuzz(first: int, count: int, *more: str) -> None:
 
 
 def test_damaged_models_are_refused() -> None:
-    fuzz(0, 200)
+    fuzz(0, 100)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("models", [(), ("nodes",)])
 def test_many_damaged_models_are_refused(models: tuple[str, ...]) -> None:
-    fuzz(1000, 1500, *models)
+    fuzz(1000, 300, *models)
 
 
 @pytest.mark.parametrize(

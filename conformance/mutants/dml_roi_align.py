@@ -16,7 +16,6 @@ from conformance.mutants.shared import (
     OF_UPRIGHT,
     UNCHECKED,
     border,
-    counted,
 )
 from conformance.mutants.steps import IMAGES, asked, by_default, given, meant, on, renamed
 from ortops.reference import evaluate
@@ -167,9 +166,6 @@ mutant["MaximumIgnored", "maximum_samples_per_output is ignored."] = meant(lambd
 mutant["MaximumAlways", "maximum_samples_per_output is always taken as the number of samples if it is given."] = {
     limited_samples: lambda size, bins, least, most: most if most < 2**31 else limited_samples(size, bins, least, most)
 }
-mutant["SamplesAtMost64", "The number of samples of a bin along an axis is limited to 64."] = counted(
-    lambda n: min(n, 64)
-)
 mutant["CountsIn32Bits", "The number of samples of a bin, the product over both axes, overflows 32 bits."] = {
     divisor_of: lambda bin_: max(bin_.total % 2**32, 1)
 }

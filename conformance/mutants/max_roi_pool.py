@@ -301,9 +301,6 @@ mutant["EndsUnrounded", "Ends are not rounded: a bin consists of all pixels that
 mutant["EndExcluded", "The second end is excluded: it is taken for the pixel after the last one."] = {
     size_of: lambda start, end: max(end - start, 1)
 }
-mutant["SizeWithoutTheLastPixel", "The size of a RoI is end - start instead of end - start + 1."] = bounds(
-    lambda p, size, bins: bounds_of(p, max(size - 1, 1), bins)
-)
 mutant["CornerAndSize", "RoIs are read as x, y, width and height."] = {
     ends_of: lambda roi: ends_of((roi[0], roi[1], roi[0] + roi[2] - 1, roi[1] + roi[3] - 1))
 }

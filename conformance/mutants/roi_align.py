@@ -11,28 +11,19 @@ import numpy as np
 
 from conformance.mutants.base import Array, Category, Mutants, Steps, Table, call, is_gradient, rounded
 from conformance.mutants.shared import (
-    BORDER,
-    DX_NEEDS_X,
     EVERY_SAMPLE,
-    MORE_INDICES_TAKEN,
     NARROW,
+    OF_ONNX,
     OF_UPRIGHT,
-    SCALE_UNCHECKED,
     UNCHECKED,
-    X_OF_ANOTHER_SHAPE_TAKEN,
     adaptive,
     all_channels,
     averaged,
     border,
     corrected,
-    counted,
-    scaled,
     winners,
-    with_dx_always,
 )
 from conformance.mutants.steps import (
-    DY,
-    IMAGES,
     ROIS,
     X,
     answered,
@@ -41,19 +32,16 @@ from conformance.mutants.steps import (
     in_type,
     meant,
     narrowed,
-    narrowed_into,
     of_dx,
     on,
     refused_if,
     renamed,
     result,
-    roi_by_roi,
 )
 from ortops.reference import evaluate
 from ortops.reference.roi_align import (
     Candidate,
     Term,
-    add_to_droi,
     average,
     candidates_of,
     divisor_of,
@@ -284,7 +272,7 @@ def of_first_channel(operator: Any, inputs: Any, attributes: Any, wanted: Any) -
     return [whole[0], evaluate(operator, [*inputs[:4], x], attributes, wanted)[1]]
 
 
-mutant = Table(OF_UPRIGHT, BORDER, NARROW)
+mutant = Table(OF_UPRIGHT, OF_ONNX, NARROW)
 mutant.category = Category.COORDINATES
 mutant["WidthAndHeightForTheEnd", "RoIs are read as x, y, width and height."] = {
     ends_of: lambda roi: ends_of((roi[0], roi[1], roi[0] + roi[2], roi[1] + roi[3]))
@@ -308,8 +296,6 @@ mutant["StartAlone", "half_pixel shifts the start of a RoI but not its end, so R
 mutant["StartTruncated", "The start of a RoI is rounded down to a whole pixel, as RoiPool does."] = {
     start_of: lambda *a: float(math.floor(start_of(*a)))
 }
-mutant["ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map."] = scaled(lambda scale: 1.0)
-mutant["ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied."] = scaled(lambda scale: 1 / scale)
 mutant["EndPixelIncluded", "1 is added to the ends x2 and y2 of RoIs, as MindSpore's roi_end_mode does."] = sized(
     lambda r1, r2, scale, _: (r2 - r1 + 1) * scale
 )
@@ -335,9 +321,6 @@ mutant[
 )
 mutant["OneSampleInTheMiddle", "All samples of a bin lie at its centre."] = placed(
     lambda start, size, bins, k, p, i: start + (p + 0.5) * size / bins
-)
-mutant["NearestPixel", "The nearest pixel is read instead of interpolating."] = corners_changed(
-    lambda both: tuple(tap._replace(weight=float(round(tap.weight))) for tap in both)
 )
 
 
@@ -367,15 +350,6 @@ mutant["CoordinatesClipped", "RoIs are clipped to the map before they are sample
 
 
 mutant.category = Category.COUNTS
-mutant["Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number."] = adaptive(
-    lambda size, bins: 1
-)
-mutant["Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number."] = adaptive(
-    lambda size, bins: 2
-)
-mutant["Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled."] = adaptive(
-    lambda size, bins: max(adaptive_samples(size, bins), 1)
-)
 mutant["Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling."] = {
     axes_of_roi: lambda *a, spatial_scale, **settings: tuple(
         dataclasses.replace(
@@ -418,7 +392,6 @@ mutant[
         for axis in axes_of_roi(*a, sampling_ratio=sampling_ratio, **settings)
     )
 }
-mutant["RatioAtMost8", "A bin has at most eight samples along an axis."] = counted(lambda n: min(n, 8))
 mutant["DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only."] = {
     divisor_of: inside_alone
 }
@@ -494,9 +467,6 @@ mutant["CoordinatesInHalf", "Coordinates are float16 whatever the type of the te
 mutant["BinsInTheTensorsType", "The size of a bin is rounded to the type of the tensors."] = placed(
     lambda start, size, bins, k, p, i: start + (p + (i + 0.5) / k) * narrowed(size / bins)
 )
-mutant["WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors."] = corners_changed(
-    lambda both: tuple(tap._replace(weight=narrowed(tap.weight)) for tap in both)
-)
 mutant["SumsInHalf", "Partial sums are float16 whatever the type of the tensors."] = averaged(
     lambda value: narrowed(value, np.float16)
 )
@@ -512,35 +482,13 @@ mutant[
     "MapIn11Bits",
     "The map of float tensors is rounded to 11 bits, as on accelerators that multiply with less precision.",
 ] = on(X, lambda x: x.astype(np.float16).astype(x.dtype) if x.dtype == np.float32 else x)
-mutant["ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first."] = {
-    rounded: lambda y, dtype: rounded(y.astype(np.float16) if dtype.itemsize == 2 else y, dtype)
-}
 mutant["ResultCutOff", "float16 and bfloat16 results are truncated instead of rounded to nearest."] = {rounded: cut_off}
-mutant["ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor."] = {
-    rounded: lambda y, dtype: rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
-}
-mutant.of_gradient["DroisSumsInTheTensorsType", "drois is summed over bins in the type of the tensors."] = (
-    narrowed_into(add_to_droi)
-)
 mutant.category = Category.INDEXING
-mutant["ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image."] = on(
-    IMAGES, lambda n: (np.arange(len(n)) % (n.max(initial=0) + 1)).astype(n.dtype)
-)
-mutant["FirstImageForAll", "Every RoI reads the image of the first RoI."] = on(IMAGES, lambda n: n[:1].repeat(len(n)))
-mutant["FirstChannelForAll", "Every channel of the result is computed from channel 0."] = on(
-    X, lambda x: x[:, :1].repeat(x.shape[1], 1)
-)
 mutant["ChannelsLast", "X is read as [N, H, W, C]."] = on(
     X, lambda x: np.moveaxis(x.reshape(x.shape[0], *x.shape[2:], x.shape[1]), 3, 1)
 )
-mutant["HAndWExchanged", "X is read as [N, C, W, H]."] = on(
-    X, lambda x: x.reshape(*x.shape[:2], x.shape[3], x.shape[2]).swapaxes(2, 3)
-)
 mutant["ResultChannelsLast", "The result is written as [R, PH, PW, C]."] = result(
     lambda y: np.moveaxis(y, 1, 3).reshape(y.shape)
-)
-mutant["RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs."] = result(
-    lambda y: y[np.argsort(call().inputs["batch_indices"], kind="stable")]
 )
 mutant["FirstImageAlone", "Results of RoIs on any image but the first stay 0."] = result(
     lambda y: np.where((call().inputs["batch_indices"] != 0)[:, None, None, None], 0, y)
@@ -548,18 +496,9 @@ mutant["FirstImageAlone", "Results of RoIs on any image but the first stay 0."] 
 mutant.of_gradient["WholeBlocksOfDx", "dX of the channels after the last whole block of 16 stays 0."] = of_dx(
     lambda dx: np.where(all_channels(dx, 16)[:, None, None], dx, 0.0)
 )
-mutant.of_gradient["DyTransposed", "dY is read as [R, C, PW, PH]."] = on(
-    DY, lambda dy: dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3)
-)
-mutant.of_gradient["DroisOfImage0", "Gradients that need X read image 0 for every RoI."] = on(
-    X, lambda x: x[:1].repeat(len(x), 0) if is_gradient() else x
-)
 
 
 mutant.category = Category.GRADIENTS
-mutant["DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept, as in a data race."] = roi_by_roi(
-    lambda dx, part, n: np.copyto(dx[n], part[n], where=part[n] != 0)
-)
 mutant["DxDividedByWrongCount", "dX is divided by the number of samples along y only, not by that of both axes."] = {
     bins_of: lambda axis_y, axis_x: (
         bin_._replace(total=axis_y.per_bin) if is_gradient() else bin_ for bin_ in bins_of(axis_y, axis_x)
@@ -610,15 +549,6 @@ mutant["DroisOfAFreeSize", "drois lets the size vary although output_half_pixel 
 mutant["DroisAreY1X1Y2X2", "drois is written as y1, x1, y2 and x2."] = answered(
     lambda name, y: y[:, [1, 0, 3, 2]] if name == "drois" else y
 )
-mutant["DroisThroughClamp", "A sample that is clamped to the border contributes to drois."] = {
-    taps: lambda c, n: tuple(
-        (
-            tap._replace(weight_derivative=slope) if both[1].pixel is not None else tap
-            for both in [taps(c, n)]
-            for tap, slope in zip(both, (-1.0, 1.0), strict=True)
-        )
-    )
-}
 mutant["DroisFromOutside", "Samples outside the map contribute to drois."] = {
     is_inside: lambda c, n: is_inside(c, n) or (is_gradient() and math.isfinite(c)),
     taps: lambda c, n: taps(c, n) if is_inside(c, n) else sloped(taps(c, n)),
@@ -626,7 +556,6 @@ mutant["DroisFromOutside", "Samples outside the map contribute to drois."] = {
 }
 mutant["DroisOfOneChannel", "drois is computed from the first channel only."] = {evaluate: of_first_channel}
 mutant["DroisOfMaximaAre0", "drois is 0 for the max modes."] = {evaluate: without_drois_of_maxima}
-mutant["DroisOnlyWithDx", "A node whose only output is drois returns dX in its place."] = {evaluate: with_dx_always}
 
 
 mutant.category = Category.DEFAULTS
@@ -639,21 +568,8 @@ mutant["Opset16As10", "coordinate_transformation_mode defaults to output_half_pi
 mutant["Opset22As10", "Opsets other than 10 and 16 use output_half_pixel by default."] = given(
     lambda a: {COORDINATE_MODE: "output_half_pixel"} | a if call().operator.name.endswith("_22") else a
 )
-mutant["Ratio1ByDefault", "sampling_ratio defaults to 1, as in onnx-tensorrt, OpenVINO's frontend and PopART."] = (
-    by_default(sampling_ratio=1)
-)
-mutant["Ratio2ByDefault", "sampling_ratio defaults to 2."] = by_default(sampling_ratio=2)
-mutant["Output7x7ByDefault", "The output size defaults to 7 x 7, as in PopART."] = by_default(
-    output_height=7, output_width=7
-)
 mutant["MaxByDefault", "mode defaults to max."] = by_default(mode="max")
 mutant["SixteenthByDefault", "spatial_scale defaults to 1/16."] = by_default(spatial_scale=0.0625)
-mutant["HeightForWidth", "output_width is ignored: the output is as wide as it is high."] = given(
-    lambda a: a | {"output_width": a.get("output_height", 1)}
-)
-mutant["HeightAndWidthExchanged", "output_height and output_width are exchanged."] = given(
-    lambda a: a | {"output_height": a.get("output_width", 1), "output_width": a.get("output_height", 1)}
-)
 mutant["UnknownModeIsMax", "An unknown mode is computed as max instead of refused."] = corrected("mode", MODES, "max")
 mutant["CaseOfModesIgnored", "Modes in upper case are accepted, as in onnx's reference evaluator."] = given(
     lambda a: {name: v.lower() if isinstance(v, str) else v for name, v in a.items()}
@@ -662,34 +578,13 @@ mutant[
     "UnknownCoordinatesAreOutputHalfPixel",
     "An unknown coordinate_transformation_mode means output_half_pixel, as in ONNX Runtime, instead of an error.",
 ] = corrected(COORDINATE_MODE, COORDINATES, "output_half_pixel")
-mutant["NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0, as in onnx's reference evaluator."] = (
-    given(lambda a: a | {"sampling_ratio": max(a.get("sampling_ratio", 0), 0)})
-)
-mutant["EmptyOutputTaken", "An output height or width of 0 is accepted, as in ONNX Runtime."] = given(
-    lambda a: a | {name: max(a.get(name, 1), 1) for name in ("output_height", "output_width")}
-)
-mutant["ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN."] = SCALE_UNCHECKED
 mutant["AttributesUnchecked", "Attribute values are not checked, as in ncnn."] = UNCHECKED
-mutant["RoisUnchecked", "Infinite and NaN RoIs are taken for empty ones instead of refused."] = on(
-    ROIS, lambda rois: np.nan_to_num(rois, posinf=0.0, neginf=0.0)
-)
-mutant["NaNAloneRefused", "Infinite RoIs are taken for empty ones; only NaN is refused."] = on(
-    ROIS, lambda rois: np.where(np.isinf(rois), np.zeros((), rois.dtype), rois)
-)
 mutant["FiveNumbersTaken", "RoIs with five numbers are accepted, and the last number is ignored."] = on(
     ROIS, lambda rois: rois[:, :4] if rois.ndim == 2 else rois
-)
-mutant["MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored."] = (
-    MORE_INDICES_TAKEN
 )
 mutant["NoPixelsTaken", "RoIs on a map without pixels give 0 instead of an error."] = on(
     X, lambda x: np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])])
 )
-mutant.of_gradient[
-    "XOfAnotherShapeTaken",
-    "An X whose shape is not x_shape is accepted where the gradient of an average does not read it.",
-] = X_OF_ANOTHER_SHAPE_TAKEN
 mutant.category = Category.GRADIENTS
-mutant["DxNeedsX", "dX of an average is refused unless X is given, though it does not need X."] = DX_NEEDS_X
 MUTANTS = Mutants("roi_align", mutant)
 __getattr__ = MUTANTS.find

@@ -9,36 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from conformance.mutants.base import Category, Mutants, Steps, Table, call, is_gradient, own, rounded
+from conformance.mutants.base import Category, Mutants, Steps, Table, call, is_gradient, own
 from conformance.mutants.shared import (
-    BORDER,
-    DX_NEEDS_X,
     EVERY_SAMPLE,
-    MORE_INDICES_TAKEN,
     NARROW,
+    OF_ONNX,
     OF_SAMPLES,
-    SCALE_UNCHECKED,
-    X_OF_ANOTHER_SHAPE_TAKEN,
     adaptive,
     counted,
-    scaled,
-    with_dx_always,
 )
 from conformance.mutants.steps import (
-    DY,
-    IMAGES,
     ROIS,
-    X,
     by_default,
     given,
     in_type,
     meant,
     narrowed,
-    narrowed_into,
     on,
     refused_if,
     result,
-    roi_by_roi,
 )
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 from ortops.reference import evaluate
@@ -274,7 +263,7 @@ def shift_turned(it: Region, aligned: int) -> Region:
     return dataclasses.replace(it, center_x=it.center_x + 0.5 * aligned - x, center_y=it.center_y + 0.5 * aligned - y)
 
 
-mutant = Table(OF_SAMPLES, BORDER, NARROW)
+mutant = Table(OF_SAMPLES, OF_ONNX, NARROW)
 mutant.category = Category.COORDINATES
 mutant["Clockwise", "The direction of rotation is inverted."] = meant(lambda a: a | {"clockwise": 1 - a["clockwise"]})
 mutant["ClockwiseIgnored", "clockwise is ignored and taken for 0."] = meant(lambda a: a | {"clockwise": 0})
@@ -342,8 +331,6 @@ mutant["SizesNotScaled", "spatial_scale is applied to the centre but not to widt
 mutant["CentreNotScaled", "spatial_scale is applied to width and height but not to the centre."] = centred(
     lambda stored, scale, aligned: center_of(stored, 1.0, aligned)
 )
-mutant["ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map."] = scaled(lambda scale: 1.0)
-mutant["ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied."] = scaled(lambda scale: 1 / scale)
 for name, value in (("AlignedIgnored", 1), ("AlignedNever", 0)):
     mutant[name, f"aligned is ignored and taken for {value}."] = meant(lambda a, value=value: a | {"aligned": value})
 for name, words, shift in (
@@ -371,9 +358,6 @@ mutant[
     "SamplesFromSideToSide", "The first and last samples lie on the sides of a region instead of half a step inside."
 ] = {Side.along: lambda side, k: k / (side.samples - 1) - 0.5 if side.samples > 1 else Side.along(side, k)}
 mutant["OneSampleInTheMiddle", "All samples of a bin lie at its centre."] = {Side.along: in_the_middle, **EVERY_SAMPLE}
-mutant["NearestPixel", "The nearest pixel is read instead of interpolating."] = {
-    taps: lambda *a: tuple(tap._replace(weight=float(round(tap.weight))) for tap in taps(*a))
-}
 mutant["WeightsExchanged", "The weights of the pixels before and after a sample are exchanged."] = {
     taps: lambda *a: tuple(
         tap._replace(weight=other.weight) for tap, other in zip(taps(*a), taps(*a)[::-1], strict=True)
@@ -429,18 +413,9 @@ mutant["CentreOffTheMapIsEmpty", "A region whose centre is outside the map gives
 )
 mutant.category = Category.COUNTS
 mutant["RatioIgnored", "sampling_ratio is ignored and taken for 0."] = meant(lambda a: a | {"sampling_ratio": 0})
-mutant["Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number."] = adaptive(
-    lambda size, bins: 1
-)
-mutant["Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number."] = adaptive(
-    lambda size, bins: 2
-)
 mutant[
     "Ratio0OnePastWhole", "The adaptive number of samples is one too large for bins of a whole number of pixels."
 ] = adaptive(lambda size, bins: math.floor(size / bins) + 1 if size > 0 else 0)
-mutant["Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled."] = adaptive(
-    lambda size, bins: max(adaptive_samples(size, bins), 1)
-)
 mutant["Ratio0OfTheUnscaledSize", "The adaptive number of samples follows from the size before scaling."] = (
     adaptive_counts(lambda it: [samples_per_bin(side.size / it.scale, side.bins, 0) for side in (it.width, it.height)])
 )
@@ -460,7 +435,6 @@ mutant[
     "Ratio0OfTheTurnedBins",
     "The adaptive numbers of samples of the two axes are exchanged for regions rotated by about a quarter turn.",
 ] = adaptive_counts(lambda it: (it.width.per_bin, it.height.per_bin)[:: -1 if abs(it.sin) > abs(it.cos) else 1])
-mutant["RatioAtMost8", "A bin has at most eight samples along an axis."] = counted(lambda n: min(n, 8))
 mutant["DivisorWithoutOutside", "Averages are divided by the number of samples inside the map only."] = {
     average: inside_alone
 }
@@ -489,47 +463,13 @@ mutant["SineOfATable", "Sine and cosine are looked up in a table of whole degree
     lambda t: math.radians(round(math.degrees(t)))
 )
 mutant["SineInFloat", "Sine and cosine are float32 even for double tensors."] = sine_in(np.float32)
-mutant["WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors."] = {
-    taps: lambda *a: tuple(tap._replace(weight=narrowed(tap.weight)) for tap in taps(*a))
-}
-mutant["ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first."] = {
-    rounded: lambda y, dtype: rounded(y.astype(np.float16) if dtype.itemsize == 2 else y, dtype)
-}
-mutant["ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor."] = {
-    rounded: lambda y, dtype: rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
-}
-mutant.of_gradient["DroisSumsInTheTensorsType", "drois is summed over bins in the type of the tensors."] = (
-    narrowed_into(add_to_droi)
-)
 mutant.category = Category.INDEXING
-mutant["ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image."] = on(
-    IMAGES, lambda n: (np.arange(len(n)) % (n.max(initial=0) + 1)).astype(n.dtype)
-)
-mutant["FirstImageForAll", "Every RoI reads the image of the first RoI."] = on(IMAGES, lambda n: n[:1].repeat(len(n)))
 mutant["AngleOfTheFirst", "Every RoI uses the angle of the first RoI."] = on(
     ROIS, lambda r: np.concatenate([r[:, :4], r[:1, 4:].repeat(len(r), 0)], axis=1)
 )
-mutant["FirstChannelForAll", "Every channel of the result is computed from channel 0."] = on(
-    X, lambda x: x[:, :1].repeat(x.shape[1], 1)
-)
-mutant["HAndWExchanged", "X is read as [N, C, W, H]."] = on(
-    X, lambda x: x.reshape(*x.shape[:2], x.shape[3], x.shape[2]).swapaxes(2, 3)
-)
 mutant["BinsReversedAlongX", "The bins of each row are written in reverse order."] = result(lambda y: y[..., ::-1])
 mutant["BinsReversedAlongY", "The rows of bins are written in reverse order."] = result(lambda y: y[..., ::-1, :])
-mutant["RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs."] = result(
-    lambda y: y[np.argsort(call().inputs["batch_indices"], kind="stable")]
-)
-mutant.of_gradient["DyTransposed", "dY is read as [R, C, PW, PH]."] = on(
-    DY, lambda dy: dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3)
-)
-mutant.of_gradient["DroisOfImage0", "Gradients that need X read image 0 for every RoI."] = on(
-    X, lambda x: x[:1].repeat(len(x), 0) if is_gradient() else x
-)
 mutant.category = Category.GRADIENTS
-mutant["DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept."] = roi_by_roi(
-    lambda dx, part, n: np.copyto(dx[n], part[n], where=part[n] != 0)
-)
 mutant["DxOfTheOtherDirection", "The gradient rotates regions in the wrong direction."] = turned(
     lambda t: -t if is_gradient() else t
 )
@@ -546,7 +486,6 @@ mutant["DxOfClampedSizes", "The gradient, but not the forward operator, raises s
 mutant["DxOfNotAligned", "The gradient ignores aligned."] = centred(
     lambda stored, scale, aligned: center_of(stored, scale, 0 if is_gradient() else aligned)
 )
-mutant["DxNeedsX", "dX is refused unless X is given, though it does not need X."] = DX_NEEDS_X
 mutant["DroisAre0", "drois is 0."] = {add_to_droi: lambda *a: None}
 for number, name in enumerate(("Cx", "Cy", "W", "H", "Angle")):
     words = name.lower()
@@ -606,53 +545,24 @@ mutant["DroisFixedBothWays", "drois treats both width and height as constant if 
     ),
     *(2, 3),
 )
-mutant["DroisThroughClamp", "A sample that is clamped to the border contributes to drois."] = {
-    taps: lambda *a: tuple(
-        tap._replace(weight_derivative=slope) if taps(*a)[1].pixel is not None else tap
-        for tap, slope in zip(taps(*a), (-1.0, 1.0), strict=True)
-    )
-}
 mutant["DroisNotDivided", "drois is not divided by the number of samples."] = {
     add_to_droi: lambda into, share, channel, sample, it: add_to_droi(
         into, share * max(it.total, 1), channel, sample, it
     )
 }
-mutant["DroisOnlyWithDx", "A node whose only output is drois returns dX in its place."] = {evaluate: with_dx_always}
 mutant.category = Category.DEFAULTS
 mutant["NotAlignedByDefault", "aligned defaults to 0."] = by_default(aligned=0)
 mutant["ClockwiseByDefault", "clockwise defaults to 1."] = by_default(clockwise=1)
-mutant["Ratio1ByDefault", "sampling_ratio defaults to 1."] = by_default(sampling_ratio=1)
-mutant["Ratio2ByDefault", "sampling_ratio defaults to 2."] = by_default(sampling_ratio=2)
-mutant["Output7x7ByDefault", "The output size defaults to 7 x 7."] = by_default(output_height=7, output_width=7)
 mutant["QuarterByDefault", "spatial_scale defaults to 1/4."] = by_default(spatial_scale=0.25)
-mutant["HeightForWidth", "output_width is ignored: the output is as wide as it is high."] = given(
-    lambda a: a | {"output_width": a.get("output_height", 1)}
-)
-mutant["HeightAndWidthExchanged", "output_height and output_width are exchanged."] = given(
-    lambda a: a | {"output_height": a.get("output_width", 1), "output_width": a.get("output_height", 1)}
-)
 for name in ("aligned", "clockwise"):
     mutant[f"{name.capitalize()}Unchecked", f"Values of {name} other than 0 and 1 are accepted and taken for 1."] = (
         given(lambda a, name=name: a | ({name: int(a[name] != 0)} if name in a else {}))
     )
-mutant["NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0."] = given(
-    lambda a: a | {"sampling_ratio": max(a.get("sampling_ratio", 0), 0)}
-)
 mutant["LargeRatioTaken", "A sampling_ratio that is too large is taken for 1 instead of refused."] = given(
     lambda a: a | ({"sampling_ratio": 1} if a.get("sampling_ratio", 0) > MAX_SAMPLING_RATIO else {})
 )
 mutant["RatioIn32Bits", "sampling_ratio is truncated to 32 bits."] = given(
     lambda a: a | {"sampling_ratio": (a.get("sampling_ratio", 0) + 2**31) % 2**32 - 2**31}
-)
-mutant["EmptyOutputTaken", "An output height or width of 0 is accepted."] = given(
-    lambda a: a | {name: max(a.get(name, 1), 1) for name in ("output_height", "output_width")}
-)
-mutant["ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN."] = SCALE_UNCHECKED
-mutant["RoisUnchecked", "Infinite and NaN RoIs are taken for 0 instead of refused."] = on(
-    ROIS, lambda r: np.nan_to_num(r, posinf=0.0, neginf=0.0)
-)
-mutant["NaNAloneRefused", "Infinite RoIs are accepted; only NaN is refused."] = on(
-    ROIS, lambda r: np.where(np.isinf(r), np.zeros((), r.dtype), r)
 )
 mutant["AnglesUnchecked", "An infinite or NaN angle is taken for 0 instead of refused."] = on(
     ROIS, lambda r: np.where((np.arange(r.shape[-1]) == 4) & ~np.isfinite(r), np.zeros((), r.dtype), r)
@@ -663,9 +573,5 @@ mutant["FourNumbersTaken", "RoIs with four numbers are accepted and have the ang
 mutant["SixNumbersTaken", "RoIs with six numbers are accepted, and the last number is ignored."] = on(
     ROIS, lambda r: r[:, :5] if r.ndim == 2 else r
 )
-mutant["MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored."] = (
-    MORE_INDICES_TAKEN
-)
-mutant.of_gradient["XOfAnotherShapeTaken", "An X whose shape is not x_shape is accepted."] = X_OF_ANOTHER_SHAPE_TAKEN
 MUTANTS = Mutants("roi_align_rotated", mutant)
 __getattr__ = MUTANTS.find

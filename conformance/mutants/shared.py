@@ -16,12 +16,14 @@ from conformance.mutants.steps import (
     X,
     answered,
     asked,
+    by_default,
     cleared,
     flushed,
     given,
     in_type,
     meant,
     narrowed,
+    narrowed_into,
     of_dx,
     of_the_last_call,
     on,
@@ -539,25 +541,25 @@ def _continued(c: float, n: int) -> tuple[Tap, ...]:
     return Tap(n - 2, 1.0 - f, -1.0), Tap(n - 1, f, 1.0)
 
 
-BORDER = Table()
-"""The border that ONNX's RoiAlign and RoIAlignRotated have in common."""
-BORDER.category = Category.BORDERS
-BORDER["OutsideFrom0", "Samples between -1 and 0 count as outside the map."] = border(lambda c, n: 0 <= c <= n)
-BORDER["OutsideFromTheLast", "Samples between the last pixel and the map's length count as outside."] = border(
+OF_ONNX = Table()
+"""Of RoiAlign and RoIAlignRotated, after those of `OF_SAMPLES`."""
+OF_ONNX.category = Category.BORDERS
+OF_ONNX["OutsideFrom0", "Samples between -1 and 0 count as outside the map."] = border(lambda c, n: 0 <= c <= n)
+OF_ONNX["OutsideFromTheLast", "Samples between the last pixel and the map's length count as outside."] = border(
     lambda c, n: -1 <= c <= n - 1
 )
-BORDER[
+OF_ONNX[
     "BorderMovedByHalfAPixel", "The map reaches from -0.5 to its length - 0.5, instead of from -1 to its length."
 ] = border(lambda c, n: -0.5 <= c <= n - 0.5)
-BORDER["WholePixelPastTheEnd", "The map reaches a whole pixel too far, to its length + 1."] = border(
+OF_ONNX["WholePixelPastTheEnd", "The map reaches a whole pixel too far, to its length + 1."] = border(
     lambda c, n: -1 <= c <= n + 1
 )
-BORDER["Minus1Outside", "A sample at exactly -1 counts as outside the map."] = border(lambda c, n: -1 < c <= n)
-BORDER["LengthOutside", "A sample at exactly the map's length counts as outside."] = border(lambda c, n: -1 <= c < n)
-BORDER["FadesToZero", "The map is padded with zeros, as in coremltools, so samples between -1 and 0 fade to 0."] = {
+OF_ONNX["Minus1Outside", "A sample at exactly -1 counts as outside the map."] = border(lambda c, n: -1 < c <= n)
+OF_ONNX["LengthOutside", "A sample at exactly the map's length counts as outside."] = border(lambda c, n: -1 <= c < n)
+OF_ONNX["FadesToZero", "The map is padded with zeros, as in coremltools, so samples between -1 and 0 fade to 0."] = {
     taps: _faded
 }
-BORDER["LastCellContinued", "Samples beyond the last pixel are extrapolated from the last two pixels."] = {
+OF_ONNX["LastCellContinued", "Samples beyond the last pixel are extrapolated from the last two pixels."] = {
     taps: _continued
 }
 
@@ -617,3 +619,103 @@ NARROW.category = Category.SIZES
 NARROW["NarrowRoisEmptied", "A RoI narrower than an eighth of a pixel counts as empty."] = adaptive(
     lambda size, bins: adaptive_samples(size, bins) if abs(size) >= 1 / 8 else 0
 )
+
+
+OF_ONNX.category = Category.COORDINATES
+OF_ONNX["ScaleIgnored", "spatial_scale is ignored, so RoIs are in pixels of the map."] = scaled(lambda scale: 1.0)
+OF_ONNX["ScaleInverted", "RoIs are divided by spatial_scale instead of multiplied."] = scaled(lambda scale: 1 / scale)
+OF_ONNX["NearestPixel", "The nearest pixel is read instead of interpolating."] = {
+    taps: lambda *a: tuple(tap._replace(weight=float(round(tap.weight))) for tap in taps(*a))
+}
+OF_ONNX.category = Category.COUNTS
+OF_ONNX["Ratio0As1", "sampling_ratio 0 means one sample per bin and axis instead of an adaptive number."] = adaptive(
+    lambda size, bins: 1
+)
+OF_ONNX["Ratio0As2", "sampling_ratio 0 means two samples per bin and axis instead of an adaptive number."] = adaptive(
+    lambda size, bins: 2
+)
+OF_ONNX["Ratio0AtLeast1", "The adaptive number of samples is at least 1, so an empty RoI is sampled."] = adaptive(
+    lambda size, bins: max(adaptive_samples(size, bins), 1)
+)
+OF_ONNX.category = Category.TYPES
+OF_ONNX["WeightsInTheTensorsType", "Interpolation weights are rounded to the type of the tensors."] = {
+    taps: lambda *a: tuple(tap._replace(weight=narrowed(tap.weight)) for tap in taps(*a))
+}
+OF_ONNX["ThroughHalf", "Results of bfloat16 tensors are rounded to float16 first."] = {
+    rounded: lambda y, dtype: rounded(y.astype(np.float16) if dtype.itemsize == 2 else y, dtype)
+}
+OF_ONNX["ResultInFloat", "The result of float16 and bfloat16 tensors is a float tensor."] = {
+    rounded: lambda y, dtype: rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)
+}
+OF_ONNX.of_gradient["DroisSumsInTheTensorsType", "drois is summed over bins in the type of the tensors."] = {
+    **narrowed_into(add_to_droi),
+    **narrowed_into(rotated.add_to_droi),
+}
+OF_ONNX.category = Category.INDEXING
+OF_ONNX["ImagesInTurn", "batch_indices is ignored: RoI r reads image r, starting again after the last image."] = on(
+    IMAGES, lambda n: (np.arange(len(n)) % (n.max(initial=0) + 1)).astype(n.dtype)
+)
+OF_ONNX["FirstImageForAll", "Every RoI reads the image of the first RoI."] = on(IMAGES, lambda n: n[:1].repeat(len(n)))
+OF_ONNX["FirstChannelForAll", "Every channel of the result is computed from channel 0."] = on(
+    X, lambda x: x[:, :1].repeat(x.shape[1], 1)
+)
+OF_ONNX["HAndWExchanged", "X is read as [N, C, W, H]."] = on(
+    X, lambda x: x.reshape(*x.shape[:2], x.shape[3], x.shape[2]).swapaxes(2, 3)
+)
+OF_ONNX["RoisGroupedByImage", "Results are sorted by image instead of keeping the order of the RoIs."] = result(
+    lambda y: y[np.argsort(call().inputs["batch_indices"], kind="stable")]
+)
+OF_ONNX.of_gradient["DyTransposed", "dY is read as [R, C, PW, PH]."] = on(
+    DY, lambda dy: dy.reshape(*dy.shape[:2], *dy.shape[:1:-1]).swapaxes(2, 3)
+)
+OF_ONNX.of_gradient["DroisOfImage0", "Gradients that need X read image 0 for every RoI."] = on(
+    X, lambda x: x[:1].repeat(len(x), 0) if is_gradient() else x
+)
+OF_ONNX.category = Category.GRADIENTS
+OF_ONNX["DxRaced", "Where RoIs share a pixel, only the last one's gradient is kept, as in a data race."] = roi_by_roi(
+    lambda dx, part, n: np.copyto(dx[n], part[n], where=part[n] != 0)
+)
+OF_ONNX["DroisThroughClamp", "A sample that is clamped to the border contributes to drois."] = {
+    taps: lambda *a: tuple(
+        (
+            tap._replace(weight_derivative=slope) if taps(*a)[1].pixel is not None else tap
+            for tap, slope in zip(taps(*a), (-1.0, 1.0), strict=True)
+        )
+    )
+}
+OF_ONNX["DroisOnlyWithDx", "A node whose only output is drois returns dX in its place."] = {evaluate: with_dx_always}
+OF_ONNX["DxNeedsX", "dX of an average is refused unless X is given, though it does not need X."] = DX_NEEDS_X
+OF_ONNX.category = Category.DEFAULTS
+OF_ONNX["Ratio1ByDefault", "sampling_ratio defaults to 1, as in onnx-tensorrt, OpenVINO's frontend and PopART."] = (
+    by_default(sampling_ratio=1)
+)
+OF_ONNX["Ratio2ByDefault", "sampling_ratio defaults to 2."] = by_default(sampling_ratio=2)
+OF_ONNX["Output7x7ByDefault", "The output size defaults to 7 x 7, as in PopART."] = by_default(
+    output_height=7, output_width=7
+)
+OF_ONNX["HeightForWidth", "output_width is ignored: the output is as wide as it is high."] = given(
+    lambda a: a | {"output_width": a.get("output_height", 1)}
+)
+OF_ONNX["HeightAndWidthExchanged", "output_height and output_width are exchanged."] = given(
+    lambda a: a | {"output_height": a.get("output_width", 1), "output_width": a.get("output_height", 1)}
+)
+OF_ONNX["NegativeRatioIsAdaptive", "A negative sampling_ratio is taken for 0, as in onnx's reference evaluator."] = (
+    given(lambda a: a | {"sampling_ratio": max(a.get("sampling_ratio", 0), 0)})
+)
+OF_ONNX["EmptyOutputTaken", "An output height or width of 0 is accepted, as in ONNX Runtime."] = given(
+    lambda a: a | {name: max(a.get(name, 1), 1) for name in ("output_height", "output_width")}
+)
+OF_ONNX["ScaleUnchecked", "Any spatial_scale is accepted, including 0, negative numbers and NaN."] = SCALE_UNCHECKED
+OF_ONNX["RoisUnchecked", "Infinite and NaN RoIs are taken for empty ones instead of refused."] = on(
+    ROIS, lambda rois: np.nan_to_num(rois, posinf=0.0, neginf=0.0)
+)
+OF_ONNX["NaNAloneRefused", "Infinite RoIs are taken for empty ones; only NaN is refused."] = on(
+    ROIS, lambda rois: np.where(np.isinf(rois), np.zeros((), rois.dtype), rois)
+)
+OF_ONNX["MoreIndicesTaken", "More batch indices than RoIs are accepted, and the extra ones are ignored."] = (
+    MORE_INDICES_TAKEN
+)
+OF_ONNX.of_gradient[
+    "XOfAnotherShapeTaken",
+    "An X whose shape is not x_shape is accepted where the gradient of an average does not read it.",
+] = X_OF_ANOTHER_SHAPE_TAKEN

@@ -6,12 +6,12 @@ A row of a table has the name of a mutant, one sentence that says what is wrong,
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -123,7 +123,7 @@ class Mutant:
         """Whether it gets this operator wrong."""
         return operator.family == self.family and (operator.is_gradient or not self.is_gradient_only)
 
-    @cached_property
+    @functools.cached_property
     def backend(self) -> type[Model]:
         """The class with ONNX's backend interface."""
         body = {"__doc__": self.description, "__module__": f"conformance.mutants.{self.family}"}
@@ -219,7 +219,7 @@ class Model:
         self._wanted = [bool(name) for name in (*node.output, *[""] * len(self.operator.outputs))]
         self._constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._given = [value.name for value in model.graph.input if value.name not in self._constants]
-        self._evaluate, self._copies = with_replaced(self.STEPS)
+        self._evaluate, self._copies = _copies_of(type(self))  # type: ignore[arg-type]  # a class can be hashed
         self._memory: dict[str, Any] = {}
 
     @classmethod
@@ -257,6 +257,11 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
     opset = next(o.version for o in model.opset_import if not o.domain)
     known = [(o.standard[1], o) for o in OPERATORS if o.standard and o.standard[0] == node.op_type]
     return max((one for one in known if one[0] <= opset), key=lambda one: one[0])[1]
+
+
+@functools.cache
+def _copies_of(model: type[Model]) -> tuple[Callable[..., list[Array | None]], Mapping[Any, Any]]:
+    return with_replaced(model.STEPS)
 
 
 def with_replaced(steps: Steps) -> tuple[Callable[..., list[Array | None]], Mapping[Any, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ BOXES = np.array(
     [[0.3131, 1.2717, 5.1391, 6.7193], [-1.4371, 2.1577, 3.3119, 9.8617], [2.6231, 0.7639, 2.9417, 1.1853]]
 )
 """Regions of a map of 8 x 9 pixels, of which some reach beyond it; no sample lies on a pixel."""
+
+_MAKES_Y = re.compile(r"(?:^|[\s,])y(?:, \w+)* = ")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Call:
 
     def __str__(self) -> str:
         shapes = [str(value) for name, value in self.inputs.items() if isinstance(value, tuple) and name != "boxes"]
-        return f"{self.lines.rsplit('y = ', 1)[-1][:50]} {' '.join(shapes)[:30]}"
+        return f"{_MAKES_Y.split(self.lines)[-1][:50]} {' '.join(shapes)[:30]}"
 
     @property
     def feeds(self) -> dict[str, Array]:
@@ -81,7 +84,7 @@ class Call:
             f"{declared(name, feeds[name].shape, shapes if name in self.wrt or shapes == 'any' else 'lengths')} {name}"
             for name in fed
         )
-        lines = self.lines if "y = " in self.lines or "y, " in self.lines else f"y = {self.lines}"
+        lines = self.lines if _MAKES_Y.search(self.lines) else f"y = {self.lines}"
         made = parsed(
             f"""<ir_version: 10, opset_import: ["" : {self.opset}, "ai.onnx.contrib" : 1]>
             g ({inputs}) => ({self.kind} y) {{ {lines} }}"""

@@ -258,6 +258,7 @@ POOLS: list[dict[str, Any]] = [
 ]
 
 POOLING = [
+    Call("y, i = MaxPool<kernel_shape = [2, 2]>(x)", {"x": POOL[2]}),
     *(
         Call(f"{y} = {nodes('MaxPool', one | more)}", {"x": POOL[len(one["kernel_shape"])]}, opset=opset,
             needs_new="ceil_mode" in one)
@@ -524,6 +525,7 @@ RESIZING = [
         resize(f'mode = "linear", axes = [2, 3], keep_aspect_ratio_policy = "{policy}"', sizes(7, 8), opened="lengths")
         for policy in ("not_larger", "not_smaller")
     ),
+    resize('mode = "linear", axes = [3, 2]', scales(2, 0.5), opened="last"),
     # growth by integers
     *(
         resize(f'mode = "{mode}", coordinate_transformation_mode = "{coordinates}"', scales(*growth), x)

@@ -15,7 +15,7 @@ from rich.progress import track
 from benchmarks import in_model, models, peers, report
 from benchmarks.bench import FLOAT, Cell, measure
 from benchmarks.workloads import IN_MODEL, OPERATIONS, PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Problem
-from ortops.kernels.jit.runners import available_cpus
+from ortops.jit.runners import available_cpus
 
 CPUS = available_cpus()
 BY_DEFAULT = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.bench import FLOAT, FLOOR, OURS, Cell
 from benchmarks.workloads import IN_MODEL, WITH_CONVERSIONS
-from ortops.kernels.jit.runners import available_cpus
+from ortops.jit.runners import available_cpus
 
 PACKAGES = (OURS, "onnxruntime", "onnxruntime-extensions", "numba", "numpy", "openvino", "torch", "torchvision")
 

@@ -11,8 +11,8 @@ import click
 
 import ortops
 from ortops.help_text import keep_names_whole
-from ortops.kernels.jit import disk  # noqa: TID251 - the commands compile the kernels
-from ortops.kernels.jit.kernel import bitcode_of, code_of  # noqa: TID251
+from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
+from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
 from ortops.operators import BY_NAME
 from ortops.parallel_warmup import in_processes, needed
 from ortops.precompile import FLOAT_TYPES

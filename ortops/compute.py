@@ -58,7 +58,7 @@ def compute(
             and of element types that the operator allows.
         attributes: the result of `Operator.check_attributes`.
         allocate: called once for each output.
-        runner: runs the kernel's tasks (`ortops.kernels.jit.runners`).
+        runner: runs the kernel's tasks (`ortops.jit.runners`).
 
     Raises:
         ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient operator has no output or lacks
@@ -96,6 +96,6 @@ def _check_gradient(
 
 def runner_on_all_cpus() -> tuple[int, int]:
     """A runner for a call outside a session, with a thread for each CPU. Kernels run small work on one thread."""
-    from ortops.kernels.jit.runners import available_cpus, thread_runner
+    from ortops.jit.runners import available_cpus, thread_runner
 
     return thread_runner(available_cpus())

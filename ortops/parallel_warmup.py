@@ -9,16 +9,16 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 from ortops import precompile
-from ortops.kernels.jit.kernel import loaded, only_record  # noqa: TID251 - compiling is all that it does
-from ortops.kernels.jit.runners import available_cpus  # noqa: TID251
-from ortops.kernels.jit.source import Source  # noqa: TID251
+from ortops.jit.kernel import loaded, only_record  # noqa: TID251 - compiling is all that it does
+from ortops.jit.runners import available_cpus  # noqa: TID251
+from ortops.jit.source import Source  # noqa: TID251
 from ortops.operators import BY_NAME
 
 T = TypeVar("T")
 
 ENTRY_POINTS = (
-    Source("kernels.jit.tasks", "work", ""),
-    Source("kernels.jit.tasks", "run_on_threads", ""),
+    Source("jit.tasks", "work", ""),
+    Source("jit.tasks", "run_on_threads", ""),
     Source("engine.compiled.callbacks", "fill", ("*int64", "int64")),
     Source("engine.compiled.inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
 )

@@ -164,7 +164,7 @@ def compile_entry_points() -> None:
     from ortops.engine.c_api import ort_api
     from ortops.engine.extensions import OrtError
     from ortops.engine.tensors import Inputs
-    from ortops.kernels.jit.runners import thread_runner  # noqa: TID251 - `compute` takes it as its runner
+    from ortops.jit.runners import thread_runner  # noqa: TID251 - `compute` takes it as its runner
 
     thread_runner(2)
     with contextlib.suppress(OrtError):  # without the direct engine nothing reads them

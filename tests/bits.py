@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ortops.compute import compute
-from ortops.kernels.jit.runners import SERIAL, thread_runner
+from ortops.jit.runners import SERIAL, thread_runner
 from ortops.operators import BY_NAME
 from ortops.spec import ELEMENT_DTYPES
 

@@ -12,9 +12,9 @@ import onnxruntime
 
 import onnx_models
 import ortops
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.kernel import Kernel
-from ortops.kernels.jit.source import FunctionName
+from ortops.jit import LANES
+from ortops.jit.kernel import Kernel
+from ortops.jit.source import FunctionName
 
 Array = np.ndarray[Any, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.scalar import load, store
-from ortops.kernels.jit.simd import load_lanes, store_lanes
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.scalar import load, store
+from ortops.jit.simd import load_lanes, store_lanes
 
 
 @compiled

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.simd import add, load_lanes, select_new_max, splat, store_lanes, widen
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.simd import add, load_lanes, select_new_max, splat, store_lanes, widen
 
 
 @compiled

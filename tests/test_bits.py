@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import bits
-from ortops.kernels.jit import machine_code
+from ortops.jit import machine_code
 
 
 @pytest.mark.parametrize("kind", bits.TYPES)

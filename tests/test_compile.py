@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from numba import types
 
-from ortops.kernels.jit.compile import compiled, inline, noinline
+from ortops.jit.compile import compiled, inline, noinline
 
 
 @compiled

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ortops.kernels.jit import definitions, disk
+from ortops.jit import definitions, disk
 
 SOURCES = {
     "kernel.py": '''
@@ -15,7 +15,7 @@ SOURCES = {
 from numba import types
 import ortops.kernels.whole
 from ortops.kernels.helpers import twice as double
-from ortops.kernels.jit import WIDTH, tools
+from ortops.jit import WIDTH, tools
 from ortops.kernels.layout import Shape
 
 LIMIT: int = 5
@@ -38,7 +38,7 @@ def apart(x):
     "whole.py": "part = 8",
     "layout.py": "class Shape(NamedTuple):\n    '''Sizes.'''\n    rows: int\n    columns: int\n",
     "jit/__init__.py": "WIDTH = 16\n",
-    "jit/tools.py": "from numba.extending import intrinsic, register_model\nfrom ortops.kernels.jit import models\n"
+    "jit/tools.py": "from numba.extending import intrinsic, register_model\nfrom ortops.jit import models\n"
     "@intrinsic\ndef emit(typing, value):\n    return value, lambda *args: 9\n",
     "jit/models.py": "from numba.extending import register_model\n@register_model(int)\nclass Model:\n    size = 10\n"
     "if size:\n    pass\n",
@@ -50,7 +50,7 @@ def digest(folder: Path, sources: dict[str, str]) -> str:
     for name, text in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return definitions.digests({"kernels": folder})["kernels.kernel.kernel"]
+    return definitions.digests({"kernels": folder, "jit": folder / "jit"})["kernels.kernel.kernel"]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,15 @@ def test_functions_that_call_each_other_have_digests(tmp_path: Path) -> None:
 
 
 def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(tmp_path: Path) -> None:
-    shutil.copytree(disk.PACKAGE, tmp_path / "copy", ignore=shutil.ignore_patterns("__pycache__", "compiled"))
-    packages = {"kernels": tmp_path / "copy"}
+    packages = {package: tmp_path / package for package in disk.PACKAGES}
+    for package, folder in disk.PACKAGES.items():
+        shutil.copytree(folder, packages[package], ignore=shutil.ignore_patterns("__pycache__", "compiled"))
     found = [definitions.digests(packages)["kernels.gather.gather"]]
     for file, old, new in (
         ("jit/disk.py", "suppress(OSError)", "suppress(ValueError)"),
         ("jit/compile.py", 'error_model="numpy"', 'error_model="python"'),
     ):
-        path = tmp_path / "copy" / file
+        path = tmp_path / file
         text = path.read_text("utf-8")
         assert old in text
         path.write_text(text.replace(old, new), "utf-8")

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from llvmlite import binding as llvm
 
-from ortops.kernels import jit
-from ortops.kernels.jit import definitions, disk, machine_code
-from ortops.kernels.jit.kernel import code_of
-from ortops.kernels.jit.source import Source
+from ortops import jit
+from ortops.jit import definitions, disk, machine_code
+from ortops.jit.kernel import code_of
+from ortops.jit.source import Source
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
@@ -71,10 +71,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     compiler = ModuleType("compile")
     monkeypatch.setattr(compiler, "object_code", made.compile, raising=False)
     monkeypatch.setattr(jit, "compile", compiler, raising=False)
-    monkeypatch.setitem(sys.modules, "ortops.kernels.jit.compile", compiler)
+    monkeypatch.setitem(sys.modules, "ortops.jit.compile", compiler)
     monkeypatch.setattr(machine_code, "emit", lambda bitcode: bitcode.removeprefix(b"bitcode of ") or None)
     monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
-    monkeypatch.setattr(disk, "PACKAGES", {"kernels": made.path.parent})
+    monkeypatch.setattr(disk, "PACKAGES", {"kernels": made.path.parent, "jit": made.compiler.parent})
     monkeypatch.setattr(disk, "ARCHIVE", tmp_path / "archive" / "kernels.zip")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
@@ -491,7 +491,7 @@ def test_a_named_folder_that_is_refused_is_named_with_the_rule(
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:
     code = """
 import hashlib, sys
-from ortops.kernels.jit import disk
+from ortops.jit import disk
 name, found = sys.argv[1], 0
 for k in range(20):
     kinds, code = (str(k),), hashlib.sha256(f"{name} {k}".encode()).digest() * 10_000

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
-from ortops.kernels.jit.kernel import loaded
+from ortops.jit.kernel import loaded
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.reference import evaluate
 from problems import (
@@ -416,7 +416,7 @@ def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
 import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
-from ortops.kernels.jit.runners import thread_runner
+from ortops.jit.runners import thread_runner
 ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):

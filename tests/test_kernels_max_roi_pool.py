@@ -21,7 +21,7 @@ import ortops
 from conformance.backends.session import CPU, from_ort, options, to_ort
 from onnx_models.schema import register_schemas
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
-from ortops.kernels.jit import LANES
+from ortops.jit import LANES
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.reference import evaluate
 from problems import DTYPES, SHAPES_OF_ROIS, Array, assert_close, make_problem

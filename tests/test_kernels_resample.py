@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.kernels.jit.runners import thread_runner
+from ortops.jit.runners import thread_runner
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.reference import evaluate
 from problems import Array, assert_close

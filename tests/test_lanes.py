@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.kernel import Kernel
-from ortops.kernels.jit.source import FunctionName
+from ortops.jit import LANES
+from ortops.jit.kernel import Kernel
+from ortops.jit.source import FunctionName
 from problems import DTYPES
 
 
@@ -19,8 +19,8 @@ from problems import DTYPES
 def _kernels_of_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let kernels be in `lanes_kernels`, which code on disk does not depend on."""
     monkeypatch.setitem(sys.modules, "ortops.kernels.lanes_kernels", importlib.import_module("lanes_kernels"))
-    monkeypatch.setattr("ortops.kernels.jit.kernel.disk.find", lambda *_: None)
-    monkeypatch.setattr("ortops.kernels.jit.kernel.disk.save", lambda *_: None)
+    monkeypatch.setattr("ortops.jit.kernel.disk.find", lambda *_: None)
+    monkeypatch.setattr("ortops.jit.kernel.disk.save", lambda *_: None)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

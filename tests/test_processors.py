@@ -12,7 +12,7 @@ import pytest
 from llvmlite import binding as llvm
 
 import float16_checks
-from ortops.kernels.jit import machine_code
+from ortops.jit import machine_code
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"

@@ -12,7 +12,7 @@ import pytest
 
 import ortops
 from ortops import precompile
-from ortops.kernels.jit.source import Source
+from ortops.jit.source import Source
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import in_processes, needed
 from ortops.progress import with_progress
@@ -20,7 +20,7 @@ from ortops.spec import Operator
 
 LOADED = '''
 """The machine code that the process has: kernels and kinds of their arguments."""
-from ortops.kernels.jit import kernel
+from ortops.jit import kernel
 
 def loaded():
     return sorted((source.name, source.arg_types) for source in kernel.loaded)

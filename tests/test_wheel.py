@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from llvmlite import binding as llvm
 
-from ortops.kernels.jit import disk, machine_code
-from ortops.kernels.jit.kernel import bitcode_of
+from ortops.jit import disk, machine_code
+from ortops.jit.kernel import bitcode_of
 from ortops.parallel_warmup import ENTRY_POINTS
 
 ARCHIVE = "ortops/kernels/compiled/kernels.zip"

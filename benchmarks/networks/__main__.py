@@ -16,7 +16,7 @@ from benchmarks.networks.errors import MAX_OF_ALL, MAX_RATIO_TO_TORCH
 from benchmarks.networks.measure import OURS, TORCH, Row, measure
 from benchmarks.networks.zoo import NETWORKS
 from benchmarks.report import machine, markdown
-from ortops.kernels.jit.runners import available_cpus
+from ortops.jit.runners import available_cpus
 
 CPUS = available_cpus()
 _FILE = click.Path(dir_okay=False, path_type=Path)

@@ -17,10 +17,10 @@ import numpy as np
 from ortops.engine.compiled import layout
 from ortops.engine.extensions import OrtError, add_c_operator, library_path
 from ortops.engine.shutdown import PROCESS_STATE
-from ortops.kernels.jit.exceptions import uninterrupted
-from ortops.kernels.jit.kernel import Kernel
-from ortops.kernels.jit.machine_code import keep_forever
-from ortops.kernels.jit.source import Unimported
+from ortops.jit.exceptions import uninterrupted
+from ortops.jit.kernel import Kernel
+from ortops.jit.machine_code import keep_forever
+from ortops.jit.source import Unimported
 
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Kernel
-from ortops.kernels.jit.machine_code import keep_forever
-from ortops.kernels.jit.source import Unimported
+from ortops.jit.kernel import Kernel
+from ortops.jit.machine_code import keep_forever
+from ortops.jit.source import Unimported
 
 SUPPORTED_RELEASES = ">=0.13,!=0.14.0,<0.16"
 """The supported releases, as in pyproject.toml."""

@@ -13,7 +13,7 @@ import onnxruntime
 from ortops.engine import extensions
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
-from ortops.kernels.jit import exceptions
+from ortops.jit import exceptions
 from ortops.operators import OPERATORS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"

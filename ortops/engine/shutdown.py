@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ortops.engine.compiled.layout import ACTIVE, ENDING
-from ortops.kernels.jit.exceptions import MAX_WAIT_SECONDS
-from ortops.kernels.jit.machine_code import keep_forever
+from ortops.jit.exceptions import MAX_WAIT_SECONDS
+from ortops.jit.machine_code import keep_forever
 
 PROCESS_STATE = np.zeros(2, np.int64)
 """The words ACTIVE and ENDING of `ortops.engine.compiled.layout`, which the compiled callbacks read and write."""

@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 
 from ortops.engine.c_api import ELEMENT_TYPES, Api
-from ortops.kernels.jit.kernel import Kernel
-from ortops.kernels.jit.source import Unimported
+from ortops.jit.kernel import Kernel
+from ortops.jit.source import Unimported
 from ortops.shapes import Shape
 
 Array = np.ndarray[Any, Any]

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ortops.kernels.jit.compile import compiled, inline
-from ortops.kernels.jit.scalar import cast_like, compute_pointer, element_pointer, lane_count, load, offset, store
-from ortops.kernels.jit.simd import add, multiply, select_new_max, widen
-from ortops.kernels.layout import Doubles, Source, Sums, Table, Wide
+from ortops.jit.compile import compiled, inline
+from ortops.jit.elements import Doubles, Source, Sums, Wide
+from ortops.jit.scalar import cast_like, compute_pointer, element_pointer, lane_count, load, offset, store
+from ortops.jit.simd import add, multiply, select_new_max, widen
+from ortops.kernels.layout import Table
 from ortops.kernels.tables import OFF_MAP, Candidates, candidates_in
 
 WHOLE_SAMPLE = 4

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit.compile import compiled, inline, noinline
-from ortops.kernels.jit.parallel import for_count
-from ortops.kernels.jit.scalar import cast_like, compute_pointer, fma, lane_count, load, local, minimum, offset, store
-from ortops.kernels.jit.simd import add, widen
-from ortops.kernels.layout import Doubles, Source, Sums, Table, Wide
+from ortops.jit.compile import compiled, inline, noinline
+from ortops.jit.elements import Doubles, Source, Sums, Wide
+from ortops.jit.parallel import for_count
+from ortops.jit.scalar import cast_like, compute_pointer, fma, lane_count, load, local, minimum, offset, store
+from ortops.jit.simd import add, widen
+from ortops.kernels.layout import Table
 from ortops.kernels.tables import Weights, weights_in
 
 MAX_ROWS = 8

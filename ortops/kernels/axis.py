@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import ceil, load, maximum, minimum, offset
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.scalar import ceil, load, maximum, minimum, offset
 from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, NEAREST, NEXT, PlacedRois
 
 MAX_SAMPLES = 2**62

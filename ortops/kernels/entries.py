@@ -12,22 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.runners import Runner
-from ortops.kernels.jit.source import Unimported
-from ortops.kernels.layout import (
-    ABOVE,
-    AXIS_FIELDS,
-    BELOW,
-    CEIL,
-    NEAREST,
-    OUT_OF_MEMORY,
-    Dims,
-    Making,
-    PlacedRois,
-    RotatedRois,
-    Shape,
-)
+from ortops.jit.elements import OUT_OF_MEMORY
+from ortops.jit.kernel import Array, Kernel
+from ortops.jit.runners import Runner
+from ortops.jit.source import Unimported
+from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Making, PlacedRois, RotatedRois, Shape
 from ortops.kernels.roi_pool import Mode, pool, pool_gradient, rounded_once
 from ortops.kernels.stages import CHUNKS, Functions, address, check_status, elements, kind_of, pair, storage, values_of
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET

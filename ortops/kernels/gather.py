@@ -5,10 +5,11 @@ A task has some panels of channels of a RoI, or of an image whose map is packed 
 
 from __future__ import annotations
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release, task_of
-from ortops.kernels.jit.scalar import (
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.elements import OUT_OF_MEMORY, Doubles, Elements
+from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
@@ -20,19 +21,8 @@ from ortops.kernels.jit.scalar import (
     set_value,
     storage_pointer,
 )
-from ortops.kernels.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.layout import (
-    CANDIDATES,
-    HIGH,
-    LOW,
-    OUT_OF_MEMORY,
-    Doubles,
-    Elements,
-    Form,
-    PlacedRois,
-    Stages,
-    Storage,
-)
+from ortops.jit.simd import fence, prefetch_to_read, prefetch_to_write
+from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Stages, Storage
 from ortops.kernels.pack import prefetch_window, should_stream, stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (

@@ -10,11 +10,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from ortops.kernels.jit.compile import compiled, inline
-from ortops.kernels.jit.parallel import for_count
-from ortops.kernels.jit.scalar import cast_like, fma, lane_count, load, local, minimum, offset, store
-from ortops.kernels.jit.simd import larger, multiply, nan_max
-from ortops.kernels.layout import Source, Sums, Table
+from ortops.jit.compile import compiled, inline
+from ortops.jit.elements import Source, Sums
+from ortops.jit.parallel import for_count
+from ortops.jit.scalar import cast_like, fma, lane_count, load, local, minimum, offset, store
+from ortops.jit.simd import larger, multiply, nan_max
+from ortops.kernels.layout import Table
 from ortops.kernels.tables import OFF_MAP, Extremes, candidates_in, extremes_in
 
 MAX_ROWS = 8

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from numba import types
 
-from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import call
-from ortops.kernels.jit.scalar import address_of, byte_pointer, cast_like, itemsize, load, minimum, offset, store
-from ortops.kernels.jit.simd import prefetch_to_read, stream_cache_line, transpose
-from ortops.kernels.layout import Elements, Stored, Values
+from ortops.jit import CACHE_LINE, LANES
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import Elements, Stored, Values
+from ortops.jit.parallel import call
+from ortops.jit.scalar import address_of, byte_pointer, cast_like, itemsize, load, minimum, offset, store
+from ortops.jit.simd import prefetch_to_read, stream_cache_line, transpose
 
 _memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 _memset = types.ExternalFunction("memset", types.intp(types.intp, types.intp, types.intp))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.axis import Axis, write_axis
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import (
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import Places, Source, Sums
+from ortops.jit.scalar import (
     cast_like,
     compute_pointer,
     lane_count,
@@ -19,8 +19,9 @@ from ortops.kernels.jit.scalar import (
     offset,
     store,
 )
-from ortops.kernels.jit.simd import select_new_max
-from ortops.kernels.layout import NEAREST, PlacedRois, Places, Source, Sums, Table
+from ortops.jit.simd import select_new_max
+from ortops.kernels.axis import Axis, write_axis
+from ortops.kernels.layout import NEAREST, PlacedRois, Table
 from ortops.kernels.tables import Pixels, pixels_in
 
 

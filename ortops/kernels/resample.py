@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ortops.kernels.axis import resample_axis
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import allocate, call, release, task_of
-from ortops.kernels.jit.scalar import (
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import OUT_OF_MEMORY, Elements, Stored, Words
+from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.scalar import (
     address_of,
     cast_like,
     compute_pointer,
@@ -26,7 +26,8 @@ from ortops.kernels.jit.scalar import (
     store,
     value_at,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Dims, Elements, Stored, Words
+from ortops.kernels.axis import resample_axis
+from ortops.kernels.layout import Dims
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Weights, fill_weights
 

@@ -14,19 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, Kernel
-from ortops.kernels.jit.runners import Runner
-from ortops.kernels.jit.source import Function, Unimported
-from ortops.kernels.layout import (
-    CANDIDATES,
-    DOUBLE,
-    EXTREMES,
-    PIXELS,
-    WEIGHTS,
-    Form,
-    PlacedRois,
-    Planning,
-)
+from ortops.jit.elements import DOUBLE
+from ortops.jit.kernel import Array, Kernel
+from ortops.jit.runners import Runner
+from ortops.jit.source import Function, Unimported
+from ortops.kernels.layout import CANDIDATES, EXTREMES, PIXELS, WEIGHTS, Form, PlacedRois, Planning
 from ortops.kernels.stages import Functions, address, elements, for_both, kind_of, values_of
 
 if TYPE_CHECKING:

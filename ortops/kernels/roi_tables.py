@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ortops.jit.compile import compiled
+from ortops.jit.elements import Elements, Words
+from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
+from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import Axis, axis_of
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release, task_of
-from ortops.kernels.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
-from ortops.kernels.jit.tasks import run_tasks
 from ortops.kernels.layout import (
     BINS,
     CANDIDATES,
@@ -27,11 +28,9 @@ from ortops.kernels.layout import (
     START,
     TABLE_WORDS,
     THIRD,
-    Elements,
     Form,
     PlacedRois,
     Table,
-    Words,
 )
 from ortops.kernels.pixel_bins import fill_pixel_bins
 from ortops.kernels.schedule import Plan, Window, make_window, should_pack_window

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.gather import staging_size_of
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release, task_of
-from ortops.kernels.jit.python_api import signal_raised
-from ortops.kernels.jit.scalar import (
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.elements import DOUBLE, INTERRUPTED, OUT_OF_MEMORY, Doubles, Elements, Stored, Values
+from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.python_api import signal_raised
+from ortops.jit.scalar import (
     address_of,
     cast_like,
     compute_pointer,
@@ -28,7 +28,7 @@ from ortops.kernels.jit.scalar import (
     set_value,
     storage_pointer,
 )
-from ortops.kernels.jit.simd import (
+from ortops.jit.simd import (
     fence,
     horizontal_sum,
     load_lanes,
@@ -37,19 +37,8 @@ from ortops.kernels.jit.simd import (
     splat,
     store_lanes,
 )
-from ortops.kernels.layout import (
-    DOUBLE,
-    INTERRUPTED,
-    OUT_OF_MEMORY,
-    Doubles,
-    Elements,
-    Making,
-    RotatedRois,
-    Stages,
-    Storage,
-    Stored,
-    Values,
-)
+from ortops.kernels.gather import staging_size_of
+from ortops.kernels.layout import Making, RotatedRois, Stages, Storage
 from ortops.kernels.pack import clear, stream
 from ortops.kernels.roi_tables import Groups, group_by_image
 from ortops.kernels.rotated_tables import (

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ortops.jit.compile import compiled
+from ortops.jit.scalar import cos, load, maximum, minimum, offset, sin
 from ortops.kernels.axis import Axis, axis_of, is_valid_roi, onnx_axis, pixels_of_regions, region, write_axis
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.scalar import cos, load, maximum, minimum, offset, sin
 from ortops.kernels.layout import RotatedRois
 
 

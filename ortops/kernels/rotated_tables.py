@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ortops.kernels.axis import is_between, is_inside, region
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.parallel import allocate, release, task_of
-from ortops.kernels.jit.scalar import (
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import OUT_OF_MEMORY, Elements, Words
+from ortops.jit.parallel import allocate, release, task_of
+from ortops.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
@@ -21,7 +21,8 @@ from ortops.kernels.jit.scalar import (
     offset,
     set_value,
 )
-from ortops.kernels.layout import OUT_OF_MEMORY, Elements, RotatedRois, Shape, Words
+from ortops.kernels.axis import is_between, is_inside, region
+from ortops.kernels.layout import RotatedRois, Shape
 from ortops.kernels.roi_tables import MAX_TABLE_BYTES, Groups
 from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within, row_point, samples_within
 from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count

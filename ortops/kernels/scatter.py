@@ -5,10 +5,11 @@ A task has a band of rows of a panel of channels of an image, or of one channel,
 
 from __future__ import annotations
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import call, release, task_of
-from ortops.kernels.jit.scalar import (
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.elements import OUT_OF_MEMORY, Elements
+from ortops.jit.parallel import call, release, task_of
+from ortops.jit.scalar import (
     address_of,
     compute_pointer,
     itemsize,
@@ -17,19 +18,8 @@ from ortops.kernels.jit.scalar import (
     offset,
     storage_pointer,
 )
-from ortops.kernels.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import (
-    CANDIDATES,
-    HIGH,
-    LOW,
-    OUT_OF_MEMORY,
-    WEIGHTS,
-    Elements,
-    Form,
-    PlacedRois,
-    Stages,
-    Storage,
-)
+from ortops.jit.simd import fence, prefetch_to_read
+from ortops.kernels.layout import CANDIDATES, HIGH, LOW, WEIGHTS, Form, PlacedRois, Stages, Storage
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ortops.jit import CACHE_LINE, LANES
+from ortops.jit.compile import compiled
+from ortops.jit.elements import OUT_OF_MEMORY
+from ortops.jit.parallel import allocate, call
+from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
+from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
-from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call
-from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
-from ortops.kernels.jit.tasks import run_tasks
-from ortops.kernels.layout import (
-    NEEDS_CHUNKS,
-    NEEDS_PANELS,
-    NEEDS_PLANES,
-    NEEDS_SORT,
-    OUT_OF_MEMORY,
-    PlacedRois,
-    Planning,
-    Stages,
-)
+from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, PlacedRois, Planning, Stages
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""

@@ -7,23 +7,12 @@ in 76 %.
 
 from __future__ import annotations
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release
-from ortops.kernels.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
-from ortops.kernels.layout import (
-    BINS,
-    CANDIDATES,
-    LOW,
-    PLACE,
-    START,
-    TABLE_WORDS,
-    Elements,
-    Form,
-    PlacedRois,
-    Table,
-    Words,
-)
+from ortops.jit import LANES
+from ortops.jit.compile import compiled
+from ortops.jit.elements import Elements, Words
+from ortops.jit.parallel import allocate, call, release
+from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
+from ortops.kernels.layout import BINS, CANDIDATES, LOW, PLACE, START, TABLE_WORDS, Form, PlacedRois, Table
 from ortops.kernels.roi_tables import SharedTables
 from ortops.kernels.schedule import panel_size
 

@@ -8,25 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit.kernel import Array, CFunction, Kernel, data_pointer
-from ortops.kernels.jit.source import Function, Unimported
-from ortops.kernels.layout import (
-    BFLOAT16,
-    DOUBLE,
-    FLOAT,
-    FLOAT16,
-    NEEDS_CHUNKS,
-    NEEDS_PANELS,
-    NEEDS_PLANES,
-    NEEDS_SORT,
-    OUT_OF_MEMORY,
-    PANEL,
-    Elements,
-    Form,
-    Making,
-    Stages,
-    Storage,
-)
+from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, OUT_OF_MEMORY, PANEL, Elements
+from ortops.jit.kernel import Array, CFunction, Kernel, data_pointer
+from ortops.jit.source import Function, Unimported
+from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, Form, Making, Stages, Storage
 
 _KINDS = {
     np.dtype(np.float16): FLOAT16,
@@ -35,10 +20,10 @@ _KINDS = {
     np.dtype(np.float64): DOUBLE,
 }
 if TYPE_CHECKING:
+    from ortops.jit import tasks
     from ortops.kernels import pack, sliding
-    from ortops.kernels.jit import tasks
 else:
-    tasks, pack, sliding = map(Unimported, ("kernels.jit.tasks", "kernels.pack", "kernels.sliding"))
+    tasks, pack, sliding = map(Unimported, ("jit.tasks", "kernels.pack", "kernels.sliding"))
 
 CHUNKS = tasks.run_in_chunks
 """The function that runs tasks in chunks."""

@@ -12,6 +12,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import Doubles, Elements, Words
+from ortops.jit.scalar import (
+    compute_pointer,
+    float64_pointer,
+    int64_pointer,
+    maximum,
+    minimum,
+    set_value,
+    value_at,
+)
 from ortops.kernels.axis import (
     Axis,
     coordinate,
@@ -22,32 +33,7 @@ from ortops.kernels.axis import (
     region_end,
     region_of_sample,
 )
-from ortops.kernels.jit.compile import compiled, noinline
-from ortops.kernels.jit.scalar import (
-    compute_pointer,
-    float64_pointer,
-    int64_pointer,
-    maximum,
-    minimum,
-    set_value,
-    value_at,
-)
-from ortops.kernels.layout import (
-    BINS,
-    COVERAGE,
-    FIRST,
-    HIGH,
-    LOW,
-    PLACE,
-    RANGES,
-    SECOND,
-    START,
-    THIRD,
-    Doubles,
-    Elements,
-    Table,
-    Words,
-)
+from ortops.kernels.layout import BINS, COVERAGE, FIRST, HIGH, LOW, PLACE, RANGES, SECOND, START, THIRD, Table
 
 OFF_MAP = -1
 """In place of a candidate's region if it reads no pixel."""

@@ -25,9 +25,9 @@ from ortops.engine.compiled.layout import (
     TENSORS,
     TEXT,
 )
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import add_atomically, allocate, call, pointer_to, release
-from ortops.kernels.jit.python_api import (
+from ortops.jit.compile import compiled
+from ortops.jit.parallel import add_atomically, allocate, call, pointer_to, release
+from ortops.jit.python_api import (
     acquire_gil,
     call_python,
     decref,
@@ -37,7 +37,7 @@ from ortops.kernels.jit.python_api import (
     save_exception,
     to_int64,
 )
-from ortops.kernels.jit.scalar import address_of, int64_pointer, offset
+from ortops.jit.scalar import address_of, int64_pointer, offset
 
 _thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
 _pause = types.ExternalFunction("pause", types.int32())

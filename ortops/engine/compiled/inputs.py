@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import call
-from ortops.kernels.jit.scalar import address_of, minimum, offset
+from ortops.jit.compile import compiled
+from ortops.jit.parallel import call
+from ortops.jit.scalar import address_of, minimum, offset
 
 
 @compiled

@@ -10,9 +10,9 @@ from typing import Any
 
 from numba import types
 
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import pointer_to
-from ortops.kernels.jit.python_api import call, save_exception
+from ortops.jit.compile import compiled
+from ortops.jit.parallel import pointer_to
+from ortops.jit.python_api import call, save_exception
 
 _tuple_get = types.ExternalFunction("PyTuple_GetItem", types.intp(types.intp, types.intp))
 _dict_get = types.ExternalFunction("PyDict_GetItem", types.intp(types.intp, types.intp))

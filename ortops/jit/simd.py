@@ -13,9 +13,9 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-from ortops.kernels.jit import CACHE_LINE, LANES
-from ortops.kernels.jit.float16 import constant
-from ortops.kernels.jit.scalar import (
+from ortops.jit import CACHE_LINE, LANES
+from ortops.jit.float16 import constant
+from ortops.jit.scalar import (
     LanesType,
     compute_type,
     emit_address,

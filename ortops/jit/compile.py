@@ -32,11 +32,11 @@ from numba.core.typed_passes import (
 )
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
 
-from ortops.kernels.jit.machine_code import SYMBOL
-from ortops.kernels.jit.parallel import from_words, to_words
-from ortops.kernels.jit.scalar import LanesType, compute_type
-from ortops.kernels.jit.source import ArgType, Source
-from ortops.kernels.layout import PANEL
+from ortops.jit.elements import PANEL
+from ortops.jit.machine_code import SYMBOL
+from ortops.jit.parallel import from_words, to_words
+from ortops.jit.scalar import LanesType, compute_type
+from ortops.jit.source import ArgType, Source
 
 _INT64 = ir.IntType(64)
 

@@ -12,10 +12,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ortops.kernels.jit import LANES
-from ortops.kernels.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
-from ortops.kernels.jit.machine_code import has_float16, has_fma
-from ortops.kernels.layout import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
+from ortops.jit import LANES
+from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
+from ortops.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
+from ortops.jit.machine_code import has_float16, has_fma
 
 MAX_UNROLLED = 8
 """The most iterations of a loop that is compiled for each number of them (`parallel.for_count`)."""

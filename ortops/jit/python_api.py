@@ -10,10 +10,10 @@ import sys
 
 from numba import types
 
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.exceptions import KEY
-from ortops.kernels.jit.parallel import allocate, release
-from ortops.kernels.jit.scalar import address_of
+from ortops.jit.compile import compiled
+from ortops.jit.exceptions import KEY
+from ortops.jit.parallel import allocate, release
+from ortops.jit.scalar import address_of
 
 _OBJECT, _INT = types.intp, types.int32
 

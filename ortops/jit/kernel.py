@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from ortops.kernels.jit import disk, exceptions, machine_code
-from ortops.kernels.jit.source import ArgType, Function, FunctionName, Source
-from ortops.kernels.layout import INTERRUPTED
+from ortops.jit import disk, exceptions, machine_code
+from ortops.jit.elements import INTERRUPTED
+from ortops.jit.source import ArgType, Function, FunctionName, Source
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -87,7 +87,7 @@ def _compiler() -> Any:
         with contextlib.suppress(ValueError):  # numba ignores a value that is not an integer
             if value is not None and not is_allowed(value):
                 raise RuntimeError(f"{name} = {value!r}: {rule}, since numba compiles the kernels")
-    from ortops.kernels.jit import compile as compiler
+    from ortops.jit import compile as compiler
 
     return compiler
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from numba import types
 
-from ortops.kernels.jit.compile import compiled
-from ortops.kernels.jit.parallel import allocate, call, release
-from ortops.kernels.jit.python_api import signal_raised
-from ortops.kernels.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
-from ortops.kernels.layout import INTERRUPTED, OUT_OF_MEMORY, Words
+from ortops.jit.compile import compiled
+from ortops.jit.elements import INTERRUPTED, OUT_OF_MEMORY, Words
+from ortops.jit.parallel import allocate, call, release
+from ortops.jit.python_api import signal_raised
+from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))

@@ -35,13 +35,13 @@ def thread_runner(count: int) -> Runner:
     """
     if count < 2 or os.name == "nt":
         return SERIAL
-    from ortops.kernels.jit.kernel import CFunction
-    from ortops.kernels.jit.source import Unimported
+    from ortops.jit.kernel import CFunction
+    from ortops.jit.source import Unimported
 
     if TYPE_CHECKING:
-        from ortops.kernels.jit import tasks
+        from ortops.jit import tasks
     else:
-        tasks = Unimported("kernels.jit.tasks")
+        tasks = Unimported("jit.tasks")
     context = np.array([count, CFunction(tasks.work).address], np.int64)
     _contexts.append(context)
     return CFunction(tasks.run_on_threads).address, context.ctypes.data

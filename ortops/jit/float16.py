@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ortops.kernels.jit import LANES
+from ortops.jit import LANES
 
 
 def shaped_like(llvm_type: Any, scalar: Any) -> Any:

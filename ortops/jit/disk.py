@@ -29,14 +29,15 @@ from typing import BinaryIO
 
 from llvmlite import binding as llvm
 
-from ortops.kernels.jit import machine_code
+from ortops.jit import machine_code
 
 DIGEST = 32
 """The size in bytes of the digest at the start of a file."""
 
 PACKAGES = {
-    "kernels": Path(__file__).parents[1],
-    "engine.compiled": Path(__file__).parents[2] / "engine" / "compiled",
+    "jit": Path(__file__).parent,
+    "kernels": Path(__file__).parents[1] / "kernels",
+    "engine.compiled": Path(__file__).parents[1] / "engine" / "compiled",
 }
 """The folders with the source files of compiled functions, by the names of the packages."""
 
@@ -108,7 +109,7 @@ def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
         path: the file to write.
         bitcode_by_name: the bitcode by `member_name`.
     """
-    from ortops.kernels.jit import definitions
+    from ortops.jit import definitions
 
     members = bitcode_by_name | {DEFINITIONS: json.dumps(definitions.digests(PACKAGES)).encode()}
     with zipfile.ZipFile(path, "w") as archive:
@@ -164,9 +165,7 @@ def _file_name(name: str, arg_types: tuple[str, ...]) -> str:
 def _origin(name: str, arg_types: tuple[str, ...]) -> bytes:
     """All that machine code is made from: its identity, and the code of the kernel and of what compiles it."""
     digests, unknown = _digests(), sources().hex()
-    code = (
-        digests.get(one, unknown) for one in (name, "kernels.jit.compile.object_code", "kernels.jit.machine_code.emit")
-    )
+    code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
     return "\0".join(code).encode() + _key(name, arg_types)
 
 
@@ -177,7 +176,7 @@ def _digests() -> dict[str, str]:
     if known is not None:
         found: dict[str, str] = json.loads(known)
         return found
-    from ortops.kernels.jit import definitions
+    from ortops.jit import definitions
 
     try:
         found = definitions.digests(PACKAGES)

@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ortops.kernels.jit.scalar import is_elements
+from ortops.jit.scalar import is_elements
 
 _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 

@@ -10,15 +10,15 @@ conformance: .venv/.base
 
 test: .venv/.test
 	$(BIN)/python -m ortops warmup
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Proofs that take long: what a default run passes, gradients of gradients, a wheel, all translations of PyTorch.
 test-slow: .venv/.test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-# The tests that need PyTorch, which is large. Where it is installed, the two above have them, too.
+# The tests that need PyTorch, which is large. Where it is installed, the two above have them, too, and take longer.
 test-torch: .venv/.test .venv/.test-torch
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py docs.py)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix tests/test_, torch*.py gradient_networks.py gradient_sampling.py docs.py)
 
 # Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench

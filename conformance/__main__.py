@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import io
 import sys
 
@@ -14,7 +14,7 @@ from ortops.help_text import keep_names_whole
 
 keep_names_whole()
 
-EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
+EXTRA = ("hypothesis", "jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
 """Packages that commands import and a plain installation of ortops lacks; without them there is only `--help`."""
 
 VERSION = "--version"
@@ -43,7 +43,8 @@ def _check_extra() -> None:
     """End the process with status 2 if a package of the extra is missing, rather than in the middle of a run."""
     try:
         for name in EXTRA:
-            importlib.import_module(name)
+            if importlib.util.find_spec(name) is None:
+                raise ModuleNotFoundError(f"No module named {name!r}")
     except ModuleNotFoundError as error:
         sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
         sys.exit(2)

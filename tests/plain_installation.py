@@ -21,6 +21,8 @@ WITH_EXTRAS = (
     "conformance.cluster",
     "conformance.backends.openvino",
     "conformance.backends.torchvision",
+    "conformance.fuzz.campaign",
+    "conformance.fuzz.strategy",
 )
 """Modules that need an extra, or the runtime that they ask."""
 

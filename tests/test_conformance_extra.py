@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 WITHOUT = """
@@ -24,7 +26,7 @@ sys.argv = {arguments!r}
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 
-EXTRA = ("jinja2", "rich", "tomli")
+EXTRA = ("hypothesis", "jinja2", "rich", "tomli")
 
 
 def run(folder: Path, missing: tuple[str, ...], module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,10 +37,11 @@ def run(folder: Path, missing: tuple[str, ...], module: str, *arguments: str) ->
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
 
 
-def test_the_commands_of_the_suite_name_the_extra(tmp_path: Path) -> None:
-    done = run(tmp_path, ("rich",), "conformance", "--list")
+@pytest.mark.parametrize("missing", ["hypothesis", "rich"])
+def test_the_commands_of_the_suite_name_the_extra(tmp_path: Path, missing: str) -> None:
+    done = run(tmp_path, (missing,), "conformance", "--list")
     assert (done.returncode, done.stdout) == (2, "")
-    words = "No module named 'rich': python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
+    words = f"No module named {missing!r}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
     assert done.stderr == words
 
 

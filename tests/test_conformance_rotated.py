@@ -90,9 +90,9 @@ def test_drois_is_the_derivative(case: Case) -> None:
 
 
 @pytest.mark.parametrize("scene", rotated_matrix.SCENES, ids=lambda scene: scene.name)
-def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: rotated_matrix.Scene) -> None:
+def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: rotated_matrix.RotatedScene) -> None:
     for variant in scene.variants:
-        rois = scene.tensors(*variant)["rois"]
+        rois = scene.tensors_of(*variant)["rois"]
         for dtype in () if scene.types else (np.float16, ml_dtypes.bfloat16):
             np.testing.assert_array_equal(rois.astype(dtype).astype(np.float64), rois)
 
@@ -111,7 +111,7 @@ def test_rounding_moves_no_sample_of_a_case_over_a_border_or_a_pixel() -> None:
 def test_a_scene_whose_samples_cannot_keep_away_is_an_error() -> None:
     scene = replace(rotated_matrix.SCENES[0], rois=((2.0, 2.0, 1.0, 3.0, 0.0, 0),))
     with pytest.raises(ValueError, match=r"angles: no centre near 2\.0, 2\.0"):
-        scene.tensors(0, 0)
+        scene.tensors_of(0, 0)
 
 
 def test_angles_are_about_the_degrees_that_they_are_named_by() -> None:

@@ -7,14 +7,14 @@ differences.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import FLOATS, expand
-from conformance.vectors.scenes import scatter
+from conformance.vectors.scenes import Scene, load, scatter
 from ortops.spec import ELEMENT_DTYPES
 
 TEXT = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Attributes, Outputs")
@@ -38,214 +38,18 @@ INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
 """Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A map and RoIs on it, which are exact in every element type.
-
-    seed: the seed of the map's numbers; those of dY have `seed + 100`.
-    note: what the scene tests, in words.
-    x_shape: [N, C, H, W].
-    rois: batch_id, x1, y1, x2 and y2.
-    bins: pooled height and width.
-    basis: whose rule decides which pixels the bins have.
-    levels: the number of distinct pixel values; 0 if all pixels are distinct.
-    """
-
-    name: str
-    seed: int
-    note: str
-    x_shape: tuple[int, int, int, int]
-    rois: tuple[tuple[float, float, float, float, float], ...]
-    bins: tuple[int, int]
-    spatial_scale: float = 1.0
-    basis: Basis = Basis.VECTORS
-    levels: int = 0
-
-
-SCENES = (
-    Scene(
-        "images_and_channels",
-        1,
-        "RoIs out of order on three images of two channels, the second image without any",
-        (3, 2, 6, 7),
-        ((2, 1.25, 0.75, 4.75, 5.25), (0, 0.25, 1.25, 6.25, 3.75), (2, 2, 2.25, 5.75, 4.25)),
-        (2, 3),
-    ),
-    Scene(
-        "scale_0_3",
-        2,
-        "a scale that is not a power of two and, as float32, not exactly 0.3",
-        (1, 2, 7, 6),
-        ((0, 3.25, 2.5, 15.75, 20.25), (0, 6.5, 5.25, 12, 9.75), (0, 0.75, 13.5, 17.25, 19)),
-        (3, 2),
-        0.3,
-    ),
-    Scene(
-        "scale_1_16",
-        3,
-        "a scale of 1/16, with RoIs in image coordinates",
-        (2, 1, 8, 9),
-        ((0, 13, 9, 110, 97), (1, 41, 22, 75, 118)),
-        (2, 2),
-        0.0625,
-    ),
-    Scene(
-        "scale_1_4",
-        4,
-        "a scale above 1 that is not a power of two",
-        (1, 2, 7, 6),
-        ((0, 0.75, 0.5, 3, 4.25), (0, 1.25, 1, 4.75, 2.75)),
-        (2, 2),
-        1.4,
-    ),
-    Scene("scale_8", 5, "a scale of 8", (1, 2, 9, 17), ((0, 0.125, 0.25, 1.75, 0.875), (0, 1, 0.5, 2, 1)), (3, 4), 8.0),
-    Scene(
-        "whole_bins",
-        6,
-        "as many bins as pixels, half as many, or a quarter",
-        (1, 2, 8, 8),
-        ((0, 0, 0, 3, 3), (0, 0, 0, 7, 7), (0, 4, 4, 7, 7)),
-        (4, 4),
-    ),
-    Scene(
-        "seven_bins",
-        7,
-        "7 x 7 bins of 14, 10 and 5 pixels, as in the networks of Fast R-CNN",
-        (1, 2, 15, 16),
-        ((0, 1, 1, 14, 14), (0, 3, 2, 12, 11), (0, 6, 5, 10, 9)),
-        (7, 7),
-    ),
-    Scene(
-        "high_bins",
-        8,
-        "one row of five bins, on RoIs of any size",
-        (1, 2, 9, 10),
-        ((0, 1, 2, 8, 3), (0, 0, 0, 9, 8), (0, 4, 1, 6, 7)),
-        (1, 5),
-    ),
-    Scene(
-        "wide_bins",
-        9,
-        "one column of five bins, on RoIs of any size",
-        (1, 2, 9, 10),
-        ((0, 1, 2, 8, 3), (0, 0, 0, 9, 8), (0, 4, 1, 6, 7)),
-        (5, 1),
-    ),
-    Scene(
-        "half_outside",
-        10,
-        "RoIs across each side of the map and across corners",
-        (1, 2, 5, 6),
-        ((0, -3, 1, 2, 4), (0, 1, -4, 4, 2), (0, 4, 1, 9, 4), (0, 1, 3, 5, 9), (0, 4, 3, 9, 9), (0, -2, -2, 1, 1)),
-        (2, 2),
-    ),
-    Scene(
-        "larger_than_the_map",
-        11,
-        "RoIs around the whole map, most of their bins outside",
-        (1, 2, 4, 3),
-        ((0, -6, -5, 8, 9), (0, -2, -9, 12, 3)),
-        (4, 4),
-    ),
-    Scene(
-        "beside_the_map",
-        12,
-        "RoIs outside the map along either axis or both, among some that are on it",
-        (2, 2, 5, 6),
-        ((0, 7, 1, 9, 3), (1, 1, 1, 3, 3), (0, 2, -7, 4, -3), (1, -9, -9, -3, -2), (0, 0, 0, 5, 4), (0, 6, 5, 8, 8)),
-        (2, 3),
-    ),
-    Scene(
-        "overlapping",
-        13,
-        "five RoIs over the same pixels of one image and one of another",
-        (2, 1, 5, 5),
-        (
-            (1, 1, 1, 4, 4),
-            (1, 0, 1, 3, 3),
-            (1, 1, 1, 4, 4),
-            (1, 1, 0, 3, 4),
-            (1, 0, 2, 4, 3),
-            (0, 1, 1, 4, 3),
-        ),
-        (2, 2),
-    ),
-    Scene(
-        "upsampled",
-        14,
-        "more bins than pixels in the RoI",
-        (1, 2, 4, 4),
-        ((0, 1, 1, 2, 2), (0, 0, 2, 2, 2)),
-        (4, 8),
-    ),
-    Scene("one_row", 15, "a map of one row", (1, 2, 1, 9), ((0, 1, 0, 7, 0), (0, 3, -1, 9, 2)), (1, 4)),
-    Scene("one_column", 16, "a map of one column", (1, 2, 9, 1), ((0, 0, 1, 0, 7), (0, -1, 3, 2, 9)), (4, 1)),
-    Scene(
-        "swapped_ends",
-        17,
-        "RoIs with swapped ends along either axis or both",
-        (1, 2, 6, 6),
-        ((0, 5, 4, 1, 1), (0, 5, 1, 1, 4), (0, 1, 4, 4, 1), (0, 3, 3, 2, 2)),
-        (2, 2),
-        basis=Basis.OURS,
-    ),
-    Scene(
-        "one_pixel_each",
-        18,
-        "RoIs of one pixel, on corners of the map and within it",
-        (1, 3, 4, 5),
-        ((0, 0, 0, 0, 0), (0, 4, 3, 4, 3), (0, 2, 1, 2, 1), (0, 4, 0, 4, 0)),
-        (1, 1),
-    ),
-    Scene(
-        "halves",
-        19,
-        "ends halfway between pixels, on either side of 0",
-        (1, 2, 7, 8),
-        ((0, 0.5, 1.5, 4.5, 5.5), (0, -0.5, -1.5, 2.5, 3.5), (0, -2.5, -3.5, -0.5, 6.5), (0, 3.5, 2.5, 6.5, 4.5)),
-        (2, 2),
-        basis=Basis.OURS,
-    ),
-    Scene(
-        "ties",
-        20,
-        "pixels with three distinct values: nearly every bin has several maxima",
-        (2, 2, 6, 8),
-        ((0, 0, 0, 7, 5), (1, 1, 1, 6, 4), (0, 2, 0, 7, 3), (1, 0, 2, 4, 5)),
-        (2, 4),
-        levels=3,
-    ),
-    Scene(
-        "huge",
-        21,
-        "RoIs of up to 2^16 pixels, some of whose bins end on the map",
-        (1, 2, 5, 6),
-        ((0, -1024, -1024, 1040, 1040), (0, -32768, 2, 32768, 3), (0, 1, -4096, 4, 4096)),
-        (4, 2),
-        basis=Basis.OURS,
-    ),
-    Scene(
-        "many",
-        22,
-        "seven channels and nine RoIs on two images: counts that no block of a kernel divides",
-        (2, 7, 5, 7),
-        tuple((r % 2, r % 3, r % 2, 3 + r % 4, 2 + r % 3) for r in range(9)),
-        (3, 3),
-    ),
-)
+SCENES = load("max_roi_pool.json", Scene)
 
 
 def cases() -> Iterator[Case]:
     """The cases of this module."""
     for scene in SCENES:
-        x, y_shape = scatter(scene.x_shape, seed=scene.seed), (len(scene.rois), scene.x_shape[1], *scene.bins)
-        if scene.levels:
-            x = np.floor((x + 2) * scene.levels / 5)
+        tensors = scene.tensors
         made = make_cases(
             f"matrix/{scene.name}",
-            x,
-            scene.rois,
-            scatter(y_shape, seed=100 + scene.seed),
+            tensors["x"],
+            np.column_stack([tensors["indices"], tensors["rois"]]),
+            tensors["dy"],
             spatial_scale=scene.spatial_scale,
             note=scene.note,
             basis=scene.basis,

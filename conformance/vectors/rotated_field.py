@@ -26,8 +26,7 @@ from conformance.vectors.rotated_matrix import (
     OF_90,
     OF_135,
     SCENES,
-    Numbers,
-    Scene,
+    RotatedScene,
     of_scene,
 )
 from conformance.vectors.scenes import scatter
@@ -39,7 +38,7 @@ SOURCE = Source("conformance/vectors/rotated_field.py", f"ortops {ortops.__versi
 
 ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
 
-SMALL = Scene(
+SMALL = RotatedScene(
     "small",
     23,
     "two RoIs on two images of three channels",
@@ -66,7 +65,7 @@ def cases() -> Iterator[Case]:
     yield from _sessions()
 
 
-def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> tuple[Numbers, ...]:
+def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> tuple[tuple[float, ...], ...]:
     """Distinct RoIs of a few pixels around a point."""
     return tuple(
         (
@@ -81,57 +80,59 @@ def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> t
     )
 
 
-def _sizes() -> Iterator[Scene]:
+def _sizes() -> Iterator[RotatedScene]:
     """The scenes in which one length is large and the others are small."""
     for n in (17, 299):
-        yield Scene(f"channels_{n}", n, f"{n} channels", (2, n, 4, 5), _around(2, 2.5, 2.0, (1, 0)), (2, 2), 1)
+        yield RotatedScene(f"channels_{n}", n, f"{n} channels", (2, n, 4, 5), _around(2, 2.5, 2.0, (1, 0)), (2, 2), 1)
     of_three = _around(299, 3.25, 2.75, (2, 0, 1))
-    yield Scene("rois_299", 31, "299 RoIs on three images", (3, 2, 6, 7), of_three, (1, 2), 1)
+    yield RotatedScene("rois_299", 31, "299 RoIs on three images", (3, 2, 6, 7), of_three, (1, 2), 1)
     for n in (23, 263):
         places = [(float(place), ANGLES[place % 4]) for place in (2, n // 2, n - 3)]
-        along_x: tuple[Numbers, ...] = tuple((place, 1.75, 3.375, 2.125, angle, 1) for place, angle in places)
-        along_y: tuple[Numbers, ...] = tuple((1.75, place, 3.375, 2.125, angle, 1) for place, angle in places)
-        yield Scene(f"width_{n}", n, f"a map {n} columns wide", (2, 2, 4, n), along_x, (2, 2), 1)
-        yield Scene(f"height_{n}", n, f"a map {n} rows high", (2, 2, n, 4), along_y, (2, 2), 1)
+        along_x: tuple[tuple[float, ...], ...] = tuple((place, 1.75, 3.375, 2.125, angle, 1) for place, angle in places)
+        along_y: tuple[tuple[float, ...], ...] = tuple((1.75, place, 3.375, 2.125, angle, 1) for place, angle in places)
+        yield RotatedScene(f"width_{n}", n, f"a map {n} columns wide", (2, 2, 4, n), along_x, (2, 2), 1)
+        yield RotatedScene(f"height_{n}", n, f"a map {n} rows high", (2, 2, n, 4), along_y, (2, 2), 1)
     in_corners = ((254.5, 255.25, 4.25, 3.125, OF_45, 0), (3.25, 255.0, 3.125, 4.25, OF_30, 1))
-    yield Scene("map_259x257", 32, "images of 259 x 257 = 66563 pixels", (2, 1, 259, 257), in_corners, (2, 2), 1)
+    yield RotatedScene("map_259x257", 32, "images of 259 x 257 = 66563 pixels", (2, 1, 259, 257), in_corners, (2, 2), 1)
     one = _around(1, 3.125, 2.25)
-    yield Scene("bins_1x29", 33, "29 bins side by side", (1, 2, 5, 6), one, (1, 29), 1)
-    yield Scene("bins_29x1", 34, "29 bins one below another", (1, 2, 5, 6), one, (29, 1), 1)
-    yield Scene("bins_15x14", 35, "210 bins in a RoI", (1, 2, 5, 6), one, (15, 14), 1, outputs=("y", "dx"))
+    yield RotatedScene("bins_1x29", 33, "29 bins side by side", (1, 2, 5, 6), one, (1, 29), 1)
+    yield RotatedScene("bins_29x1", 34, "29 bins one below another", (1, 2, 5, 6), one, (29, 1), 1)
+    yield RotatedScene("bins_15x14", 35, "210 bins in a RoI", (1, 2, 5, 6), one, (15, 14), 1, outputs=("y", "dx"))
     on_few = _around(3, 2.25, 2.0, (293, 7, 131))
-    yield Scene("images_299", 36, "299 images, RoIs on few of them", (299, 1, 4, 5), on_few, (2, 2), 1)
+    yield RotatedScene("images_299", 36, "299 images, RoIs on few of them", (299, 1, 4, 5), on_few, (2, 2), 1)
     every = tuple((2.625, 3.1875, 3.375, 2.25, OF_30, image) for image in (4, 1, 0, 3, 2, 1))
     note = "the same box on several images, and twice on one"
-    yield Scene("one_box_on_every_image", 37, note, (5, 2, 6, 7), every, (2, 2), 1)
+    yield RotatedScene("one_box_on_every_image", 37, note, (5, 2, 6, 7), every, (2, 2), 1)
     box = ((4.25, 3.125, 5.875, 4.625, OF_30, 0),)
     for ratio in (9, 17, 33, 64):
         note = f"{ratio * ratio} samples of a bin"
-        yield Scene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y", "dx"))
+        yield RotatedScene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y", "dx"))
     wide = ((4.25, 3.125, 250.0, 125.0, OF_30, 0),)
     note = "adaptive: bins of 125 pixels have 15625 samples, most of them off the map"
     # In float the sum of so many samples may round too far to tell.
-    yield Scene("adaptive_125", 44, note, (1, 1, 7, 9), wide, (1, 2), 0, outputs=("y", "dx"), types=("double",))
+    yield RotatedScene("adaptive_125", 44, note, (1, 1, 7, 9), wide, (1, 2), 0, outputs=("y", "dx"), types=("double",))
     many = tuple((3.25, 2.75, 2.125 + r % 16 / 16, 1.625, 0.0, r % 2) for r in range(1025))
-    yield Scene(
+    yield RotatedScene(
         "rois_1025_channels_65", 41, "1025 RoIs of 65 channels", (2, 65, 6, 7), many, (1, 1), 1, outputs=("y", "dx")
     )
-    yield Scene("bins_1x129", 42, "129 bins side by side", (1, 2, 5, 6), one, (1, 129), 1)
+    yield RotatedScene("bins_1x129", 42, "129 bins side by side", (1, 2, 5, 6), one, (1, 129), 1)
     narrow = tuple((2.6875, 2.3125, w, h, OF_30, 0) for w, h in ((0.25, 3.125), (3.125, 1 / 16), (1 / 64, 1 / 64)))
     note = "adaptive: RoIs of a quarter, a 16th and a 64th of a pixel have one sample across"
-    yield Scene("narrower_than_a_pixel", 43, note, (1, 2, 6, 6), narrow, (2, 3), 0)
+    yield RotatedScene("narrower_than_a_pixel", 43, note, (1, 2, 6, 6), narrow, (2, 3), 0)
     for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
         for whole in (2, 7):
             size, side = 2 * (whole + more), whole + (more > 0)
             note = f"adaptive: bins of {whole + more} pixels have {side} samples on each axis"
             square = ((8.25, 7.5, size, size, OF_30, 0),)
-            yield Scene(f"adaptive_{scenario}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",))
+            yield RotatedScene(
+                f"adaptive_{scenario}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",)
+            )
 
 
 def _defaults() -> Iterator[Case]:
     """Attributes left out."""
     scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
-    tensors, names = scene.tensors(1, 0), NAMES[ROTATED]
+    tensors, names = scene.tensors_of(1, 0), NAMES[ROTATED]
     for suffix, scenario, attributes in (
         ("", "none_given", {}),
         ("", "sizes_given", {"output_height": 2, "output_width": 2}),
@@ -203,7 +204,7 @@ def _make_cases(
 
 def _odd_values() -> Iterator[Case]:
     """NaN and infinite pixels and gradients, which change only the results that read them."""
-    tensors, sampling = SMALL.tensors(1, 0), SMALL.sampling(1, 0)
+    tensors, sampling = SMALL.tensors_of(1, 0), SMALL.sampling(1, 0)
     first = samples_of(sampling.region(tensors["rois"][0].tolist()))
     pixel = np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths)
     unread = np.ones(SMALL.x_shape, bool)
@@ -326,5 +327,5 @@ def _sessions() -> Iterator[Case]:
             yield replace(case, id=case.id.replace("/constant/", f"/constant_{scenario}/"), initializers=constants)
 
 
-def _small(scenario: str, note: str, scene: Scene = SMALL, **rest: Any) -> Iterator[Case]:
+def _small(scenario: str, note: str, scene: RotatedScene = SMALL, **rest: Any) -> Iterator[Case]:
     return of_scene(f"session/{scenario}", scene, 1, 0, note=note, variant="", **rest)

@@ -17,10 +17,9 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Case, Source
-from conformance.vectors.dialects import BOTH, Rule, make_cases
+from conformance.vectors.dialects import BOTH, Rule, of_rule
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import basis_of
-from ortops.spec import ELEMENT_DTYPES
 
 Inputs = dict[str, Array]
 
@@ -127,7 +126,7 @@ def cases(
         scenario: the part `family/scenario` of the ids.
         note: what the cases test, in words.
         crop: the RoIs.
-        types: element types; those that cannot represent the RoIs exactly are left out.
+        types: see `make_cases`.
         outputs: the roles of the outputs.
         change: a function that changes x and dy, by their roles, before the expected values are computed.
         dialects: the operators, see `dialects`.
@@ -140,7 +139,7 @@ def cases(
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
     for dialect in known:
-        yield from make_cases(
+        yield from of_rule(
             scenario,
             Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
             data,
@@ -148,6 +147,6 @@ def cases(
             bins=crop.bins,
             expected=answers,
             dialects=[dialect],
-            types=[name for name in types if np.array_equal(crop.rois.astype(ELEMENT_DTYPES[name]), crop.rois)],
+            types=types,
             **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
         )

@@ -1,6 +1,7 @@
-"""Make cases of ONNX's RoiAlign, DirectML's RoiAlign and their gradients from one description of the sampling.
+"""Make the cases of an operator and of its gradient from tensors that are named by their roles.
 
-RoIAlignRotated has other RoIs, so its cases are made only where it is named.
+The roles are x, rois, indices, dy, x_shape, y, dx and drois. A `Rule` describes the sampling of ONNX's and DirectML's
+RoiAlign at once. RoIAlignRotated has other RoIs, so it gets cases only where it is named.
 """
 
 from __future__ import annotations
@@ -10,18 +11,27 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from conformance.case import Array, Case
 from conformance.geometry.rois import DIRECTML_NAMES, ONNX_NAMES
-from conformance.vectors.expand import expand
+from conformance.vectors.expand import FLOATS, expand
+from ortops.operators import OPERATORS
 from ortops.operators.dml_roi_align import UINT32_MAX
-from ortops.spec import AttributeValue
+from ortops.spec import ELEMENT_DTYPES, AttributeValue
 
 BOTH = ("roi_align", "dml_roi_align")
 ROTATED = "roi_align_rotated"
-NAMES = dict(zip((*BOTH, ROTATED), (ONNX_NAMES, DIRECTML_NAMES, ONNX_NAMES), strict=True))
+POOL = "max_roi_pool"
+RESAMPLE = "dml_resample"
+NAMES = {
+    operator: {**(DIRECTML_NAMES if operator.startswith("dml") else ONNX_NAMES), "x_shape": "x_shape"}
+    for operator in (*BOTH, ROTATED, POOL, RESAMPLE)
+}
+"""The names of tensors by role, for each operator."""
 
-OF_THE_OUTPUT = ("output_height", "output_width", "out_of_bounds_input_value")
-"""The attributes that gradients do not have."""
+Attributes = Mapping[str, AttributeValue]
+NONE: Attributes = MappingProxyType({})
 
 INPUT_OFFSETS = {None: 0.5, "half_pixel": 0.5, "output_half_pixel": 0.0}
 """DirectML's input_pixel_offset for ONNX's coordinate modes. DirectML does not raise sizes to 1."""
@@ -62,51 +72,109 @@ class Rule:
 
 def make_cases(
     scenario: str,
+    operator: str,
+    attributes: Attributes,
+    tensors: Mapping[str, Array],
+    outputs: Sequence[str] = (),
+    *,
+    expected: Mapping[str, Array] = MappingProxyType({}),
+    types: Sequence[str] = FLOATS,
+    **rest: Any,
+) -> Iterator[Case]:
+    """Make the cases of one scenario for an operator and its gradient.
+
+    Args:
+        scenario: the part `family/scenario` of the ids.
+        operator: the function of the operator: a key of `NAMES`.
+        attributes: those of the operator; the gradient gets those that it has.
+        tensors: the inputs by role. A gradient gets x only if its outputs or its attributes need it.
+        outputs: y for the operator, dx and drois for its gradient; empty for those of `expected`.
+        expected: the outputs by role; empty if the reference computes them.
+        types: element types; those that cannot represent the RoIs exactly are left out.
+        rest: further arguments of `expand`.
+    """
+    names = NAMES[operator]
+    for function, roles in ((operator, ("y",)), (f"{operator}_grad", ("dx", "drois"))):
+        asked = [role for role in outputs or expected if role in roles]
+        if not asked:
+            continue
+        definition = next(definition for definition in OPERATORS if definition.function == function)
+        needed = {
+            tensor.name
+            for tensor in definition.inputs
+            if not tensor.optional or definition.why_required(tensor, attributes, [names[role] for role in asked])
+        }
+        yield from expand(
+            scenario,
+            function=function,
+            attributes=attributes,
+            inputs={names[role]: array for role, array in tensors.items() if names[role] in needed},
+            outputs=[names[role] for role in asked],
+            expected={names[role]: expected[role] for role in asked} if expected else None,
+            types=[name for name in types if _are_held(tensors.get("rois", np.zeros(0)), name)],
+            **rest,
+        )
+
+
+def _are_held(rois: Array, element_type: str) -> bool:
+    with np.errstate(over="ignore"):
+        return np.array_equal(rois.astype(ELEMENT_DTYPES[element_type]), rois)
+
+
+def of_rule(
+    scenario: str,
     rule: Rule,
     tensors: Mapping[str, Array],
-    outputs: Sequence[str],
+    outputs: Sequence[str] = (),
     *,
     bins: tuple[int, int] = (1, 1),
-    more: Mapping[str, AttributeValue] = MappingProxyType({}),
-    expected: Mapping[str, Array] | None = None,
+    more: Attributes = NONE,
     dialects: Sequence[str] = BOTH,
     variant: str | None = None,
     **rest: Any,
 ) -> Iterator[Case]:
-    """Make the cases of one scenario. Tensors are named by their roles: x, rois, indices, dy, x_shape, y, dx and drois.
+    """Make the cases of one scenario whose sampling is given by a rule.
 
     Args:
         scenario: the part `family/scenario` of the ids.
         rule: how the RoIs are sampled.
-        tensors: the inputs; a gradient without drois gets the map x only if its mode needs it.
-        outputs: y for the operator, dx and drois for its gradient.
+        tensors, outputs: see `make_cases`.
         bins: height and width of the output.
         more: attributes that are not in the rule, or that replace those of the rule.
-        expected: the outputs; None if the reference computes them.
         dialects: some of `BOTH`, or `ROTATED`.
         variant: further parts of the id; None for the string attributes of the rule.
-        rest: further arguments of `expand`.
+        rest: further arguments of `make_cases`.
     """
-    is_map_read = rule.mode not in (None, "avg") or "drois" in outputs
-    needed_backward = ["dy", "rois", "indices", "x_shape", *(["x"] if is_map_read else [])]
     for dialect in dialects:
-        names, sampling = NAMES[dialect], rule.attributes(dialect)
+        sampling = rule.attributes(dialect)
         words = "/".join(value for value in sampling.values() if isinstance(value, str))
-        forward = {**sampling, "output_height": bins[0], "output_width": bins[1], **more}
-        backward = {name: value for name, value in forward.items() if name not in OF_THE_OUTPUT}
-        for function, needed, roles, attributes in (
-            (dialect, ["x", "rois", "indices"], {"y"}, forward),
-            (f"{dialect}_grad", needed_backward, {"dx", "drois"}, backward),
-        ):
-            asked = [role for role in outputs if role in roles]
-            if asked:
-                yield from expand(
-                    scenario,
-                    function=function,
-                    variant=words if variant is None else variant,
-                    attributes=attributes,
-                    inputs={names.get(role, role): tensors[role] for role in needed},
-                    outputs=[names[role] for role in asked],
-                    expected=None if expected is None else {names[role]: expected[role] for role in asked},
-                    **rest,
-                )
+        attributes = {**sampling, "output_height": bins[0], "output_width": bins[1], **more}
+        yield from make_cases(
+            scenario, dialect, attributes, tensors, outputs, variant=words if variant is None else variant, **rest
+        )
+
+
+def pooled(
+    scenario: str,
+    x: Array,
+    rois: Array | Sequence[Sequence[float]],
+    dy: Array,
+    outputs: Sequence[str] = (),
+    *,
+    spatial_scale: float = 1.0,
+    **rest: Any,
+) -> Iterator[Case]:
+    """Make the cases of MaxRoiPool and its gradient.
+
+    Args:
+        scenario: the part `family/scenario` of the ids.
+        x: the map, [N, C, H, W].
+        rois: [R, 5].
+        dy: the gradient, [R, C, PH, PW]; its shape is also that of Y.
+        outputs: see `make_cases`.
+        spatial_scale: pixels per unit of the RoIs.
+        rest: further arguments of `make_cases`.
+    """
+    attributes = {"pooled_shape": dy.shape[2:], "spatial_scale": spatial_scale}
+    tensors = {"x": x, "rois": np.array(rois, np.float64).reshape(-1, 5), "dy": dy}
+    yield from make_cases(scenario, POOL, attributes, tensors, outputs, **rest)

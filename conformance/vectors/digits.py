@@ -11,11 +11,8 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors.dialects import BOTH, ROTATED, Rule, make_cases
-from conformance.vectors.expand import expand
-from conformance.vectors.max_roi_pool_matrix import make_cases as make_max_roi_pool
+from conformance.vectors.dialects import BOTH, NONE, RESAMPLE, ROTATED, Attributes, Rule, make_cases, of_rule, pooled
 from conformance.vectors.scenes import scatter
-from ortops.spec import AttributeValue
 
 SCALE, OFFSET = float(np.float32(1.0000048)), float(np.float32(100.00048))
 """With six digits, these are 1 and 100."""
@@ -34,7 +31,7 @@ def cases() -> Iterator[Case]:
         )
         centre = [sum(x) / 2, sum(y) / 2, 5.25, 3.0625, 0.5]
         yield from _on_a_map((height, width), [centre], Rule(None, None, SCALE, 2), note, [ROTATED], variant)
-    of_directml: tuple[tuple[str, dict[str, AttributeValue], float], ...] = (
+    of_directml: tuple[tuple[str, Attributes, float], ...] = (
         ("input_pixel_offset", {"input_pixel_offset": OFFSET}, 100.0),
         ("out_of_bounds_input_value", {"out_of_bounds_input_value": SCALE}, -30.0),
     )
@@ -44,19 +41,19 @@ def cases() -> Iterator[Case]:
         yield from _on_a_map((6, 7), roi, Rule(ratio=2), note, [BOTH[1]], name, attributes)
     # The end is pixel 1041 at a scale of 0.01, and 1042 at this one.
     pixels = np.arange(1050.0)
-    yield from make_max_roi_pool(
+    yield from pooled(
         "digits/spatial_scale",
         pixels.reshape(1, 1, 1, -1),
         [[0, 0, 0, 104149.75, 0]],
         np.ones((1, 1, 1, 1)),
         spatial_scale=0.010000048,
-        expected={"Y": np.full((1, 1, 1, 1), 1042.0), "dX": (pixels == 1042).astype(np.float64).reshape(1, 1, 1, -1)},
+        expected={"y": np.full((1, 1, 1, 1), 1042.0), "dx": (pixels == 1042).astype(np.float64).reshape(1, 1, 1, -1)},
         types=TYPES,
         note="spatial_scale has more than six digits, which make an end another pixel",
         source=SOURCE,
         basis=Basis.VECTORS,
     )
-    of_resample: dict[str, dict[str, AttributeValue]] = {
+    of_resample: dict[str, Attributes] = {
         "scales": {"scales": (SCALE,)},
         "input_pixel_offsets": {"scales": (1.0,), "input_pixel_offsets": (OFFSET,), "output_pixel_offsets": (-100.25,)},
         "output_pixel_offsets": {
@@ -68,19 +65,15 @@ def cases() -> Iterator[Case]:
     for name, attributes in of_resample.items():
         length = 1030 if name == "scales" else 12
         values, x_shape = scatter((length,), seed=50), np.array([length])
-        for function, inputs, output in (
-            ("dml_resample", {"InputTensor": values}, "OutputTensor"),
-            ("dml_resample_grad", {"InputGradientTensor": values, "x_shape": x_shape}, "OutputGradientTensor"),
-        ):
-            yield from expand(
-                f"digits/{name}",
-                function=function,
-                note=f"{name} has more than six digits",
-                attributes=attributes,
-                inputs=inputs,
-                outputs=[output],
-                types=TYPES,
-            )
+        yield from make_cases(
+            f"digits/{name}",
+            RESAMPLE,
+            attributes,
+            {"x": values, "dy": values, "x_shape": x_shape},
+            ["y", "dx"],
+            note=f"{name} has more than six digits",
+            types=TYPES,
+        )
 
 
 def _on_a_map(
@@ -90,10 +83,10 @@ def _on_a_map(
     note: str,
     dialects: tuple[str, ...] | list[str] = BOTH,
     variant: str = "",
-    attributes: dict[str, AttributeValue] | None = None,
+    attributes: Attributes = NONE,
 ) -> Iterator[Case]:
     """The cases of a RoI on a map of these lengths."""
-    yield from make_cases(
+    yield from of_rule(
         f"digits/{variant if attributes else 'spatial_scale'}",
         rule,
         {
@@ -105,7 +98,7 @@ def _on_a_map(
         },
         ["y"] if variant.startswith("out_of") else ["y", "dx", "drois"],
         bins=(2, 2),
-        more=attributes or {},
+        more=attributes,
         dialects=dialects,
         variant="" if attributes else variant,
         note=note,

@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.case import Basis, Case
 from conformance.geometry.rois import AxisGeometry, Sampling
-from conformance.vectors.dialects import Rule, make_cases
+from conformance.vectors.dialects import Rule, of_rule
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
@@ -65,7 +65,7 @@ def cases() -> Iterator[Case]:
         # DirectML's documentation mirrors inverted regions, but says neither where the map ends nor how samples are aligned
         # to corners.
         is_silent = (scene.basis is not Basis.TEXT and scene.name != "swapped_ends") or corners
-        yield from make_cases(
+        yield from of_rule(
             f"matrix/{scene.name}",
             Rule("avg" if reduction == "average" else "max_interpolated"),
             {

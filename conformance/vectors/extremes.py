@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors.dialects import BOTH, NAMES, Rule, make_cases
+from conformance.vectors.dialects import BOTH, NAMES, Rule, of_rule
 from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import CHOICES as OF_ONNX
@@ -93,7 +93,7 @@ def _empty() -> Iterator[Case]:
         for (scenario, note), (x_shape, count) in zip(scenarios.items(), sizes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 4))
             indices = np.zeros(count, np.int64)
-            yield from make_cases(
+            yield from of_rule(
                 f"empty/{scenario}",
                 Rule(),
                 {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": np.array(x_shape)},
@@ -113,7 +113,7 @@ def _far() -> Iterator[Case]:
     row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
     indices, far = np.array([0]), np.array([[-1e9, -1e9, 1e9, 1e9]])
     for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
-        yield from make_cases(
+        yield from of_rule(
             "matrix/coordinates_are_not_half",
             Rule(scale=0.3, ratio=1),
             {"x": row.reshape(1, 1, 1, 320), "rois": np.array([[1000, 0, 1004, 2]]), "indices": indices},
@@ -125,7 +125,7 @@ def _far() -> Iterator[Case]:
             basis=basis,
         )
     for mode in OF_ONNX["mode"]:
-        yield from make_cases(
+        yield from of_rule(
             "matrix/huge_from_far",
             Rule(mode, "half_pixel"),
             {"x": np.arange(1.0, 31.0).reshape(1, 1, 5, 6), "rois": far, "indices": indices},
@@ -139,7 +139,7 @@ def _far() -> Iterator[Case]:
     for reduction, interpolation in itertools.product(
         OF_DIRECTML["reduction_function"], OF_DIRECTML["interpolation_mode"]
     ):
-        yield from make_cases(
+        yield from of_rule(
             "matrix/huge_from_far",
             Rule(),
             {"x": scatter((1, 1, 5, 6), seed=5), "rois": far, "indices": indices},
@@ -165,7 +165,7 @@ def _many_at_one_place() -> Iterator[Case]:
         (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand, Basis.REFERENCE),
         (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES, Basis.TEXT),
     ):
-        yield from make_cases(
+        yield from of_rule(
             f"edge/{scenario}",
             Rule(ratio=ratio),
             {

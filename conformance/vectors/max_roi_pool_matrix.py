@@ -6,16 +6,15 @@ differences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Basis, Case, Source
+from conformance.case import Basis, Case, Source
+from conformance.vectors.dialects import pooled
 from conformance.vectors.expand import FLOATS, expand
 from conformance.vectors.scenes import Scene, load, scatter
-from ortops.spec import ELEMENT_DTYPES
 
 TEXT = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Attributes, Outputs")
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
@@ -45,12 +44,13 @@ def cases() -> Iterator[Case]:
     """The cases of this module."""
     for scene in SCENES:
         tensors = scene.tensors
-        made = make_cases(
+        made = pooled(
             f"matrix/{scene.name}",
             tensors["x"],
             np.column_stack([tensors["indices"], tensors["rois"]]),
             tensors["dy"],
             spatial_scale=scene.spatial_scale,
+            outputs=["y", "dx"],
             note=scene.note,
             basis=scene.basis,
         )
@@ -62,58 +62,10 @@ def cases() -> Iterator[Case]:
     yield from _many_at_one_place()
 
 
-def make_cases(
-    scenario: str,
-    x: Array,
-    rois: Array | Sequence[Sequence[float]],
-    dy: Array,
-    *,
-    spatial_scale: float = 1.0,
-    expected: Mapping[str, Array] | None = None,
-    types: Sequence[str] = FLOATS,
-    **rest: Any,
-) -> Iterator[Case]:
-    """Make the cases of MaxRoiPool and its gradient.
-
-    Args:
-        scenario: the part `family/scenario` of the ids.
-        x: the map, [N, C, H, W].
-        rois: [R, 5]; element types that cannot represent them exactly are left out.
-        dy: the gradient, [R, C, PH, PW]; its shape is also that of Y.
-        spatial_scale: pixels per unit of the RoIs.
-        expected: Y and dX, or only one of them, which makes cases of that operator only; None if the reference computes
-            them.
-        types: element types.
-        rest: further arguments of `expand`.
-    """
-    boxes = np.array(rois, np.float64).reshape(-1, 5)
-    of_grid = {"pooled_shape": dy.shape[2:], "spatial_scale": spatial_scale}
-    for function, attributes, inputs, output in (
-        ("max_roi_pool", of_grid, {"X": x, "rois": boxes}, "Y"),
-        ("max_roi_pool_grad", {"spatial_scale": spatial_scale}, {"dY": dy, "X": x, "rois": boxes}, "dX"),
-    ):
-        if expected is None or output in expected:
-            yield from expand(
-                scenario,
-                function=function,
-                attributes=attributes,
-                inputs=inputs,
-                outputs=[output],
-                expected=None if expected is None else {output: expected[output]},
-                types=[name for name in types if _is_held(boxes, name)],
-                **rest,
-            )
-
-
 def with_ties(cases: Iterable[Case]) -> Iterator[Case]:
     """The cases of bins with several largest pixels: which one gets the gradient is this project's rule."""
     for case in cases:
         yield replace(case, basis=Basis.OURS) if case.definition.is_gradient else case
-
-
-def _is_held(values: Array, element_type: str) -> bool:
-    with np.errstate(over="ignore"):
-        return np.array_equal(values.astype(ELEMENT_DTYPES[element_type]), values)
 
 
 def _defaults() -> Iterator[Case]:
@@ -145,9 +97,9 @@ def _empty() -> Iterator[Case]:
     ):
         y = np.zeros((count, x_shape[1], 2, 3))
         rois = np.tile([1.0, 0, 0, 3, 2], (count, 1))
-        expected = {"Y": y, "dX": np.zeros(x_shape)}
+        expected = {"y": y, "dx": np.zeros(x_shape)}
         x = np.ones(x_shape)
-        yield from make_cases(
+        yield from pooled(
             f"empty/{scenario}", x, rois, y + 1, expected=expected, note=note, source=TEXT, basis=Basis.REFERENCE
         )
 
@@ -165,12 +117,12 @@ def _exact_bounds() -> Iterator[Case]:
         lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
         x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
         ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
-        yield from make_cases(
+        yield from pooled(
             f"matrix/{bins}_bins_of_{size}_pixels",
             x,
             [[0.0, *ends]],
             np.ones_like(y),
-            expected={"Y": y, "dX": dx},
+            expected={"y": y, "dx": dx},
             types=types,
             variant="along_x" if along_x else "along_y",
             note=f"{bins} bins of a RoI of {size} pixels have exact bounds; floating point would add a pixel to one",
@@ -182,13 +134,13 @@ def _exact_bounds() -> Iterator[Case]:
 def _coordinates() -> Iterator[Case]:
     """Scaled ends that float16 cannot represent, from RoIs that it can; each pixel is its index modulo 8."""
     x = np.mod(np.arange(320.0), 8.0).reshape(1, 1, 1, 320)
-    yield from make_cases(
+    yield from pooled(
         "matrix/coordinates_are_not_half",
         x,
         [[0, 1001.5, 0, 1001.5, 0], [0, 998.5, 0, 1001.5, 0]],
         np.array([[[[1.0]]], [[[2.0]]]]),
         spatial_scale=0.3,
-        expected={"Y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
+        expected={"y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
         note="1001.5 at scale 0.3 is below 300.5 and so pixel 300, but float16 would make it 301",
         source=BY_HAND,
         basis=Basis.VECTORS,
@@ -203,12 +155,12 @@ def _many_at_one_place() -> Iterator[Case]:
         ("dX_of_4096_rois", np.tile([0.0, 0, 0, 2, 2], (MANY, 1)), (1, 1)),
         ("dX_of_4096_bins", np.array([[0.0, 1, 1, 1, 1]]), (64, 64)),
     ):
-        yield from make_cases(
+        yield from pooled(
             f"edge/{scenario}",
             x,
             rois,
             np.ones((len(rois), 1, *bins)),
-            expected={"dX": dx},
+            expected={"dx": dx},
             note=f"the gradients of {MANY} outputs at one pixel are not summed in 16 bits",
             source=TEXT,
         )

@@ -16,8 +16,9 @@ import numpy as np
 import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.crops import Crop
+from conformance.vectors.dialects import pooled
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, make_cases, with_ties
+from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, with_ties
 from conformance.vectors.sessions import CROP, in_one_session
 from conformance.vectors.sessions import OTHERS as OTHER_CROPS
 from conformance.vectors.sizes import LENGTHS, MANY_PAIRS, SCALES, each_size
@@ -67,13 +68,13 @@ def _of_crop(
     y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64).reshape(-1, 5)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
-    yield from make_cases(
+    yield from pooled(
         scenario,
         x,
         rois,
         dy,
         spatial_scale=crop.scale,
-        expected={"Y": y, "dX": dx},
+        expected={"y": y, "dx": dx},
         **{"note": note, "source": SOURCE, "basis": Basis.VECTORS, **rest},
     )
 
@@ -87,12 +88,12 @@ def _long_bins() -> Iterator[Case]:
             for c, place in enumerate((0, n // 2, n - 2, n - 1)):
                 lines[0, c, c % 2, place] = c + 1
             corner = (n - 1, 1) if along_x else (1, n - 1)
-            yield from make_cases(
+            yield from pooled(
                 f"sizes/bin_of_{n}_pixels",
                 x,
                 [[0, 0, 0, *corner]],
                 np.ones((1, 4, 1, 1)),
-                expected={"Y": np.arange(1.0, 5.0).reshape(1, 4, 1, 1), "dX": np.sign(x)},
+                expected={"y": np.arange(1.0, 5.0).reshape(1, 4, 1, 1), "dx": np.sign(x)},
                 types=["float", OTHERS[turn % len(OTHERS)]],
                 variant="along_x" if along_x else "along_y",
                 note=f"a bin of {n} pixels along one axis, any of which may be the largest",
@@ -121,12 +122,12 @@ def _odd_pixels() -> Iterator[Case]:
     several = [i for i in range(16) if i.bit_count() > 1]
     x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
     first = np.array([np.arange(4) == (i & -i).bit_length() - 1 for i in several]).reshape(x.shape)
-    yield from make_cases(
+    yield from pooled(
         "values/several_nan",
         x,
         [[0, 0, 0, 1, 1]],
         np.full((1, len(several), 1, 1), 2.0),
-        expected={"Y": np.full((1, len(several), 1, 1), NAN), "dX": 2.0 * first},
+        expected={"y": np.full((1, len(several), 1, 1), NAN), "dx": 2.0 * first},
         note="the maximum of a bin with several NaN is NaN, and the first NaN gets the gradient",
         source=SOURCE,
         basis=Basis.OURS,
@@ -135,12 +136,12 @@ def _odd_pixels() -> Iterator[Case]:
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
         dx = np.where(np.isnan(x), 2.0, 0.0)
-        yield from make_cases(
+        yield from pooled(
             f"values/nan_at_{place[0]}_{place[1]}",
             x,
             [[0, 0, 0, 1, 1]],
             np.full((1, 1, 1, 1), 2.0),
-            expected={"Y": y, "dX": dx},
+            expected={"y": y, "dx": dx},
             note="the maximum of a bin with a NaN is NaN, wherever in the bin it is",
             source=SOURCE,
             basis=Basis.OURS,
@@ -170,12 +171,12 @@ def _large_and_tiny() -> Iterator[Case]:
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
-            made = make_cases(
+            made = pooled(
                 f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
                 y,
-                expected={"Y": y, "dX": dx},
+                expected={"y": y, "dx": dx},
                 types=[element_type],
                 note=note,
                 source=SOURCE,

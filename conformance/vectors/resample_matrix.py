@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case, Source
+from conformance.vectors.dialects import RESAMPLE, Attributes, make_cases
 from conformance.vectors.dml_matrix import MARGIN, OFFSETS
 from conformance.vectors.expand import expand
 from conformance.vectors.scenes import scatter
@@ -30,8 +31,6 @@ DOCUMENTATION = Source(
 )
 
 DIRECTIONS = next(a.choices for a in DML_RESAMPLE.attributes if a.name == "rounding_direction")
-
-Attributes = Mapping[str, AttributeValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +153,16 @@ def _make_cases(
     if tensors is None:
         dy = scatter(scene.y_shape, seed=100 + scene.seed)
         tensors = {"x": scatter(scene.x_shape, seed=scene.seed), "dy": dy}
-    backward = {"InputGradientTensor": tensors["dy"], "x_shape": np.array(scene.x_shape)}
-    for function, scaling, inputs, role, output in (
-        ("dml_resample", scene.scaling, {"InputTensor": tensors["x"]}, "y", "OutputTensor"),
-        ("dml_resample_grad", {"scales": scene.scales}, backward, "dx", "OutputGradientTensor"),
-    ):
-        if expected is None or role in expected:
-            yield from expand(
-                scenario,
-                function=function,
-                note=scene.note,
-                attributes={**attributes, **scaling},
-                inputs=inputs,
-                outputs=[output],
-                expected=None if expected is None else {output: expected[role]},
-                **rest,
-            )
+    yield from make_cases(
+        scenario,
+        RESAMPLE,
+        {**attributes, **scene.scaling},
+        {**tensors, "x_shape": np.array(scene.x_shape)},
+        () if expected else ("y", "dx"),
+        expected=expected or {},
+        note=scene.note,
+        **rest,
+    )
 
 
 def _offsets(scene: Scene, turn: int, direction: str | None) -> dict[str, AttributeValue]:

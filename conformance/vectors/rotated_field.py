@@ -17,7 +17,7 @@ import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.geometry.rotated import samples_of
 from conformance.model import with_named_axes
-from conformance.vectors.dialects import NAMES, ROTATED, Rule, make_cases
+from conformance.vectors.dialects import NAMES, ROTATED, Rule, of_rule
 from conformance.vectors.expand import expand
 from conformance.vectors.rotated_matrix import (
     MORE_THAN_A_TURN,
@@ -186,7 +186,7 @@ def _make_cases(
     **rest: Any,
 ) -> Iterator[Case]:
     source = SOURCE if rest.get("expected") else None
-    yield from make_cases(
+    yield from of_rule(
         scenario,
         Rule(ratio=ratio),
         tensors,

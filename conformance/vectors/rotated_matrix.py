@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.geometry.rotated import Sampling, coordinates
-from conformance.vectors.dialects import ROTATED, Rule, make_cases
+from conformance.vectors.dialects import ROTATED, Rule, of_rule
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import Scene, load
 
@@ -99,10 +99,10 @@ def cases() -> Iterator[Case]:
 
 
 def of_scene(scenario: str, scene: RotatedScene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
-    """The cases of one variant of a scene; `rest` has further arguments of `make_cases`."""
+    """The cases of one variant of a scene; `rest` has further arguments of `of_rule`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
     given = {"note": scene.note, "basis": scene.basis, "types": scene.types, "variant": words}
-    yield from make_cases(
+    yield from of_rule(
         scenario,
         Rule(scale=scene.spatial_scale, ratio=scene.sampling_ratio),
         scene.tensors_of(aligned, clockwise),

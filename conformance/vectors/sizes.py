@@ -16,7 +16,7 @@ import ortops
 from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
-from conformance.vectors.dialects import BOTH, Rule, make_cases
+from conformance.vectors.dialects import BOTH, Rule, of_rule
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE, basis_of
 from conformance.vectors.scenes import scatter
@@ -122,7 +122,7 @@ def _ratios() -> Iterator[Case]:
     """Many samples per bin, including odd numbers of them."""
     for (turn, ratio), dialect in itertools.product(enumerate(RATIOS), BOTH):
         mode = MODES[turn % len(MODES)]
-        yield from make_cases(
+        yield from of_rule(
             f"sizes/ratio_{ratio}",
             Rule(mode, scale=4.5, ratio=ratio),
             {
@@ -147,7 +147,7 @@ def _adaptive_counts() -> Iterator[Case]:
         shape = (1, 2, 17, 18) if whole <= 8 else (1, 1, 2 * whole + 1, 2 * whole + 2)
         for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
-            yield from make_cases(
+            yield from of_rule(
                 f"sizes/adaptive_{scenario}_{whole}",
                 Rule(),
                 {
@@ -172,7 +172,7 @@ def _narrow() -> Iterator[Case]:
         sides = ((width, 3.125), (3.125, width), (width, width))
         x_shape, coordinates = (1, 2, 6, 7), COORDINATES[turn % 2]
         is_raised = dialect == "roi_align" and coordinates == "output_half_pixel"
-        yield from make_cases(
+        yield from of_rule(
             f"sizes/narrow_{int(64 * width)}_of_64",
             Rule(mode, coordinates),
             {

@@ -20,7 +20,7 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import Rule, make_cases
+from conformance.vectors.dialects import Rule, of_rule
 from conformance.vectors.expand import expand
 from conformance.vectors.matrix import OF_MODE, basis_of
 from ortops.spec import ELEMENT_DTYPES
@@ -141,7 +141,7 @@ def _constant(scenario: str, note: str, value: float, element_type: str) -> Iter
         "indices": np.array([0, 0]),
     }
     for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
-        yield from make_cases(
+        yield from of_rule(
             f"values/{scenario}",
             Rule(mode or None, ratio=8),
             tensors,
@@ -212,7 +212,7 @@ def _on_pixels() -> Iterator[Case]:
             pixels = np.tile(x, (5, 1)) + on_other * np.arange(5.0)[:, None]
             ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
             step = 1 if along_x else -1
-            yield from make_cases(
+            yield from of_rule(
                 f"values/sample_{scenario}",
                 Rule(coordinates="output_half_pixel", ratio=1),
                 {
@@ -253,7 +253,7 @@ def _among_samples() -> Iterator[Case]:
     )
     rule, roi = Rule("max_interpolated", "output_half_pixel", ratio=2), np.array([[0.5, 0.5, 8.5, 4.5]])
     backward = {"dy": sixteenths((1, 4, 1, 2), 5), "x_shape": np.array(x.shape)}
-    yield from make_cases(
+    yield from of_rule(
         "values/several_nan_among_samples",
         rule,
         {"x": several, "rois": roi, "indices": np.array([0]), **backward},
@@ -264,7 +264,7 @@ def _among_samples() -> Iterator[Case]:
     )
     # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
-    yield from make_cases(
+    yield from of_rule(
         "values/nan_among_samples",
         rule,
         {"x": x, "rois": roi, "indices": np.array([0])},

@@ -11,7 +11,6 @@ from conformance.vectors import (
     extremes,
     literal,
     matrix,
-    max_roi_pool_matrix,
     max_roi_pool_sizes,
     refusals,
     resample_matrix,
@@ -34,7 +33,6 @@ SOURCES = (
     values.cases,
     rotated_matrix.cases,
     rotated_field.cases,
-    max_roi_pool_matrix.cases,
     max_roi_pool_sizes.cases,
     digits.cases,
 )

@@ -1,4 +1,4 @@
-"""RoiAlign and DmlRoiAlign with default attributes, empty tensors, RoIs far from the map, and many RoIs at one place."""
+"""Default attributes, empty tensors, and many RoIs at one place, for all operators with RoIs; and RoIs far from the map."""
 
 from __future__ import annotations
 
@@ -8,18 +8,34 @@ from dataclasses import replace
 
 import numpy as np
 
+import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors.dialects import BOTH, NAMES, Rule, of_rule
+from conformance.vectors.dialects import (
+    BOTH,
+    NONE,
+    POOL,
+    RESAMPLE,
+    ROTATED,
+    Attributes,
+    Rule,
+    make_cases,
+    of_rule,
+)
 from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
-from conformance.vectors.expand import expand
+from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES as OF_ONNX
 from conformance.vectors.matrix import OF_MODE
+from conformance.vectors.rotated_matrix import SCENES as ROTATED_SCENES
 from conformance.vectors.scenes import SCENES, scatter
-from ortops.spec import AttributeValue
 
 ONNX, DIRECTML = BOTH
 TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
 PAGES = Source("Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 614385ee", "tensors")
+OF_POOL = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Attributes, Outputs")
+CLOSED = Source("conformance/vectors/extremes.py", f"ortops {ortops.__version__}", "closed forms")
+
+TYPES = {ROTATED: ("float", "double")}
+"""The element types of an operator's cases with default attributes or empty tensors, if not all."""
 
 MANY = 4096
 """The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
@@ -35,73 +51,132 @@ def cases() -> Iterator[Case]:
 
 def _defaults() -> Iterator[Case]:
     """Attributes left out. The default of coordinate_transformation_mode differs between opsets 10 and 16."""
-    given: dict[str, dict[str, AttributeValue]] = {
-        "none_given": {},
-        "sizes_given": {"output_height": 2, "output_width": 3},
+    of_rois = next(scene.tensors for scene in SCENES if scene.name == "ratio_0_sides_differ")
+    of_rotated = next(scene.tensors_of(1, 0) for scene in ROTATED_SCENES if scene.name == "ratio_0_sides_differ")
+    tensors = {
+        ONNX: of_rois,
+        DIRECTML: of_rois,
+        ROTATED: of_rotated,
+        POOL: {
+            "x": scatter((1, 2, 5, 6), seed=31),
+            "rois": np.array([[0.0, 1, 1, 4, 3], [0, 0, 2, 5, 4]]),
+            "dy": scatter((2, 2, 2, 3), seed=131),
+        },
+        RESAMPLE: {"x": scatter((5, 6), seed=1), "dy": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
     }
     of_onnx = "avg, one output, adaptive sampling, scale 1; output_half_pixel before opset 16, half_pixel since"
     of_gradient = "avg, half_pixel, adaptive sampling, scale 1"
     of_directml = "ROI_ALIGN of DirectML 3.0: average, linear, offsets 0.5 and -0.5, adaptive sampling, scales 1"
-    tensors = next(scene.tensors for scene in SCENES if scene.name == "ratio_0_sides_differ")
-    for dialect, suffix, note, source in (
-        (ONNX, "", of_onnx, TEXT),
-        (ONNX, "_grad", of_gradient, None),
-        (DIRECTML, "", of_directml, None),
-        (DIRECTML, "_grad", of_directml, None),
-    ):
-        names, backward = NAMES[dialect], ["dy", "x_shape"] if suffix else []
-        for scenario, attributes in given.items():
-            if not (suffix and attributes):  # a gradient has no output sizes
-                yield from expand(
-                    f"defaults/{scenario}",
-                    function=dialect + suffix,
-                    source=source,
-                    note=note,
-                    attributes=attributes,
-                    inputs={names.get(role, role): tensors[role] for role in ("x", "rois", "indices", *backward)},
-                    outputs=[names[role] for role in (("dx", "drois") if suffix else ("y",))],
-                    write_defaults=False,
-                )
+    of_angles = "one output, aligned, counter-clockwise, adaptive sampling, scale 1"
+    of_bins = "spatial_scale defaults to 1"
+    of_resample = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5; the nearest pixel rounded half up"
+    sizes: Attributes = {"output_height": 2, "output_width": 3}
+    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
+    rows: tuple[tuple[str, str, str, Attributes, str], ...] = (
+        (ONNX, "y", "none_given", NONE, of_onnx),
+        (ONNX, "y", "sizes_given", sizes, of_onnx),
+        (ONNX, "dx drois", "none_given", NONE, of_gradient),
+        (DIRECTML, "y", "none_given", NONE, of_directml),
+        (DIRECTML, "y", "sizes_given", sizes, of_directml),
+        (DIRECTML, "dx drois", "none_given", NONE, of_directml),
+        (ROTATED, "y", "none_given", NONE, of_angles),
+        (ROTATED, "y", "sizes_given", {"output_height": 2, "output_width": 2}, of_angles),
+        (ROTATED, "dx drois", "none_given", NONE, of_angles),
+        (POOL, "y", "scale_left_out", {"pooled_shape": (2, 3)}, of_bins),
+        (POOL, "dx", "scale_left_out", NONE, of_bins),
+        (RESAMPLE, "y", "none_but_scales", {"scales": (1.3, 0.7)}, of_resample),
+        (RESAMPLE, "y", "none_but_sizes", {"output_sizes": (7, 4)}, of_resample),
+        (RESAMPLE, "y", "nearest_without_direction", {"output_sizes": (7, 4), **nearest}, of_resample),
+        (RESAMPLE, "dx", "none_given", NONE, of_resample),
+        (RESAMPLE, "dx", "nearest_without_direction", nearest, of_resample),
+    )
+    for operator, outputs, scenario, attributes, note in rows:
+        yield from make_cases(
+            f"defaults/{scenario}",
+            operator,
+            attributes,
+            tensors[operator],
+            outputs.split(),
+            types=TYPES.get(operator, FLOATS),
+            source=TEXT if note == of_onnx else None,
+            note=note,
+            write_defaults=False,
+        )
 
 
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
     no_images, no_pixels = (f"a map without {things} is valid if there are no" for things in ("images", "pixels"))
-    without_both = {"no_images_no_rois": f"{no_images} RoIs", "no_pixels_no_rois": f"{no_pixels} RoIs"}
-    of_onnx = {
-        "no_rois": "without RoIs, the result is empty",
-        "no_channels": "without channels, the result is empty",
-        **without_both,
-    }
-    of_gradient = {
-        "no_rois": "without RoIs, dX is 0 and drois is empty",
-        "no_channels": "without channels, dX is empty and drois is 0",
-        **without_both,
-    }
-    of_directml = {
-        "no_regions": "without regions, the output and the gradient by regions are empty, and the gradient by the map is 0",
-        "no_channels": "without channels, the output is empty, and the gradient by regions is 0",
-        "no_images_no_regions": f"{no_images} regions",
-        "no_pixels_no_regions": f"{no_pixels} regions",
-    }
-    sizes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    for dialect, scenarios, outputs, source, basis in (
-        (ONNX, of_onnx, ["y"], replace(TEXT, section="Outputs"), Basis.REFERENCE),
-        (ONNX, of_gradient, ["dx", "drois"], None, Basis.REFERENCE),
-        (DIRECTML, of_directml, ["y", "dx", "drois"], PAGES, Basis.OURS),
-    ):
-        for (scenario, note), (x_shape, count) in zip(scenarios.items(), sizes, strict=True):
-            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 4))
-            indices = np.zeros(count, np.int64)
-            yield from of_rule(
+    of_rois = ("no_rois", "no_channels", "no_images_no_rois", "no_pixels_no_rois")
+    of_regions = ("no_regions", "no_channels", "no_images_no_regions", "no_pixels_no_regions")
+    shapes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
+    sizes: Attributes = {"output_height": 2, "output_width": 3}
+    rows: tuple[tuple[str, str, Attributes, list[float], str, str, Source | None, Basis], ...] = (
+        (
+            ONNX,
+            "y",
+            sizes,
+            [1, 1, 1, 1],
+            "without RoIs, the result is empty",
+            "without channels, the result is empty",
+            replace(TEXT, section="Outputs"),
+            Basis.REFERENCE,
+        ),
+        (
+            ONNX,
+            "dx drois",
+            sizes,
+            [1, 1, 1, 1],
+            "without RoIs, dX is 0 and drois is empty",
+            "without channels, dX is empty and drois is 0",
+            None,
+            Basis.REFERENCE,
+        ),
+        (
+            DIRECTML,
+            "y dx drois",
+            sizes,
+            [1, 1, 1, 1],
+            "without regions, the output and the gradient by regions are empty, and the gradient by the map is 0",
+            "without channels, the output is empty, and the gradient by regions is 0",
+            PAGES,
+            Basis.OURS,
+        ),
+        (
+            ROTATED,
+            "y dx drois",
+            {**sizes, "sampling_ratio": 1},
+            [1, 1, 1, 1, 1],
+            "without RoIs, Y and drois are empty and dX is 0",
+            "without channels, Y and dX are empty and drois is 0",
+            CLOSED,
+            Basis.TEXT,
+        ),
+        (
+            POOL,
+            "y dx",
+            {"pooled_shape": (2, 3)},
+            [1, 0, 0, 3, 2],
+            "without RoIs, Y is empty and dX is 0",
+            "without channels, Y and dX are empty",
+            OF_POOL,
+            Basis.REFERENCE,
+        ),
+    )
+    for operator, outputs, attributes, roi, without_rois, without_channels, source, basis in rows:
+        scenarios, things = (of_regions, "regions") if operator == DIRECTML else (of_rois, "RoIs")
+        notes = (without_rois, without_channels, f"{no_images} {things}", f"{no_pixels} {things}")
+        for scenario, note, (x_shape, count) in zip(scenarios, notes, shapes, strict=True):
+            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(roi)))
+            indices, shape = np.zeros(count, np.int64), np.array(x_shape)
+            yield from make_cases(
                 f"empty/{scenario}",
-                Rule(),
-                {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": np.array(x_shape)},
-                outputs,
-                bins=(2, 3),
+                operator,
+                attributes,
+                {"x": x + 1, "rois": rois + roi, "indices": indices, "dy": y + 1, "x_shape": shape},
+                outputs.split(),
                 expected={"y": y, "dx": x, "drois": rois},
-                dialects=[dialect],
-                variant="",
+                types=TYPES.get(operator, FLOATS),
                 note=note,
                 source=source,
                 basis=basis,
@@ -158,27 +233,68 @@ def _far() -> Iterator[Case]:
 
 
 def _many_at_one_place() -> Iterator[Case]:
-    dx = np.zeros((1, 1, 3, 3))
-    dx[0, 0, 1, 1] = MANY
+    """Gradients that add up at one pixel, or at the four around a sample between them."""
     by_hand = Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand")
-    for dialect, scenario, rois, ratio, index_type, source, basis in (
-        (ONNX, "dX_of_4096_rois", "RoIs", 1, np.int64, by_hand, Basis.REFERENCE),
-        (DIRECTML, "map_gradient_of_4096_regions", "regions", 0, np.uint32, PAGES, Basis.TEXT),
-    ):
-        yield from of_rule(
+    note = "the gradients of many {} at one pixel are not summed in half precision"
+    of_outputs = f"the gradients of {MANY} outputs at one pixel are not summed in 16 bits"
+    rows: tuple[tuple[str, str, Attributes, list[float], tuple[int, int], str, Source, Basis], ...] = (
+        (
+            ONNX,
+            "dX_of_4096_rois",
+            {"sampling_ratio": 1},
+            [1.5] * 4,
+            (1, 1),
+            note.format("RoIs"),
+            by_hand,
+            Basis.REFERENCE,
+        ),
+        (DIRECTML, "map_gradient_of_4096_regions", NONE, [1.5] * 4, (1, 1), note.format("regions"), PAGES, Basis.TEXT),
+        (POOL, "dX_of_4096_rois", {"pooled_shape": (1, 1)}, [0, 0, 0, 2, 2], (1, 1), of_outputs, OF_POOL, Basis.TEXT),
+        (
+            POOL,
+            "dX_of_4096_bins",
+            {"pooled_shape": (64, 64)},
+            [0, 1, 1, 1, 1],
+            (64, 64),
+            of_outputs,
+            OF_POOL,
+            Basis.TEXT,
+        ),
+    )
+    for operator, scenario, attributes, roi, bins, note, source, basis in rows:
+        dx, count = np.zeros((1, 1, 3, 3)), MANY // (bins[0] * bins[1])
+        dx[0, 0, 1, 1] = MANY
+        yield from make_cases(
             f"edge/{scenario}",
-            Rule(ratio=ratio),
+            operator,
+            attributes,
             {
-                "dy": np.ones((MANY, 1, 1, 1)),
-                "rois": np.full((MANY, 4), 1.5),
-                "indices": np.zeros(MANY, index_type),
-                "x_shape": np.array([1, 1, 3, 3]),
+                "x": dx / MANY,
+                "dy": np.ones((count, 1, *bins)),
+                "rois": np.tile(np.array(roi, np.float64), (count, 1)),
+                "indices": np.zeros(count, np.uint32 if operator == DIRECTML else np.int64),
+                "x_shape": np.array(dx.shape),
             },
-            ["dx"],
             expected={"dx": dx},
-            dialects=[dialect],
-            variant="",
-            note=f"the gradients of many {rois} at one pixel are not summed in half precision",
+            note=note,
             source=source,
             basis=basis,
+        )
+    for scenario, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
+        dx = np.zeros((1, 1, 3, 3))
+        dx[0, 0, :2, :2] = MANY * each / 4
+        yield from make_cases(
+            f"values/{scenario}",
+            ROTATED,
+            {"sampling_ratio": 1},
+            {
+                "dy": np.full((MANY, 1, 1, 1), each),
+                "rois": np.tile([1.0, 1.0, 1.0, 1.0, 0.0], (MANY, 1)),
+                "indices": np.zeros(MANY, np.int64),
+                "x_shape": np.array(dx.shape),
+            },
+            expected={"dx": dx},
+            types=("float16", "float"),
+            note=f"{MANY} RoIs pass {each / 4:g} each to four pixels, {MANY * each / 4:g} together",
+            source=CLOSED,
         )

@@ -1,4 +1,7 @@
-"""MaxRoiPool and its gradient with sizes as in practice and with unusual values.
+"""MaxRoiPool and its gradient on scenes, with exact bin bounds, sizes as in practice and unusual values, and in sessions.
+
+The reference computes the expected values of scenes. Tests verify it with ONNX Runtime's kernel, and its gradient by finite
+differences.
 
 If a RoI of P + 1 pixels has P bins, each bin has two pixels and shares one with the next. So a bin consists of the four
 pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
@@ -6,7 +9,7 @@ pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +21,8 @@ from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.crops import Crop
 from conformance.vectors.dialects import pooled
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.max_roi_pool_matrix import INEXACT, MANY, with_ties
+from conformance.vectors.extremes import MANY
+from conformance.vectors.scenes import Scene, load
 from conformance.vectors.sessions import CROP, in_one_session
 from conformance.vectors.sessions import OTHERS as OTHER_CROPS
 from conformance.vectors.sizes import LENGTHS, MANY_PAIRS, SCALES, each_size
@@ -30,12 +34,46 @@ SOURCE = Source(
 OTHERS = ("double", "float16", "bfloat16")
 NAN, INFINITY = float("nan"), float("inf")
 
+BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
+
+INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
+    ((7, 57), FLOATS),
+    ((11, 29), FLOATS),
+    ((13, 14), FLOATS),
+    ((14, 62), FLOATS),
+    ((20, 84), FLOATS),
+    ((21, 93), FLOATS),
+    ((7, 29), ("double",)),
+    ((14, 58), ("double",)),
+    ((22, 30), ("double",)),
+    ((28, 29), ("double",)),
+)
+"""Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
+
 WINDOWS = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
 """Windows with pixels before, between and after them that are in no bin."""
 
 
+SCENES = load("max_roi_pool.json", Scene)
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module."""
+    for scene in SCENES:
+        tensors = scene.tensors
+        made = pooled(
+            f"matrix/{scene.name}",
+            tensors["x"],
+            np.column_stack([tensors["indices"], tensors["rois"]]),
+            tensors["dy"],
+            spatial_scale=scene.spatial_scale,
+            outputs=["y", "dx"],
+            note=scene.note,
+            basis=scene.basis,
+        )
+        yield from with_ties(made) if scene.levels else made
+    yield from _exact_bounds()
+    yield from _coordinates()
     for turn, (scenario, note, crop) in enumerate(each_size()):
         if any((bins, bins + 1) in dict(INEXACT) for bins in crop.bins):
             continue  # floating point makes a bin wider, which is a scenario of its own
@@ -56,6 +94,55 @@ def cases() -> Iterator[Case]:
     yield from _large_and_tiny()
     yield from _beyond_float16()
     yield from _sessions()
+
+
+def with_ties(cases: Iterable[Case]) -> Iterator[Case]:
+    """The cases of bins with several largest pixels: which one gets the gradient is this project's rule."""
+    for case in cases:
+        yield replace(case, basis=Basis.OURS) if case.definition.is_gradient else case
+
+
+def _exact_bounds() -> Iterator[Case]:
+    """Bins that floating-point bounds would make a pixel wider, along either axis, with pixels around the RoI."""
+    for ((bins, size), types), along_x in ((one, along) for one in INEXACT for along in (True, False)):
+        first = np.array([p * size // bins for p in range(bins)])
+        last = np.array([-(-(p + 1) * size // bins) - 1 for p in range(bins)])
+        line = np.arange(size + 2.0)
+        dx = np.zeros((2, size + 2))
+        np.add.at(dx[0], 1 + last, 1.0)
+        np.add.at(dx[1], 1 + first, 1.0)
+        # In one channel pixels ascend, so the last one of a bin is the maximum; in the other they descend.
+        lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
+        x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
+        ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
+        yield from pooled(
+            f"matrix/{bins}_bins_of_{size}_pixels",
+            x,
+            [[0.0, *ends]],
+            np.ones_like(y),
+            expected={"y": y, "dx": dx},
+            types=types,
+            variant="along_x" if along_x else "along_y",
+            note=f"{bins} bins of a RoI of {size} pixels have exact bounds; floating point would add a pixel to one",
+            source=BY_HAND,
+            basis=Basis.OURS,
+        )
+
+
+def _coordinates() -> Iterator[Case]:
+    """Scaled ends that float16 cannot represent, from RoIs that it can; each pixel is its index modulo 8."""
+    x = np.mod(np.arange(320.0), 8.0).reshape(1, 1, 1, 320)
+    yield from pooled(
+        "matrix/coordinates_are_not_half",
+        x,
+        [[0, 1001.5, 0, 1001.5, 0], [0, 998.5, 0, 1001.5, 0]],
+        np.array([[[[1.0]]], [[[2.0]]]]),
+        spatial_scale=0.3,
+        expected={"y": np.array([4.0, 4.0]).reshape(2, 1, 1, 1)},
+        note="1001.5 at scale 0.3 is below 300.5 and so pixel 300, but float16 would make it 301",
+        source=BY_HAND,
+        basis=Basis.VECTORS,
+    )
 
 
 def _of_crop(

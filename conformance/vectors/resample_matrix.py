@@ -19,7 +19,6 @@ import numpy as np
 from conformance.case import Array, Case, Source
 from conformance.vectors.dialects import RESAMPLE, Attributes, make_cases
 from conformance.vectors.dml_matrix import MARGIN, OFFSETS
-from conformance.vectors.expand import expand
 from conformance.vectors.scenes import scatter
 from conformance.vectors.sessions import in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
@@ -119,7 +118,6 @@ def cases() -> Iterator[Case]:
         chosen: dict[str, AttributeValue] = {"interpolation_mode": interpolation, "rounding_direction": direction}
         chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
         yield from _make_cases(f"matrix/{scene.name}", scene, chosen, variant=f"{interpolation}/{direction}")
-    yield from _defaults()
     yield from _fine_coordinates()
     yield from _empty()
     yield from _many_at_one_place()
@@ -186,32 +184,6 @@ def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[fl
         if np.min(np.abs(switches - np.round(switches)), initial=1.0) > MARGIN:
             return before, after
     raise ValueError(f"scene {scene.name}: no offsets of {OFFSETS} keep axis {axis} away from where rounding decides")
-
-
-def _defaults() -> Iterator[Case]:
-    """Attributes left out."""
-    note = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5; the nearest pixel rounded half up"
-    forward: Mapping[str, Array] = {"InputTensor": scatter((5, 6), seed=1)}
-    backward: Mapping[str, Array] = {"InputGradientTensor": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])}
-    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
-    asked: tuple[tuple[str, str, Attributes], ...] = (
-        ("dml_resample", "none_but_scales", {"scales": (1.3, 0.7)}),
-        ("dml_resample", "none_but_sizes", {"output_sizes": (7, 4)}),
-        ("dml_resample", "nearest_without_direction", {"output_sizes": (7, 4), **nearest}),
-        ("dml_resample_grad", "none_given", {}),
-        ("dml_resample_grad", "nearest_without_direction", nearest),
-    )
-    for function, scenario, attributes in asked:
-        is_forward = function == "dml_resample"
-        yield from expand(
-            f"defaults/{scenario}",
-            function=function,
-            note=note,
-            attributes=attributes,
-            inputs=forward if is_forward else backward,
-            outputs=["OutputTensor" if is_forward else "OutputGradientTensor"],
-            write_defaults=False,
-        )
 
 
 def _fine_coordinates() -> Iterator[Case]:

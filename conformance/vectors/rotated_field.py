@@ -1,4 +1,4 @@
-"""RoIAlignRotated and its gradient with sizes as in practice, unusual values, sessions, default attributes, empty tensors.
+"""RoIAlignRotated and its gradient with sizes as in practice and unusual values, and in sessions.
 
 Sizes are beyond the powers of two at which blocked, vectorised and threaded code branches, and mostly prime or odd, so that
 no block divides them.
@@ -17,15 +17,13 @@ import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.geometry.rotated import samples_of
 from conformance.model import with_named_axes
-from conformance.vectors.dialects import NAMES, ROTATED, Rule, of_rule
-from conformance.vectors.expand import expand
+from conformance.vectors.dialects import ROTATED, Rule, of_rule
 from conformance.vectors.rotated_matrix import (
     MORE_THAN_A_TURN,
     OF_30,
     OF_45,
     OF_90,
     OF_135,
-    SCENES,
     RotatedScene,
     of_scene,
 )
@@ -56,11 +54,8 @@ def cases() -> Iterator[Case]:
     for turn, scene in enumerate(_sizes()):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
         yield from of_scene(f"sizes/{scene.name}", given, 1 - turn % 2, turn // 2 % 2, variant="")
-    yield from _defaults()
-    yield from _empty()
     yield from _odd_values()
     yield from _constants()
-    yield from _many_at_one_place()
     yield from _on_pixels()
     yield from _sessions()
 
@@ -127,49 +122,6 @@ def _sizes() -> Iterator[RotatedScene]:
             yield RotatedScene(
                 f"adaptive_{scenario}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",)
             )
-
-
-def _defaults() -> Iterator[Case]:
-    """Attributes left out."""
-    scene = next(scene for scene in SCENES if scene.name == "ratio_0_sides_differ")
-    tensors, names = scene.tensors_of(1, 0), NAMES[ROTATED]
-    for suffix, scenario, attributes in (
-        ("", "none_given", {}),
-        ("", "sizes_given", {"output_height": 2, "output_width": 2}),
-        ("_grad", "none_given", {}),
-    ):
-        roles = ("dy", "rois", "indices", "x_shape", "x") if suffix else ("x", "rois", "indices")
-        yield from expand(
-            f"defaults/{scenario}",
-            function=ROTATED + suffix,
-            note="one output, aligned, counter-clockwise, adaptive sampling, scale 1",
-            attributes=attributes,
-            inputs={names.get(role, role): tensors[role] for role in roles},
-            outputs=["dX", "drois"] if suffix else ["Y"],
-            types=("float", "double"),
-            write_defaults=False,
-        )
-
-
-def _empty() -> Iterator[Case]:
-    """Empty tensors, which are valid."""
-    for scenario, note, x_shape, count in (
-        ("no_rois", "without RoIs, Y and drois are empty and dX is 0", (2, 3, 4, 5), 0),
-        ("no_channels", "without channels, Y and dX are empty and drois is 0", (2, 0, 4, 5), 2),
-        ("no_images_no_rois", "a map without images is valid if there are no RoIs", (0, 3, 4, 5), 0),
-        ("no_pixels_no_rois", "a map without pixels is valid if there are no RoIs", (2, 3, 0, 0), 0),
-    ):
-        x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, 5))
-        indices, shape = np.zeros(count, np.int64), np.array(x_shape)
-        yield from _make_cases(
-            f"empty/{scenario}",
-            {"x": x + 1, "rois": rois + 1, "indices": indices, "dy": y + 1, "x_shape": shape},
-            ("y", "dx", "drois"),
-            ("float", "double"),
-            note,
-            bins=(2, 3),
-            expected={"y": y, "dx": x, "drois": rois},
-        )
 
 
 def _make_cases(
@@ -248,27 +200,6 @@ def _constants() -> Iterator[Case]:
                 bins=(1, 2),
                 expected={"y": np.full((2, 2, 1, 2), value)},
             )
-
-
-def _many_at_one_place() -> Iterator[Case]:
-    """Sums over many RoIs at one place, which overflow or stall in float16, or just do not."""
-    count = 4096
-    for scenario, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
-        dx = np.zeros((1, 1, 3, 3))
-        dx[0, 0, :2, :2] = count * each / 4
-        yield from _make_cases(
-            f"values/{scenario}",
-            {
-                "dy": np.full((count, 1, 1, 1), each),
-                "rois": np.tile([1.0, 1.0, 1.0, 1.0, 0.0], (count, 1)),
-                "indices": np.zeros(count, np.int64),
-                "x_shape": np.array(dx.shape),
-            },
-            ("dx",),
-            ("float16", "float"),
-            f"{count} RoIs pass {each / 4:g} each to four pixels, {count * each / 4:g} together",
-            expected={"dx": dx},
-        )
 
 
 def _on_pixels() -> Iterator[Case]:

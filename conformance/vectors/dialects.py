@@ -16,6 +16,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.geometry.rois import DIRECTML_NAMES, ONNX_NAMES
 from conformance.vectors.expand import FLOATS, expand
+from conformance.vectors.scenes import Scene
 from ortops.operators import OPERATORS
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import ELEMENT_DTYPES, AttributeValue
@@ -152,6 +153,30 @@ def of_rule(
         yield from make_cases(
             scenario, dialect, attributes, tensors, outputs, variant=words if variant is None else variant, **rest
         )
+
+
+def of_scene(
+    family: str,
+    scene: Scene,
+    outputs: Sequence[str],
+    mode: str | None = None,
+    coordinates: str | None = None,
+    tensors: Mapping[str, Array] | None = None,
+    **rest: Any,
+) -> Iterator[Case]:
+    """Make the cases of one scene.
+
+    Args:
+        family: the first part of the ids after the function; the name of the scene is the second.
+        scene: the tensors and the sampling.
+        outputs: see `make_cases`.
+        mode, coordinates: see `Rule`.
+        tensors: other tensors than those of the scene.
+        rest: further arguments of `of_rule`.
+    """
+    rule = Rule(mode, coordinates, scene.spatial_scale, scene.sampling_ratio)
+    rest = {"note": scene.note, "basis": scene.basis, **rest}
+    yield from of_rule(f"{family}/{scene.name}", rule, tensors or scene.tensors, outputs, bins=scene.bins, **rest)
 
 
 def pooled(

@@ -8,13 +8,13 @@ nearest_neighbor, the pixels with linear interpolation, and whole numbers of sam
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from conformance.case import Basis, Case
 from conformance.geometry.rois import AxisGeometry, Sampling
-from conformance.vectors.dialects import Rule, of_rule
+from conformance.vectors.dialects import Attributes, of_scene
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import SCENES, Scene
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
@@ -47,8 +47,6 @@ INDEX_TYPES = (np.uint32, np.int64)
 MARGIN = 2e-3
 """In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
 
-Attributes = Mapping[str, AttributeValue]
-
 
 def cases() -> Iterator[Case]:
     """The cases of all scenes and attribute values."""
@@ -65,20 +63,19 @@ def cases() -> Iterator[Case]:
         # DirectML's documentation mirrors inverted regions, but says neither where the map ends nor how samples are aligned
         # to corners.
         is_silent = (scene.basis is not Basis.TEXT and scene.name != "swapped_ends") or corners
-        yield from of_rule(
-            f"matrix/{scene.name}",
-            Rule("avg" if reduction == "average" else "max_interpolated"),
-            {
+        yield from of_scene(
+            "matrix",
+            scene,
+            ["y", *WANTED[turn % len(WANTED)]],
+            "avg" if reduction == "average" else "max_interpolated",
+            tensors={
                 **tensors,
                 "rois": rois.reshape((1,) * (turn % 3) + rois.shape),
                 "indices": indices.reshape((1,) * (turn // 2 % 4) + indices.shape),
             },
-            ["y", *WANTED[turn % len(WANTED)]],
-            bins=scene.bins,
             more={**chosen, **_sampling(scene, turn, chosen), **outside},
             dialects=["dml_roi_align"],
             variant=f"{reduction}/{interpolation}/{'corners' if corners else 'inside'}",
-            note=scene.note,
             basis=Basis.OURS if is_silent else Basis.TEXT,
         )
 

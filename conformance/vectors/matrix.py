@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 from conformance.case import Basis, Case, weakest
-from conformance.vectors.dialects import BOTH, Rule, of_rule
+from conformance.vectors.dialects import BOTH, of_scene
 from conformance.vectors.scenes import SCENES
 from ortops.operators.roi_align import ROI_ALIGN_22
 
@@ -34,13 +34,12 @@ def cases() -> Iterator[Case]:
     for (i, scene), (j, mode), (k, coordinates) in itertools.product(
         enumerate(SCENES), enumerate(CHOICES["mode"]), enumerate(CHOICES["coordinate_transformation_mode"])
     ):
-        yield from of_rule(
-            f"matrix/{scene.name}",
-            Rule(mode, coordinates, scene.spatial_scale, scene.sampling_ratio),
-            scene.tensors,
+        yield from of_scene(
+            "matrix",
+            scene,
             ["y", *WANTED[(i + j + k) % len(WANTED)]],
-            bins=scene.bins,
+            mode,
+            coordinates,
             dialects=["roi_align"],
-            note=scene.note,
             basis=weakest(scene.basis, OF_MODE[mode]),
         )

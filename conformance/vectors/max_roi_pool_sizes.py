@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import ortops
@@ -25,14 +24,15 @@ from conformance.vectors.extremes import MANY
 from conformance.vectors.scenes import Scene, load
 from conformance.vectors.sessions import CROP, in_one_session
 from conformance.vectors.sessions import OTHERS as OTHER_CROPS
-from conformance.vectors.sizes import LENGTHS, MANY_PAIRS, SCALES, each_size
+from conformance.vectors.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size
+from conformance.vectors.values import CROP as WINDOWS
+from conformance.vectors.values import INFINITY, NAN, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
 
 SOURCE = Source(
     "conformance/vectors/max_roi_pool_sizes.py", f"ortops {ortops.__version__}", "the largest of four pixels"
 )
 OTHERS = ("double", "float16", "bfloat16")
-NAN, INFINITY = float("nan"), float("inf")
 
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
 
@@ -49,10 +49,6 @@ INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((28, 29), ("double",)),
 )
 """Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
-
-WINDOWS = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
-"""Windows with pixels before, between and after them that are in no bin."""
-
 
 SCENES = load("max_roi_pool.json", Scene)
 
@@ -81,12 +77,7 @@ def cases() -> Iterator[Case]:
         yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
     scenario, note, crop = MANY_PAIRS
     yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float"])
-    for scenario, note, images in (
-        ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
-        ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
-        ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
-        ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
-    ):
+    for scenario, note, images in IMAGES_WITHOUT_ROIS:
         crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
         yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float", "double"])
     yield from _long_bins()
@@ -192,11 +183,7 @@ def _long_bins() -> Iterator[Case]:
 def _odd_pixels() -> Iterator[Case]:
     """NaN and infinite pixels outside of all bins, infinite pixels everywhere, and one NaN in a bin."""
     for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        x = np.full(WINDOWS.x_shape, value)
-        height, width = WINDOWS.bins
-        for n, row, column in WINDOWS.windows:
-            window = np.s_[n, :, row : row + height + 1, column : column + width + 1]
-            x[window] = WINDOWS.x[window]
+        x = outside_windows({"x": WINDOWS.x}, value)["x"]
         note = f"pixels outside of all bins are {scenario.replace('_', ' ')}, and change nothing"
         yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x)
     for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
@@ -238,8 +225,7 @@ def _odd_pixels() -> Iterator[Case]:
 def _large_and_tiny() -> Iterator[Case]:
     """Numbers at either end of a type's range, which must be returned unchanged, as must gradients."""
     for element_type in FLOATS:
-        info = ml_dtypes.finfo(ELEMENT_DTYPES[element_type])  # type: ignore[no-untyped-call]
-        large, least = 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_subnormal)
+        large, tiny, least = ends(ELEMENT_DTYPES[element_type])
         for scenario, value, note in (
             ("large", large, "numbers near the largest of the type do not overflow"),
             (
@@ -247,7 +233,7 @@ def _large_and_tiny() -> Iterator[Case]:
                 -large,
                 "a maximum of numbers near the lowest of the type: it does not start above them",
             ),
-            ("tiny", float(info.smallest_normal), "the smallest normal numbers are not flushed to 0"),
+            ("tiny", tiny, "the smallest normal numbers are not flushed to 0"),
             ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
             (
                 "negative_subnormal",

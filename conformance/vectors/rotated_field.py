@@ -7,17 +7,16 @@ no block divides them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-import ortops
-from conformance.case import Array, Basis, Case, Source
+from conformance.case import Case
 from conformance.geometry.rotated import samples_of
 from conformance.model import with_named_axes
-from conformance.vectors.dialects import ROTATED, Rule, of_rule
+from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.rotated_matrix import (
     MORE_THAN_A_TURN,
     OF_30,
@@ -25,14 +24,11 @@ from conformance.vectors.rotated_matrix import (
     OF_90,
     OF_135,
     RotatedScene,
-    of_scene,
+    of_rotated,
 )
-from conformance.vectors.scenes import scatter
+from conformance.vectors.scenes import Scene
 from conformance.vectors.sessions import in_one_session
-from conformance.vectors.values import OF_A_KINK, ends
-from ortops.spec import ELEMENT_DTYPES, AttributeValue
-
-SOURCE = Source("conformance/vectors/rotated_field.py", f"ortops {ortops.__version__}", "closed forms")
+from conformance.vectors.values import OF_A_KINK
 
 ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
 
@@ -49,13 +45,15 @@ SMALL = RotatedScene(
 )
 
 
+OF_SMALL: dict[str, Any] = {"dialects": [ROTATED], "types": ["float"], "variant": ""}
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module."""
     for turn, scene in enumerate(_sizes()):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
-        yield from of_scene(f"sizes/{scene.name}", given, 1 - turn % 2, turn // 2 % 2, variant="")
+        yield from of_rotated("sizes", given, 1 - turn % 2, turn // 2 % 2, variant="")
     yield from _odd_values()
-    yield from _constants()
     yield from _on_pixels()
     yield from _sessions()
 
@@ -124,36 +122,6 @@ def _sizes() -> Iterator[RotatedScene]:
             )
 
 
-def _make_cases(
-    scenario: str,
-    tensors: Mapping[str, Array],
-    outputs: Sequence[str],
-    types: Sequence[str],
-    note: str,
-    *,
-    ratio: int = 1,
-    more: Mapping[str, AttributeValue] | None = None,
-    variant: str = "",
-    basis: Basis = Basis.TEXT,
-    **rest: Any,
-) -> Iterator[Case]:
-    source = SOURCE if rest.get("expected") else None
-    yield from of_rule(
-        scenario,
-        Rule(ratio=ratio),
-        tensors,
-        outputs,
-        more=more or {},
-        dialects=[ROTATED],
-        types=types,
-        note=note,
-        variant=variant,
-        basis=basis,
-        source=source,
-        **rest,
-    )
-
-
 def _odd_values() -> Iterator[Case]:
     """NaN and infinite pixels and gradients, which change only the results that read them."""
     tensors, sampling = SMALL.tensors_of(1, 0), SMALL.sampling(1, 0)
@@ -166,60 +134,32 @@ def _odd_values() -> Iterator[Case]:
     for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
         changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
         note = f"pixels that no sample reads are {scenario}, and change nothing"
-        yield from _make_cases(
-            f"values/{scenario}_beside_the_samples", changed, SMALL.outputs, ("float",), note, bins=SMALL.bins
-        )
-        for role, outputs, place in (("x", ("y",), (1, 1, *pixel)), ("dy", ("dx",), (0, 1, 1, 1))):
+        beside = replace(SMALL, name=f"{scenario}_beside_the_samples", note=note)
+        yield from of_scene("values", beside, SMALL.outputs, tensors=changed, **OF_SMALL)
+        for role, outputs, place in (("x", ["y"], (1, 1, *pixel)), ("dy", ["dx"], (0, 1, 1, 1))):
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"
             note = f"{scenario} {where} changes only the results that depend on it"
-            of_role = f"values/{scenario}_{where.replace(' ', '_')}"
-            yield from _make_cases(of_role, {**tensors, role: odd}, outputs, ("float",), note, bins=SMALL.bins)
-
-
-def _constants() -> Iterator[Case]:
-    """Constant maps: their average is the constant, although the sum of a bin's samples may overflow the type."""
-    rois = np.array([[5.5, 3.5, 4.5, 3.0, OF_30], [5.25, 3.5, 2.0, 4.0, OF_135]])
-    for element_type, dtype in ELEMENT_DTYPES.items():
-        if dtype.kind in "iu":
-            continue
-        large, tiny, least = ends(dtype)
-        # There is no wider type for sums of double.
-        overflows = {} if dtype == np.float64 else {"sum_overflows": large, "negative_sum_overflows": -large}
-        for scenario, value in (*overflows.items(), ("tiny", tiny), ("subnormal", 8 * least)):
-            yield from _make_cases(
-                f"values/{scenario}",
-                {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
-                ("y",),
-                (element_type,),
-                "a constant map: the sum of a bin's samples may be beyond the type's range, but the average is not"
-                if scenario in overflows
-                else "the smallest normal and subnormal numbers are not flushed to 0",
-                ratio=8,
-                bins=(1, 2),
-                expected={"y": np.full((2, 2, 1, 2), value)},
-            )
+            within = replace(SMALL, name=f"{scenario}_{where.replace(' ', '_')}", note=note)
+            yield from of_scene("values", within, outputs, tensors={**tensors, role: odd}, **OF_SMALL)
 
 
 def _on_pixels() -> Iterator[Case]:
     """The gradient by a RoI whose only sample lies exactly on a pixel: the slope of the cell that starts there."""
+    note = "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does"
     for scenario, c in (("at_the_first_pixel", 0.0), ("on_a_pixel", 2.0), ("on_the_last_pixel", 4.0)):
-        for along, roi in (("x", [c, 1.5, 2, 2, 0]), ("y", [1.5, c, 2, 2, 0])):
-            yield from _make_cases(
-                f"values/sample_{scenario}",
-                {
-                    "dy": np.ones((1, 1, 1, 1)),
-                    "rois": np.array([roi]),
-                    "indices": np.array([0]),
-                    "x_shape": np.array([1, 1, 5, 5]),
-                    "x": scatter((1, 1, 5, 5), seed=40),
-                },
-                ("drois",),
-                ("float", "double"),
-                "drois of a sample on a pixel has the slope of the cell that starts there, or 0 if none does",
+        for along, centre in (("x", (c, 1.5)), ("y", (1.5, c))):
+            scene = Scene(f"sample_{scenario}", 40, note, (1, 1, 5, 5), ((*centre, 2, 2, 0, 0),), (1, 1), 1)
+            yield from of_scene(
+                "values",
+                scene,
+                ["drois"],
+                tensors={**scene.tensors, "dy": np.ones((1, 1, 1, 1))},
                 more={"aligned": 0},
+                dialects=[ROTATED],
                 variant=f"along_{along}",
+                types=("float", "double"),
                 basis=OF_A_KINK[scenario],
             )
 
@@ -259,4 +199,4 @@ def _sessions() -> Iterator[Case]:
 
 
 def _small(scenario: str, note: str, scene: RotatedScene = SMALL, **rest: Any) -> Iterator[Case]:
-    return of_scene(f"session/{scenario}", scene, 1, 0, note=note, variant="", **rest)
+    return of_rotated("session", replace(scene, name=scenario), 1, 0, note=note, variant="", **rest)

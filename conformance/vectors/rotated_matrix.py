@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.geometry.rotated import Sampling, coordinates
-from conformance.vectors.dialects import ROTATED, Rule, of_rule
+from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import Scene, load
 
@@ -95,22 +95,20 @@ def cases() -> Iterator[Case]:
     for turn, (scene, variant) in enumerate((one, variant) for one in SCENES for variant in one.variants):
         types = scene.types or ("float", "double", ("float16", "bfloat16")[turn % 2])
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
-        yield from of_scene(f"matrix/{scene.name}", replace(scene, types=types, outputs=outputs), *variant)
+        yield from of_rotated("matrix", replace(scene, types=types, outputs=outputs), *variant)
 
 
-def of_scene(scenario: str, scene: RotatedScene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
+def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
     """The cases of one variant of a scene; `rest` has further arguments of `of_rule`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
-    given = {"note": scene.note, "basis": scene.basis, "types": scene.types, "variant": words}
-    yield from of_rule(
-        scenario,
-        Rule(scale=scene.spatial_scale, ratio=scene.sampling_ratio),
-        scene.tensors_of(aligned, clockwise),
+    yield from of_scene(
+        family,
+        scene,
         scene.outputs,
-        bins=scene.bins,
+        tensors=scene.tensors_of(aligned, clockwise),
         more={"aligned": aligned, "clockwise": clockwise},
         dialects=[ROTATED],
-        **{**given, **rest},
+        **{"types": scene.types, "variant": words, **rest},
     )
 
 

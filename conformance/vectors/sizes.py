@@ -16,10 +16,9 @@ import ortops
 from conformance.case import Basis, Case, Source, weakest
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, sixteenths
-from conformance.vectors.dialects import BOTH, Rule, of_rule
-from conformance.vectors.expand import expand
+from conformance.vectors.dialects import BOTH, RESAMPLE, make_cases, of_scene
 from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.scenes import scatter
+from conformance.vectors.scenes import Scene
 
 MODES = tuple(OF_MODE)
 COORDINATES = ("output_half_pixel", "half_pixel")
@@ -35,7 +34,12 @@ BINS_OF_A_ROI = ((16, 16), (16, 17), (31, 33), (33, 32), (64, 65))
 IMAGES = (9, 16, 17, 64, 127, 128, 129, 255, 256, 257, 300)
 RATIOS = (3, 5, 7, 9, 15, 16, 17, 31, 33, 65, 129)
 
-
+IMAGES_WITHOUT_ROIS = (
+    ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
+    ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
+    ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
+    ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
+)
 MANY_PAIRS = (
     "rois_1025_channels_65",
     "1025 RoIs of 65 channels: more than 2^16 pairs",
@@ -104,37 +108,24 @@ def each_size() -> Iterator[tuple[str, str, Crop]]:
 
 def _images_without_rois() -> Iterator[Case]:
     """Images without RoIs, whose dX is 0, and the same box on several images."""
-    for turn, (scenario, note, images) in enumerate(
-        (
-            ("no_rois_on_the_first_images", "the first images have no RoIs: their dX is 0", (3, 2, 3)),
-            ("no_rois_on_images_within", "images between those with RoIs have none: their dX is 0", (4, 0, 0, 4)),
-            ("no_rois_on_the_last_images", "the last images have no RoIs: their dX is 0", (1, 0, 1, 0)),
-            ("a_roi_on_one_image_alone", "only one image has a RoI", (2,)),
-            ("one_box_on_every_image", "the same box on several images, and twice on one", (4, 1, 0, 3, 2, 1)),
-        )
-    ):
-        for mode, coordinates in itertools.product(MODES, COORDINATES[turn % 2 :][:1]):
-            crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3), mode, coordinates)
-            yield from crops.cases(f"sizes/{scenario}", note, crop, types=["float", "double"])
+    alone = ("a_roi_on_one_image_alone", "only one image has a RoI", (2,))
+    rows = (*IMAGES_WITHOUT_ROIS[:3], alone, *IMAGES_WITHOUT_ROIS[3:])
+    for (turn, (scenario, note, images)), mode in itertools.product(enumerate(rows), MODES):
+        windows = tuple((image, 2, 3) for image in images)
+        crop = Crop((5, 3, 6, 7), windows, (2, 3), mode, COORDINATES[turn % 2])
+        yield from crops.cases(f"sizes/{scenario}", note, crop, types=["float", "double"])
 
 
 def _ratios() -> Iterator[Case]:
     """Many samples per bin, including odd numbers of them."""
+    box = ((0.25, 0.3125, 1.5625, 1.1875, 0),)
     for (turn, ratio), dialect in itertools.product(enumerate(RATIOS), BOTH):
-        mode = MODES[turn % len(MODES)]
-        yield from of_rule(
-            f"sizes/ratio_{ratio}",
-            Rule(mode, scale=4.5, ratio=ratio),
-            {
-                "x": scatter((1, 1, 7, 9), seed=ratio),
-                "rois": np.array([[0.25, 0.3125, 1.5625, 1.1875]]),
-                "indices": np.array([0]),
-                "dy": scatter((1, 1, 1, 2), seed=100 + ratio),
-                "x_shape": np.array((1, 1, 7, 9)),
-            },
+        mode, note = MODES[turn % len(MODES)], f"{ratio * ratio} samples of a bin"
+        yield from of_scene(
+            "sizes",
+            Scene(f"ratio_{ratio}", ratio, note, (1, 1, 7, 9), box, (1, 2), ratio, 4.5),
             ["y", "dx"] if mode == "avg" else ["y"],  # rounding may choose another one of so many samples
-            bins=(1, 2),
-            note=f"{ratio * ratio} samples of a bin",
+            mode,
             dialects=[dialect],
             basis=basis_of(mode, dialect),
             types=["float", "double"] if ratio <= 65 else ["float"],
@@ -147,45 +138,32 @@ def _adaptive_counts() -> Iterator[Case]:
         shape = (1, 2, 17, 18) if whole <= 8 else (1, 1, 2 * whole + 1, 2 * whole + 2)
         for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
             size = 2 * (whole + more)
-            yield from of_rule(
-                f"sizes/adaptive_{scenario}_{whole}",
-                Rule(),
-                {
-                    "x": scatter(shape, seed=300 + turn),
-                    "rois": np.array([[0.75, 0.5, 0.75 + size, 0.5 + size]]),
-                    "indices": np.array([0]),
-                },
-                ["y"],
-                bins=(2, 2),
-                variant="",
-                note=f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis",
-                types=["float", "double"],
-            )
+            box = ((0.75, 0.5, 0.75 + size, 0.5 + size, 0),)
+            note = f"adaptive: bins of {whole + more} pixels have {whole + (more > 0)} samples on each axis"
+            scene = Scene(f"adaptive_{scenario}_{whole}", 300 + turn, note, shape, box, (2, 2))
+            yield from of_scene("sizes", scene, ["y"], variant="", types=["float", "double"])
 
 
 def _narrow() -> Iterator[Case]:
     """Adaptive sampling of RoIs that are narrower than a pixel, which have one sample across."""
-    for (turn, width), mode, dialect in itertools.product(
-        enumerate((0.75, 0.25, 1 / 16, 1 / 64)), ("avg", "max"), BOTH
-    ):
-        x1, y1 = 2.3125, 1.1875
+    x1, y1 = 2.3125, 1.1875
+    widths = enumerate((0.75, 0.25, 1 / 16, 1 / 64))
+    for (turn, width), mode, dialect in itertools.product(widths, ("avg", "max"), BOTH):
         sides = ((width, 3.125), (3.125, width), (width, width))
-        x_shape, coordinates = (1, 2, 6, 7), COORDINATES[turn % 2]
+        rois = tuple((x1, y1, x1 + w, y1 + h, 0) for w, h in sides)
+        name, note = (
+            f"narrow_{int(64 * width)}_of_64",
+            f"adaptive: RoIs of {width:g} of a pixel along either axis or both",
+        )
+        coordinates = COORDINATES[turn % 2]
         is_raised = dialect == "roi_align" and coordinates == "output_half_pixel"
-        yield from of_rule(
-            f"sizes/narrow_{int(64 * width)}_of_64",
-            Rule(mode, coordinates),
-            {
-                "x": scatter(x_shape, seed=320 + turn),
-                "rois": np.array([[x1, y1, x1 + w, y1 + h] for w, h in sides]),
-                "indices": np.zeros(3, np.int64),
-                "dy": scatter((3, 2, 2, 3), seed=420 + turn),
-                "x_shape": np.array(x_shape),
-            },
+        yield from of_scene(
+            "sizes",
+            Scene(name, 320 + turn, note, (1, 2, 6, 7), rois, (2, 3)),
             ["y", "dx", "drois"],
-            bins=(2, 3),
+            mode,
+            coordinates,
             dialects=[dialect],
-            note=f"adaptive: RoIs of {width:g} of a pixel along either axis or both",
             basis=weakest(Basis.REFERENCE if is_raised else Basis.TEXT, basis_of(mode, dialect)),
             types=["float", "double"],
         )
@@ -209,16 +187,14 @@ def _resamples() -> Iterator[Case]:
             dy = sixteenths(y.shape, 3)
             pairs = dy.reshape(*shape[: axis + 1], 2, *shape[axis + 1 :]).sum(axis + 1) if scale == 2 else None
             dx = dy.repeat(2, axis) / 2 if pairs is None else pairs
-            yield from expand(
+            yield from make_cases(
                 f"sizes/axis_{axis}_{2 * n}",
-                function="dml_resample" if is_forward else "dml_resample_grad",
+                RESAMPLE,
+                {"interpolation_mode": interpolation, "scales": scales},
+                {"x": x, "dy": dy, "x_shape": np.array(shape)},
+                expected={"y": y} if is_forward else {"dx": dx},
                 variant=interpolation,
                 source=source,
                 note=f"{2 * n} elements along axis {axis}",
-                attributes={"interpolation_mode": interpolation, "scales": scales},
-                inputs={"InputTensor": x} if is_forward else {"InputGradientTensor": dy, "x_shape": np.array(shape)},
-                outputs=["OutputTensor" if is_forward else "OutputGradientTensor"],
-                expected={"OutputTensor": y} if is_forward else {"OutputGradientTensor": dx},
                 types=["float", ("double", "float16")[turn % 2]],
-                basis=Basis.TEXT,
             )

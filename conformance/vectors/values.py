@@ -20,9 +20,10 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import Rule, of_rule
-from conformance.vectors.expand import expand
+from conformance.vectors.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule
+from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import OF_MODE, basis_of
+from conformance.vectors.rotated_matrix import OF_30, OF_135
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)
@@ -50,12 +51,12 @@ def _untouched() -> Iterator[Case]:
             f"values/{scenario}_beside_the_samples",
             f"pixels that no sample reads are {scenario}, and change nothing",
             replace(CROP, mode=mode),
-            change=partial(_outside_windows, value=value),
+            change=partial(outside_windows, value=value),
         )
 
 
-def _outside_windows(inputs: Inputs, value: float) -> Inputs:
-    """Set the map to this value outside of all windows."""
+def outside_windows(inputs: Inputs, value: float) -> Inputs:
+    """Set the map of `CROP` to this value outside of all windows."""
     x = inputs["x"]
     changed = np.full(x.shape, value)
     height, width = CROP.bins
@@ -112,19 +113,17 @@ def _no_floor() -> Iterator[Case]:
 
 def _large_and_tiny() -> Iterator[Case]:
     """Constant maps: their average is the constant, although the sum of a bin's samples may overflow the type."""
-    for element_type, dtype in ELEMENT_DTYPES.items():
-        if dtype.kind in "iu":
-            continue
-        large, tiny, least = ends(dtype)
-        if dtype != np.float64:  # there is no wider type for sums of double
+    overflow = "the sum of 64 samples is beyond the type's range, but their average is not"
+    of_rotated = "a constant map: the sum of a bin's samples may be beyond the type's range, but the average is not"
+    either = "the smallest normal and subnormal numbers are not flushed to 0"
+    for element_type in FLOATS:
+        large, tiny, least = ends(ELEMENT_DTYPES[element_type])
+        if element_type != "double":  # there is no wider type for sums of double
             for scenario, value in (("sum_overflows", large), ("negative_sum_overflows", -large)):
-                note = "the sum of 64 samples is beyond the type's range, but their average is not"
-                yield from _constant(scenario, note, value, element_type)
-        for scenario, value, note in (
-            ("tiny", tiny, "the smallest normal numbers are not flushed to 0"),
-            ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
-        ):
-            yield from _constant(scenario, note, value, element_type)
+                yield from _constant(scenario, overflow, of_rotated, value, element_type)
+        of_tiny = "the smallest normal numbers are not flushed to 0"
+        yield from _constant("tiny", of_tiny, either, tiny, element_type)
+        yield from _constant("subnormal", "subnormal numbers are not flushed to 0", either, 8 * least, element_type)
 
 
 def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
@@ -133,33 +132,35 @@ def ends(dtype: np.dtype[Any]) -> tuple[float, float, float]:
     return 1.5 * 2.0 ** (info.maxexp - 1), float(info.smallest_normal), float(info.smallest_subnormal)
 
 
-def _constant(scenario: str, note: str, value: float, element_type: str) -> Iterator[Case]:
-    common: dict[str, Any] = {"source": SOURCE, "note": note, "types": [element_type]}
-    tensors = {
-        "x": np.full((1, 2, 8, 11), value),
-        "rois": np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]]),
-        "indices": np.array([0, 0]),
-    }
-    for dialect, mode in (("roi_align", "avg"), ("roi_align", "max_interpolated"), ("dml_roi_align", "")):
+def _constant(scenario: str, note: str, note_of_rotated: str, value: float, element_type: str) -> Iterator[Case]:
+    boxes = np.array([[1.5, 1.25, 9.5, 5.25], [2.0, 1.0, 4.0, 5.0]])
+    rotated = np.array([[5.5, 3.5, 4.5, 3.0, OF_30], [5.25, 3.5, 2.0, 4.0, OF_135]])
+    common: dict[str, Any] = {"source": SOURCE, "types": [element_type]}
+    for dialect, mode, rois in (
+        ("roi_align", "avg", boxes),
+        ("roi_align", "max_interpolated", boxes),
+        ("dml_roi_align", "", boxes),
+        (ROTATED, "", rotated),
+    ):
         yield from of_rule(
             f"values/{scenario}",
             Rule(mode or None, ratio=8),
-            tensors,
-            ["y"],
+            {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
             bins=(1, 2),
             expected={"y": np.full((2, 2, 1, 2), value)},
             dialects=[dialect],
             variant=mode,
+            note=note_of_rotated if dialect == ROTATED else note,
             basis=basis_of(mode or "avg", dialect),
             **common,
         )
-    yield from expand(
+    yield from make_cases(
         f"values/{scenario}",
-        function="dml_resample",
-        attributes={"scales": (0.5, 0.5)},
-        inputs={"InputTensor": np.full((6, 8), value)},
-        outputs=["OutputTensor"],
-        expected={"OutputTensor": np.full((3, 4), value)},
+        RESAMPLE,
+        {"scales": (0.5, 0.5)},
+        {"x": np.full((6, 8), value)},
+        expected={"y": np.full((3, 4), value)},
+        note=note,
         **common,
     )
 

@@ -33,6 +33,7 @@ NAMES = {
 
 Attributes = Mapping[str, AttributeValue]
 NONE: Attributes = MappingProxyType({})
+NO_ARRAYS: Mapping[str, Array] = MappingProxyType({})
 
 INPUT_OFFSETS = {None: 0.5, "half_pixel": 0.5, "output_half_pixel": 0.0}
 """DirectML's input_pixel_offset for ONNX's coordinate modes. DirectML does not raise sizes to 1."""
@@ -78,7 +79,7 @@ def make_cases(
     tensors: Mapping[str, Array],
     outputs: Sequence[str] = (),
     *,
-    expected: Mapping[str, Array] = MappingProxyType({}),
+    expected: Mapping[str, Array] = NO_ARRAYS,
     types: Sequence[str] = FLOATS,
     **rest: Any,
 ) -> Iterator[Case]:

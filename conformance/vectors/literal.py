@@ -26,7 +26,7 @@ import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import FLOATS, expand
-from ortops.spec import AttributeValue
+from conformance.vectors.scenes import tuples
 
 
 def cases() -> Iterator[Case]:
@@ -50,7 +50,7 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         function=entry.get("function", data["function"]),
         source=Source(**entry.get("source", data["source"])),
         note=entry["note"],
-        attributes={name: _attribute(value) for name, value in attributes.items()},
+        attributes={name: tuples(value) for name, value in attributes.items()},
         inputs={name: array(numbers) for name, numbers in entry["inputs"].items()},
         outputs=list(expected),
         expected=expected,
@@ -60,7 +60,3 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         input_error=entry.get("input_error", 0.0),
         basis=Basis(entry.get("basis", data.get("basis", "text"))),
     )
-
-
-def _attribute(value: Any) -> AttributeValue:
-    return tuple(value) if isinstance(value, list) else value

@@ -27,6 +27,7 @@ import numpy as np
 import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.expand import expand
+from conformance.vectors.scenes import tuples
 from ortops.operators import BY_NAME
 
 MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}
@@ -51,10 +52,6 @@ def _tensor(tensor: Any) -> Array:
     return MAKE[how](value, tensor.get("type"))
 
 
-def _attributes(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-
-
 def _refused(
     right: Mapping[str, Any],
     inputs: Mapping[str, Array],
@@ -67,7 +64,7 @@ def _refused(
     known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
     changed = {name: _tensor(tensor) for name, tensor in change.items() if name in known and tensor is not None}
     kept = {name: tensor for name, tensor in inputs.items() if change.get(name, ...) is not None}
-    attributes = _attributes(right["attributes"])
+    attributes = {name: tuples(value) for name, value in right["attributes"].items()}
     common: dict[str, Any] = {
         "function": right["function"],
         "source": Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
@@ -84,7 +81,7 @@ def _refused(
     corrupted = expand(
         scenario,
         note=note,
-        attributes={**attributes, **_attributes({name: v for name, v in change.items() if name not in known})},
+        attributes={**attributes, **{name: tuples(value) for name, value in change.items() if name not in known}},
         inputs={**kept, **changed},
         expects_error=what,
         **common,

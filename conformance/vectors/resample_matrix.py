@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case, Source
-from conformance.vectors.dialects import RESAMPLE, Attributes, make_cases
+from conformance.vectors.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
 from conformance.vectors.dml_matrix import MARGIN, OFFSETS
-from conformance.vectors.scenes import scatter
+from conformance.vectors.scenes import load, scatter
 from conformance.vectors.sessions import in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
@@ -33,7 +33,7 @@ DIRECTIONS = next(a.choices for a in DML_RESAMPLE.attributes if a.name == "round
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ResampleScene:
     """The shape of a tensor, and how it is resampled: by scales, to sizes, or by scales and then cut or extended to sizes.
 
     note: what the scene tests, in words.
@@ -59,57 +59,7 @@ class Scene:
         return output_shapes(DML_RESAMPLE, {"InputTensor": self.x_shape}, {}, attributes)[0]
 
 
-SCENES = (
-    Scene("row_up", "one axis, 1.75 outputs for each pixel; the output length is rounded down", (7,), (1.75,), seed=6),
-    Scene("row_down", "one axis, three outputs for eight pixels", (11,), (0.375,), seed=8),
-    Scene("rows_up_columns_down", "two axes, one enlarged and one reduced", (5, 6), (1.375, 0.625), seed=20),
-    Scene(
-        "three_tenths",
-        "scales that are not powers of two and, as float32, not exact tenths",
-        (3, 9, 4),
-        (1.3, 0.3, 2.7),
-        seed=12,
-    ),
-    Scene(
-        "images_and_channels_alone",
-        "four axes, of which only the last two are scaled",
-        (2, 3, 4, 5),
-        (1, 1, 1.75, 0.7),
-        seed=25,
-    ),
-    Scene(
-        "every_axis_of_four",
-        "four axes, including images and channels, each with another scale",
-        (3, 2, 3, 4),
-        (0.7, 1.6, 1.3, 0.8),
-        seed=18,
-    ),
-    Scene(
-        "cut",
-        "outputs shorter than the scaled tensor, whose end is not read",
-        (5, 6),
-        (2.3, 1.7),
-        (6, 5),
-        seed=3,
-    ),
-    Scene(
-        "continued",
-        "outputs longer than the scaled tensor, which continue with the edge",
-        (2, 4, 3),
-        (0.8, 0.6, 1.3),
-        (4, 7, 9),
-        seed=9,
-    ),
-    Scene(
-        "sizes_alone",
-        "no scales: the scale is the ratio of the lengths, up and down",
-        (5, 7, 1),
-        (),
-        (8, 3, 2),
-        seed=11,
-    ),
-    Scene("blocks_do_not_fit", "lengths that no block of a kernel divides", (2, 7, 9, 19), (1, 1, 1.3, 1.9), seed=17),
-)
+SCENES = load("dml_resample.json", ResampleScene)
 
 
 def cases() -> Iterator[Case]:
@@ -117,7 +67,7 @@ def cases() -> Iterator[Case]:
     for turn, (scene, (interpolation, direction)) in enumerate(itertools.product(SCENES, _ways())):
         chosen: dict[str, AttributeValue] = {"interpolation_mode": interpolation, "rounding_direction": direction}
         chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
-        yield from _make_cases(f"matrix/{scene.name}", scene, chosen, variant=f"{interpolation}/{direction}")
+        yield from _of_scene("matrix", scene, chosen, variant=f"{interpolation}/{direction}")
     yield from _fine_coordinates()
     yield from _empty()
     yield from _many_at_one_place()
@@ -129,48 +79,40 @@ def _ways() -> list[tuple[str, str]]:
     return [("linear", DIRECTIONS[-1]), *(("nearest_neighbor", direction) for direction in DIRECTIONS)]
 
 
-def _make_cases(
-    scenario: str,
-    scene: Scene,
-    attributes: Attributes,
-    tensors: Mapping[str, Array] | None = None,
-    expected: Mapping[str, Array] | None = None,
-    **rest: Any,
+def _of_scene(
+    family: str, scene: ResampleScene, attributes: Attributes, expected: Mapping[str, Array] = NO_ARRAYS, **rest: Any
 ) -> Iterator[Case]:
-    """Make the cases of DmlResample and its gradient.
+    """The cases of one scene.
 
     Args:
-        scenario: the part `family/scenario` of the ids.
+        family: the first part of the ids after the function.
         scene: the shapes.
         attributes: in addition to those of scaling.
-        tensors: the inputs x of the operator and dy of its gradient; None for quasi-random numbers.
-        expected: y and dx, or only one of them, which makes cases of that operator only; None if the reference computes
-            them.
-        rest: further arguments of `expand`.
+        expected: y and dx, or only one of them, for tensors of ones; empty for quasi-random numbers and the reference.
+        rest: further arguments of `make_cases`.
     """
-    if tensors is None:
-        dy = scatter(scene.y_shape, seed=100 + scene.seed)
-        tensors = {"x": scatter(scene.x_shape, seed=scene.seed), "dy": dy}
+    x, dy = scatter(scene.x_shape, seed=scene.seed), scatter(scene.y_shape, seed=100 + scene.seed)
+    tensors = {"x": np.ones(x.shape), "dy": np.ones(dy.shape)} if expected else {"x": x, "dy": dy}
     yield from make_cases(
-        scenario,
+        f"{family}/{scene.name}",
         RESAMPLE,
         {**attributes, **scene.scaling},
         {**tensors, "x_shape": np.array(scene.x_shape)},
         () if expected else ("y", "dx"),
-        expected=expected or {},
+        expected=expected,
         note=scene.note,
         **rest,
     )
 
 
-def _offsets(scene: Scene, turn: int, direction: str | None) -> dict[str, AttributeValue]:
+def _offsets(scene: ResampleScene, turn: int, direction: str | None) -> dict[str, AttributeValue]:
     """The pixel offsets of each axis; `direction` is None for linear interpolation."""
     pairs = [_pair(scene, axis, turn + 3 * axis, direction) for axis in range(len(scene.x_shape))]
     before, after = zip(*pairs, strict=True)
     return {"input_pixel_offsets": before, "output_pixel_offsets": after}
 
 
-def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[float, float]:
+def _pair(scene: ResampleScene, axis: int, turn: int, direction: str | None) -> tuple[float, float]:
     length, outputs = scene.x_shape[axis], scene.y_shape[axis]
     scale = float(np.float32(scene.scales[axis])) if scene.scales else outputs / length
     if scale == 1:
@@ -189,65 +131,49 @@ def _pair(scene: Scene, axis: int, turn: int, direction: str | None) -> tuple[fl
 def _fine_coordinates() -> Iterator[Case]:
     """Coordinates that float16 cannot represent, on a tensor whose neighbouring elements differ."""
     note = "coordinates have more digits than the tensors' type: float16 cannot represent 300.3"
-    scene = Scene("fine_coordinates", note, (640,), (0.15,), seed=16)
+    scene = ResampleScene("fine_coordinates", note, (640,), (0.15,), seed=16)
     for interpolation, offsets in (("linear", {}), ("nearest_neighbor", _offsets(scene, 0, "half_up"))):
         attributes = {"interpolation_mode": interpolation, **offsets}
-        yield from _make_cases(f"matrix/{scene.name}", scene, attributes, variant=interpolation)
+        yield from _of_scene("matrix", scene, attributes, variant=interpolation)
 
 
 def _empty() -> Iterator[Case]:
     """Empty tensors, which are valid."""
     no_pixels = "an axis without pixels may have outputs if another axis has none"
     for scene in (
-        Scene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
-        Scene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),
-        Scene("nothing_to_nothing", "without scales an axis without pixels has no ratio", (0, 4), (), (0, 2)),
-        Scene("rounded_to_none", "an axis that is scaled below one output", (2, 4), (0.25, 1.0)),
-        Scene("no_pixels_no_outputs", no_pixels, (0, 4), (), (3, 0)),
+        ResampleScene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
+        ResampleScene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),
+        ResampleScene("nothing_to_nothing", "without scales an axis without pixels has no ratio", (0, 4), (), (0, 2)),
+        ResampleScene("rounded_to_none", "an axis that is scaled below one output", (2, 4), (0.25, 1.0)),
+        ResampleScene("no_pixels_no_outputs", no_pixels, (0, 4), (), (3, 0)),
     ):
         expected = {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
-        yield from _make_cases(f"empty/{scene.name}", scene, {}, _ones(scene), expected, source=DOCUMENTATION)
+        yield from _of_scene("empty", scene, NONE, expected, source=DOCUMENTATION)
 
 
 def _many_at_one_place() -> Iterator[Case]:
     """Sums of many ones, which stop at 2048 in float16."""
     note = "the gradients of many outputs {} are not summed in half precision"
-    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
-    scenarios: tuple[tuple[Scene, Attributes, Array], ...] = (
-        (
-            Scene("edge_gradient_of_8192_outputs", note.format("beyond the last pixel"), (3,), (1.0,), (8192,)),
-            {**nearest, "input_pixel_offsets": (-8192.0,)},
-            np.array([0.0, 0.0, 8192.0]),
-        ),
-        (
-            Scene(
-                "corner_gradient_of_12288_outputs",
-                f"{note.format('beyond a corner')}, nor those of a row of them",
-                (2, 2),
-                (1.0, 1.0),
-                (3, 4096),
-            ),
-            {"input_pixel_offsets": (-8192.0, 8192.0)},
-            np.array([[0.0, 0.0], [12288.0, 0.0]]),
-        ),
-        (
-            Scene("pixel_gradient_of_4096_outputs", note.format("of one pixel"), (2,), (4096.0,), (8192,)),
-            nearest,
-            np.array([4096.0, 4096.0]),
-        ),
-    )
-    for scene, attributes, dx in scenarios:
-        yield from _make_cases(f"edge/{scene.name}", scene, attributes, _ones(scene), {"dx": dx}, source=DOCUMENTATION)
+    beyond, corner = note.format("beyond the last pixel"), note.format("beyond a corner")
+    before, behind = {"input_pixel_offsets": (-8192.0,)}, {"input_pixel_offsets": (-8192.0, 8192.0)}
+    nearest = {"interpolation_mode": "nearest_neighbor"}
+    edge = ResampleScene("edge_gradient_of_8192_outputs", beyond, (3,), (1.0,), (8192,))
+    yield from _of_ones(edge, {**nearest, **before}, [0, 0, 8192])
+    both = f"{corner}, nor those of a row of them"
+    corner_of_two = ResampleScene("corner_gradient_of_12288_outputs", both, (2, 2), (1.0, 1.0), (3, 4096))
+    yield from _of_ones(corner_of_two, behind, [[0, 0], [12288, 0]])
+    pixel = ResampleScene("pixel_gradient_of_4096_outputs", note.format("of one pixel"), (2,), (4096.0,), (8192,))
+    yield from _of_ones(pixel, nearest, [4096, 4096])
 
 
-def _ones(scene: Scene) -> dict[str, Array]:
-    return {"x": np.ones(scene.x_shape), "dy": np.ones(scene.y_shape)}
+def _of_ones(scene: ResampleScene, attributes: Attributes, dx: list[Any]) -> Iterator[Case]:
+    return _of_scene("edge", scene, attributes, {"dx": np.array(dx, np.float64)}, source=DOCUMENTATION)
 
 
 def _sessions() -> Iterator[Case]:
     """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
     note = "a later call of a session, after calls with other data"
-    asked = Scene("asked", note, (2, 3, 5, 6), (1, 1, 1.75, 0.625), seed=31)
+    asked = ResampleScene("asked", note, (2, 3, 5, 6), (1, 1, 1.75, 0.625), seed=31)
     others = {
         "of_the_same_sizes": [replace(asked, seed=32)],
         "smaller": [replace(asked, x_shape=(1, 2, 3, 4))],
@@ -257,7 +183,9 @@ def _sessions() -> Iterator[Case]:
     for (scenario, calls), (interpolation, direction) in itertools.product(others.items(), _ways()[:2]):
         chosen = {"interpolation_mode": interpolation, "rounding_direction": direction, **_offsets(asked, 0, "half_up")}
         made = (
-            _make_cases(f"session/after_{scenario}", scene, chosen, variant=interpolation, types=["float"])
+            _of_scene(
+                "session", replace(scene, name=f"after_{scenario}"), chosen, variant=interpolation, types=["float"]
+            )
             for scene in (asked, *calls)
         )
         yield from in_one_session(next(made), made)

@@ -6,7 +6,6 @@ no block divides them.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,6 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.geometry.rotated import samples_of
-from conformance.model import with_named_axes
 from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.rotated_matrix import (
     MORE_THAN_A_TURN,
@@ -27,7 +25,7 @@ from conformance.vectors.rotated_matrix import (
     of_rotated,
 )
 from conformance.vectors.scenes import Scene
-from conformance.vectors.sessions import in_one_session
+from conformance.vectors.sessions import in_one_session, single_calls
 from conformance.vectors.values import OF_A_KINK
 
 ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
@@ -173,13 +171,6 @@ OTHERS = {
     "larger": replace(SMALL, x_shape=(3, 40, 9, 20), rois=_around(5, 4.25, 4.0, (2, 0, 1))),
     "no_rois": replace(SMALL, x_shape=(1, 3, 6, 7), rois=()),
 }
-CONSTANTS = {
-    "map": ("X",),
-    "rois": ("rois",),
-    "batch_indices": ("batch_indices",),
-    "x_shape": ("x_shape",),
-    "rois_and_batch_indices": ("rois", "batch_indices"),
-}
 
 
 def _sessions() -> Iterator[Case]:
@@ -189,13 +180,7 @@ def _sessions() -> Iterator[Case]:
         sizes = "the same" if scenario.removeprefix("after_") in SAME_SIZES else "other"
         note = f"a later call of a session, after calls with tensors of {sizes} sizes"
         yield from in_one_session(_small(scenario, note), (_small(scenario, note, other) for other in others))
-    yield from map(with_named_axes, _small("named_lengths", "a model with symbolic dimensions"))
-    yield from _small("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
-    small = _small("constant", "inputs that are constants of the model")
-    for (scenario, names), case in itertools.product(CONSTANTS.items(), small):
-        constants = tuple(name for name in case.inputs if name in names)
-        if constants:
-            yield replace(case, id=case.id.replace("/constant/", f"/constant_{scenario}/"), initializers=constants)
+    yield from single_calls(_small, "inputs that are constants of the model")
 
 
 def _small(scenario: str, note: str, scene: RotatedScene = SMALL, **rest: Any) -> Iterator[Case]:

@@ -1,6 +1,6 @@
 """Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
-The scenes are in JSON files in the folder `scenes`, one for each kind of RoI; their entries are the fields of `Scene`.
+The scenes are in JSON files in the folder `scenes`, one for each kind of RoI, and one for DmlResample.
 Coordinates are short binary fractions, which are exact in every element type, so the type rounds only values. Samples keep
 away from where rounding of a coordinate decides: borders, pixels, ties between samples, and whole numbers of samples.
 """
@@ -54,20 +54,21 @@ class Scene:
         }
 
 
-AnyScene = TypeVar("AnyScene", bound=Scene)
+AnyScene = TypeVar("AnyScene")
 
 
 def load(file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
-    """The scenes of a file of the folder `scenes`."""
-    text = (resources.files(__package__) / "scenes" / file).read_text("utf-8")
+    """The scenes of a file of the folder `scenes`, whose entries are the fields of `kind`."""
+    entries = json.loads((resources.files(__package__) / "scenes" / file).read_text("utf-8"))
     return tuple(
-        kind(**{**{name: _tuples(value) for name, value in entry.items()}, "basis": Basis(entry.get("basis", "text"))})
-        for entry in json.loads(text)
+        kind(**{name: Basis(value) if name == "basis" else tuples(value) for name, value in entry.items()})
+        for entry in entries
     )
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def tuples(value: Any) -> Any:
+    """A value of a JSON file, with tuples instead of lists."""
+    return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
 def scatter(shape: tuple[int, ...], *, seed: int) -> Array:

@@ -5,7 +5,7 @@ The RoIs are crops, whose results have a closed form (`crops.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,14 @@ ANOTHER_MAP = (
     "session/after_another_map",
     "the second call of a session; the first had the same RoIs and sizes, and another map",
 )
-CONSTANTS = (
-    ("map", ("X", "InputTensor")),
-    ("rois", ("rois", "ROITensor")),
-    ("batch_indices", ("batch_indices", "BatchIndicesTensor")),
-    ("x_shape", ("x_shape",)),
-    ("rois_and_batch_indices", ("rois", "batch_indices", "ROITensor", "BatchIndicesTensor")),
-)
+CONSTANTS = {
+    "map": ("X", "InputTensor"),
+    "rois": ("rois", "ROITensor"),
+    "batch_indices": ("batch_indices", "BatchIndicesTensor"),
+    "x_shape": ("x_shape",),
+    "rois_and_batch_indices": ("rois", "batch_indices", "ROITensor", "BatchIndicesTensor"),
+}
+"""The inputs that are constants of the model, by scenario."""
 
 
 def cases() -> Iterator[Case]:
@@ -49,10 +50,20 @@ def cases() -> Iterator[Case]:
         yield from in_one_session(asked, [before])
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from map(with_named_axes, _of_crop("named_lengths", "a model with symbolic dimensions"))
-    yield from _of_crop("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
-    for scenario, names in CONSTANTS:
-        for case in _of_crop(f"constant_{scenario}", f"{scenario.replace('_', ' ')} given as a constant of the model"):
+    yield from single_calls(_of_crop, "{} given as a constant of the model")
+
+
+def single_calls(make: Callable[..., Iterable[Case]], note: str) -> Iterator[Case]:
+    """Cases with symbolic dimensions, inputs that must not be changed, and constant inputs.
+
+    Args:
+        make: makes the cases of a scenario, given its name, a note and further fields of `Case`.
+        note: that of constants.
+    """
+    yield from map(with_named_axes, make("named_lengths", "a model with symbolic dimensions"))
+    yield from make("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
+    for scenario, names in CONSTANTS.items():
+        for case in make(f"constant_{scenario}", note.format(scenario.replace("_", " "))):
             constants = tuple(name for name in case.inputs if name in names)
             if constants:
                 yield replace(case, initializers=constants)

@@ -17,7 +17,7 @@ from conformance.expected_values import expected_outputs
 from conformance.families import max_roi_pool as family
 from conformance.run import Answer, ask
 from conformance.vectors import collect
-from conformance.vectors.max_roi_pool_sizes import INEXACT, SCENES
+from conformance.vectors.max_roi_pool import INEXACT, SCENES
 
 NAMES = ("MaxRoiPool_1", "MaxRoiPool_22", "MaxRoiPoolGrad")
 OWN = [case for case in collect() if case.operator in NAMES and not case.expects_error]

@@ -22,13 +22,13 @@ from conformance.families import roi_align_rotated as family
 from conformance.fuzz.well_posed import is_well_posed
 from conformance.geometry.rotated import coordinates, geometry_of, samples
 from conformance.run import Answer, ask
-from conformance.vectors import rotated_field, rotated_matrix
+from conformance.vectors import roi_align_rotated, scenes
 from conformance.vectors.scenes import scatter
 from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO as MOST_RATIO
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED
 
-MATRIX = tuple(rotated_matrix.cases())
-CASES = (*MATRIX, *rotated_field.cases())
+CASES = tuple(roi_align_rotated.cases())
+MATRIX = [case for case in CASES if case.group.endswith("/matrix")]
 SOURCE = Source("a test", "1", "none")
 NAMES = ("RoIAlignRotated", "RoIAlignRotatedGrad")
 
@@ -89,8 +89,8 @@ def test_drois_is_the_derivative(case: Case) -> None:
 # The cases keep away from where the last bit of a coordinate decides.
 
 
-@pytest.mark.parametrize("scene", rotated_matrix.SCENES, ids=lambda scene: scene.name)
-def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: rotated_matrix.RotatedScene) -> None:
+@pytest.mark.parametrize("scene", roi_align_rotated.SCENES, ids=lambda scene: scene.name)
+def test_rois_are_exact_in_every_type_that_they_are_asked_in(scene: roi_align_rotated.RotatedScene) -> None:
     for variant in scene.variants:
         rois = scene.tensors_of(*variant)["rois"]
         for dtype in () if scene.types else (np.float16, ml_dtypes.bfloat16):
@@ -109,16 +109,16 @@ def test_rounding_moves_no_sample_of_a_case_over_a_border_or_a_pixel() -> None:
 
 
 def test_a_scene_whose_samples_cannot_keep_away_is_an_error() -> None:
-    scene = replace(rotated_matrix.SCENES[0], rois=((2.0, 2.0, 1.0, 3.0, 0.0, 0),))
+    scene = replace(roi_align_rotated.SCENES[0], rois=((2.0, 2.0, 1.0, 3.0, 0.0, 0),))
     with pytest.raises(ValueError, match=r"angles: no centre near 2\.0, 2\.0"):
         scene.tensors_of(0, 0)
 
 
 def test_angles_are_about_the_degrees_that_they_are_named_by() -> None:
-    degrees = [math.degrees(angle) for angle in (rotated_matrix.OF_30, rotated_matrix.OF_45, rotated_matrix.OF_90)]
+    degrees = [math.degrees(angle) for angle in (scenes.OF_30, scenes.OF_45, scenes.OF_90)]
     np.testing.assert_allclose(degrees, [30, 45, 90], atol=0.05)
-    np.testing.assert_allclose(math.degrees(rotated_matrix.OF_135), 135, atol=0.2)
-    np.testing.assert_allclose(math.degrees(rotated_matrix.OF_180), 180, atol=0.1)
+    np.testing.assert_allclose(math.degrees(scenes.OF_135), 135, atol=0.2)
+    np.testing.assert_allclose(math.degrees(scenes.OF_180), 180, atol=0.1)
 
 
 # Bounds: RoIs that are rounded to float32 pass, others that are a little off do not.

@@ -7,34 +7,30 @@ import functools
 from conformance.case import Case
 from conformance.vectors import (
     digits,
-    dml_matrix,
+    dml_resample,
     extremes,
     literal,
     matrix,
-    max_roi_pool_sizes,
+    max_roi_pool,
     refusals,
-    resample_matrix,
-    rotated_field,
-    rotated_matrix,
+    roi_align_rotated,
     sessions,
     sizes,
     values,
 )
 
 SOURCES = (
-    literal.cases,
-    matrix.cases,
-    refusals.cases,
-    dml_matrix.cases,
-    extremes.cases,
-    resample_matrix.cases,
-    sessions.cases,
-    sizes.cases,
-    values.cases,
-    rotated_matrix.cases,
-    rotated_field.cases,
-    max_roi_pool_sizes.cases,
-    digits.cases,
+    literal,
+    matrix,
+    refusals,
+    extremes,
+    dml_resample,
+    sessions,
+    sizes,
+    values,
+    roi_align_rotated,
+    max_roi_pool,
+    digits,
 )
 
 
@@ -45,7 +41,7 @@ def collect() -> tuple[Case, ...]:
     Raises:
         ValueError: two cases have the same id.
     """
-    cases = tuple(case for source in SOURCES for case in source())
+    cases = tuple(case for source in SOURCES for case in source.cases())
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:

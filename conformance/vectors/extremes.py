@@ -21,11 +21,9 @@ from conformance.vectors.dialects import (
     make_cases,
     of_rule,
 )
-from conformance.vectors.dml_matrix import CHOICES as OF_DIRECTML
 from conformance.vectors.expand import FLOATS
-from conformance.vectors.matrix import CHOICES as OF_ONNX
-from conformance.vectors.matrix import OF_MODE
-from conformance.vectors.rotated_matrix import SCENES as ROTATED_SCENES
+from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
+from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES
 from conformance.vectors.scenes import SCENES, scatter
 
 ONNX, DIRECTML = BOTH
@@ -199,7 +197,7 @@ def _far() -> Iterator[Case]:
             note="coordinates have more digits than the tensors' type: float16 cannot represent 300.3",
             basis=basis,
         )
-    for mode in OF_ONNX["mode"]:
+    for mode in CHOICES["mode"]:
         yield from of_rule(
             "matrix/huge_from_far",
             Rule(mode, "half_pixel"),
@@ -212,7 +210,7 @@ def _far() -> Iterator[Case]:
             types=["double"],
         )
     for reduction, interpolation in itertools.product(
-        OF_DIRECTML["reduction_function"], OF_DIRECTML["interpolation_mode"]
+        DML_CHOICES["reduction_function"], DML_CHOICES["interpolation_mode"]
     ):
         yield from of_rule(
             "matrix/huge_from_far",

@@ -1,7 +1,11 @@
-"""RoiAlign and its gradient on all scenes in every mode, coordinate mode, opset and type.
+"""RoiAlign, DmlRoiAlign and their gradients on all scenes with every value of every attribute.
 
 The reference computes the expected values. Tests verify its gradient: dX by the adjoint identity, drois by finite
 differences.
+
+DirectML's pixel offsets, limits, scales, types and ranks alternate from case to case. A case takes the first pair of
+offsets, in its order, that keeps its samples away from where rounding decides: the border of the map, the middle between
+two pixels with nearest_neighbor, the pixels with linear interpolation, and whole numbers of samples.
 """
 
 from __future__ import annotations
@@ -9,10 +13,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
+
 from conformance.case import Basis, Case, weakest
-from conformance.vectors.dialects import BOTH, of_scene
-from conformance.vectors.scenes import SCENES
+from conformance.geometry.rois import AxisGeometry, Sampling
+from conformance.vectors.dialects import BOTH, Attributes, of_scene
+from conformance.vectors.scenes import SCENES, Scene
+from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
 from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.spec import AttributeValue
 
 CHOICES = {attribute.name: attribute.choices for attribute in ROI_ALIGN_22.attributes}
 
@@ -28,9 +37,41 @@ def basis_of(mode: str, dialect: str) -> Basis:
 WANTED = (("dx", "drois"), ("dx",), ("drois",))
 """The outputs of a gradient, which alternate. With dX only, an average needs no map."""
 
+DML_CHOICES = {attribute.name: attribute.choices for attribute in DML_ROI_ALIGN.attributes}
+
+OFFSETS = (
+    (0.5, -0.5),
+    (0.0, 0.0),
+    (0.5, 0.0),
+    (0.0, -0.5),
+    (0.34375, -0.21875),
+    (-0.28125, 0.40625),
+    (0.15625, -0.59375),
+    (0.40625, 0.28125),
+)
+"""Input and output pixel offsets. DirectML's documentation calls 0.5 or 0 and -0.5 or 0 typical and allows any."""
+
+OUT_OF_BOUNDS = (0.0, 2.5, -3.0, 7.0)
+
+LIMITS = ((1, UINT32_MAX), (1, 2), (2, UINT32_MAX), (2, 3), (1, 1))
+"""Minimum and maximum numbers of samples for scenes with adaptive sampling."""
+
+STRETCH = (1.0, 0.75, 1.25)
+"""The ratio of spatial_scale_y to spatial_scale_x."""
+
+INDEX_TYPES = (np.uint32, np.int64)
+
+MARGIN = 2e-3
+"""In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
+
 
 def cases() -> Iterator[Case]:
-    """The cases of all scenes and modes."""
+    """The cases of all scenes and attribute values."""
+    yield from _of_onnx()
+    yield from _of_directml()
+
+
+def _of_onnx() -> Iterator[Case]:
     for (i, scene), (j, mode), (k, coordinates) in itertools.product(
         enumerate(SCENES), enumerate(CHOICES["mode"]), enumerate(CHOICES["coordinate_transformation_mode"])
     ):
@@ -43,3 +84,79 @@ def cases() -> Iterator[Case]:
             dialects=["roi_align"],
             basis=weakest(scene.basis, OF_MODE[mode]),
         )
+
+
+def _of_directml() -> Iterator[Case]:
+    combinations = itertools.product(DML_CHOICES["reduction_function"], DML_CHOICES["interpolation_mode"], (0, 1))
+    for turn, (scene, (reduction, interpolation, corners)) in enumerate(itertools.product(SCENES, list(combinations))):
+        chosen = {
+            "reduction_function": reduction,
+            "interpolation_mode": interpolation,
+            "align_regions_to_corners": corners,
+        }
+        outside = {"out_of_bounds_input_value": OUT_OF_BOUNDS[turn % len(OUT_OF_BOUNDS)]}
+        tensors = scene.tensors
+        rois, indices = tensors["rois"], tensors["indices"].astype(INDEX_TYPES[turn % 2])
+        # DirectML's documentation mirrors inverted regions, but says neither where the map ends nor how samples are aligned
+        # to corners.
+        is_silent = (scene.basis is not Basis.TEXT and scene.name != "swapped_ends") or corners
+        yield from of_scene(
+            "matrix",
+            scene,
+            ["y", *WANTED[turn % len(WANTED)]],
+            "avg" if reduction == "average" else "max_interpolated",
+            tensors={
+                **tensors,
+                "rois": rois.reshape((1,) * (turn % 3) + rois.shape),
+                "indices": indices.reshape((1,) * (turn // 2 % 4) + indices.shape),
+            },
+            more={**chosen, **_sampling(scene, turn, chosen), **outside},
+            dialects=["dml_roi_align"],
+            variant=f"{reduction}/{interpolation}/{'corners' if corners else 'inside'}",
+            basis=Basis.OURS if is_silent else Basis.TEXT,
+        )
+
+
+def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, AttributeValue]:
+    """The attributes that decide where samples lie: the first ones from `turn` on with which the scene is well-posed."""
+    for i in range(turn, turn + len(OFFSETS) * len(STRETCH)):
+        ratio = scene.sampling_ratio
+        least, most = (ratio, ratio) if ratio else LIMITS[turn % len(LIMITS)]
+        tried: dict[str, AttributeValue] = {
+            "spatial_scale_x": scene.spatial_scale,
+            "spatial_scale_y": float(np.float32(scene.spatial_scale * STRETCH[i % len(STRETCH)])),
+            "input_pixel_offset": OFFSETS[i % len(OFFSETS)][0],
+            "output_pixel_offset": OFFSETS[i % len(OFFSETS)][1],
+            "minimum_samples_per_output": least,
+            "maximum_samples_per_output": most,
+        }
+        if _is_well_posed(scene, {**chosen, **tried}):
+            return tried
+    raise ValueError(f"scene {scene.name}: no offsets of {OFFSETS} keep its samples away from where rounding decides")
+
+
+def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
+    scale_x, scale_y = (float(np.float32(attributes[f"spatial_scale_{axis}"])) for axis in "xy")
+    sampling = Sampling(
+        (scale_y, scale_x),
+        scene.bins,
+        (scene.x_shape[2], scene.x_shape[3]),
+        (attributes["minimum_samples_per_output"], attributes["maximum_samples_per_output"]),
+        "avg",
+        offsets=(attributes["input_pixel_offset"], attributes["output_pixel_offset"]),
+        nearest=attributes["interpolation_mode"] == "nearest_neighbor",
+        to_corners=bool(attributes["align_regions_to_corners"]),
+    )
+    return all(_is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
+
+
+def _is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
+    """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
+    axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
+    is_free = least - MARGIN < wanted < most + MARGIN and least < most
+    if is_free and not (wanted * 2**20).is_integer() and abs(wanted - round(wanted)) < MARGIN:
+        return False
+    c = np.array([axis.coordinate(p, i) for p in range(axis.bins) for i in range(axis.per_bin)])
+    inside = c[(c > -MARGIN) & (c < axis.length - 1 + MARGIN)] - 0.5 * sampling.nearest
+    distances = [np.abs(c + 1), np.abs(c - axis.length), np.abs(inside - np.round(inside))]
+    return min(float(np.min(distance, initial=1.0)) for distance in distances) > MARGIN

@@ -23,7 +23,7 @@ from conformance.vectors.crops import Crop, Inputs, sixteenths
 from conformance.vectors.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.rotated_matrix import OF_30, OF_135
+from conformance.vectors.scenes import OF_30, OF_135
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)

@@ -18,7 +18,7 @@ import numpy as np
 
 from conformance.case import Array, Case, Source
 from conformance.vectors.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
-from conformance.vectors.dml_matrix import MARGIN, OFFSETS
+from conformance.vectors.matrix import MARGIN, OFFSETS
 from conformance.vectors.scenes import load, scatter
 from conformance.vectors.sessions import in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET

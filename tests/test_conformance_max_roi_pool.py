@@ -28,7 +28,7 @@ OF_ROUNDING = {
     "scaled_in_double",
     "huge",
     "ends_beyond_2_31",
-    *(f"{bins}_bins_of_{size}_pixels" for (bins, size), _ in INEXACT),
+    *(f"{bins}_bins_of_{size}_pixels" for bins, size in INEXACT),
 }
 """Facts that float32 or float64 on the way would change."""
 

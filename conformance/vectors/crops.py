@@ -150,3 +150,20 @@ def cases(
             types=types,
             **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
         )
+
+
+def filled(inputs: Inputs, role: str, value: float) -> Inputs:
+    """Set all elements of x or dy to this value."""
+    return {**inputs, role: np.full(inputs[role].shape, value)}
+
+
+def with_element(inputs: Inputs, role: str, place: tuple[int, ...], value: float) -> Inputs:
+    """Set one element of x or dy to this value."""
+    array = inputs[role].copy()
+    array[place] = value
+    return {**inputs, role: array}
+
+
+def reversed_channels(inputs: Inputs) -> Inputs:
+    """Reverse the channels of x and dy, which are of the same sizes then."""
+    return {role: array[:, ::-1] for role, array in inputs.items()}

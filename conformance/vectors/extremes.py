@@ -10,17 +10,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors.dialects import (
-    BOTH,
-    NONE,
-    POOL,
-    RESAMPLE,
-    ROTATED,
-    Attributes,
-    Rule,
-    make_cases,
-    of_rule,
-)
+from conformance.vectors.dialects import BOTH, NONE, POOL, RESAMPLE, ROTATED, Attributes, Rule, make_cases, of_rule
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
 from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES

@@ -18,7 +18,7 @@ import numpy as np
 from conformance.case import Basis, Case, weakest
 from conformance.geometry.rois import AxisGeometry, Sampling
 from conformance.vectors.dialects import BOTH, Attributes, of_scene
-from conformance.vectors.scenes import SCENES, Scene
+from conformance.vectors.scenes import SCENES, Scene, clearance, is_nearly_whole
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import AttributeValue
@@ -154,9 +154,7 @@ def _is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
     """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
     axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
     is_free = least - MARGIN < wanted < most + MARGIN and least < most
-    if is_free and not (wanted * 2**20).is_integer() and abs(wanted - round(wanted)) < MARGIN:
+    if is_free and is_nearly_whole(wanted, MARGIN):
         return False
     c = np.array([axis.coordinate(p, i) for p in range(axis.bins) for i in range(axis.per_bin)])
-    inside = c[(c > -MARGIN) & (c < axis.length - 1 + MARGIN)] - 0.5 * sampling.nearest
-    distances = [np.abs(c + 1), np.abs(c - axis.length), np.abs(inside - np.round(inside))]
-    return min(float(np.min(distance, initial=1.0)) for distance in distances) > MARGIN
+    return clearance(c, axis.length, MARGIN, shift=0.5 * sampling.nearest) > MARGIN

@@ -9,15 +9,16 @@ pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import ortops
-from conformance.case import Array, Basis, Case, Source
-from conformance.vectors.crops import Crop
+from conformance.case import Basis, Case, Source
+from conformance.vectors.crops import Crop, Inputs, filled, reversed_channels
 from conformance.vectors.dialects import pooled
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.extremes import MANY
@@ -26,7 +27,7 @@ from conformance.vectors.sessions import CROP, in_one_session
 from conformance.vectors.sessions import OTHERS as OTHER_CROPS
 from conformance.vectors.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size
 from conformance.vectors.values import CROP as WINDOWS
-from conformance.vectors.values import INFINITY, NAN, ends, outside_windows
+from conformance.vectors.values import NAN, ODD, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
 
 SOURCE = Source("conformance/vectors/max_roi_pool.py", f"ortops {ortops.__version__}", "the largest of four pixels")
@@ -34,18 +35,10 @@ OTHERS = ("double", "float16", "bfloat16")
 
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
 
-INEXACT: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
-    ((7, 57), FLOATS),
-    ((11, 29), FLOATS),
-    ((13, 14), FLOATS),
-    ((14, 62), FLOATS),
-    ((20, 84), FLOATS),
-    ((21, 93), FLOATS),
-    ((7, 29), ("double",)),
-    ((14, 58), ("double",)),
-    ((22, 30), ("double",)),
-    ((28, 29), ("double",)),
-)
+INEXACT = {
+    **dict.fromkeys(((7, 57), (11, 29), (13, 14), (14, 62), (20, 84), (21, 93)), FLOATS),
+    **dict.fromkeys(((7, 29), (14, 58), (22, 30), (28, 29)), ("double",)),
+}
 """Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
 
 SCENES = load("max_roi_pool.json", Scene)
@@ -69,7 +62,7 @@ def cases() -> Iterator[Case]:
     yield from _exact_bounds()
     yield from _coordinates()
     for turn, (scenario, note, crop) in enumerate(each_size()):
-        if any((bins, bins + 1) in dict(INEXACT) for bins in crop.bins):
+        if any((bins, bins + 1) in INEXACT for bins in crop.bins):
             continue  # floating point makes a bin wider, which is a scenario of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
         yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
@@ -93,7 +86,7 @@ def with_ties(cases: Iterable[Case]) -> Iterator[Case]:
 
 def _exact_bounds() -> Iterator[Case]:
     """Bins that floating-point bounds would make a pixel wider, along either axis, with pixels around the RoI."""
-    for ((bins, size), types), along_x in ((one, along) for one in INEXACT for along in (True, False)):
+    for ((bins, size), types), along_x in ((one, along) for one in INEXACT.items() for along in (True, False)):
         first = np.array([p * size // bins for p in range(bins)])
         last = np.array([-(-(p + 1) * size // bins) - 1 for p in range(bins)])
         line = np.arange(size + 2.0)
@@ -135,24 +128,18 @@ def _coordinates() -> Iterator[Case]:
 
 
 def _of_crop(
-    scenario: str, note: str, crop: Crop, *, x: Array | None = None, dy: Array | None = None, **rest: Any
+    scenario: str, note: str, crop: Crop, change: Callable[[Inputs], Inputs] = dict, **rest: Any
 ) -> Iterator[Case]:
-    """The cases of a crop, if wanted with another map x or gradient dy."""
-    (height, width), x, dy = crop.bins, crop.x if x is None else x, crop.dy if dy is None else dy
+    """The cases of a crop; `change` changes x and dy before the expected values are computed."""
+    (height, width), inputs = crop.bins, change({"x": crop.x, "dy": crop.dy})
+    x, dy = inputs["x"], inputs["dy"]
     pixels = crop.pixels(x)
     is_largest = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
     y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64).reshape(-1, 5)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
-    yield from pooled(
-        scenario,
-        x,
-        rois,
-        dy,
-        spatial_scale=crop.scale,
-        expected={"y": y, "dx": dx},
-        **{"note": note, "source": SOURCE, "basis": Basis.VECTORS, **rest},
-    )
+    fixed: dict[str, Any] = {"spatial_scale": crop.scale, "expected": {"y": y, "dx": dx}, "basis": Basis.VECTORS}
+    yield from pooled(scenario, x, rois, dy, note=note, source=SOURCE, **fixed, **rest)
 
 
 def _long_bins() -> Iterator[Case]:
@@ -180,16 +167,15 @@ def _long_bins() -> Iterator[Case]:
 
 def _odd_pixels() -> Iterator[Case]:
     """NaN and infinite pixels outside of all bins, infinite pixels everywhere, and one NaN in a bin."""
-    for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        x = outside_windows({"x": WINDOWS.x}, value)["x"]
-        note = f"pixels outside of all bins are {scenario.replace('_', ' ')}, and change nothing"
-        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, x=x)
-    for scenario, value in (("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        note = (
-            f"all pixels are {scenario.replace('_', ' ')}, and so are the outputs; the first of a bin gets the gradient"
-        )
-        everywhere = np.full(WINDOWS.x_shape, value)
-        yield from with_ties(_of_crop(f"values/{scenario}_everywhere", note, WINDOWS, x=everywhere))
+    for scenario, value in ODD.items():
+        words = scenario.replace("_", " ")
+        note = f"pixels outside of all bins are {words}, and change nothing"
+        beside = partial(outside_windows, value=value)
+        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, beside)
+        if scenario != "nan":
+            note = f"all pixels are {words}, and so are the outputs; the first of a bin gets the gradient"
+            everywhere = partial(filled, role="x", value=value)
+            yield from with_ties(_of_crop(f"values/{scenario}_everywhere", note, WINDOWS, everywhere))
     # Each channel has NaN at other places of the bin, two of them at least; the first one gets the gradient.
     several = [i for i in range(16) if i.bit_count() > 1]
     x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
@@ -233,11 +219,7 @@ def _large_and_tiny() -> Iterator[Case]:
             ),
             ("tiny", tiny, "the smallest normal numbers are not flushed to 0"),
             ("subnormal", 8 * least, "subnormal numbers are not flushed to 0"),
-            (
-                "negative_subnormal",
-                -8 * least,
-                "negative subnormal numbers are not flushed to 0",
-            ),
+            ("negative_subnormal", -8 * least, "negative subnormal numbers are not flushed to 0"),
         ):
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
@@ -260,23 +242,20 @@ def _beyond_float16() -> Iterator[Case]:
     """A sum of 65520 or more rounds to infinity in float16, not to the largest number."""
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
     for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
-        dy = np.full((MANY, 1, 1, 1), each)
-        for case in _of_crop(
+        yield from _of_crop(
             f"values/dX_{scenario}",
             f"{MANY} RoIs pass {each} each to one pixel, {MANY * each:g} together",
             crop,
-            dy=dy,
+            partial(filled, role="dy", value=each),
+            outputs=["dx"],
             types=["float16", "float"],
-        ):
-            if case.definition.is_gradient:
-                yield case
+        )
 
 
 def _sessions() -> Iterator[Case]:
     """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
-    others: dict[str, dict[str, Any]] = {name: {"crop": crop} for name, crop in OTHER_CROPS}
-    others["another_map"] = {"crop": CROP, "x": CROP.x[:, ::-1], "dy": CROP.dy[:, ::-1]}
+    others = {name: (crop, dict) for name, crop in OTHER_CROPS} | {"another_map": (CROP, reversed_channels)}
     for scenario, names in (*((name, [name]) for name in others), ("all_of_these", list(others))):
         words = f"session/after_{scenario}", "a later call of a session, after calls with other data"
-        calls = (_of_crop(*words, **others[name], types=["float"]) for name in names)
+        calls = (_of_crop(*words, *others[name], types=["float"]) for name in names)
         yield from in_one_session(_of_crop(*words, CROP, types=["float"]), calls)

@@ -19,7 +19,17 @@ from conformance.case import Array, Case
 from conformance.geometry.rotated import Sampling, coordinates, samples_of
 from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.matrix import WANTED
-from conformance.vectors.scenes import MORE_THAN_A_TURN, OF_30, OF_45, OF_90, OF_135, Scene, load
+from conformance.vectors.scenes import (
+    MORE_THAN_A_TURN,
+    OF_30,
+    OF_45,
+    OF_90,
+    OF_135,
+    Scene,
+    clearance,
+    is_nearly_whole,
+    load,
+)
 from conformance.vectors.sessions import in_one_session, single_calls
 from conformance.vectors.values import OF_A_KINK
 
@@ -75,17 +85,13 @@ def is_clear(roi: Sequence[float], sampling: Sampling, has_slopes: bool) -> bool
     region = sampling.region(roi)
     for stored, side in ((roi[2], region.width), (roi[3], region.height)):
         size, wanted = stored * sampling.scale, side.size / side.bins
-        is_whole = abs(wanted - round(wanted)) < MARGIN and not (wanted * 2**20).is_integer()
-        if (sampling.ratio == 0 and wanted > 0 and is_whole) or (not sampling.aligned and abs(size - 1) < MARGIN):
+        is_open = sampling.ratio == 0 and wanted > 0 and is_nearly_whole(wanted, MARGIN)
+        if is_open or (not sampling.aligned and abs(size - 1) < MARGIN):
             return False
     if region.total * region.height.bins * region.width.bins > 10**6:
         return True
-    for c, length in zip(coordinates(region), sampling.lengths, strict=True):
-        inside = c[(c > -MARGIN) & (c < length - 1 + MARGIN)] if has_slopes else c[:0]
-        distances = [np.abs(c + 1), np.abs(c - length), np.abs(inside - np.round(inside))]
-        if min(float(np.min(distance, initial=1.0)) for distance in distances) < MARGIN:
-            return False
-    return True
+    along_axes = zip(coordinates(region), sampling.lengths, strict=True)
+    return all(clearance(c, length, MARGIN, has_slopes=has_slopes) >= MARGIN for c, length in along_axes)
 
 
 def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:

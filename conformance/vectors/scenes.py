@@ -84,3 +84,23 @@ def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
 
 
 SCENES = load("roi_align.json", Scene)
+
+
+def clearance(c: Array, length: int, margin: float, *, shift: float = 0.0, has_slopes: bool = True) -> float:
+    """The least distance of samples along an axis from where rounding decides.
+
+    Args:
+        c: the coordinates of the samples.
+        length: the number of pixels.
+        margin: how far outside the map a sample is taken for one inside.
+        shift: the distance of the places where the pixels that a sample reads change from the pixels.
+        has_slopes: whether these places matter.
+    """
+    inside = c[(c > -margin) & (c < length - 1 + margin)] - shift if has_slopes else c[:0]
+    distances = [np.abs(c + 1), np.abs(c - length), np.abs(inside - np.round(inside))]
+    return min(float(np.min(distance, initial=1.0)) for distance in distances)
+
+
+def is_nearly_whole(wanted: float, margin: float) -> bool:
+    """Whether rounding may decide the number of samples of a bin of this many pixels."""
+    return abs(wanted - round(wanted)) < margin and not (wanted * 2**20).is_integer()

@@ -12,7 +12,7 @@ from typing import Any
 from conformance.case import Case
 from conformance.model import with_named_axes
 from conformance.vectors import crops
-from conformance.vectors.crops import Crop, Inputs
+from conformance.vectors.crops import Crop, reversed_channels
 from conformance.vectors.matrix import OF_MODE
 
 CROP = Crop((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
@@ -86,8 +86,3 @@ def in_one_session(asked: Iterable[Case], earlier: Iterable[Iterable[Case]]) -> 
     before = [{case.operator: case.inputs for case in call} for call in earlier]
     for case in asked:
         yield replace(with_named_axes(case), before=tuple(inputs[case.operator] for inputs in before))
-
-
-def reversed_channels(inputs: Inputs) -> Inputs:
-    """Reverse the channels of x and dy, which are of the same sizes then."""
-    return {role: array[:, ::-1] for role, array in inputs.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -57,24 +58,23 @@ def cases() -> Iterator[Case]:
             coordinates=COORDINATES[turn // 3 % len(COORDINATES)],
             scale=SCALES[turn % 5 % len(SCALES)],
         )
-        yield from crops.cases(f"sizes/{scenario}", note, taking_turns, types=types)
-        if taking_turns.mode == "max":  # which DirectML does not have
-            instead = replace(taking_turns, mode="max_interpolated")
-            yield from crops.cases(f"sizes/{scenario}", note, instead, types=types, dialects=["dml_roi_align"])
+        yield from _of_crop(scenario, note, taking_turns, types=types)
+    scenario, note, crop = MANY_PAIRS
     for mode in MODES[:2]:
-        scenario, note, crop = MANY_PAIRS
-        yield from crops.cases(
-            f"sizes/{scenario}", note, replace(crop, mode=mode), types=["float"], outputs=["y", "dx"]
-        )
-    crop = replace(crop, mode="max_interpolated")
-    yield from crops.cases(
-        f"sizes/{scenario}", note, crop, types=["float"], outputs=["y", "dx"], dialects=["dml_roi_align"]
-    )
+        yield from _of_crop(scenario, note, replace(crop, mode=mode), types=["float"], outputs=["y", "dx"])
     yield from _images_without_rois()
     yield from _ratios()
     yield from _adaptive_counts()
     yield from _narrow()
     yield from _resamples()
+
+
+def _of_crop(scenario: str, note: str, crop: Crop, **rest: Any) -> Iterator[Case]:
+    """The cases of a crop; DirectML, which does not have the maximum of weighted pixels, gets that of samples."""
+    yield from crops.cases(f"sizes/{scenario}", note, crop, **rest)
+    if crop.mode == "max":
+        instead = replace(crop, mode="max_interpolated")
+        yield from crops.cases(f"sizes/{scenario}", note, instead, dialects=["dml_roi_align"], **rest)
 
 
 def each_size() -> Iterator[tuple[str, str, Crop]]:

@@ -20,14 +20,15 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule
+from conformance.vectors.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule, of_scene
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.scenes import OF_30, OF_135
+from conformance.vectors.scenes import OF_30, OF_135, Scene
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)
-NAN, INFINITY = float("nan"), float("inf")
+NAN = float("nan")
+ODD = {"nan": NAN, "infinity": float("inf"), "minus_infinity": -float("inf")}
 SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
 
 CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
@@ -36,22 +37,49 @@ CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
 
 def cases() -> Iterator[Case]:
     """The cases of this module."""
-    yield from _untouched()
-    yield from _touched()
-    yield from _no_floor()
+    yield from _odd_pixels()
     yield from _large_and_tiny()
     yield from _beyond_float16()
     yield from _on_pixels()
     yield from _among_samples()
 
 
-def _untouched() -> Iterator[Case]:
-    for (scenario, value), mode in itertools.product((("nan", NAN), ("infinity", INFINITY)), MODES):
+def _odd_pixels() -> Iterator[Case]:
+    """Pixels and gradients that are NaN or infinite, outside of all samples, in one, or everywhere."""
+    for scenario, value in ODD.items():
+        words = scenario.replace("_", " ")
+        for mode in MODES:
+            crop = replace(CROP, mode=mode)
+            if scenario != "minus_infinity":
+                yield from crops.cases(
+                    f"values/{scenario}_beside_the_samples",
+                    f"pixels that no sample reads are {scenario}, and change nothing",
+                    crop,
+                    change=partial(outside_windows, value=value),
+                )
+            else:
+                yield from crops.cases(
+                    f"values/{scenario}_everywhere",
+                    "a map of minus infinity: a maximum does not start at the lowest finite number",
+                    crop,
+                    outputs=["y"],
+                    change=partial(crops.filled, role="x", value=value),
+                )
+            is_open = scenario == "nan" and mode != "avg"
+            yield from crops.cases(
+                f"values/{scenario}_in_a_sample",
+                f"a pixel that is {words} affects only the bins that read it",
+                crop,
+                outputs=["y"],
+                change=partial(crops.with_element, role="x", place=(1, 1, 2, 4), value=value),
+                **({"basis": Basis.OURS} if is_open else {}),
+            )
         yield from crops.cases(
-            f"values/{scenario}_beside_the_samples",
-            f"pixels that no sample reads are {scenario}, and change nothing",
-            replace(CROP, mode=mode),
-            change=partial(outside_windows, value=value),
+            f"values/{scenario}_gradient",
+            f"a gradient is {words}, and goes to the four pixels that its bin reads and to no other",
+            CROP,
+            outputs=["dx"],
+            change=partial(crops.with_element, role="dy", place=(0, 1, 1, 1), value=value),
         )
 
 
@@ -64,51 +92,6 @@ def outside_windows(inputs: Inputs, value: float) -> Inputs:
         window = np.s_[image, :, row : row + height + 1, column : column + width + 1]
         changed[window] = x[window]
     return {**inputs, "x": changed}
-
-
-def _touched() -> Iterator[Case]:
-    """A NaN or infinite pixel affects only the bins that read it."""
-    for scenario, value in (("nan", NAN), ("infinity", INFINITY), ("minus_infinity", -INFINITY)):
-        for mode in MODES:
-            is_open = scenario == "nan" and mode != "avg"
-            yield from crops.cases(
-                f"values/{scenario}_in_a_sample",
-                f"a pixel that is {scenario.replace('_', ' ')} affects only the bins that read it",
-                replace(CROP, mode=mode),
-                outputs=["y"],
-                change=partial(_with_element, role="x", place=(1, 1, 2, 4), value=value),
-                **({"basis": Basis.OURS} if is_open else {}),
-            )
-        yield from crops.cases(
-            f"values/{scenario}_gradient",
-            f"a gradient is {scenario.replace('_', ' ')}, and goes to the four pixels that its bin reads and to no other",
-            CROP,
-            outputs=["dx"],
-            change=partial(_with_element, role="dy", place=(0, 1, 1, 1), value=value),
-        )
-
-
-def _with_element(inputs: Inputs, role: str, place: tuple[int, ...], value: float) -> Inputs:
-    """Set one element of x or dy to this value."""
-    array = inputs[role].copy()
-    array[place] = value
-    return {**inputs, role: array}
-
-
-def _filled(inputs: Inputs, role: str, value: float) -> Inputs:
-    """Set all elements of x or dy to this value."""
-    return {**inputs, role: np.full(inputs[role].shape, value)}
-
-
-def _no_floor() -> Iterator[Case]:
-    for mode in MODES:
-        yield from crops.cases(
-            "values/minus_infinity_everywhere",
-            "a map of minus infinity: a maximum does not start at the lowest finite number",
-            replace(CROP, mode=mode),
-            outputs=["y"],
-            change=partial(_filled, role="x", value=-INFINITY),
-        )
 
 
 def _large_and_tiny() -> Iterator[Case]:
@@ -176,7 +159,7 @@ def _beyond_float16() -> Iterator[Case]:
             crop,
             outputs=["dx"],
             types=["float16", "float"],
-            change=partial(_filled, role="dy", value=each),
+            change=partial(crops.filled, role="dy", value=each),
         )
 
 
@@ -194,7 +177,7 @@ def _on_pixels() -> Iterator[Case]:
     ONNX's reference evaluator interpolates in the cell that starts at the pixel, and holds coordinates at the first and
     at the last pixel; whether it holds one that lies on the first is open.
     """
-    x = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    row = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     places: Mapping[str, tuple[float, float]] = {
         "at_the_first_pixel": (0.0, 1.0),
         "on_a_pixel": (2.0, 4.0),
@@ -210,25 +193,22 @@ def _on_pixels() -> Iterator[Case]:
             ("roi_align", of_onnx, slope, 0.0),
             ("dml_roi_align", of_directml, 0.0, 1.0),
         ):
-            pixels = np.tile(x, (5, 1)) + on_other * np.arange(5.0)[:, None]
+            pixels = np.tile(row, (5, 1)) + on_other * np.arange(5.0)[:, None]
             ends, droi = [[c - 1, 1.0], [c + 1, 2.0]], [on_axis / 2, on_other / 2]
             step = 1 if along_x else -1
-            yield from of_rule(
-                f"values/sample_{scenario}",
-                Rule(coordinates="output_half_pixel", ratio=1),
-                {
-                    "dy": np.ones((1, 1, 1, 1)),
-                    "rois": np.array([[*ends[0][::step], *ends[1][::step]]]),
-                    "indices": np.array([0]),
-                    "x_shape": np.array([1, 1, 5, 5]),
-                    "x": (pixels if along_x else pixels.T)[None, None],
-                },
+            roi = (*ends[0][::step], *ends[1][::step], 0)
+            scene = Scene(f"sample_{scenario}", 0, note, (1, 1, 5, 5), (roi,), (1, 1), 1)
+            x = (pixels if along_x else pixels.T)[None, None]
+            yield from of_scene(
+                "values",
+                scene,
                 ["drois"],
+                coordinates="output_half_pixel",
+                tensors={**scene.tensors, "x": x, "dy": np.ones((1, 1, 1, 1))},
                 expected={"drois": np.array([droi[::step] * 2])},
                 dialects=[dialect],
                 variant="along_x" if along_x else "along_y",
                 source=SOURCE,
-                note=note,
                 basis=Basis.TEXT if dialect == "dml_roi_align" else OF_A_KINK[scenario],
             )
 
@@ -252,27 +232,25 @@ def _among_samples() -> Iterator[Case]:
         change=lambda inputs: {**inputs, "x": several},
         basis=Basis.OURS,
     )
-    rule, roi = Rule("max_interpolated", "output_half_pixel", ratio=2), np.array([[0.5, 0.5, 8.5, 4.5]])
-    backward = {"dy": sixteenths((1, 4, 1, 2), 5), "x_shape": np.array(x.shape)}
-    yield from of_rule(
-        "values/several_nan_among_samples",
-        rule,
-        {"x": several, "rois": roi, "indices": np.array([0]), **backward},
+    scene = Scene("", 0, "", (1, 4, 5, 9), ((0.5, 0.5, 8.5, 4.5, 0),), (1, 2), 2, basis=Basis.OURS)
+    note = "a maximum over four samples is NaN if several of them are, and the first one gets the gradient"
+    yield from of_scene(
+        "values",
+        replace(scene, name="several_nan_among_samples", note=note),
         ["y", "dx"],
-        bins=(1, 2),
-        note="a maximum over four samples is NaN if several of them are, and the first one gets the gradient",
-        basis=Basis.OURS,
+        "max_interpolated",
+        "output_half_pixel",
+        {**scene.tensors, "x": several, "dy": sixteenths((1, 4, 1, 2), 5)},
     )
     # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
-    yield from of_rule(
-        "values/nan_among_samples",
-        rule,
-        {"x": x, "rois": roi, "indices": np.array([0])},
+    yield from of_scene(
+        "values",
+        replace(scene, name="nan_among_samples", note="a maximum over four samples is NaN if any of them is"),
         ["y"],
-        bins=(1, 2),
+        "max_interpolated",
+        "output_half_pixel",
+        {**scene.tensors, "x": x},
         expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},
         source=SOURCE,
-        note="a maximum over four samples is NaN if any of them is",
-        basis=Basis.OURS,
     )

@@ -1,4 +1,9 @@
-"""The cases of the suite. Each module has a function `cases`; vectors with printed numbers are JSON files (`literal.py`)."""
+"""The cases of the suite. Each module of `SOURCES` has a function `cases`, which yields them.
+
+JSON files hold vectors with printed numbers (`literal.py`), faults (`refusals.py`) and scenes (`scenes.py`). `make_cases` of
+`dialects.py` makes the cases of an operator and of its gradient from tensors that are named by their roles; `expand` makes
+one of them for each version of the operator and each element type.
+"""
 
 from __future__ import annotations
 

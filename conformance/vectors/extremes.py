@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from conformance.vectors.dialects import BOTH, NONE, POOL, RESAMPLE, ROTATED, At
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
 from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES
-from conformance.vectors.scenes import SCENES, scatter
+from conformance.vectors.scenes import SCENES, load, scatter
 
 ONNX, DIRECTML = BOTH
 TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
@@ -27,6 +27,33 @@ TYPES = {ROTATED: ("float", "double")}
 
 MANY = 4096
 """The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """An operator with its attributes, and what its outputs are if a tensor is empty: an entry of `scenes/empty.json`.
+
+    outputs: the roles of the outputs.
+    roi: the numbers of each RoI.
+    notes: by scenario, in words.
+    source: a key of `OF_EMPTY`; empty for the reference.
+    """
+
+    operator: str
+    outputs: tuple[str, ...]
+    attributes: Attributes
+    roi: tuple[float, ...]
+    notes: Mapping[str, str]
+    basis: Basis
+    source: str = ""
+
+
+OF_EMPTY = {
+    "text": replace(TEXT, section="Outputs"),
+    "pages": PAGES,
+    "text of MaxRoiPool": OF_POOL,
+    "closed forms": CLOSED,
+}
 
 
 def cases() -> Iterator[Case]:
@@ -93,81 +120,23 @@ def _defaults() -> Iterator[Case]:
 
 
 def _empty() -> Iterator[Case]:
-    """Empty tensors, which are valid."""
-    no_images, no_pixels = (f"a map without {things} is valid if there are no" for things in ("images", "pixels"))
-    of_rois = ("no_rois", "no_channels", "no_images_no_rois", "no_pixels_no_rois")
-    of_regions = ("no_regions", "no_channels", "no_images_no_regions", "no_pixels_no_regions")
+    """Tensors without RoIs, channels, images or pixels, which are valid."""
     shapes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    sizes: Attributes = {"output_height": 2, "output_width": 3}
-    rows: tuple[tuple[str, str, Attributes, list[float], str, str, Source | None, Basis], ...] = (
-        (
-            ONNX,
-            "y",
-            sizes,
-            [1, 1, 1, 1],
-            "without RoIs, the result is empty",
-            "without channels, the result is empty",
-            replace(TEXT, section="Outputs"),
-            Basis.REFERENCE,
-        ),
-        (
-            ONNX,
-            "dx drois",
-            sizes,
-            [1, 1, 1, 1],
-            "without RoIs, dX is 0 and drois is empty",
-            "without channels, dX is empty and drois is 0",
-            None,
-            Basis.REFERENCE,
-        ),
-        (
-            DIRECTML,
-            "y dx drois",
-            sizes,
-            [1, 1, 1, 1],
-            "without regions, the output and the gradient by regions are empty, and the gradient by the map is 0",
-            "without channels, the output is empty, and the gradient by regions is 0",
-            PAGES,
-            Basis.OURS,
-        ),
-        (
-            ROTATED,
-            "y dx drois",
-            {**sizes, "sampling_ratio": 1},
-            [1, 1, 1, 1, 1],
-            "without RoIs, Y and drois are empty and dX is 0",
-            "without channels, Y and dX are empty and drois is 0",
-            CLOSED,
-            Basis.TEXT,
-        ),
-        (
-            POOL,
-            "y dx",
-            {"pooled_shape": (2, 3)},
-            [1, 0, 0, 3, 2],
-            "without RoIs, Y is empty and dX is 0",
-            "without channels, Y and dX are empty",
-            OF_POOL,
-            Basis.REFERENCE,
-        ),
-    )
-    for operator, outputs, attributes, roi, without_rois, without_channels, source, basis in rows:
-        scenarios, things = (of_regions, "regions") if operator == DIRECTML else (of_rois, "RoIs")
-        notes = (without_rois, without_channels, f"{no_images} {things}", f"{no_pixels} {things}")
-        for scenario, note, (x_shape, count) in zip(scenarios, notes, shapes, strict=True):
-            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(roi)))
+    for row in load("empty.json", Empty):
+        for (scenario, note), (x_shape, count) in zip(row.notes.items(), shapes, strict=True):
+            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row.roi)))
             indices, shape = np.zeros(count, np.int64), np.array(x_shape)
             yield from make_cases(
                 f"empty/{scenario}",
-                operator,
-                attributes,
-                {"x": x + 1, "rois": rois + roi, "indices": indices, "dy": y + 1, "x_shape": shape},
-                outputs.split(),
+                row.operator,
+                row.attributes,
+                {"x": x + 1, "rois": rois + row.roi, "indices": indices, "dy": y + 1, "x_shape": shape},
+                row.outputs,
                 expected={"y": y, "dx": x, "drois": rois},
-                types=TYPES.get(operator, FLOATS),
+                types=TYPES.get(row.operator, FLOATS),
                 note=note,
-                source=source,
-                basis=basis,
+                source=OF_EMPTY.get(row.source),
+                basis=row.basis,
             )
 
 

@@ -50,7 +50,7 @@ def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Cas
         function=entry.get("function", data["function"]),
         source=Source(**entry.get("source", data["source"])),
         note=entry["note"],
-        attributes={name: tuples(value) for name, value in attributes.items()},
+        attributes=tuples(attributes),
         inputs={name: array(numbers) for name, numbers in entry["inputs"].items()},
         outputs=list(expected),
         expected=expected,

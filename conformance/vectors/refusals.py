@@ -64,7 +64,7 @@ def _refused(
     known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
     changed = {name: _tensor(tensor) for name, tensor in change.items() if name in known and tensor is not None}
     kept = {name: tensor for name, tensor in inputs.items() if change.get(name, ...) is not None}
-    attributes = {name: tuples(value) for name, value in right["attributes"].items()}
+    attributes = tuples(right["attributes"])
     common: dict[str, Any] = {
         "function": right["function"],
         "source": Source("ortops/operators", f"ortops {ortops.__version__}", "the rules of attributes and shapes"),
@@ -81,7 +81,7 @@ def _refused(
     corrupted = expand(
         scenario,
         note=note,
-        attributes={**attributes, **{name: tuples(value) for name, value in change.items() if name not in known}},
+        attributes={**attributes, **tuples({name: v for name, v in change.items() if name not in known})},
         inputs={**kept, **changed},
         expects_error=what,
         **common,

@@ -73,6 +73,8 @@ def load(file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
 
 def tuples(value: Any) -> Any:
     """A value of a JSON file, with tuples instead of lists."""
+    if isinstance(value, dict):
+        return {name: tuples(element) for name, element in value.items()}
     return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors.dialects import BOTH, NONE, POOL, RESAMPLE, ROTATED, Attributes, Rule, make_cases, of_rule
+from conformance.vectors.dialects import BOTH, NONE, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
 from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES
-from conformance.vectors.scenes import SCENES, load, scatter
+from conformance.vectors.scenes import SCENES, Scene, load, scatter
 
 ONNX, DIRECTML = BOTH
 TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
@@ -142,49 +142,40 @@ def _empty() -> Iterator[Case]:
 
 def _far() -> Iterator[Case]:
     """Coordinates that float16 cannot represent, from RoIs that it can; and RoIs that start far from the map."""
+    note = "coordinates have more digits than the tensors' type: float16 cannot represent 300.3"
+    fine = Scene("coordinates_are_not_half", 0, note, (1, 1, 1, 320), ((1000, 0, 1004, 2, 0),), (1, 4), 1, 0.3)
     row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
-    indices, far = np.array([0]), np.array([[-1e9, -1e9, 1e9, 1e9]])
+    tensors = {**fine.tensors, "x": row.reshape(fine.x_shape)}
     for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
-        yield from of_rule(
-            "matrix/coordinates_are_not_half",
-            Rule(scale=0.3, ratio=1),
-            {"x": row.reshape(1, 1, 1, 320), "rois": np.array([[1000, 0, 1004, 2]]), "indices": indices},
-            ["y"],
-            bins=(1, 4),
-            dialects=[dialect],
-            variant="",
-            note="coordinates have more digits than the tensors' type: float16 cannot represent 300.3",
-            basis=basis,
-        )
+        yield from of_scene("matrix", fine, ["y"], tensors=tensors, dialects=[dialect], variant="", basis=basis)
+    note = "adaptive: a {} of 2e9 pixels that starts far from the map"
+    huge = Scene("huge_from_far", 5, note.format("region"), (1, 1, 5, 6), ((-1e9, -1e9, 1e9, 1e9, 0),), (1, 1))
     for mode in CHOICES["mode"]:
-        yield from of_rule(
-            "matrix/huge_from_far",
-            Rule(mode, "half_pixel"),
-            {"x": np.arange(1.0, 31.0).reshape(1, 1, 5, 6), "rois": far, "indices": indices},
+        yield from of_scene(
+            "matrix",
+            huge,
             ["y"],
+            mode,
+            "half_pixel",
+            {**huge.tensors, "x": np.arange(1.0, 31.0).reshape(huge.x_shape)},
             dialects=[ONNX],
             variant=mode,
-            note="adaptive: a RoI of 2e9 pixels that starts far from the map",
+            note=note.format("RoI"),
             basis=weakest(Basis.REFERENCE, OF_MODE[mode]),
             types=["double"],
         )
     for reduction, interpolation in itertools.product(
         DML_CHOICES["reduction_function"], DML_CHOICES["interpolation_mode"]
     ):
-        yield from of_rule(
-            "matrix/huge_from_far",
-            Rule(),
-            {"x": scatter((1, 1, 5, 6), seed=5), "rois": far, "indices": indices},
+        chosen = {"reduction_function": reduction, "interpolation_mode": interpolation}
+        outside: Attributes = {"output_pixel_offset": -0.28125, "out_of_bounds_input_value": -3.0}
+        yield from of_scene(
+            "matrix",
+            huge,
             ["y"],
-            more={
-                "reduction_function": reduction,
-                "interpolation_mode": interpolation,
-                "output_pixel_offset": -0.28125,
-                "out_of_bounds_input_value": -3.0,
-            },
+            more={**chosen, **outside},
             dialects=[DIRECTML],
             variant=f"{reduction}/{interpolation}",
-            note="adaptive: a region of 2e9 pixels that starts far from the map",
             types=["double"],
         )
 

@@ -6,13 +6,14 @@ Each case is far from 0, so that the seventh digit moves its samples by more tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors.dialects import BOTH, NONE, RESAMPLE, ROTATED, Attributes, Rule, make_cases, of_rule, pooled
-from conformance.vectors.scenes import scatter
+from conformance.vectors.dialects import BOTH, RESAMPLE, ROTATED, Attributes, make_cases, of_scene, pooled
+from conformance.vectors.scenes import Scene, scatter
 
 SCALE, OFFSET = float(np.float32(1.0000048)), float(np.float32(100.00048))
 """With six digits, these are 1 and 100."""
@@ -25,20 +26,20 @@ SOURCE = Source("conformance/vectors/digits.py", f"ortops {ortops.__version__}",
 def cases() -> Iterator[Case]:
     """The cases of this module."""
     note = "spatial_scale has more than six digits, which move samples by 0.005 pixels"
-    for variant, (x, y), (height, width) in (("along_x", (FAR, NEAR), (6, 1030)), ("along_y", (NEAR, FAR), (1030, 6))):
-        yield from _on_a_map(
-            (height, width), [[x[0], y[0], x[1], y[1]]], Rule(None, None, SCALE, 2), note, variant=variant
-        )
-        centre = [sum(x) / 2, sum(y) / 2, 5.25, 3.0625, 0.5]
-        yield from _on_a_map((height, width), [centre], Rule(None, None, SCALE, 2), note, [ROTATED], variant)
-    of_directml: tuple[tuple[str, Attributes, float], ...] = (
-        ("input_pixel_offset", {"input_pixel_offset": OFFSET}, 100.0),
-        ("out_of_bounds_input_value", {"out_of_bounds_input_value": SCALE}, -30.0),
+    for variant, (x, y), lengths in (("along_x", (FAR, NEAR), (6, 1030)), ("along_y", (NEAR, FAR), (1030, 6))):
+        box, rotated = (x[0], y[0], x[1], y[1], 0), (sum(x) / 2, sum(y) / 2, 5.25, 3.0625, 0.5, 0)
+        for roi, dialects in ((box, BOTH), (rotated, [ROTATED])):
+            scene = Scene("spatial_scale", 0, note, (1, 1, *lengths), (roi,), (2, 2), 2, SCALE)
+            yield from _on_ramps(scene, ["y", "dx", "drois"], dialects=dialects, variant=variant)
+    of_directml: tuple[tuple[str, float, float, list[str]], ...] = (
+        ("input_pixel_offset", OFFSET, 100.0, ["y", "dx", "drois"]),
+        ("out_of_bounds_input_value", SCALE, -30.0, ["y"]),
     )
-    for name, attributes, moved in of_directml:
-        roi = [[moved + NEAR[0], moved + NEAR[0], moved + 5.3125, moved + 5.3125]]
+    for name, value, moved, outputs in of_directml:
+        start, end = moved + NEAR[0], moved + 5.3125
         note = f"{name} has more than six digits"
-        yield from _on_a_map((6, 7), roi, Rule(ratio=2), note, [BOTH[1]], name, attributes)
+        scene = Scene(name, 0, note, (1, 1, 6, 7), ((start, start, end, end, 0),), (2, 2), 2)
+        yield from _on_ramps(scene, outputs, dialects=[BOTH[1]], more={name: value}, variant="")
     # The end is pixel 1041 at a scale of 0.01, and 1042 at this one.
     pixels = np.arange(1050.0)
     yield from pooled(
@@ -76,31 +77,8 @@ def cases() -> Iterator[Case]:
         )
 
 
-def _on_a_map(
-    lengths: tuple[int, int],
-    rois: list[list[float]],
-    rule: Rule,
-    note: str,
-    dialects: tuple[str, ...] | list[str] = BOTH,
-    variant: str = "",
-    attributes: Attributes = NONE,
-) -> Iterator[Case]:
-    """The cases of a RoI on a map of these lengths."""
-    yield from of_rule(
-        f"digits/{variant if attributes else 'spatial_scale'}",
-        rule,
-        {
-            "x": np.add.outer(*((np.arange(n) + 8.0) % 32 for n in lengths)).reshape(1, 1, *lengths),
-            "rois": np.array(rois),
-            "indices": np.array([0]),
-            "dy": scatter((1, 1, 2, 2), seed=52),
-            "x_shape": np.array((1, 1, *lengths)),
-        },
-        ["y"] if variant.startswith("out_of") else ["y", "dx", "drois"],
-        bins=(2, 2),
-        more=attributes,
-        dialects=dialects,
-        variant="" if attributes else variant,
-        note=note,
-        types=TYPES,
-    )
+def _on_ramps(scene: Scene, outputs: list[str], **rest: Any) -> Iterator[Case]:
+    """The cases of a scene on a map that rises by 1 per pixel along either axis and starts anew after 32."""
+    x = np.add.outer(*((np.arange(n) + 8.0) % 32 for n in scene.x_shape[2:])).reshape(scene.x_shape)
+    tensors = {**scene.tensors, "x": x, "dy": scatter((1, 1, 2, 2), seed=52)}
+    yield from of_scene("digits", scene, outputs, tensors=tensors, types=TYPES, **rest)

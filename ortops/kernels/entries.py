@@ -5,7 +5,6 @@ Only this file knows how each operator reads its attributes; `roi_pool` has the 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -16,19 +15,19 @@ from ortops.jit.elements import OUT_OF_MEMORY
 from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Unimported
-from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Making, PlacedRois, RotatedRois, Shape
-from ortops.kernels.roi_pool import Mode, pool, pool_gradient, rounded_once
-from ortops.kernels.stages import CHUNKS, Functions, address, check_status, elements, kind_of, pair, storage, values_of
+from ortops.kernels import rotated_pool
+from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, PlacedRois, RotatedRois, Shape
+from ortops.kernels.roi_pool import Mode, pool, pool_gradient
+from ortops.kernels.stages import CHUNKS, address, elements, kind_of
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import MAX_RANK
 
 if TYPE_CHECKING:
-    from ortops.kernels import axis, pixel_bins, resample, rotated, rotated_grid, rotated_tables
+    from ortops.kernels import axis, pixel_bins, resample, rotated_grid
 else:
     axis, pixel_bins, resample = map(Unimported, ("kernels.axis", "kernels.pixel_bins", "kernels.resample"))
-    rotated, rotated_grid = Unimported("kernels.rotated"), Unimported("kernels.rotated_grid")
-    rotated_tables = Unimported("kernels.rotated_tables")
+    rotated_grid = Unimported("kernels.rotated_grid")
 
 Inputs: TypeAlias = Sequence[Any]
 Attributes: TypeAlias = Mapping[str, Any]
@@ -190,49 +189,19 @@ def _place_whole(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], at
     )
 
 
-_rotated_average, _rotated_dx = Kernel(rotated.rotated_average), Kernel(rotated.rotated_dx)
-_rotated_drois = Kernel(rotated.rotated_drois)
-
-
 def roi_align_rotated(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R]."""
     x, rois, batch_indices = inputs
     (y,) = outputs
-    placed = _place_rotated(rois, batch_indices, x.shape, y.shape, attributes)
-    if y.size:
-        _of_rotated_average(kind_of(x)).call(_rotated_average, elements(x), elements(y), placed, after=runner)
+    rotated_pool.pool(x, _place_rotated(rois, batch_indices, x.shape, y.shape, attributes), y, runner)
 
 
 def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
     """Fill dX [N, C, H, W] and drois [R, 5] from dY, rois, batch_indices, x_shape and X."""
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
-    kind = kind_of(dy)
     placed = _place_rotated(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
-    if dx is not None and not len(rois):
-        dx[...] = 0
-    elif dx is not None and dx.size:
-        _of_rotated_dx(kind).call(_rotated_dx, elements(dy), elements(dx), placed, after=runner)
-    if drois is not None and drois.size:
-        with rounded_once(drois) as sums:
-            arrays, add = (elements(x), elements(dy), elements(sums)), address(rotated.add_products, kind)
-            check_status(_rotated_drois(*arrays, placed, _making(), storage(kind), add, *runner))
-
-
-def _making() -> Making:
-    return Making(address(rotated_tables.make), address(CHUNKS))
-
-
-@functools.cache
-def _of_rotated_average(kind: int) -> Functions:
-    return Functions(_making(), *pair(rotated.average_of_panel, rotated.average_of_plane, kind), kind)
-
-
-@functools.cache
-def _of_rotated_dx(kind: int) -> Functions:
-    # Sums stay unrounded between batches of tables, so values of the compute type are stored, too.
-    stages = pair(rotated.add_gradient_of_panel, rotated.add_gradient_of_plane, kind)
-    return Functions(_making(), *stages, kind, values_of(kind))
+    rotated_pool.pool_gradient(dy, placed, x, dx, drois, runner)
 
 
 def _place_rotated(

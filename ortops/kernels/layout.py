@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from ortops.jit import LANES
 from ortops.jit.elements import Doubles, Words
 
 NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
@@ -116,13 +117,6 @@ class Stages(NamedTuple):
     plane: int
 
 
-class Making(NamedTuple):
-    """The addresses of `rotated_tables.make` and of `jit.tasks.run_in_chunks`."""
-
-    make: int
-    run: int
-
-
 class RotatedRois(NamedTuple):
     """Rotated RoIs and the positions of their samples.
 
@@ -138,6 +132,51 @@ class RotatedRois(NamedTuple):
     corners: Words
     max_pixels: Words
     direction: float
+
+
+BLOCK_CHANNELS = 4 * LANES
+"""The channels over which the dot product of dY and a pixel is computed at once for the drois of rotated RoIs."""
+
+
+class Making(NamedTuple):
+    """The addresses of `rotated_tables.make` and of `jit.tasks.run_in_chunks`."""
+
+    make: int
+    run: int
+
+
+class Batch(NamedTuple):
+    """Some of the rotated RoIs, with memory for their tables (`rotated_tables.Lists`).
+
+    rotated: all RoIs.
+    order, images: the RoIs grouped by image: those of image n are order[images[n]:images[n + 1]].
+    begin, end: the batch has the RoIs order[begin:end].
+    low, high: their bins low:high, which are all bins unless the tables of a single RoI are too large.
+    entries: the most entries of all their bins together.
+    failed: a flag that a worker sets if it cannot allocate memory.
+    first: the first entry of each RoI.
+    count: the number of entries of each bin.
+    pixel: the index of each entry's pixel on the map, or in the RoI's window if that is packed.
+    value: where numbers begin: the weight or the derivatives of each entry.
+    values: the number of values of an entry: 1 weight, or 5 derivatives with respect to the stored cx, cy, w, h and angle.
+    numbers: the type of values, FLOAT or DOUBLE.
+    """
+
+    rotated: RotatedRois
+    order: Words
+    images: Words
+    begin: int
+    end: int
+    low: int
+    high: int
+    entries: int
+    failed: Words
+    first: Words
+    count: Words
+    pixel: Words
+    value: Words
+    values: int
+    numbers: int
 
 
 class Dims(NamedTuple):

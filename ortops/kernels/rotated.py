@@ -1,7 +1,10 @@
-"""Average pooling over rotated RoIs and its gradients, by batches of tables and the tasks that apply them.
+"""Average pooling over rotated RoIs and its gradients: make the tables of a batch and run the tasks that apply them.
 
 A task of the forward operator or of drois has some panels of channels of a RoI, or of an image whose map is packed as a
 whole. A task of dX has a panel or a channel of an image, and adds up all RoIs in their order.
+
+The drivers of other RoIs (`gather`, `scatter`) do not serve here: a table has a list of pixels for each bin in place of two
+axes, the tables come in batches, and drois are made of dot products over several panels.
 """
 
 from __future__ import annotations
@@ -10,49 +13,28 @@ from typing import Any
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import DOUBLE, INTERRUPTED, OUT_OF_MEMORY, Doubles, Elements, Stored, Values
-from ortops.jit.parallel import allocate, call, release, task_of
-from ortops.jit.python_api import signal_raised
+from ortops.jit.elements import Doubles, Elements, Source, Stored, Sums, Values
+from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
     cast_like,
     compute_pointer,
     float64_pointer,
     fma,
-    int64_pointer,
     itemsize,
     load,
     maximum,
     minimum,
     offset,
-    set_value,
     storage_pointer,
+    store,
 )
-from ortops.jit.simd import (
-    fence,
-    horizontal_sum,
-    load_lanes,
-    prefetch_to_read,
-    prefetch_to_write,
-    splat,
-    store_lanes,
-)
+from ortops.jit.simd import fence, horizontal_sum, load_lanes, prefetch_to_read, prefetch_to_write, splat
 from ortops.kernels.gather import staging_size_of
-from ortops.kernels.layout import Making, RotatedRois, Stages, Storage
-from ortops.kernels.pack import clear, stream
-from ortops.kernels.roi_tables import Groups, group_by_image
-from ortops.kernels.rotated_tables import (
-    DERIVATIVES,
-    Batch,
-    Lists,
-    Tables,
-    lists_of,
-    next_batch,
-    tables_in,
-    typed_lists,
-    whole_map,
-    window_of_roi,
-)
+from ortops.kernels.layout import BLOCK_CHANNELS, Batch, Making, Stages, Storage
+from ortops.kernels.pack import clear, pack, stream
+from ortops.kernels.roi_tables import WorkItem
+from ortops.kernels.rotated_tables import Lists, lists_of, whole_map, window_of_roi
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
@@ -70,36 +52,38 @@ from ortops.kernels.schedule import (
     worker_count,
 )
 
-BLOCK_PANELS = 4
-"""The panels of a block of drois, over whose channels the dot product of dY and a pixel is computed at once."""
+BLOCK_PANELS = BLOCK_CHANNELS // LANES
 
 
 @compiled
 def rotated_average(
     x: Elements,
     y: Elements,
-    rotated: RotatedRois,
+    batch: Batch,
     making: Making,
     storage: Storage,
     stages: Stages,
     runner: int,
     context: int,
 ) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+    """Fill a batch's part of y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
         x: the maps.
         y: the output.
-        rotated: the RoIs with their samples.
+        batch: the RoIs, with memory for their tables.
         making: the functions that make tables and run tasks.
         storage: the functions that load and store x and y.
-        stages: `average_of_panel` and `average_of_plane`.
+        stages: `average`.
         runner: the address of the runner of the tasks.
         context: its context.
+
+    Returns:
+        0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
     """
-    placed, shape = rotated.placed, rotated.placed.shape
+    placed, shape = batch.rotated.placed, batch.rotated.placed.shape
     bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
-    needed = missing(stages, True, may_use_planes(placed, is_whole))  # planes are unpacked, too
+    needed = missing(stages, shape.channels >= LANES // 2, may_use_planes(placed, is_whole))
     if needed != 0:
         return needed
     staging_size = staging_size_of(placed, y)
@@ -107,117 +91,78 @@ def rotated_average(
     bytes_of_worker = workspace_size * itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner, panel_count(shape.channels), bytes_of_worker)
     written = shape.images * shape.height * shape.width if is_whole else shape.rois * bins
-    memory, groups = _grouped(rotated)
-    args = (x, y, rotated, storage, stages, groups, staging_size, workspace_size)
-    like = compute_pointer(x, x)
-    status = _for_batches(rotated, making, groups, is_whole, 1, like.kind, context, written, plan, _average_task, args)
-    release(memory)
-    return status
+    args = x, y, storage, stages, staging_size, workspace_size
+    return _run(batch, making, is_whole, context, written, plan, _average_task, args)
 
 
 @compiled
-def _grouped(rotated: RotatedRois) -> Any:
-    """Group the RoIs by image; the memory to release, a null pointer if there is none left, and the groups."""
-    shape = rotated.placed.shape
-    memory = allocate(shape.rois + shape.images + 1)
-    groups = Groups(memory, offset(memory, shape.rois))
-    if address_of(memory) != 0:
-        group_by_image(groups, rotated.placed)
-    return memory, groups
-
-
-@compiled
-def _entry_bytes(values: int, numbers: int) -> int:
-    """The size in bytes of a table's entry: a pixel's number and `values` values."""
-    return 8 + values * (1 << numbers)
-
-
-@compiled
-def _for_batches(
-    rotated: RotatedRois,
-    making: Making,
-    groups: Groups,
-    is_whole: bool,
-    values: int,
-    numbers: int,
-    context: int,
-    written: int,
-    plan: Plan,
-    task: Any,
-    args: Any,
+def _run(
+    batch: Batch, making: Making, is_whole: bool, context: int, written: int, plan: Plan, task: Any, args: Any
 ) -> int:
-    """Make the tables of each batch and run the tasks that apply them.
+    """Make the tables of a batch and run the tasks that apply them.
 
     Args:
-        rotated: the RoIs with their samples.
+        batch: the batch.
         making: the functions that make tables and run tasks.
-        groups: the order of the RoIs.
         is_whole: as in `make`.
-        values: as in `make`.
-        numbers: as in `make`.
         context: the context of the plan's runner.
-        written: the elements of a channel that a batch's tasks read or write in addition to the tables' pixels.
-        plan: the plan of the tasks. If its items are RoIs, they are replaced by those of a batch.
-        task: the compiled function of a task; called with args, the plan, the batch, its tables and `run_plan`'s arguments.
+        written: the elements of a channel that the tasks read or write in addition to the tables' pixels.
+        plan: the plan of the tasks. If its items are RoIs, they are replaced by those of the batch.
+        task: the compiled function of a task; called with args, the batch, its plan and `run_plan`'s arguments.
         args: the task's first arguments.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    shape = rotated.placed.shape
-    if address_of(groups.order) == 0:
-        return OUT_OF_MEMORY
-    made = allocate(1)
-    if address_of(made) == 0:
-        return OUT_OF_MEMORY
-    bins, begin, low, status = shape.bins_y * shape.bins_x, 0, 0, 0
-    while begin < shape.rois and status == 0:
-        batch = next_batch(rotated, groups.order, begin, low, _entry_bytes(values, numbers))
-        args_of_make = (rotated, groups, batch, is_whole, values, numbers, making.run, plan.runner, context)
-        status = call(making.make, args_of_make + (made,))  # noqa: RUF005 - numba has no other
-        if status == 0:
-            tables = tables_in(made[0], batch, values, numbers)
-            work = (batch.entries + written) * shape.channels
-            items = plan.items if plan.is_by_image else batch.end - batch.begin
-            batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
-            function, data = task_of(task, args + (batch_plan, batch, tables))  # noqa: RUF005 - numba has no other
-            status = run_plan(batch_plan, context, work, tables.failed, making.run, function, data)
-        release(int64_pointer(made[0]))
-        begin, low = (batch.end, 0) if batch.high == bins else (batch.begin, batch.high)
-        if status == 0 and not batch.is_last and signal_raised():
-            status = INTERRUPTED
-    release(made)
+    status: int = call(making.make, (batch, is_whole, making.run, plan.runner, context))
+    if status == 0:
+        work = (float(batch.entries) + written) * batch.rotated.placed.shape.channels
+        items = plan.items if plan.is_by_image else batch.end - batch.begin
+        batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
+        function, data = task_of(task, args + (batch, batch_plan))  # noqa: RUF005 - numba has no other
+        status = run_plan(batch_plan, context, work, batch.failed, making.run, function, data)
     return status
+
+
+@compiled
+def _work_item(batch: Batch, plan: Plan, item: int) -> WorkItem:
+    """Item number `item` of the plan."""
+    placed, begin = batch.rotated.placed, batch.begin + item
+    if plan.is_by_image:
+        begin, end = maximum(batch.images[item], batch.begin), minimum(batch.images[item + 1], batch.end)
+        return WorkItem(item, begin, end, whole_map(placed.shape), begin < end)
+    r = batch.order[begin]
+    window = window_of_roi(batch.rotated, r)
+    return WorkItem(
+        placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, placed.shape.channels)
+    )
 
 
 @compiled
 def _average_task(
     x: Elements,
     y: Elements,
-    rotated: RotatedRois,
     storage: Storage,
     stages: Stages,
-    groups: Groups,
     staging_size: int,
     workspace_size: int,
-    plan: Plan,
     batch: Batch,
-    tables: Tables,
+    plan: Plan,
     first: int,
     last: int,
     worker: int,
 ) -> None:
-    shape = rotated.placed.shape
+    shape = batch.rotated.placed.shape
     memory, sums = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
-        tables.failed[0] = 1
+        batch.failed[0] = 1
         return
     pixels, bins, panels = shape.height * shape.width, shape.bins_y * shape.bins_x, panel_count(shape.channels)
     behind_sums = offset(sums, bins * LANES)
     elements, panel = storage_pointer(behind_sums, y), offset(behind_sums, staging_size)
     for index in range(first + worker, last, plan.workers):
-        item, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = _work_item(rotated, groups, plan, batch, item)
+        block = index % plan.blocks
+        image, begin, end, window, packs = _work_item(batch, plan, index // plan.blocks)
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = k * LANES
             lanes = minimum(LANES, shape.channels - channel)
@@ -226,20 +171,19 @@ def _average_task(
                 source = offset(planes, window.top * shape.width + window.left)
                 call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
             for m in range(begin, end):
-                lists = lists_of(rotated, groups, batch, tables, m)
-                target = offset(y, (groups.order[m] * shape.channels + channel) * bins + batch.low)
-                streams = staging_size > 0 and lists.bins == bins
-                if not streams:
-                    prefetch_to_write(target, lists.bins * lanes)
-                if packs:
-                    call(stages.panel, (panel, lists, sums))
-                else:
+                lists = lists_of(batch, m)
+                target = offset(y, (batch.order[m] * shape.channels + channel) * bins + batch.low)
+                if not packs:
                     for c in range(lanes):
-                        call(stages.plane, (offset(planes, c * pixels), lists, offset(sums, c)))
-                if streams:
+                        call(stages.plane, (offset(planes, c * pixels), lists, sums))
+                        call(storage.write, (sums, lists.bins, offset(target, c * bins)))
+                elif staging_size > 0 and lists.bins == bins:
+                    call(stages.panel, (panel, lists, sums))
                     call(storage.unpack, (sums, bins, elements, bins, lanes))
                     stream(elements, target, bins * lanes)
                 else:
+                    prefetch_to_write(target, lists.bins * lanes)
+                    call(stages.panel, (panel, lists, sums))
                     call(storage.unpack, (sums, lists.bins, target, bins, lanes))
     if staging_size:
         fence()
@@ -247,222 +191,136 @@ def _average_task(
 
 
 @compiled
-def _work_item(rotated: RotatedRois, groups: Groups, plan: Plan, batch: Batch, item: int) -> Any:
-    """An item of the plan: the image, the RoIs begin:end in the order, the window to pack, and whether to pack it."""
-    shape = rotated.placed.shape
-    if plan.is_by_image:
-        begin, end = maximum(groups.first[item], batch.begin), minimum(groups.first[item + 1], batch.end)
-        return item, begin, end, whole_map(shape), begin < end
-    r = groups.order[batch.begin + item]
-    window = window_of_roi(rotated, r)
-    begin = batch.begin + item
-    return rotated.placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels)
-
-
-@compiled
-def average_of_panel(panel: Values, tables: Lists, sums: Values) -> None:
-    """Compute the weighted sum of each bin [bins, LANES] over a panel."""
-    lists = typed_lists(tables, sums)
+def average(source: Source, lists: Lists, sums: Sums) -> None:
+    """Compute the weighted sum of each bin over a panel or a plane."""
     for b in range(lists.bins):
-        begin = b * lists.stride
-        lanes = splat(sums, 0.0)
+        begin, total = b * lists.stride, cast_like(sums, 0.0)
         for i in range(begin, begin + lists.count[b]):
-            lanes = fma(lists.value[i], load_lanes(panel, lists.pixel[i] * LANES), lanes)
-        store_lanes(sums, b * LANES, lanes)
-
-
-@compiled
-def average_of_plane(plane: Stored, tables: Lists, sums: Values) -> None:
-    """Compute the weighted sum of each bin over one plane; the sums are LANES values apart."""
-    lists = typed_lists(tables, sums)
-    for b in range(lists.bins):
-        begin, value = b * lists.stride, cast_like(sums, 0.0)
-        for i in range(begin, begin + lists.count[b]):
-            value = fma(lists.value[i], load(plane, lists.pixel[i]), value)
-        sums[b * LANES] = value
+            total = fma(lists.value[i], load(source, lists.pixel[i]), total)
+        store(sums, b, total)
 
 
 @compiled
 def rotated_dx(
     dy: Elements,
     dx: Elements,
-    rotated: RotatedRois,
+    batch: Batch,
     making: Making,
     storage: Storage,
-    unrounded_storage: Storage,
     stages: Stages,
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] for R > 0. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW]; all batches but the first add to dx.
 
-    The stages are `add_gradient_of_panel` and `add_gradient_of_plane`, and unrounded_storage has the functions that load and
-    store values of the compute type. The other arguments are as in `rotated_average`.
+    If there are several batches, dx has values of the compute type. The stages are `add_gradient`; the other arguments and
+    the result are as in `rotated_average`.
     """
-    placed, shape = rotated.placed, rotated.placed.shape
+    placed, shape = batch.rotated.placed, batch.rotated.placed.shape
     pixels, bins, packs = shape.height * shape.width, shape.bins_y * shape.bins_x, should_pack_maps(placed)
-    pixel_size, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
     needed = missing(stages, packs, not packs)
     if needed != 0:
         return needed
-    is_direct = itemsize(dx) == size
+    lanes_per_pixel, size = LANES if packs else 1, itemsize(compute_pointer(dx, dx))
     # If elements are computed in their own type, sums of a plane are made directly in dx.
-    workspace_size = (0 if is_direct and not packs else pixels * pixel_size) + bins * pixel_size
-    plan = plan_by_image(placed, runner, (shape.channels + pixel_size - 1) // pixel_size, workspace_size * size)
-    memory, groups = _grouped(rotated)
-    unrounded, status = int64_pointer(0), OUT_OF_MEMORY
-    if address_of(memory) != 0:
-        status = 0
-        if (
-            not is_direct
-            and not next_batch(rotated, groups.order, 0, 0, _entry_bytes(1, compute_pointer(dx, dx).kind)).is_last
-        ):
-            # Sums stay unrounded from one batch to the next.
-            unrounded = allocate((shape.images * shape.channels * pixels * size + 7) // 8)
-            status = 0 if address_of(unrounded) else OUT_OF_MEMORY
-    if status == 0:
-        sums = compute_pointer(dx, dx) if is_direct else compute_pointer(unrounded, dx)
-        args = (dy, dx, sums, rotated, storage, unrounded_storage, stages, groups, pixel_size, workspace_size)
-        written = shape.images * pixels
-        status = _for_batches(rotated, making, groups, True, 1, sums.kind, context, written, plan, _dx_task, args)
-    release(unrounded)
-    release(memory)
-    return status
+    sums_size = pixels * lanes_per_pixel if packs or itemsize(dx) != size else 0
+    workspace_size = sums_size + (bins * LANES if packs else 0)
+    blocks = (shape.channels + lanes_per_pixel - 1) // lanes_per_pixel
+    plan = plan_by_image(placed, runner, blocks, workspace_size * size)
+    args = dy, dx, storage, stages, lanes_per_pixel, sums_size, workspace_size
+    return _run(batch, making, True, context, shape.images * pixels, plan, _dx_task, args)
 
 
 @compiled
 def _dx_task(
     dy: Elements,
     dx: Elements,
-    unrounded: Elements,
-    rotated: RotatedRois,
     storage: Storage,
-    unrounded_storage: Storage,
     stages: Stages,
-    groups: Groups,
-    pixel_size: int,
+    lanes_per_pixel: int,
+    sums_size: int,
     workspace_size: int,
-    plan: Plan,
     batch: Batch,
-    tables: Tables,
+    plan: Plan,
     first: int,
     last: int,
     worker: int,
 ) -> None:
-    shape = rotated.placed.shape
-    memory, gradient = allocate_workspace(workspace_size, dx)
+    shape, is_first = batch.rotated.placed.shape, batch.begin == 0 and batch.low == 0
+    memory, own_sums = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
-        tables.failed[0] = 1
+        batch.failed[0] = 1
         return
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    rounds_sums = batch.is_last and itemsize(dx) != itemsize(unrounded)
+    pixels, bins, gradient = shape.height * shape.width, shape.bins_y * shape.bins_x, offset(own_sums, sums_size)
     for index in range(first + worker, last, plan.workers):
-        image, channel = index // plan.blocks, index % plan.blocks * pixel_size
-        begin, end = maximum(groups.first[image], batch.begin), minimum(groups.first[image + 1], batch.end)
-        if begin >= end and not batch.is_first and not rounds_sums:
+        channel = index % plan.blocks * lanes_per_pixel
+        image, begin, end, _, has_rois = _work_item(batch, plan, index // plan.blocks)
+        if not has_rois and not is_first:
             continue
-        lanes = minimum(pixel_size, shape.channels - channel)
-        at = (image * shape.channels + channel) * pixels
-        target, previous, buffer = offset(dx, at), offset(unrounded, at), offset(gradient, bins * pixel_size)
-        sums = previous if pixel_size == 1 and address_of(unrounded) != 0 else buffer
-        if batch.is_first:
-            clear(sums, 0, 1, 0, pixels * pixel_size)
-        elif pixel_size > 1:
-            call(unrounded_storage.pack, (previous, pixels, lanes, 0, 1, pixels, sums))
+        lanes = minimum(lanes_per_pixel, shape.channels - channel)
+        target = offset(dx, (image * shape.channels + channel) * pixels)
+        sums = own_sums if sums_size else compute_pointer(target, dx)
+        if is_first:
+            clear(sums, 0, 1, 0, pixels * lanes_per_pixel)
+        elif sums_size:
+            call(storage.pack, (target, pixels, lanes, 0, 1, pixels, sums))
         for m in range(begin, end):
-            lists = lists_of(rotated, groups, batch, tables, m)
-            source = offset(dy, (groups.order[m] * shape.channels + channel) * bins + batch.low)
-            if pixel_size == 1:
+            lists = lists_of(batch, m)
+            source = offset(dy, (batch.order[m] * shape.channels + channel) * bins + batch.low)
+            if lanes_per_pixel == 1:
                 call(stages.plane, (source, lists, sums))
             else:
                 call(storage.pack, (source, bins, lanes, 0, 1, lists.bins, gradient))
                 if m + 1 < end:
-                    following = (groups.order[m + 1] * shape.channels + channel) * bins
+                    following = (batch.order[m + 1] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
                 call(stages.panel, (gradient, lists, sums))
-        if pixel_size > 1 and rounds_sums:
+        if lanes_per_pixel > 1:
             call(storage.unpack, (sums, pixels, target, pixels, lanes))
-        elif pixel_size > 1:
-            call(unrounded_storage.unpack, (sums, pixels, previous, pixels, lanes))
-        elif rounds_sums:
+        elif sums_size:
             call(storage.write, (sums, pixels, target))
     release(memory)
 
 
 @compiled
-def add_gradient_of_panel(gradient: Values, tables: Lists, sums: Values) -> None:
-    """Add the gradient of each bin, a panel [bins], to the pixels that the bin reads, in a panel."""
-    lists = typed_lists(tables, sums)
+def add_gradient(gradient: Source, lists: Lists, sums: Sums) -> None:
+    """Add the gradient of each bin to the pixels that the bin reads, in a panel or a plane."""
     for b in range(lists.bins):
-        begin, lanes = b * lists.stride, load_lanes(gradient, b * LANES)
-        for i in range(begin, begin + lists.count[b]):
-            at = lists.pixel[i] * LANES
-            store_lanes(sums, at, fma(lists.value[i], lanes, load_lanes(sums, at)))
-
-
-@compiled
-def add_gradient_of_plane(gradient: Stored, tables: Lists, sums: Values) -> None:
-    """`add_gradient_of_panel` for one plane."""
-    lists = typed_lists(tables, sums)
-    for b in range(lists.bins):
-        begin, value = b * lists.stride, load(gradient, b)
+        begin, values = b * lists.stride, load(gradient, b)
         for i in range(begin, begin + lists.count[b]):
             at = lists.pixel[i]
-            sums[at] = fma(lists.value[i], value, sums[at])
+            store(sums, at, fma(lists.value[i], values, load(sums, at)))
 
 
 @compiled
 def rotated_drois(
     x: Elements,
     dy: Elements,
-    drois: Elements,
-    rotated: RotatedRois,
+    parts: Doubles,
+    batch: Batch,
     making: Making,
     storage: Storage,
     add_products: int,
     runner: int,
     context: int,
 ) -> int:
-    """Fill drois [R, 5], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+    """Add a batch's drois for each block of BLOCK_CHANNELS channels to parts [blocks, R, 5], from x and dy [R, C, PH, PW].
 
     The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
-    the rest is float64. `add_products` is the address of the function; the other arguments are as in `rotated_average`.
-
-    Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+    the rest is float64. `add_products` is the address of the function; the other arguments and the result are as in
+    `rotated_average`.
     """
-    placed, shape = rotated.placed, rotated.placed.shape
-    bins, blocks = shape.bins_y * shape.bins_x, (panel_count(shape.channels) + BLOCK_PANELS - 1) // BLOCK_PANELS
-    size = BLOCK_PANELS * panel_size(placed, True) * itemsize(compute_pointer(x, x))
+    placed, shape = batch.rotated.placed, batch.rotated.placed.shape
+    bins, blocks = shape.bins_y * shape.bins_x, (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS
+    value_size = itemsize(compute_pointer(x, x))
     # Packs whole maps if two workers can hold them: many pixels of a rotated RoI's window are not read by any bin.
-    is_whole = should_pack_maps(placed) and 2 * size <= MAX_WORKSPACE_BYTES
+    fits = 2 * BLOCK_PANELS * panel_size(placed, True) * value_size <= MAX_WORKSPACE_BYTES
+    is_whole = should_pack_maps(placed) and fits
     workspace_size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
-    workers = worker_count(
-        runner, (shape.images if is_whole else shape.rois) * blocks, workspace_size * itemsize(compute_pointer(x, x))
-    )
-    plan = Plan(runner, is_whole, shape.images, blocks, workers)
-    # Each block of channels has sums of its own, which are then added in the order of the blocks.
-    size = DERIVATIVES * shape.rois * blocks
-    memory, groups = _grouped(rotated)
-    memory_of_parts = allocate(size)
-    parts = float64_pointer(memory_of_parts)
-    status = OUT_OF_MEMORY
-    if address_of(parts) != 0:
-        for i in range(size):
-            parts[i] = 0.0
-        args = (x, dy, parts, rotated, storage, add_products, groups, workspace_size)
-        written = shape.rois * bins
-        status = _for_batches(
-            rotated, making, groups, is_whole, DERIVATIVES, DOUBLE, context, written, plan, _drois_task, args
-        )
-    for i in range(0 if status else DERIVATIVES * shape.rois):
-        value = 0.0
-        for block in range(blocks):
-            value += parts[(i // DERIVATIVES * blocks + block) * DERIVATIVES + i % DERIVATIVES]
-        set_value(drois, i, value)
-    release(memory_of_parts)
-    release(memory)
-    return status
+    items = shape.images if is_whole else shape.rois
+    plan = Plan(runner, is_whole, items, blocks, worker_count(runner, items * blocks, workspace_size * value_size))
+    args = x, dy, parts, storage, add_products, workspace_size
+    return _run(batch, making, is_whole, context, shape.rois * bins, plan, _drois_task, args)
 
 
 @compiled
@@ -470,44 +328,39 @@ def _drois_task(
     x: Elements,
     dy: Elements,
     parts: Doubles,
-    rotated: RotatedRois,
     storage: Storage,
     add_products: int,
-    groups: Groups,
     workspace_size: int,
-    plan: Plan,
     batch: Batch,
-    tables: Tables,
+    plan: Plan,
     first: int,
     last: int,
     worker: int,
 ) -> None:
-    shape = rotated.placed.shape
+    shape = batch.rotated.placed.shape
     memory, gradient = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
-        tables.failed[0] = 1
+        batch.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     block_of_panels = offset(gradient, (BLOCK_PANELS * bins + 1) * LANES)
     for index in range(first + worker, last, plan.workers):
-        item, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = _work_item(rotated, groups, plan, batch, item)
-        channel = block * BLOCK_PANELS * LANES
-        channels = minimum(BLOCK_PANELS * LANES, shape.channels - channel)
+        block = index % plan.blocks
+        image, begin, end, window, packs = _work_item(batch, plan, index // plan.blocks)
+        channel = block * BLOCK_CHANNELS
+        channels = minimum(BLOCK_CHANNELS, shape.channels - channel)
         planes, size = offset(x, (image * shape.channels + channel) * pixels), window.height * window.width * LANES
         for k in range(0, channels if packs else 0, LANES):
             source = offset(planes, k * pixels + window.top * shape.width + window.left)
-            panel = offset(block_of_panels, k // LANES * size)
-            lanes = minimum(LANES, channels - k)
+            panel, lanes = offset(block_of_panels, k // LANES * size), minimum(LANES, channels - k)
             call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
         for m in range(begin, end):
-            r, lists = groups.order[m], lists_of(rotated, groups, batch, tables, m)
+            r, lists = batch.order[m], lists_of(batch, m)
             source = offset(dy, (r * shape.channels + channel) * bins + batch.low)
             for k in range(0, channels, LANES):
-                panel = offset(gradient, k // LANES * lists.bins * LANES)
-                lanes = minimum(LANES, channels - k)
+                panel, lanes = offset(gradient, k * lists.bins), minimum(LANES, channels - k)
                 call(storage.pack, (offset(source, k * bins), bins, lanes, 0, 1, lists.bins, panel))
-            part = offset(parts, (r * plan.blocks + block) * DERIVATIVES)
+            part = offset(parts, (block * shape.rois + r) * batch.values)
             call(add_products, (block_of_panels, size, planes, pixels, packs, gradient, channels, lists, part))
     release(memory)
 
@@ -521,7 +374,7 @@ def add_products(
     packs: bool,
     gradient: Values,
     channels: int,
-    tables: Lists,
+    lists: Lists,
     sums: Doubles,
 ) -> None:
     """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
@@ -534,27 +387,22 @@ def add_products(
         packs: whether the pixels are packed.
         gradient: the gradient of each bin, in panels, followed by a buffer of LANES values.
         channels: the number of channels.
-        tables: the entries.
-        sums: the result [DERIVATIVES].
+        lists: the entries.
+        sums: the result [5].
     """
-    lists = typed_lists(tables, sums)
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
-    gathered = offset(gradient, BLOCK_PANELS * lists.bins * LANES)
+    gathered, values = offset(gradient, BLOCK_PANELS * lists.bins * LANES), float64_pointer(lists.value)
     for p in range(lists.bins):
         for i in range(p * lists.stride, p * lists.stride + lists.count[p]):
-            at, lanes = lists.pixel[i], splat(gradient, 0.0)
+            at, products = lists.pixel[i], splat(gradient, 0.0)
             for k in range(panel_count(channels)):
-                if packs:
-                    pixel = load_lanes(panels, k * size + at * LANES)
-                else:
-                    for lane in range(LANES):
-                        channel = k * LANES + lane
-                        gathered[lane] = (
-                            load(planes, channel * stride + at) if channel < channels else cast_like(gathered, 0.0)
-                        )
-                    pixel = load_lanes(gathered, 0)
-                lanes = fma(load_lanes(gradient, (k * lists.bins + p) * LANES), pixel, lanes)
-            dot, derivatives = horizontal_sum(lanes), offset(lists.value, i * DERIVATIVES)
+                pixel = offset(panels, k * size + at * LANES)
+                if not packs:
+                    source, lanes = offset(planes, k * LANES * stride + at), minimum(LANES, channels - k * LANES)
+                    pack(source, stride, lanes, 0, 1, 1, gathered)
+                    pixel = gathered
+                products = fma(load_lanes(gradient, (k * lists.bins + p) * LANES), load_lanes(pixel, 0), products)
+            dot, derivatives = horizontal_sum(products), offset(values, i * 5)
             a, b, c = a + dot * derivatives[0], b + dot * derivatives[1], c + dot * derivatives[2]
             d, e = d + dot * derivatives[3], e + dot * derivatives[4]
     sums[0], sums[1], sums[2], sums[3], sums[4] = a, b, c, d, e

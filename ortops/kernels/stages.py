@@ -71,11 +71,6 @@ class Stage(NamedTuple):
         return address(*self)
 
 
-def pair(panel: Function, plane: Function, kind: int) -> tuple[Stage, Stage]:
-    """The stage for panels, which have values of the compute type, and the one for planes, which have elements."""
-    return Stage(panel, values_of(kind)), Stage(plane, kind)
-
-
 def for_both(function: Function, kind: int) -> tuple[Stage, Stage]:
     """A function for panels, which have values of the compute type, and for planes of elements."""
     return Stage(function, values_of(kind), is_panel=True), Stage(function, kind)

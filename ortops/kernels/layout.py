@@ -156,7 +156,8 @@ class Batch(NamedTuple):
     failed: a flag that a worker sets if it cannot allocate memory.
     first: the first entry of each RoI.
     count: the number of entries of each bin.
-    pixel: the index of each entry's pixel on the map, or in the RoI's window if that is packed.
+    pixel: the number of each entry's pixel: its row on the map times the length of a line, plus its column. A line is the
+        map's, or the RoI's window's if that is packed.
     value: where numbers begin: the weight or the derivatives of each entry.
     values: the number of values of an entry: 1 weight, or 5 derivatives with respect to the stored cx, cy, w, h and angle.
     numbers: the type of values, FLOAT or DOUBLE.

@@ -34,10 +34,11 @@ from ortops.kernels.gather import staging_size_of
 from ortops.kernels.layout import BLOCK_CHANNELS, Batch, Making, Stages, Storage
 from ortops.kernels.pack import clear, pack, stream
 from ortops.kernels.roi_tables import WorkItem
-from ortops.kernels.rotated_tables import Lists, lists_of, whole_map, window_of_roi
+from ortops.kernels.rotated_tables import Lists, lists_of, window_of_roi
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
+    Window,
     allocate_workspace,
     may_use_planes,
     missing,
@@ -68,18 +69,8 @@ def rotated_average(
 ) -> int:
     """Fill a batch's part of y [R, C, PH, PW] from x [N, C, H, W].
 
-    Args:
-        x: the maps.
-        y: the output.
-        batch: the RoIs, with memory for their tables.
-        making: the functions that make tables and run tasks.
-        storage: the functions that load and store x and y.
-        stages: `average`.
-        runner: the address of the runner of the tasks.
-        context: its context.
-
-    Returns:
-        0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
+    `batch` has memory for the tables, and `making` the functions that make them and run tasks. The other arguments and the
+    result are as in `gather.gather`.
     """
     placed, shape = batch.rotated.placed, batch.rotated.placed.shape
     bins, is_whole = shape.bins_y * shape.bins_x, should_pack_maps(placed)
@@ -90,23 +81,17 @@ def rotated_average(
     workspace_size = panel_size(placed, is_whole) + bins * LANES + staging_size
     bytes_of_worker = workspace_size * itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner, panel_count(shape.channels), bytes_of_worker)
-    written = shape.images * shape.height * shape.width if is_whole else shape.rois * bins
-    args = x, y, storage, stages, staging_size, workspace_size
-    return _run(batch, making, is_whole, context, written, plan, _average_task, args)
+    return _run(batch, making, context, plan, _average_task, (x, y, storage, stages, staging_size, workspace_size))
 
 
 @compiled
-def _run(
-    batch: Batch, making: Making, is_whole: bool, context: int, written: int, plan: Plan, task: Any, args: Any
-) -> int:
+def _run(batch: Batch, making: Making, context: int, plan: Plan, task: Any, args: Any) -> int:
     """Make the tables of a batch and run the tasks that apply them.
 
     Args:
         batch: the batch.
         making: the functions that make tables and run tasks.
-        is_whole: as in `make`.
         context: the context of the plan's runner.
-        written: the elements of a channel that the tasks read or write in addition to the tables' pixels.
         plan: the plan of the tasks. If its items are RoIs, they are replaced by those of the batch.
         task: the compiled function of a task; called with args, the batch, its plan and `run_plan`'s arguments.
         args: the task's first arguments.
@@ -114,9 +99,11 @@ def _run(
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    status: int = call(making.make, (batch, is_whole, making.run, plan.runner, context))
+    status: int = call(making.make, (batch, plan, making.run, context))
     if status == 0:
-        work = (float(batch.entries) + written) * batch.rotated.placed.shape.channels
+        shape = batch.rotated.placed.shape
+        maps = shape.images * shape.height * shape.width if plan.is_by_image else 0
+        work = (float(batch.entries) + shape.rois * shape.bins_y * shape.bins_x + maps) * shape.channels
         items = plan.items if plan.is_by_image else batch.end - batch.begin
         batch_plan = Plan(runner_for(work, plan.runner), plan.is_by_image, items, plan.blocks, plan.workers)
         function, data = task_of(task, args + (batch, batch_plan))  # noqa: RUF005 - numba has no other
@@ -128,14 +115,13 @@ def _run(
 def _work_item(batch: Batch, plan: Plan, item: int) -> WorkItem:
     """Item number `item` of the plan."""
     placed, begin = batch.rotated.placed, batch.begin + item
+    shape = placed.shape
     if plan.is_by_image:
         begin, end = maximum(batch.images[item], batch.begin), minimum(batch.images[item + 1], batch.end)
-        return WorkItem(item, begin, end, whole_map(placed.shape), begin < end)
+        return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
     r = batch.order[begin]
     window = window_of_roi(batch.rotated, r)
-    return WorkItem(
-        placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, placed.shape.channels)
-    )
+    return WorkItem(placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels))
 
 
 @compiled
@@ -163,6 +149,8 @@ def _average_task(
     for index in range(first + worker, last, plan.workers):
         block = index % plan.blocks
         image, begin, end, window, packs = _work_item(batch, plan, index // plan.blocks)
+        # Tables number the pixels on the whole map, also if only a window of it is packed.
+        packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel = k * LANES
             lanes = minimum(LANES, shape.channels - channel)
@@ -178,12 +166,12 @@ def _average_task(
                         call(stages.plane, (offset(planes, c * pixels), lists, sums))
                         call(storage.write, (sums, lists.bins, offset(target, c * bins)))
                 elif staging_size > 0 and lists.bins == bins:
-                    call(stages.panel, (panel, lists, sums))
+                    call(stages.panel, (packed, lists, sums))
                     call(storage.unpack, (sums, bins, elements, bins, lanes))
                     stream(elements, target, bins * lanes)
                 else:
                     prefetch_to_write(target, lists.bins * lanes)
-                    call(stages.panel, (panel, lists, sums))
+                    call(stages.panel, (packed, lists, sums))
                     call(storage.unpack, (sums, lists.bins, target, bins, lanes))
     if staging_size:
         fence()
@@ -228,7 +216,7 @@ def rotated_dx(
     blocks = (shape.channels + lanes_per_pixel - 1) // lanes_per_pixel
     plan = plan_by_image(placed, runner, blocks, workspace_size * size)
     args = dy, dx, storage, stages, lanes_per_pixel, sums_size, workspace_size
-    return _run(batch, making, True, context, shape.images * pixels, plan, _dx_task, args)
+    return _run(batch, making, context, plan, _dx_task, args)
 
 
 @compiled
@@ -319,8 +307,7 @@ def rotated_drois(
     workspace_size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
     items = shape.images if is_whole else shape.rois
     plan = Plan(runner, is_whole, items, blocks, worker_count(runner, items * blocks, workspace_size * value_size))
-    args = x, dy, parts, storage, add_products, workspace_size
-    return _run(batch, making, is_whole, context, shape.rois * bins, plan, _drois_task, args)
+    return _run(batch, making, context, plan, _drois_task, (x, dy, parts, storage, add_products, workspace_size))
 
 
 @compiled
@@ -354,6 +341,7 @@ def _drois_task(
             source = offset(planes, k * pixels + window.top * shape.width + window.left)
             panel, lanes = offset(block_of_panels, k // LANES * size), minimum(LANES, channels - k)
             call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
+        packed = offset(block_of_panels, -(window.top * window.width + window.left) * LANES)
         for m in range(begin, end):
             r, lists = batch.order[m], lists_of(batch, m)
             source = offset(dy, (r * shape.channels + channel) * bins + batch.low)
@@ -361,7 +349,7 @@ def _drois_task(
                 panel, lanes = offset(gradient, k * lists.bins), minimum(LANES, channels - k)
                 call(storage.pack, (offset(source, k * bins), bins, lanes, 0, 1, lists.bins, panel))
             part = offset(parts, (block * shape.rois + r) * batch.values)
-            call(add_products, (block_of_panels, size, planes, pixels, packs, gradient, channels, lists, part))
+            call(add_products, (packed, size, planes, pixels, packs, gradient, channels, lists, part))
     release(memory)
 
 

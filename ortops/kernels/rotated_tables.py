@@ -66,15 +66,14 @@ def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
 
 
 @compiled
-def make(batch: Batch, is_whole: bool, run: int, runner: int, context: int) -> int:
+def make(batch: Batch, applied: Plan, run: int, context: int) -> int:
     """Make the tables of a batch; a C function.
 
     Args:
         batch: the batch.
-        is_whole: whether pixels are numbered on the whole map, even if a RoI's window could be packed.
+        applied: the plan of the tasks that will apply the tables.
         run: the address of `jit.tasks.run_in_chunks`.
-        runner: the runner of the tasks.
-        context: the runner's context.
+        context: the context of the plan's runner.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
@@ -91,11 +90,11 @@ def make(batch: Batch, is_whole: bool, run: int, runner: int, context: int) -> i
         most_pixels = maximum(most_pixels, window.height * window.width)
         most_pixels_of_bin = maximum(most_pixels_of_bin, max_pixels)
     work = samples * bins / (shape.bins_y * shape.bins_x) * WORK_OF_SAMPLE
-    runner = runner_for(work, runner)
+    runner = runner_for(work, applied.runner)
     blocks = (bins + BINS_PER_TASK - 1) // BINS_PER_TASK
     words = most_pixels + batch.values * most_pixels_of_bin
     plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
-    task, data = task_of(_fill_task, (batch, is_whole, plan, most_pixels, words))
+    task, data = task_of(_fill_task, (batch, applied.is_by_image, plan, most_pixels, words))
     status: int = run_plan(plan, context, work, batch.failed, run, task, data)
     return status
 
@@ -114,8 +113,9 @@ def _fill_task(
         m, block = batch.begin + index // plan.blocks, index % plan.blocks
         r, lists = batch.order[m], lists_of(batch, m)
         grid, window = grid_of(rotated, r), window_of_roi(rotated, r)
-        # If a window is packed, its pixels are numbered within the window.
-        target = window if not is_whole and should_pack_window(window, shape.channels) else whole_map(shape)
+        # A packed window has shorter lines than the map.
+        packs = not is_whole and should_pack_window(window, shape.channels)
+        width = window.width if packs else shape.width
         sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
         for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):
             count, begin = 0, b * lists.stride
@@ -123,22 +123,16 @@ def _fill_task(
                 for i in range(lists.stride * values):
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
-                count = _fill(grid, shape, batch.low + b, window, target, found, values, pixel, sums)
+                count = _fill(grid, shape, batch.low + b, window, width, found, values, pixel, sums)
             lists.count[b] = count
             for i in range(count * values):
                 set_value(Elements(lists.value, batch.numbers), begin * values + i, sums[i] * sample_weight)
     release(memory)
 
 
-@compiled
-def whole_map(shape: Shape) -> Window:
-    """The window that is the whole map."""
-    return Window(0, 0, shape.height, shape.width)
-
-
 @noinline
 def _fill(
-    grid: Grid, shape: Shape, b: int, window: Window, target: Window, found: Any, values: int, pixel: Any, sums: Any
+    grid: Grid, shape: Shape, b: int, window: Window, width: int, found: Any, values: int, pixel: Any, sums: Any
 ) -> int:
     """List the pixels that bin b reads and add up their values over its samples; the number of pixels.
 
@@ -147,7 +141,7 @@ def _fill(
         shape: the dimensions of the map and the output.
         b: the bin.
         window: the part of the map that the RoI can read.
-        target: the window in which pixels are numbered.
+        width: the number of a pixel is its row times `width`, plus its column.
         found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
             not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
         values: the number of values of a pixel, as in `Batch`.
@@ -181,7 +175,7 @@ def _fill(
             for below in range(1 + tall):
                 weight_y, sign_y = part_y if below else 1.0 - part_y, tall if below else -tall
                 index = (at_y + below - window.top) * window.width + at_x - window.left
-                number = (at_y + below - target.top) * target.width + at_x - target.left
+                number = (at_y + below) * width + at_x
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
                     # Without a branch, which would be mispredicted. Measured: half the time.

@@ -111,40 +111,44 @@ def _address_of(source: Source) -> int:
 
 
 class Kernel:
-    """A kernel, compiled or loaded from disk at the first call with each tuple of argument types."""
+    """A kernel, compiled or loaded from disk at the first call with arrays of each tuple of element types."""
 
     def __init__(self, function: Function) -> None:
         self._function: FunctionName = function
-        self._loaded: dict[tuple[str, ...], Callable[..., int]] = {}
+        self._loaded: dict[tuple[Any, ...], Callable[..., int]] = {}
 
     def __call__(self, *arguments: Any) -> int:
         """Run the kernel and return its status.
 
         Args:
-            arguments: C-contiguous arrays, ints, floats, and named tuples of these.
+            arguments: C-contiguous arrays, ints, floats, and named tuples of these. What was a number or a tuple in the
+                first call is of the same type, and has the same fields, in each call.
 
         Raises:
             BaseException: a signal handler raised it while the kernel ran.
         """
-        arg_types: list[str] = []
+        dtypes: list[Any] = []
         values: list[int | float] = []
-        _flatten(arguments, arg_types, values)
-        key = tuple(arg_types)
-        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, _arg_types(arguments)))
+        _flatten(arguments, dtypes, values)
+        key = tuple(dtypes)
+        run = self._loaded.get(key) or exceptions.uninterrupted(lambda: self._load(key, arguments))
         result: int = run(*values)
         if result == INTERRUPTED:
             raise exceptions.take() or KeyboardInterrupt
         return result
 
-    def _load(self, arg_types: tuple[str, ...], nested: tuple[ArgType, ...]) -> Callable[..., int]:
+    def _load(self, dtypes: tuple[Any, ...], arguments: tuple[Any, ...]) -> Callable[..., int]:
         with _lock:
-            if arg_types not in self._loaded:
-                address = _address_of(Source(*self._function, nested))
+            if dtypes not in self._loaded:
+                words: list[str] = []
+                address = _address_of(
+                    Source(*self._function, tuple(_arg_type(argument, words) for argument in arguments))
+                )
                 # ctypes releases the GIL while the function runs.
                 function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
-                pack = struct.Struct("".join("d" if arg_type == FLOAT else "q" for arg_type in arg_types)).pack
-                self._loaded[arg_types] = lambda *values: function(pack(*values))
-            return self._loaded[arg_types]
+                pack = struct.Struct("".join("d" if arg_type == FLOAT else "q" for arg_type in words)).pack
+                self._loaded[dtypes] = lambda *values: function(pack(*values))
+            return self._loaded[dtypes]
 
 
 class CFunction:
@@ -170,38 +174,46 @@ class CFunction:
             return _address_of(Source(*self._function, self.element))
 
 
-def _flatten(arguments: tuple[Any, ...], arg_types: list[str], values: list[int | float]) -> None:
-    """Append the type and the value of each argument, flattening tuples."""
+_of_numbers: set[type[Any]] = set()
+"""The classes of named tuples, of those that kernels were called with, whose fields are all numbers."""
+
+
+def _flatten(arguments: tuple[Any, ...], dtypes: list[Any], values: list[int | float]) -> None:
+    """Append the element type of each array and the value of each argument, flattening tuples."""
     for argument in arguments:
-        if type(argument) is int:  # the most frequent type comes first
-            arg_types.append(INTEGER)
+        kind = type(argument)
+        if kind is int:  # the most frequent type comes first
             values.append(argument)
-        elif isinstance(argument, np.ndarray):
-            arg_types.append(_POINTERS[argument.dtype])
-            values.append(data_pointer(argument))
+        elif kind in _of_numbers:  # Measured: a small call takes 4 of 30 us less.
+            values += argument
         elif isinstance(argument, tuple):
-            _flatten(argument, arg_types, values)
+            _flatten(argument, dtypes, values)
+        elif isinstance(argument, np.ndarray):
+            dtypes.append(argument.dtype)
+            values.append(data_pointer(argument))
         else:
-            arg_types.append(FLOAT if isinstance(argument, float) else INTEGER)
             values.append(argument)
+
+
+_HEAD = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
 
 
 def data_pointer(array: Array) -> int:
     """The address of an array's first element."""
-    try:
-        # Measured: a quarter of the time of array.ctypes.data.
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type] # arrays are buffers
-    except (TypeError, ValueError):  # a read-only or empty array, or a type that the buffer protocol does not have
-        return array.ctypes.data
+    # NumPy's binary interface puts it right behind the object's head. Measured: a sixth of the time of array.ctypes.data.
+    return _word_at(id(array) + _HEAD).value
 
 
-def _arg_types(arguments: tuple[Any, ...]) -> tuple[ArgType, ...]:
-    return tuple(_arg_type(argument) for argument in arguments)
-
-
-def _arg_type(argument: Any) -> ArgType:
+def _arg_type(argument: Any, words: list[str]) -> ArgType:
+    """The type of an argument, and in `words` those of the numbers and addresses that it is passed as."""
     if isinstance(argument, tuple):
-        return type(argument), _arg_types(argument)
-    arg_types: list[str] = []
-    _flatten((argument,), arg_types, [])
-    return arg_types[0]
+        types = tuple(_arg_type(field, words) for field in argument)
+        if hasattr(argument, "_fields") and all(one in (INTEGER, FLOAT) for one in types):
+            _of_numbers.add(type(argument))
+        return type(argument), types
+    if isinstance(argument, np.ndarray):
+        words.append(_POINTERS[argument.dtype])
+    else:
+        words.append(FLOAT if isinstance(argument, float) else INTEGER)
+    return words[-1]

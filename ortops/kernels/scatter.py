@@ -25,9 +25,11 @@ from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, t
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
     Plan,
+    Window,
     allocate_workspace,
     covered_pixels,
     estimate_work,
+    make_window,
     missing,
     missing_planning,
     panel_count,
@@ -158,18 +160,25 @@ def _scatter_task(
         at = (image * shape.channels + channel) * pixels
         planes, maps = offset(dx, at), offset(x, at if reads_x else 0)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
-        low, high = top, bottom
+        low, height, left, width = top, bottom - top, 0, shape.width
         if lanes_per_pixel > 1:
-            low, high = _rows_in_band(placed, shared, form, begin, end, top, bottom)
-        clear(planes, pixels, lanes, top * shape.width, low * shape.width)
+            low, left, height, width = _window_of_band(placed, shared, form, begin, end, top, bottom)
+        high, is_narrow = low + height, width < shape.width
+        clear(planes, pixels, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
         clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
-        target, size = offset(planes, low * shape.width), (high - low) * shape.width
-        sums = own_sums if sums_size else compute_pointer(target, dx)
-        clear(sums, 0, 1, 0, size * lanes_per_pixel)
+        # The pixels of the window: `runs` runs of `size` pixels, which begin a row of the map apart.
+        runs, size = (height, width) if is_narrow else (1, height * width)
+        target = offset(planes, low * shape.width + left)
+        sums = offset(own_sums, left * lanes_per_pixel) if sums_size else compute_pointer(target, dx)
+        row = shape.width * lanes_per_pixel
+        for a in range(runs):
+            clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
         if reads_x and lanes_per_pixel > 1:
             begin_row, end_row = _rows_of_bins(placed, shared, form, begin, end, low, high)
-            source, lines_read = offset(maps, begin_row * shape.width), end_row - begin_row
-            call(storage.pack, (source, pixels, lanes, shape.width, lines_read, shape.width, panel))
+            source, packed = offset(maps, begin_row * shape.width + left), offset(panel, left * LANES)
+            for a in range(end_row - begin_row):
+                args = offset(source, a * shape.width), pixels, lanes, 0, 1, width, offset(packed, a * row)
+                call(storage.pack, args)
             maps = storage_pointer(offset(panel, -begin_row * shape.width * LANES), x)
         m = _next_in_band(placed, shared, form, worker, begin, end, low, high)
         while m < end:
@@ -183,40 +192,47 @@ def _scatter_task(
                     following = (shared.groups.order[m] * shape.channels + channel) * bins
                     prefetch_to_read(offset(dy, following), lanes * bins)
             rows, columns = tables_of(placed, shared, form, worker, r)
-            band = offset(sums, -low * shape.width * lanes_per_pixel)
+            band = offset(sums, -low * row - left * lanes_per_pixel)
             call(
                 scattering.panel if lanes_per_pixel > 1 else scattering.plane,
                 (maps, gradient, rows, columns, low, high, line, band, shape.width),
             )
-        if sums_size and lanes_per_pixel == 1:
-            call(storage.write, (sums, size, target))
-        elif sums_size and streams:
-            unpack_by_stream(storage.unpack, sums, size, target, pixels, lanes, staged)
-        elif sums_size:
-            call(storage.unpack, (sums, size, target, pixels, lanes))
+        for a in range(runs if sums_size else 0):
+            source, there = offset(sums, a * row), offset(target, a * shape.width)
+            if lanes_per_pixel == 1:
+                call(storage.write, (source, size, there))
+            elif streams and not is_narrow:
+                unpack_by_stream(storage.unpack, source, size, there, pixels, lanes, staged)
+            else:
+                call(storage.unpack, (source, size, there, pixels, lanes))
     fence()
     release(memory)
 
 
 @compiled
-def _rows_in_band(
+def _window_of_band(
     placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
-) -> tuple[int, int]:
-    """The first of the rows top:bottom that the RoIs begin:end read, and the one after the last.
+) -> Window:
+    """The window that the RoIs begin:end read in the rows top:bottom; whole rows unless they read less than half of them.
 
     All rows if the tables are not filled: filling them would take longer than clearing rows and adding nothing to them.
     """
+    width = placed.shape.width
     if begin < end and not shared.is_filled:
-        return top, bottom
-    first, last = bottom, top
+        return Window(top, 0, bottom - top, width)
+    first, last, left, right = bottom, top, width, 0
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
+        rows, columns = tables_of(placed, shared, form, 0, shared.groups.order[m])
         low, high = rows[LOW], rows[HIGH]
-        if low < high:
+        if low < bottom and top < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
-        if first == top and last == bottom:
+            left, right = minimum(left, columns[LOW]), maximum(right, columns[HIGH])
+        if first == top and last == bottom and 2 * (right - left) > width:
             break
-    return (first, last) if first < last else (top, top)
+    if first >= last:
+        return Window(top, 0, 0, width)
+    window = make_window((first, last), (left, maximum(right, left)), width)
+    return window if 2 * window.width <= width else Window(first, 0, last - first, width)
 
 
 @compiled

@@ -117,7 +117,7 @@ def add_to_max_corner(
 ) -> None:
     """Add the gradient [PH, PW] of each channel to the argmax of each bin in the rows top:bottom of dx [H, W].
 
-    Rows of the source and of dx are `stride` pixels apart; `codes` is a buffer for a pixel.
+    Rows of the source and of dx are `stride` pixels apart; `codes` [PW] is a buffer.
     """
     _add_to_dx(True, source, gradient, row_table, column_table, top, bottom, codes, dx, stride)
 
@@ -155,13 +155,15 @@ def _add_to_dx(
     to, found, of_bin = compute_pointer(dx, dx), compute_pointer(codes, codes), compute_pointer(gradient, dx)
     bits = _place_bits(columns)
     for p in range(rows.bins):
-        for q in range(columns.bins if _reads(rows, p, top, bottom) else 0):
-            _find(takes_corners, source, stride, rows, columns, p, q, bits, codes)
-            for lane in range(lanes):
-                i, j, corner = _argmax_of(found[lane], bits, rows, columns, p, q)
+        bins = columns.bins if _reads(rows, p, top, bottom) else 0
+        for q in range(bins):
+            _find(takes_corners, source, stride, rows, columns, p, q, bits, offset(codes, q))
+        for lane in range(lanes):
+            for q in range(bins):
+                i, j, corner = _argmax_of(found[q * lanes + lane], bits, rows, columns, p, q)
                 if corner < 0:
                     continue
-                g = float(of_bin[(p * columns.bins + q) * lanes + lane])
+                g = float(of_bin[(p * bins + q) * lanes + lane])
                 fy, fx = rows.weight[i], columns.weight[j]
                 has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
                 for other in range(1 if takes_corners else 4):

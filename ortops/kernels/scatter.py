@@ -85,8 +85,8 @@ def scatter(
         lines = shape.height  # each band would fill all tables, or find all argmax, again
     bands = (shape.height + lines - 1) // lines
     sums_size = 0 if is_direct else lines * shape.width * lanes_per_pixel
-    # The line has room for a float64 of each channel.
-    workspace_size = sums_size + (maximum(shape.width, 2) + bins + STAGED_PIXELS) * lanes_per_pixel
+    line_size = maximum(shape.width, 2 * shape.bins_x)  # which has room for a float64 of each bin of a row
+    workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
     needed = maximum(missing(scattering, packs, not packs), missing_planning(form.planning, False, work))
     if needed != 0:
@@ -147,7 +147,7 @@ def _scatter_task(
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     line, reads_x = buffer, form.kind != WEIGHTS
-    own_sums = offset(line, maximum(shape.width, 2) * lanes_per_pixel)
+    own_sums = offset(line, maximum(shape.width, 2 * shape.bins_x) * lanes_per_pixel)
     gradient = offset(own_sums, sums_size)
     staged = storage_pointer(offset(gradient, bins * lanes_per_pixel), dx)
     panel = offset(gradient, (bins + STAGED_PIXELS) * lanes_per_pixel)

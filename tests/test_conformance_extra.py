@@ -26,7 +26,7 @@ sys.argv = {arguments!r}
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 
-EXTRA = ("hypothesis", "jinja2", "rich", "tomli")
+EXTRA = ("jinja2", "rich", "tomli")
 
 
 def run(folder: Path, missing: tuple[str, ...], module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

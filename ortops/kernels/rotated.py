@@ -235,11 +235,12 @@ def _dx_task(
     worker: int,
 ) -> None:
     shape, is_first = batch.rotated.placed.shape, batch.begin == 0 and batch.low == 0
-    memory, own_sums = allocate_workspace(workspace_size, dx)
+    memory, gradient = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         batch.failed[0] = 1
         return
-    pixels, bins, gradient = shape.height * shape.width, shape.bins_y * shape.bins_x, offset(own_sums, sums_size)
+    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
+    own_sums = offset(gradient, workspace_size - sums_size)
     for index in range(first + worker, last, plan.workers):
         channel = index % plan.blocks * lanes_per_pixel
         image, begin, end, _, has_rois = _work_item(batch, plan, index // plan.blocks)

@@ -205,6 +205,11 @@ def data_pointer(array: Array) -> int:
     return _word_at(id(array) + _HEAD).value
 
 
+_PROBE = np.empty(1)
+if data_pointer(_PROBE) != _PROBE.ctypes.data:
+    raise ImportError("NumPy's arrays do not begin as ortops expects: it needs CPython and NumPy's binary interface")
+
+
 def _arg_type(argument: Any, words: list[str]) -> ArgType:
     """The type of an argument, and in `words` those of the numbers and addresses that it is passed as."""
     if isinstance(argument, tuple):

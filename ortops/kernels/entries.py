@@ -208,7 +208,8 @@ def _place_rotated(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
 ) -> RotatedRois:
     count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0
-    rotations, corners, max_pixels = np.empty((count, 2)), np.zeros((count, 2), np.int64), np.empty(count, np.int64)
+    # Zeros, for `warmup` asks which kernels a call needs without running them, and Python makes batches of these numbers.
+    rotations, corners, max_pixels = np.empty((count, 2)), np.zeros((count, 2), np.int64), np.zeros(count, np.int64)
     arguments = attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"]
 
     def run(boxes: Array, placed: PlacedRois) -> int:

@@ -1,9 +1,8 @@
-"""Backends that do worse than answer wrongly: one ends the interpreter, one never answers. And those beside them."""
+"""Backends of RoiAlign: one without a mistake, one with a mistake, one that ends the interpreter, one that never answers."""
 
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 import numpy.typing as npt
@@ -13,9 +12,9 @@ from conformance.mutants import roi_align
 from conformance.mutants.base import Model
 from ortops.reference import arguments_of
 
-__all__ = ["Aborts", "Control", "Hangs", "MaxTheOtherWay", "NoHalfPixel", "Rude"]
+__all__ = ["Aborts", "Control", "Hangs", "NoHalfPixel"]
 
-MaxTheOtherWay, NoHalfPixel = roi_align.MUTANTS.find("MaxTheOtherWay"), roi_align.MUTANTS.find("NoHalfPixel")
+NoHalfPixel = roi_align.MUTANTS.find("NoHalfPixel")
 
 
 class Control(Model):
@@ -33,15 +32,6 @@ class Aborts(Control):
             arguments_of(self.operator, self.attributes)
         except ValueError:
             os.abort()
-
-
-class Rude(Aborts):
-    """Ends the interpreter, and never answers where max has no floor."""
-
-    def run(self, inputs: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        while self.attributes.get("mode") == "max" and inputs[0].size and inputs[0].max() < 0:
-            time.sleep(1.0)
-        return super().run(inputs)
 
 
 class Hangs(Control):

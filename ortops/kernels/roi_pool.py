@@ -134,7 +134,7 @@ def pool_gradient(
         _add_up_dx(dy, parts, x, dx, mode, runner)
     if x is not None and drois is not None and drois.size:
         functions = _of_drois(mode, kind_of(dy))
-        with rounded_once(drois) as sums:
+        with _rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
                 functions.call(_gather, *arrays, placed_part, after=(0.0, *runner))
@@ -183,7 +183,7 @@ def _parts(placed: PlacedRois) -> list[_Part]:
 
 
 @contextlib.contextmanager
-def rounded_once(drois: Array) -> Iterator[Array]:
+def _rounded_once(drois: Array) -> Iterator[Array]:
     """Yield an array for a kernel to fill, and copy it to drois: float64 for the 16-bit types, else drois itself.
 
     A kernel would round its float64 sums to float32 first and then to 16 bits.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,5 +50,5 @@ def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
             path.write_text(files[name], "utf-8")
         else:
             path.unlink()
-        done.append(f"{'wrote' if name in files else 'removed'} docs/{name}")
+        done.append(f"{'wrote' if name in files else 'removed'} {os.path.normpath(f'docs/{name}')}")
     return done

@@ -5,6 +5,7 @@ Each has a gradient operator, and each is also a function on NumPy arrays.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ortops.functional import (
@@ -24,6 +25,7 @@ from ortops.precompile import warmup
 
 if TYPE_CHECKING:
     from ortops.engine.session import InferenceSession, library_path, register
+    from ortops.ortvalue import from_ort, to_ort
 
 __version__ = "0.1.0"
 
@@ -32,8 +34,10 @@ __all__ = [  # noqa: RUF022  # in groups
     "OPERATORS",
     # in ONNX Runtime sessions
     "InferenceSession",
+    "from_ort",
     "library_path",
     "register",
+    "to_ort",
     # in servers
     "warmup",
     # on NumPy arrays
@@ -50,12 +54,19 @@ __all__ = [  # noqa: RUF022  # in groups
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # onnxruntime is imported on first use, so that `import ortops` stays fast.
-    if name in ("InferenceSession", "library_path", "register"):
-        from ortops.engine import session
+_LAZY = {
+    "InferenceSession": "ortops.engine.session",
+    "library_path": "ortops.engine.session",
+    "register": "ortops.engine.session",
+    "from_ort": "ortops.ortvalue",
+    "to_ort": "ortops.ortvalue",
+}
+"""The modules of names that need onnxruntime, which is imported on first use, so that `import ortops` stays fast."""
 
-        return getattr(session, name)
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 import onnx
 import onnxruntime
 from onnx import helper
@@ -15,6 +13,9 @@ from onnx import helper
 from conformance.backends.base import ProviderError, Session
 from conformance.case import Array, Case
 from conformance.model import feeds
+from ortops import from_ort, to_ort
+
+__all__ = ["CPU", "QUIET", "as_session", "check_provider", "from_ort", "options", "to_ort"]
 
 CPU = "CPUExecutionProvider"
 
@@ -83,20 +84,3 @@ def as_session(session: Any, case: Case) -> Session:
         return {name: from_ort(value) for name, value in zip(names, answers, strict=True)}
 
     return run
-
-
-def to_ort(array: Array) -> Any:
-    """An OrtValue of any element type."""
-    if array.dtype != ml_dtypes.bfloat16:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    bits = np.ascontiguousarray(array).view(np.uint16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
-
-
-def from_ort(value: Any) -> Array:
-    """The array of an OrtValue of any element type."""
-    if value.data_type() != "tensor(bfloat16)":
-        return np.asarray(value.numpy())
-    shape = tuple(value.shape())
-    bits = ctypes.string_at(value.data_ptr(), 2 * int(np.prod(shape)))
-    return np.frombuffer(bits, ml_dtypes.bfloat16).reshape(shape)

@@ -147,10 +147,10 @@ def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
         nearest=attributes["interpolation_mode"] == "nearest_neighbor",
         to_corners=bool(attributes["align_regions_to_corners"]),
     )
-    return all(_is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
+    return all(is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
 
 
-def _is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
+def is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
     """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
     axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
     is_free = least - MARGIN < wanted < most + MARGIN and least < most

@@ -1,0 +1,157 @@
+"""Bounds and well-posed cases of rotated RoIs and of MaxRoiPool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from conformance import backends
+from conformance.case import Array, Case, Source
+from conformance.compare import allowed_errors, compare
+from conformance.expected_values import expected_outputs, reference
+from conformance.families import family_of
+from conformance.fuzz.well_posed import is_well_posed
+from conformance.geometry.rotated import samples
+from conformance.run import Answer, ask
+from conformance.vectors import max_roi_pool, roi_align_rotated
+from conformance.vectors.scenes import scatter
+
+ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]
+POOL = [case for case in max_roi_pool.cases() if "/sizes/" not in case.id and case.element_type == "float"]
+SOURCE = Source("a test", "1", "none")
+
+
+def oracle(case: Case) -> Answer:
+    return ask(backends.load("reference"), case)
+
+
+# RoIs that are rounded to float32 pass, and others that are a little off do not.
+
+
+def at_other_rois(case: Case, change: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]) -> dict[str, Array]:
+    """The answer to a case of which every RoI is changed."""
+    inputs = {**case.inputs, "rois": change(case.inputs["rois"].astype(np.float64))}
+    values = reference(case.definition, case.attributes, inputs, case.outputs)
+    return {name: value.astype(case.dtype) for name, value in values.items()}
+
+
+@pytest.mark.parametrize("operator", ["RoIAlignRotated", "RoIAlignRotatedGrad"])
+def test_rotated_rois_that_are_off_by_a_rounding_pass_and_by_a_thousandth_fail(operator: str) -> None:
+    rng, own = np.random.default_rng(0), [case for case in ROTATED if case.operator == operator]
+    cases = [case for case in own if len(case.inputs["rois"]) and "/no_extent/" not in case.id]
+    assert len(cases) > 40
+    for case in cases:
+        rounded = at_other_rois(case, lambda rois: rois * (1 + 2.0**-24 * rng.choice([-1, 1], rois.shape)))
+        assert compare(case, rounded)[0], case.id
+    case = next(case for case in cases if "/angles/aligned/counter" in case.id)
+    for step in 1e-3 * np.eye(5)[[0, 4]]:  # of the centre and of the angle
+        assert not compare(case, at_other_rois(case, step.__add__))[0]
+
+
+def test_an_output_of_max_roi_pool_may_only_be_rounded_to_its_type() -> None:
+    case = next(case for case in POOL if case.id == "max_roi_pool/matrix/many/v22/float")
+    ulp = np.spacing(np.abs(expected_outputs(case)["Y"]).astype(np.float32)).astype(np.float64)
+    assert np.all(allowed_errors(case)["Y"] <= ulp)
+
+
+# A case is well-posed unless rounding decides.
+
+
+def rotated(size: int, roi: list[float], pixel: float | None = None, **attributes: Any) -> Case:
+    x = scatter((1, 1, size, size), seed=3)
+    if pixel is not None:
+        x[0, 0, 2, 3] = pixel
+    tensors = {"X": x, "rois": np.array([roi], x.dtype), "batch_indices": np.zeros(1, np.int64)}
+    given = {"sampling_ratio": 1, "aligned": 0, **attributes}
+    return Case("test/rotated/x", SOURCE, "RoIAlignRotated", given, tensors, ("Y",), "a test")
+
+
+BINS = {"output_height": 2, "output_width": 2}
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (rotated(5, [0.0, 2.0, 2.0, 2.0, 0.0], **BINS), True),
+        (rotated(5, [-0.5, 2.0, 1.0, 1.0, 0.0], output_height=2), True),
+        (rotated(5, [2.25, 2.25, 2.0, 2.0, 0.5], **BINS), True),
+        # A sample at -1, or turned about a point on the border: rounding decides whether it is inside.
+        (rotated(5, [-1.0, 2.25, 0.0, 2.0, 0.5], **BINS, aligned=1, spatial_scale=0.7), True),
+        (rotated(5, [-1.0, 2.25, 1.0, 1.0, 0.5]), False),
+        # A bin of a whole number of pixels, where the scale is no power of two: two samples of it, or three.
+        (rotated(7, [20.0, 20.0, 40.0, 40.0, 0.5], **BINS, sampling_ratio=0, spatial_scale=0.1), False),
+        (rotated(7, [3.25, 3.0, 4.0, 4.0, 0.5], **BINS, sampling_ratio=0), True),
+        # A weight of 0 times an infinity or NaN.
+        (rotated(5, [2.0, 2.0, 1.0, 1.0, 0.0], np.nan), False),
+        (rotated(5, [2.0, 2.0, 1.0, 1.0, 0.0], np.inf), False),
+        (rotated(5, [1.25, 1.25, 1.0, 1.0, 0.5], np.nan), True),
+    ],
+)
+def test_a_case_of_rotated_rois_is_well_posed_unless_rounding_decides(case: Case, expected: bool) -> None:
+    if case.attributes.get("spatial_scale") == 0.1:
+        inputs = {name: array.astype(np.float32) for name, array in case.inputs.items() if name != "batch_indices"}
+        case = replace(case, inputs={**case.inputs, **inputs})
+    assert is_well_posed(case, oracle) is expected
+
+
+def pool(end: float, x: list[float], bins: int, scale: float = 1.0, *, start: float = 0) -> list[Case]:
+    """The operator and its gradient, with one RoI on a map of one row."""
+    inputs = {"X": np.array([[[x]]], np.float32), "rois": np.array([[0, start, 0, end, 0]], np.float32)}
+    attributes = {"pooled_shape": (1, bins), "spatial_scale": scale}
+    forward = Case("max_roi_pool/test/case/float", SOURCE, "MaxRoiPool_22", attributes, inputs, ("Y",), "")
+    given = {"dY": np.ones((1, 1, 1, bins), np.float32), **inputs}
+    gradient: dict[str, Any] = {"operator": "MaxRoiPoolGrad", "attributes": {"spatial_scale": scale}, "inputs": given}
+    return [forward, replace(forward, **gradient, outputs=("dX",))]
+
+
+RAMP = [float(i) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        # Float32 adds the pixel behind the last of 13 bins, which counts if it is the largest.
+        (pool(6, [1, 2, 3, 4, 5, 6, 7, 100, 9], 13), [False, False]),
+        (pool(6, [1, 2, 3, 4, 5, 6, 7, 0.5, 9], 13), [True, True]),
+        (pool(6, [1, 2, 3, 4, 5, 6, 7, 100, 9], 7), [True, True]),
+        # Float32 makes 5 * 0.7 a half, which is rounded to another pixel.
+        (pool(5, RAMP, 1, 0.7, start=5), [False, False]),
+        (pool(5, RAMP, 1, 0.5, start=5), [True, True]),
+        (pool(5, RAMP, 1, 0.75, start=5), [True, True]),
+        # The gradient of a NaN has no rule, and that of a tie has one.
+        (pool(1, [1, np.nan], 1), [True, False]),
+        (pool(1, [1, 1], 1), [True, True]),
+    ],
+)
+def test_a_case_of_max_roi_pool_is_well_posed_unless_rounding_decides(cases: list[Case], expected: list[bool]) -> None:
+    assert [is_well_posed(case, oracle) for case in cases] == expected
+
+
+OF_ROUNDING = {"exact_end_of_the_last_bin", "exact_start_of_a_bin", "scaled_in_double", "huge", "ends_beyond_2_31"}
+OF_ROUNDING |= {f"{bins}_bins_of_{size}_pixels" for bins, size in max_roi_pool.INEXACT}
+"""Facts that float32 on the way would change."""
+
+
+def test_the_cases_of_max_roi_pool_are_well_posed_unless_they_are_about_rounding_or_the_gradient_of_nan() -> None:
+    family = family_of(POOL[0].definition)
+    cases = [case for case in POOL if case.operator != "MaxRoiPool_1"]
+    of_nan = {
+        case.id.split("/")[2] for case in cases if case.definition.is_gradient and np.isnan(case.inputs["X"]).any()
+    }
+    found = {case.id.split("/")[2] for case in cases if not family.is_well_posed(case, oracle)}
+    assert found <= OF_ROUNDING | of_nan
+    assert found & of_nan
+
+
+def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
+    family = family_of(ROTATED[0].definition)
+    small = rotated(9, [4.5, 4.5, 8.0, 8.0, 0.5], sampling_ratio=2, output_height=3, output_width=3)
+    huge = rotated(9, [4.5, 4.5, 1e9, 1e9, 0.5], sampling_ratio=0)
+    assert (samples(small), samples(huge)) == (36, 1e18)
+    assert 36 * 3 <= family.work(small) < 36 * 3 + 20
+    assert 81 <= family.work(huge) < 2000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -106,7 +106,8 @@ def main(
     for file in (json_file, chart_file):
         if file is not None and not file.parent.is_dir():
             raise click.BadParameter(f"{file.parent} is no folder")
-    draw = _chart(chart_file)
+    # Before hours go into it.
+    draw = importlib.import_module("benchmarks.chart").draw if chart_file else None
     try:
         found = {name: peers.load(name) for name in peer_names} if peer_names or what == "types" else peers.present()
     except ValueError as error:
@@ -153,20 +154,6 @@ def _show(where: Mapping[str, Any], cells: Sequence[Cell]) -> list[str]:
     heading = f"{where['cpu']}, {where['cpus']} CPUs, {where['system']}, {versions}"
     click.echo("\n\n".join([heading, *report.tables(cells), "\n".join(lines)]))
     return refused
-
-
-def _chart(file: Path | None) -> Callable[..., object] | None:
-    """Return the function that draws the chart, before hours go into it."""
-    if file is None:
-        return None
-    if file.suffix != ".svg":
-        raise click.BadParameter(f"{str(file)!r}: must end in .svg", param_hint="--chart")
-    try:
-        draw: Callable[..., object] = importlib.import_module("benchmarks.chart").draw
-    except ImportError as error:
-        rule = "needs matplotlib, which the extra bench installs: pip install 'ortops[bench]'"
-        raise click.BadParameter(f"{rule} ({error})", param_hint="--chart") from error
-    return draw
 
 
 def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:

@@ -46,8 +46,8 @@ Peer = Callable[[Problem, int], Call | None]
 class Cell:
     """The times of an operation on a workload in an element type.
 
-    times: the seconds of each call of `OURS`, of each peer that computes the same, of `FLOOR`, and of `FLOAT`, our operator
-        in float, where the element type is another one.
+    times: the seconds of each call of `OURS`, of each peer that computes the same, of `FLOOR` where Y is computed, and of
+        `FLOAT`, our operator in float, where the element type is another one.
     refused: a message for each peer that computes different values.
     notes: the reasons of known differences.
     """
@@ -86,12 +86,13 @@ def measure(problem: Problem, threads: int, ours: Peer, peers: Mapping[str, Peer
         calls[name] = call
         if call.expected_difference:
             notes.append(f"{name}, {problem.operation.name}: {call.expected_difference}")
-    floor = copy_call([problem.arrays[name] for name in _read(problem)], answers[OURS], threads)
+    floor = None if problem.operation.is_gradient else copy_call([problem.arrays["X"]], answers[OURS], threads)
     del answers
     times = interleave({name: call.run for name, call in calls.items() if call}, rounds)
-    # Not among the others, since it would evict the data that they share from the caches.
-    floor()
-    times |= interleave({FLOOR: floor}, rounds or MIN_ROUNDS)
+    if floor:
+        # Not among the others, since it would evict the data that they share from the caches.
+        floor()
+        times |= interleave({FLOOR: floor}, rounds or MIN_ROUNDS)
     return Cell(
         problem.operation.name, problem.workload, problem.element_type, threads, times, tuple(refused), tuple(notes)
     )
@@ -149,19 +150,6 @@ def _relative(theirs: Array, ours: Array) -> float:
         off = float(np.maximum(off, np.abs(one.astype(np.float64) - exact).max(initial=0)))
         largest = max(largest, float(np.abs(exact).max(initial=0)))
     return off / largest if largest else (0.0 if off == 0 else np.inf)
-
-
-def _read(problem: Problem) -> tuple[str, ...]:
-    """Return which of X and dY the operator reads."""
-    operator, outputs = problem.operation.operator, problem.operation.outputs
-    if not problem.operation.is_gradient:
-        return ("X",)
-    known = {"mode": problem.operation.mode} if any(a.name == "mode" for a in operator.attributes) else {}
-    needs_x = (
-        tensor.name == "X" and (not tensor.optional or operator.why_required(tensor, known, outputs))
-        for tensor in operator.inputs
-    )
-    return ("X", "dY") if any(needs_x) else ("dY",)
 
 
 def copy_call(inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> Callable[[], object]:

@@ -37,8 +37,9 @@ _HEADINGS = {"openvino": "OpenVINO"}
 _ROI_ALIGN = {"avg": "average", "max": "max", "dX": "dX", "drois": "drois"}
 _IN_MODEL = {IN_MODEL: "RoiAlign", WITH_CONVERSIONS: "with conversions"}
 
-_Cells = dict[tuple[str, str, int], Cell]
-_Rows = list[list[str]]
+_OPERATION = ("operation", "workload", "threads")
+
+_Column = tuple[str, list[str]]
 
 
 def machine() -> dict[str, Any]:
@@ -75,13 +76,12 @@ def to_json(where: Mapping[str, Any], cells: Iterable[Cell]) -> str:
 
 def tables(measured: Sequence[Cell]) -> list[str]:
     """Return the tables for which there are cells: RoiAlign, other types, inside a model, and other operators."""
-    in_float = _by_key(cell for cell in measured if cell.element_type == FLOAT)
-    others = [name for name in dict.fromkeys(key[0] for key in in_float) if name not in {**_ROI_ALIGN, **_IN_MODEL}]
+    in_float = [cell for cell in measured if cell.element_type == FLOAT]
     made = [
         _by_workload("workload", "X", in_float, _ROI_ALIGN),
         _by_type([cell for cell in measured if cell.element_type != FLOAT]),
         _by_workload("model", "X of RoiAlign", in_float, _IN_MODEL),
-        _by_operation(in_float, others),
+        _by_operation([cell for cell in in_float if cell.operation not in {**_ROI_ALIGN, **_IN_MODEL}]),
     ]
     return [table for table in made if table]
 
@@ -102,7 +102,7 @@ def replaced(document: str, made: Iterable[str]) -> str:
     return document
 
 
-def markdown(headings: Sequence[str], rows: _Rows) -> str:
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     rules = ["---" if heading in _TEXT else "---:" for heading in headings]
     return "\n".join(
@@ -110,65 +110,59 @@ def markdown(headings: Sequence[str], rows: _Rows) -> str:
     )
 
 
-def _by_key(cells: Iterable[Cell]) -> _Cells:
-    return {(cell.operation, cell.workload.name, cell.threads): cell for cell in cells}
-
-
-def _by_workload(first: str, x: str, cells: _Cells, operations: Mapping[str, str]) -> str:
+def _by_workload(first: str, x: str, cells: Sequence[Cell], operations: Mapping[str, str]) -> str:
     """Return a table with a row for each workload and number of threads, and columns for each operation."""
-    found = {name: {key[1:]: cell for key, cell in cells.items() if key[0] == name} for name in operations}
-    facts = {key: cell.workload.facts for some in found.values() for key, cell in some.items()}
-    rows, before = [], ""
-    for (name, threads), known in facts.items():
-        described = [name, *(known[fact] for fact in _FACTS)]
-        rows.append([*(described if name != before else [""] * len(described)), str(threads)])
-        before = name
-    headings = [first, x, *_FACTS[1:], "threads"]
+    found: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for name, cell in ((name, cell) for name in operations for cell in cells if cell.operation == name):
+        facts = (cell.workload.facts[fact] for fact in _FACTS)
+        found.setdefault((cell.workload.name, *facts, str(cell.threads)), {})[name] = cell
+    columns = []
     for name, heading in operations.items():
-        if found[name]:
-            columns = _columns(heading, [found[name].get(key) for key in facts], with_floor=name == "avg")
-            headings += [heading for heading, _ in columns]
-            rows = [[*row, *texts] for row, texts in zip(rows, _transposed(columns), strict=True)]
-    return markdown(headings, rows) if rows else ""
+        if any(name in own for own in found.values()):
+            columns += _columns(heading, [own.get(name) for own in found.values()], with_floor=name == "avg")
+    return _table([first, x, *_FACTS[1:], "threads"], list(found), columns)
 
 
-def _transposed(columns: Sequence[tuple[str, list[str]]]) -> list[tuple[str, ...]]:
-    return list(zip(*(texts for _, texts in columns), strict=True))
-
-
-def _by_operation(cells: _Cells, operations: Sequence[str]) -> str:
+def _by_operation(cells: Sequence[Cell]) -> str:
     """Return a table with a row for each operation, workload and number of threads."""
-    found = [cell for key, cell in cells.items() if key[0] in operations]
-    found.sort(key=lambda cell: operations.index(cell.operation))
-    columns = _columns(OURS, found)
-    rows = _labelled([(cell.operation, cell.workload.name, cell.threads) for cell in found])
-    rows = [[*row, *texts] for row, texts in zip(rows, _transposed(columns), strict=True)]
-    return markdown(["operation", "workload", "threads", *(heading for heading, _ in columns)], rows) if rows else ""
+    cells = _grouped(cells)
+    return _table(_OPERATION, [_label(cell) for cell in cells], _columns(OURS, cells))
 
 
-def _by_type(measured: Sequence[Cell]) -> str:
+def _by_type(cells: Sequence[Cell]) -> str:
     """Return a table of our times in float and in other types, each measured in turn with float."""
-    types = [name for name in ("float16", "bfloat16", "double") if any(one.element_type == name for one in measured)]
-    rows: dict[tuple[str, str, int], dict[str, Cell]] = {}
-    for cell in measured:
-        rows.setdefault((cell.operation, cell.workload.name, cell.threads), {})[cell.element_type] = cell
-    keys = sorted(rows, key=lambda key: list(dict.fromkeys(key[0] for key in rows)).index(key[0]))
-    made = []
-    for label, key in zip(_labelled(keys), keys, strict=True):
-        own = rows[key]
-        times = [_short(median(cell.median(FLOAT) for cell in own.values()) * 1e3)]
-        times += [_with_ratio(own[kind], OURS, FLOAT) if kind in own else "" for kind in types]
-        made.append([_ROI_ALIGN.get(label[0], label[0]), *label[1:], *times])
-    return markdown(["operation", "workload", "threads", FLOAT, *types], made) if made else ""
+    found: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for cell in _grouped(cells):
+        found.setdefault(_label(cell), {})[cell.element_type] = cell
+    in_float = [_short(median(cell.median(FLOAT) for cell in own.values()) * 1e3) for own in found.values()]
+    others = [
+        (kind, [_with_ratio(own[kind], OURS, FLOAT) if kind in own else "" for own in found.values()])
+        for kind in dict.fromkeys(cell.element_type for cell in cells)
+    ]
+    return _table(_OPERATION, list(found), [(FLOAT, in_float), *others])
 
 
-def _labelled(keys: Sequence[tuple[str, str, int]]) -> _Rows:
-    """Return the first columns, of which operation and workload are written once."""
-    before = [("", ""), *(key[:2] for key in keys)]
-    return [[*(key[:2] if key[:2] != last else ("", "")), str(key[2])] for last, key in zip(before, keys, strict=False)]
+def _grouped(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells by operation, in the order of the first of each."""
+    operations = list(dict.fromkeys(cell.operation for cell in cells))
+    return sorted(cells, key=lambda cell: operations.index(cell.operation))
 
 
-def _columns(heading: str, cells: Sequence[Cell | None], *, with_floor: bool = False) -> list[tuple[str, list[str]]]:
+def _label(cell: Cell) -> tuple[str, ...]:
+    return (_ROI_ALIGN.get(cell.operation, cell.operation), cell.workload.name, str(cell.threads))
+
+
+def _table(headings: Sequence[str], labels: Sequence[tuple[str, ...]], columns: Sequence[_Column]) -> str:
+    """Return a table in Markdown, or "" without rows. Labels are not repeated but for their last part."""
+    before = [(), *(label[:-1] for label in labels)]
+    rows = [
+        [*(label if label[:-1] != last else ["" for _ in last] + [label[-1]]), *texts]
+        for label, last, *texts in zip(labels, before, *(texts for _, texts in columns), strict=False)
+    ]
+    return markdown([*headings, *(heading for heading, _ in columns)], rows) if rows else ""
+
+
+def _columns(heading: str, cells: Sequence[Cell | None], *, with_floor: bool = False) -> list[_Column]:
     """Return the headings and texts of our times and of the peers that have any."""
     columns = [(heading, ["" if cell is None else _short(cell.median(OURS) * 1e3) for cell in cells])]
     if with_floor:

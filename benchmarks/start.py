@@ -15,8 +15,18 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-FIRST_CALL = ("-m", "benchmarks.fresh_process")
-WITH_GRADIENT = (*FIRST_CALL, "dX")
+CALL = """
+import numpy as np, ortops
+x, rois = np.ones((1, 64, 50, 76), np.float32), np.tile(np.float32([[200, 100, 600, 400]]), (100, 1))
+y = ortops.roi_align(x, rois, [0] * 100, output_height=7, output_width=7, sampling_ratio=2, spatial_scale=1 / 16)
+"""
+FIRST_CALL = ("-c", CALL)
+WITH_GRADIENT = (
+    "-c",
+    f"""{CALL}
+ortops.roi_align_grad(y, rois, [0] * 100, x.shape, outputs=["dx"], sampling_ratio=2, spatial_scale=1 / 16)
+""",
+)
 WARMUP = ("-m", "ortops", "warmup")
 SUITE = ("-m", "conformance", "--backend", "ortops", "--strict", "all")
 

@@ -7,9 +7,11 @@ PyTorch as here. `errors` allows for that; a network without such branches is he
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +23,10 @@ pytest.importorskip("onnxscript", reason="needs the extra torch: pip install ort
 import torch
 
 from benchmarks.networks import __main__ as command
-from benchmarks.networks import measure, memory, sessions, step
-from benchmarks.networks.errors import errors
-from benchmarks.networks.sessions import Array
+from benchmarks.networks import memory, step
+from benchmarks.networks.__main__ import OURS, TORCH, errors
 from benchmarks.networks.zoo import Network, build
-
-RELATIVE = 1e-4
-"""To the largest element of the same gradient."""
+from benchmarks.workloads import Array
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +42,11 @@ def _one_thread() -> Iterator[None]:
 @pytest.mark.skipif(find_spec("torchvision") is None, reason="needs torchvision, which has the network")
 def test_a_transformer_of_torchvision_has_the_gradients_of_pytorch() -> None:
     network = build("swin_v2_t", 64)
-    model = step.exported(network)
-    assert sessions.is_plain(model)
-    made = sessions.session(model.SerializeToString(), 1, plain=True)
-    ours = sessions.session_gradients(made, step.feeds(network))
-    found = errors(ours, step.torch_gradients(network), step.torch_gradients(network, wide=True))
-    assert not found.wrong
-    assert found.each <= max(RELATIVE, 3 * found.torch_each)
+    made = memory.session(step.exported(network).SerializeToString(), 1, plain=True)
+    found = {OURS: step.session_gradients(made, step.feeds(network)), TORCH: step.torch_gradients(network)}
+    off, wrong = errors(found, step.torch_gradients(network, wide=True))
+    assert wrong == []
+    assert off[OURS] <= max(1e-5, 3 * off[TORCH])
 
 
 def test_a_network_of_open_batches_has_the_gradients_of_pytorch() -> None:
@@ -59,42 +56,37 @@ def test_a_network_of_open_batches_has_the_gradients_of_pytorch() -> None:
     other = Network(one.module, (batch.args[0][:2],), one.loss)
     (name_of_arg,) = step.input_names(one)
     model = step.exported(batch, dynamic_shapes={name_of_arg: {0: "N"}})
-    made = sessions.session(model.SerializeToString(), 1, plain=True)
+    made = memory.session(model.SerializeToString(), 1, plain=True)
     for network in (batch, other):
-        found = sessions.session_gradients(made, step.feeds(network))
-        truth = step.torch_gradients(network, wide=True)
-        assert not errors(found, step.torch_gradients(network), truth).wrong
+        found = {OURS: step.session_gradients(made, step.feeds(network)), TORCH: step.torch_gradients(network)}
+        assert errors(found, step.torch_gradients(network, wide=True))[1] == []
 
 
 TRUTH = {"a": np.array([1.0, -2.0]), "b": np.array([[1e-9]]), "c": np.zeros(1)}
 
 
+FAR = {"a": np.array([1.0, -2.01])}
+
+
 @pytest.mark.parametrize(
-    ("change", "wrong"),
+    ("ours", "torchs", "wrong"),
     [
-        ({}, ()),
-        ({"a": np.array([1.0, -2.0001])}, ()),
-        ({"a": np.array([1.0, 2.0])}, ("a",)),
-        ({"a": np.array([1.0, np.nan])}, ("a",)),
-        ({"a": np.array([1.0])}, ("a",)),
-        ({"b": np.array([[2e-9]])}, ()),
-        ({"b": np.array([[1e-3]]), "c": np.array([1.0])}, ("b", "c")),
+        ({}, {}, []),
+        ({"a": np.array([1.0, -2.0001])}, {}, []),
+        ({"a": np.array([1.0, 2.0])}, {}, ["a"]),
+        ({"a": np.array([1.0, np.nan])}, {}, ["a"]),
+        ({"a": np.array([1.0])}, {}, ["a"]),
+        ({"b": np.array([[2e-9]])}, {}, []),
+        ({"b": np.array([[1e-3]]), "c": np.array([1.0])}, {}, ["b", "c"]),
+        ({"b": None}, {}, ["b"]),
+        (FAR, FAR, []),
     ],
 )
-def test_errors_tell_wrong_gradients(change: dict[str, Array], wrong: tuple[str, ...]) -> None:
-    found = errors({**TRUTH, **change}, TRUTH, TRUTH)
-    assert found.wrong == wrong
-    assert (found.torch_each, found.torch_of_all) == (0, 0)
-
-
-def test_a_gradient_that_is_missing_is_wrong() -> None:
-    assert errors({name: TRUTH[name] for name in "ac"}, TRUTH, TRUTH).wrong == ("b",)
-
-
-def test_a_gradient_may_be_as_far_from_the_truth_as_those_of_pytorch() -> None:
-    far = {**TRUTH, "a": np.array([1.0, -2.01])}
-    assert errors(far, TRUTH, TRUTH).wrong == ("a",)
-    assert not errors(far, far, TRUTH).wrong
+def test_errors_tell_wrong_gradients(ours: dict[str, Any], torchs: dict[str, Array], wrong: list[str]) -> None:
+    given = {name: value for name, value in (TRUTH | ours).items() if value is not None}
+    off, found = errors({OURS: given, TORCH: TRUTH | torchs}, TRUTH)
+    assert found == wrong
+    assert (off[TORCH] == 0) == (not torchs)
 
 
 @pytest.mark.slow
@@ -104,11 +96,11 @@ def test_the_command_writes_a_row_for_each_network(tmp_path: Path) -> None:
     result = CliRunner().invoke(command.main, [*call, "--json", str(file)])
     assert result.exit_code == 0, result.output
     (row,) = json.loads(file.read_text("utf-8"))["rows"]
-    assert (row["network"], row["threads"], row["plain"], row["errors"]["wrong"]) == ("gpt", 1, True, [])
-    assert {name: len(seconds) for name, seconds in row["seconds"].items()} == {measure.OURS: 2, measure.TORCH: 2}
-    if memory.is_known():
+    assert (row["network"], row["threads"], row["plain"], row["wrong"]) == ("gpt", 1, True, [])
+    assert {name: len(seconds) for name, seconds in row["seconds"].items()} == {OURS: 2, TORCH: 2}
+    if sys.platform == "linux":
         # The weights, their gradients and what a step keeps take more than the weights alone.
-        assert min(row["memory"].values()) > row["size"]
+        assert min(row["memory"].values()) > 4e6
     assert "| gpt | 1 |" in result.output
 
 
@@ -125,4 +117,4 @@ def test_the_command_says_why_there_is_no_row(monkeypatch: pytest.MonkeyPatch) -
 def test_the_command_refuses_a_file_in_no_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(command.main, ["--json", str(tmp_path / "none" / "rows.json")])
     assert result.exit_code == 2
-    assert "is no folder" in result.output
+    assert "No such file" in result.output

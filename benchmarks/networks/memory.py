@@ -1,12 +1,21 @@
-"""Measure the peak memory of steps in a new process: ``python -m benchmarks.networks.memory RUNTIME SOURCE THREADS``."""
+"""Measure the peak memory of steps in a new process: ``python -m benchmarks.networks.memory RUNTIME SOURCE THREADS``.
+
+This module does not import PyTorch, whose memory would count for ONNX Runtime.
+"""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+import ortops
+from conformance.backends.session import CPU, options
 
 STEPS = 4
 """A session needs more memory for the second step than for the first."""
@@ -18,9 +27,16 @@ _STATUS = Path("/proc/self/status")
 """Linux's status of this process. Unlike `resource`, it counts from the start of the program."""
 
 
-def is_known() -> bool:
-    """Return whether the system reports peak memory."""
-    return _STATUS.exists()
+def session(model: bytes | str, threads: int, *, plain: bool) -> Any:
+    """Create a session of a model as bytes or in a file, with our operators unless it is `plain`.
+
+    Memory patterns are disabled. With them, a gradient graph needs up to twice the memory and is not faster, since ONNX
+    Runtime allocates a block for the whole pattern beside the memory that it already has.
+    """
+    chosen = options()
+    chosen.intra_op_num_threads = threads
+    chosen.enable_mem_pattern = False
+    return (onnxruntime.InferenceSession if plain else ortops.InferenceSession)(model, chosen, providers=[CPU])
 
 
 def peak(runtime: str, source: str, threads: int) -> float | None:
@@ -32,14 +48,13 @@ def peak(runtime: str, source: str, threads: int) -> float | None:
             model, whose inputs are in an npz file beside it.
         threads: the number of threads.
     """
-    if not is_known():
+    if not _STATUS.exists():
         return None
     command = [sys.executable, "-m", "benchmarks.networks.memory", runtime, source, str(threads)]
-    answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own module
-    return float(json.loads(answer.stdout))
+    return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)  # noqa: S603 - our own module
 
 
-def _torch(source: str, threads: int) -> Callable[[], object]:
+def _steps_of_torch(source: str, threads: int) -> Callable[[], Callable[[], object]]:
     import torch
 
     from benchmarks.networks import step, zoo
@@ -47,30 +62,18 @@ def _torch(source: str, threads: int) -> Callable[[], object]:
     name, size = source.split()
     zoo.models()
     torch.set_num_threads(threads)
-
-    def run() -> None:
-        call = step.torch_step(zoo.build(name, None if size == "usual" else int(size)))
-        for _ in range(STEPS):
-            call()
-
-    return run
+    return lambda: step.torch_step(zoo.build(name, None if size == "usual" else int(size)))
 
 
-def _session(source: str, threads: int, *, plain: bool) -> Callable[[], object]:
-    import numpy as np
-
-    from benchmarks.networks.sessions import session
-
+def _steps_of_session(source: str, threads: int, *, plain: bool) -> Callable[[], Callable[[], object]]:
     if not plain:
         import ortops.engine.session  # noqa: F401 - `session` would
 
-    def run() -> None:
-        inputs = dict(np.load(Path(source).with_suffix(".npz")))
-        made = session(Path(source), threads, plain=plain)
-        for _ in range(STEPS):
-            made.run(None, inputs)
+    def begin() -> Callable[[], object]:
+        inputs, made = dict(np.load(Path(source).with_suffix(".npz"))), session(source, threads, plain=plain)
+        return lambda: made.run(None, inputs)
 
-    return run
+    return begin
 
 
 def _high_water() -> int:
@@ -80,10 +83,12 @@ def _high_water() -> int:
 
 def main(runtime: str, source: str, threads: int) -> None:
     """Make steps, and print the peak memory beyond that of the imports."""
-    run = _torch(source, threads) if runtime == TORCH else _session(source, threads, plain=runtime == PLAIN)
-    before = _high_water()
-    run()
-    sys.stdout.write(json.dumps(_high_water() - before))
+    is_torch = runtime == TORCH
+    begin = _steps_of_torch(source, threads) if is_torch else _steps_of_session(source, threads, plain=runtime == PLAIN)
+    before, step = _high_water(), begin()
+    for _ in range(STEPS):
+        step()
+    sys.stdout.write(str(_high_water() - before))
 
 
 if __name__ == "__main__":

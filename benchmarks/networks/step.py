@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 
 import onnx_models.torch
-from benchmarks.networks.sessions import Array
 from benchmarks.networks.zoo import Network
+from benchmarks.workloads import Array
 
 Gradients = Mapping[str, Array]
 
@@ -39,6 +39,13 @@ def torch_gradients(network: Network, *, wide: bool = False) -> Gradients:
         args = tuple(arg.double() if arg.is_floating_point() else arg for arg in network.args)
         network = Network(copy.deepcopy(network.module).double(), args, network.loss)
     return {name: tensor.numpy() for name, tensor in torch_step(network)().items()}
+
+
+def session_gradients(made: Any, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the gradients that a session of an exported model computes, by the names of the tensors."""
+    names = [output.name for output in made.get_outputs()]
+    found = zip(names, made.run(names, dict(inputs)), strict=True)
+    return {name.removesuffix("_grad"): np.asarray(value) for name, value in found if name.endswith("_grad")}
 
 
 def input_names(network: Network) -> list[str]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -92,45 +89,6 @@ def test_shapes_are_inferred_where_inputs_settle_them() -> None:
     assert session(model).get_outputs()[0].shape == ["r", 4, 3, 5]
 
 
-def test_sixteen_threads_on_one_session_get_identical_bits() -> None:
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 32, 40, 50), np.float32)
-    rois = np.sort(rng.uniform(0, 60, (50, 2, 2)), axis=1).reshape(50, 4).astype(np.float32)
-    indices = rng.integers(0, 2, 50)
-    dy = rng.standard_normal((50, 32, 7, 7), np.float32)
-    inputs = {"X": x, "rois": rois, "batch_indices": indices, "dY": dy}
-    chosen = options()
-    chosen.intra_op_num_threads = 2
-    runner = session(onnx_models.roi_align_with_grad(output_height=7, output_width=7), chosen)
-    first = [array.tobytes() for array in runner.run(None, inputs)]
-    together = threading.Barrier(16)
-
-    def run(_: int) -> bool:
-        together.wait()
-        return all([array.tobytes() for array in runner.run(None, inputs)] == first for _ in range(5))
-
-    with ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(run, range(16)))
-
-
-def test_results_do_not_depend_on_the_threads_of_the_session() -> None:
-    rng = np.random.default_rng(1)
-    rois = np.sort(rng.uniform(0, 20, (20, 2, 2)), axis=1).reshape(20, 4).astype(np.float32)
-    inputs = {
-        "X": rng.standard_normal((1, 33, 20, 20), np.float32),
-        "rois": rois,
-        "batch_indices": np.zeros(20, np.int64),
-        "dY": rng.standard_normal((20, 33, 3, 3), np.float32),
-    }
-    bits = set()
-    for threads in (1, 2, 3, 8):
-        chosen = options()
-        chosen.intra_op_num_threads = threads
-        runner = session(onnx_models.roi_align_with_grad(output_height=3, output_width=3), chosen)
-        bits.add(b"".join(array.tobytes() for array in runner.run(None, inputs)))
-    assert len(bits) == 1
-
-
 def test_registering_the_same_options_twice_is_harmless() -> None:
     chosen = options()
     ortops.register(chosen)
@@ -162,15 +120,6 @@ def test_one_process_has_one_engine() -> None:
     ortops.register(options())
     with pytest.raises(RuntimeError, match="this process already uses 'direct'"):
         ortops.register(options(), "pyop")
-
-
-def test_sessions_can_come_and_go() -> None:
-    model = onnx_models.roi_align(16, **SIZE)
-    runner = session(model)
-    for _ in range(20):
-        session(model).run(None, FORWARD)
-    gc.collect()
-    assert runner.run(None, FORWARD)[0].shape == (2, 1, 2, 2)
 
 
 def test_operators_live_in_the_domain_of_onnxruntime_extensions() -> None:

@@ -145,21 +145,6 @@ def test_any_memory_layout_gives_the_same_result() -> None:
         np.testing.assert_array_equal(forward(FORWARD | {"X": layout}), forward(FORWARD))
 
 
-def test_no_rois_and_no_channels_give_empty_results() -> None:
-    none = {"rois": np.zeros((0, 4), np.float32), "batch_indices": np.zeros(0, int)}
-    assert forward(FORWARD | none).shape == (0, 1, 2, 2)
-    assert forward(FORWARD | none | {"X": FORWARD["X"][:, :, :0]}).shape == (0, 1, 2, 2)
-    assert forward(FORWARD | {"X": FORWARD["X"][:, :0]}).shape == (2, 0, 2, 2)
-    dx, drois = gradient(GRADIENT | none | {"dY": np.ones((0, 1, 2, 2), np.float32)})
-    assert not dx.any()
-    assert dx.shape == FORWARD["X"].shape
-    assert drois.shape == (0, 4)
-    without = {"dY": np.ones((2, 0, 2, 2), np.float32), "X": FORWARD["X"][:, :0], "x_shape": np.array([2, 0, 5, 6])}
-    dx, drois = gradient(GRADIENT | without)
-    assert dx.shape == (2, 0, 5, 6)
-    np.testing.assert_array_equal(drois, np.zeros((2, 4)))
-
-
 def test_outputs_that_are_not_asked_for_are_none() -> None:
     dx, drois = gradient(GRADIENT)
     only_dx, no_drois = gradient(GRADIENT | {"X": None}, outputs=("dx",))

@@ -1,4 +1,4 @@
-"""The kernels against the reference, and against ONNX Runtime's own kernel."""
+"""The kernels of RoiAlign: against the reference, the same bits in any company, and no more memory than they need."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import onnx_models
 import ortops
-from conformance.backends.session import CPU, from_ort, options, to_ort
 from ortops.jit.kernel import loaded
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.reference import evaluate
@@ -35,7 +32,7 @@ from problems import (
 )
 
 # The first example compiles the kernels.
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 TWO_DTYPES = [np.dtype(np.float16), np.dtype(np.float32)]
@@ -115,25 +112,6 @@ def test_gradients_are_the_reference_rounded(problem: Problem) -> None:
     )
 
 
-def of_threads(problem: Problem, threads: int) -> tuple[Array, Array, Array]:
-    """y, dx and drois of a session with `threads` threads."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    kind = str(problem.x.dtype).replace("float32", "float").replace("float64", "double")
-    feeds = {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
-    gradients = {**feeds, "dY": problem.dy, "x_shape": np.array(problem.x.shape)}
-    outputs: list[Array] = []
-    for model, tensors in (
-        (onnx_models.roi_align(22, element_type=kind, **problem.attributes), feeds),
-        (onnx_models.roi_align_grad(element_type=kind, **problem.gradient_attributes), gradients),
-    ):
-        session = ortops.InferenceSession(model.SerializeToString(), options)
-        values = {name: to_ort(array) for name, array in tensors.items()}
-        outputs += map(from_ort, session.run_with_ort_values(None, values))
-    y, dx, drois = outputs
-    return y, dx, drois
-
-
 def part(problem: Problem, channels: slice, rois: slice = slice(None)) -> Problem:
     dy = problem.dy[rois, channels]
     return replace(
@@ -162,7 +140,7 @@ def same_bits(actual: Array, expected: Array) -> None:
 
 
 @given(large_problems(), st.data())
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=40)
 def test_a_channel_has_the_same_bits_alone_and_among_others(problem: Problem, data: st.DataObject) -> None:
     channel = data.draw(st.integers(0, problem.x.shape[1] - 1))
     alone = part(problem, slice(channel, channel + 1))
@@ -177,7 +155,7 @@ def test_a_channel_has_the_same_bits_alone_and_among_others(problem: Problem, da
 
 
 @given(large_problems())
-@settings(SETTINGS, max_examples=100)
+@settings(SETTINGS, max_examples=40)
 def test_a_roi_has_the_same_bits_alone_and_among_others(problem: Problem) -> None:
     y, (_, drois) = forward(problem), gradient(problem)
     for r in range(0, len(problem.rois), 7):
@@ -377,42 +355,12 @@ def test_sums_in_16_bits_do_not_stall() -> None:
     assert dx.astype(float).sum() == 4096
 
 
-@given(
-    problems(kinds=("inside", "across", "mirrored", "flat", "point", "outside"), dtype=np.dtype(np.float32)),
-    st.sampled_from(["avg", "max"]),
-)
-@SETTINGS
-def test_ours_is_onnxruntimes_own_within_float32_coordinates(problem: Problem, mode: str) -> None:
-    attributes = problem.attributes | {"mode": mode}
-    problem = Problem(problem.x, problem.rois, problem.batch_indices, attributes)
-    # Its coordinates are float32: samples near a border and sizes near a whole number of samples are open.
-    coordinates = max((np.abs(c).max(initial=1.0) for c, _ in problem.samples()), default=1.0)
-    rounding = 8 * np.finfo(np.float32).eps * coordinates
-    assume(len(problem.rois) > 0)
-    assume(problem.clear_of_borders(4 * rounding))
-    if attributes["sampling_ratio"] == 0:
-        scale = float(np.float32(attributes["spatial_scale"]))
-        bins = np.array([attributes["output_width"], attributes["output_height"]])
-        sizes = (problem.rois[:, 2:].astype(float) - problem.rois[:, :2]) * scale / bins
-        # ONNX Runtime's kernel fails for one negative side.
-        assume(np.all(sizes >= 0) and np.all(np.abs(sizes - np.round(sizes)) > 4 * rounding))
-    session = onnxruntime.InferenceSession(
-        onnx_models.roi_align(16, standard=True, **attributes).SerializeToString(), options(), providers=[CPU]
-    )
-    feeds = dict(zip(("X", "rois", "batch_indices"), (problem.x, problem.rois, problem.batch_indices), strict=True))
-    theirs = session.run(None, feeds)[0].astype(np.float64)
-    steepest = 4.0  # values are within -2 and 2
-    ours = forward(problem).astype(np.float64)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=4 * rounding * steepest + 1e-6)
-
-
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="only Linux forgets how large a process has been"
 )
-@pytest.mark.parametrize("call", ["forward()", "backward('dx')", "backward('drois')"])
-def test_sixteen_threads_take_no_more_than_64_mib_to_work_in(call: str) -> None:
+def test_sixteen_threads_take_no_more_than_64_mib_to_work_in() -> None:
     # One panel of these maps takes 16 MiB, and there are ten.
-    code = f"""
+    code = """
 import pathlib, re
 import numpy as np
 import ortops.functional.call, ortops
@@ -424,16 +372,17 @@ def prepare(channels, size):
     x = np.ones((1, channels, size, size), np.float32)
     rois, of = np.array([[0, 0, size, size]] * 4, np.float32), np.zeros(4, np.int64)
     dy = np.ones((4, channels, 2, 2), np.float32)
-forward = lambda: ortops.roi_align(x, rois, of, output_height=2, output_width=2)
+forward = lambda: (ortops.roi_align(x, rois, of, output_height=2, output_width=2),)
 backward = lambda name: ortops.roi_align_grad(dy, rois, of, x.shape, x=x, outputs=(name,))
-prepare(160, 32)
-{call}
-prepare(160, 512)
-pathlib.Path("/proc/self/clear_refs").write_text("5")
-before = peak()
-result = {call}
-outputs = sum(array.nbytes for array in (result if isinstance(result, tuple) else [result]) if array is not None)
-print((peak() - before) * 1024 - outputs)
+for call in (forward, lambda: backward("dx"), lambda: backward("drois")):
+    prepare(160, 32)
+    call()
+    prepare(160, 512)
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = peak()
+    result = call()
+    print((peak() - before) * 1024 - sum(array.nbytes for array in result if array is not None))
+    del result
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)  # noqa: S603
-    assert int(done.stdout) <= 64 << 20
+    assert max(map(int, done.stdout.split())) <= 64 << 20

@@ -134,18 +134,6 @@ def test_samples_off_the_map_have_their_value_and_no_rounding_reaches_the_others
         np.testing.assert_array_equal(y[0, 0, 0, 2], np.float32(value))
 
 
-def test_a_gradient_without_what_it_needs_is_refused() -> None:
-    arrays = (np.ones((1, 1, 1, 1)), [[0, 0, 1, 1]], [0], (1, 1, 2, 2))
-    with pytest.raises(ValueError, match="InputTensor is missing: must be given for OutputROIGradientTensor"):
-        ortops.dml_roi_align_grad(*arrays)
-    with pytest.raises(ValueError, match="InputTensor is missing: must be given for reduction_function = 'max'"):
-        ortops.dml_roi_align_grad(*arrays, outputs=("dx",), reduction_function="max")
-    dx, drois = ortops.dml_roi_align_grad(*arrays, outputs=("dx",))
-    assert drois is None
-    assert dx is not None
-    assert dx.sum() == 1
-
-
 @pytest.mark.parametrize(
     "attributes",
     [

@@ -1,35 +1,30 @@
-"""MaxRoiPool: the kernels against loops in NumPy, the reference and ONNX Runtime's own, as functions and in sessions."""
+"""MaxRoiPool: the kernels against the reference, the same bits in any company, ties and numbers at the edge."""
 
 from __future__ import annotations
 
 import ctypes
-import math
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onnx_models.build
 import ortops
-from conformance.backends.session import CPU, from_ort, options, to_ort
+from conformance.backends.session import CPU, options
 from onnx_models.schema import register_schemas
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from ortops.jit import LANES
-from ortops.operators.max_roi_pool import MAX_ROI_POOL_1, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
+from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.reference import evaluate
 from problems import DTYPES, SHAPES_OF_ROIS, Array, assert_close, make_problem
 
 # The first example compiles the kernels.
-SETTINGS = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0)
-ELEMENT_TYPES = {"float16": "float16", "bfloat16": "bfloat16", "float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True)
@@ -87,46 +82,6 @@ def calls(draw: st.DrawFn, /, most: tuple[int, ...] = (3, 3, 9, 9), dtype: Any =
     return replace(call, x=x)
 
 
-def rounded(value: float) -> int:
-    """The nearest whole number, halves away from 0."""
-    whole = math.floor(abs(value)) + (abs(value) - math.floor(abs(value)) >= 0.5)
-    return int(math.copysign(min(whole, 2**31), value))
-
-
-def ends(call: Call, r: int) -> Iterator[tuple[int, int]]:
-    """Where a RoI begins and how many pixels it has, along y and along x."""
-    _, x1, y1, x2, y2 = (float(value) * float(np.float32(call.scale)) for value in call.rois[r])
-    for start, end in ((rounded(y1), rounded(y2)), (rounded(x1), rounded(x2))):
-        yield start, max(end - start + 1, 1)
-
-
-def bins(call: Call) -> Iterator[tuple[tuple[int, int, int], int, slice, slice]]:
-    """Of each bin the place (r, p, q), the image, and its pixels on the map."""
-    for r, roi in enumerate(call.rois):
-        sides = [
-            [
-                slice(max(start + p * size // count, 0), max(min(start - (-(p + 1) * size // count), length), 0))
-                for p in range(count)
-            ]
-            for (start, size), count, length in zip(ends(call, r), call.shape, call.x.shape[2:], strict=True)
-        ]
-        for p, rows in enumerate(sides[0]):
-            for q, columns in enumerate(sides[1]):
-                yield (r, p, q), int(roi[0]), rows, columns
-
-
-def loops(call: Call) -> tuple[Array, Array]:
-    """y and dx."""
-    y, dx = np.zeros(call.dy.shape, call.x.dtype), np.zeros(call.x.shape)
-    for (r, p, q), image, rows, columns in bins(call):
-        for channel, window in enumerate(call.x[image, :, rows, columns]):
-            if window.size:
-                i, j = np.unravel_index(np.argmax(window.astype(np.float64)), window.shape)
-                y[r, channel, p, q] = window[i, j]
-                dx[image, channel, rows.start + i, columns.start + j] += float(call.dy[r, channel, p, q])
-    return y, dx.astype(call.x.dtype)
-
-
 def same_values(actual: Array, expected: Array) -> None:
     """NaN is the same as NaN, which bfloat16 does not say by itself, and 0 as -0."""
     np.testing.assert_array_equal(actual.astype(np.float64), expected.astype(np.float64))
@@ -136,14 +91,6 @@ def same_bits(actual: Array, expected: Array) -> None:
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
     assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected).tobytes()
-
-
-@given(calls(most=(3, 40, 40, 40), rois=40))
-@settings(SETTINGS, max_examples=60)
-def test_outputs_and_gradients_are_those_of_loops_where_channels_are_packed_and_where_not(call: Call) -> None:
-    y, dx = loops(call)
-    same_values(forward(call), y)
-    same_values(gradient(call), dx)
 
 
 @given(calls())
@@ -158,7 +105,7 @@ def test_outputs_and_gradients_are_those_of_the_reference(call: Call) -> None:
 
 
 @given(calls(most=(2, 40, 30, 30), rois=20), st.data())
-@settings(SETTINGS, max_examples=60)
+@settings(SETTINGS, max_examples=30)
 def test_a_channel_and_a_roi_have_the_same_bits_alone_and_among_others(call: Call, data: st.DataObject) -> None:
     c = data.draw(st.integers(0, call.x.shape[1] - 1))
     alone, y = replace(call, x=call.x[:, c : c + 1]), forward(call)
@@ -167,76 +114,6 @@ def test_a_channel_and_a_roi_have_the_same_bits_alone_and_among_others(call: Cal
     same_bits(dx, gradient(call)[:, c : c + 1])
     for r in range(0, len(call.rois), 5):
         same_bits(forward(replace(call, rois=call.rois[r : r + 1])), y[r : r + 1])
-
-
-def onnxruntimes(call: Call) -> Array:
-    model = onnx_models.build.model(MAX_ROI_POOL_1, attributes=call.attributes, standard=True)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-    (y,) = session.run(None, {"X": call.x, "rois": call.rois})
-    return np.asarray(y)
-
-
-def has_exact_bounds_in_float32(call: Call, r: int) -> bool:
-    """Whether float32, in which ONNX Runtime scales ends and computes bins, finds the pixels that exact numbers have."""
-    with np.errstate(over="ignore"):
-        scaled = call.rois[r, 1:] * np.float32(call.scale)
-    if any(
-        rounded(float(a)) != rounded(float(b) * float(np.float32(call.scale)))
-        for a, b in zip(scaled, call.rois[r, 1:], strict=True)
-    ):
-        return False
-    for (_, size), count in zip(ends(call, r), call.shape, strict=True):
-        step, p = np.float32(size) / np.float32(count), np.arange(count)
-        low, high = np.floor(p.astype(np.float32) * step), np.ceil((p + 1).astype(np.float32) * step)
-        if np.any(low != p * size // count) or np.any(high != -(-(p + 1) * size // count)):
-            return False
-    return True
-
-
-@given(
-    st.integers(0, 2**32 - 1),
-    st.lists(st.sampled_from(("inside", "across", "mirrored", "flat", "point", "outside")), min_size=1, max_size=12),
-    st.tuples(*(st.integers(1, most) for most in (3, 20, 60, 60))),
-    st.tuples(st.integers(1, 14), st.integers(1, 14)),
-    st.sampled_from([1.0, 0.5, 0.0625, 0.3]),
-)
-@SETTINGS
-def test_it_equals_onnx_runtimes_kernel_where_float32_finds_the_exact_bounds(
-    seed: int, kinds: list[str], size: tuple[int, ...], shape: tuple[int, int], scale: float
-) -> None:
-    call = make_call(seed, np.float32, tuple(kinds), size, shape, scale)
-    exact = [r for r in range(len(kinds)) if has_exact_bounds_in_float32(call, r)]
-    assume(exact)
-    np.testing.assert_array_equal(forward(call)[exact], onnxruntimes(call)[exact])
-
-
-def test_where_float32_rounds_up_a_bound_onnx_runtime_takes_a_pixel_more() -> None:
-    # 57 pixels in 7 bins: 7*float32(57/7) is above 57, so the last bin would end with the pixel after the RoI.
-    x = np.zeros((1, 1, 1, 60), np.float32)
-    x[..., 57] = 1.0
-    call = Call(x, np.array([[0, 0, 0, 56, 0]], np.float32), (1, 7), 1.0)
-    assert not has_exact_bounds_in_float32(call, 0)
-    assert onnxruntimes(call).ravel().tolist() == [0.0] * 6 + [1.0]
-    assert forward(call).ravel().tolist() == [0.0] * 7
-
-
-@given(calls(dtype=np.dtype(np.float64)))
-@SETTINGS
-def test_the_gradient_is_the_transpose_of_choosing_pixels(call: Call) -> None:
-    assume(np.all(np.isfinite(call.x)))
-    inner = (call.dy * forward(call)).sum()
-    np.testing.assert_allclose((gradient(call) * call.x).sum(), inner, rtol=0, atol=1e-9)
-
-
-def test_the_gradient_is_a_difference_quotient_where_no_pixels_tie() -> None:
-    call = make_call(5, np.float64, ("inside", "across", "inside", "huge"), (2, 2, 5, 6), (2, 3), 0.5)
-    assert np.unique(call.x).size == call.x.size
-    step, dx = 1e-4, gradient(call)  # pixels are at least 1/64 apart
-    for at in np.ndindex(call.x.shape):
-        beside = call.x.copy()
-        beside[at] += step
-        change = ((forward(replace(call, x=beside)) - forward(call)) * call.dy).sum() / step
-        assert change == pytest.approx(dx[at], abs=1e-8)
 
 
 @pytest.mark.parametrize("channels", [1, LANES + 1])
@@ -281,9 +158,7 @@ def test_halves_are_rounded_away_from_0(end: float, pixel: int) -> None:
 def test_ends_are_products_in_float64_with_spatial_scale_in_float32() -> None:
     # float32(0.7) is below 0.7 and five times it below 3.5, but both 5*0.7 and five times it in float32 are 3.5.
     x = np.arange(5, dtype=np.float32).reshape(1, 1, 1, 5)
-    call = Call(x, np.array([[0, 5, 0, 5, 0]], np.float32), (1, 1), 0.7)
-    assert forward(call).item() == 3
-    assert onnxruntimes(call).item() == 4
+    assert forward(Call(x, np.array([[0, 5, 0, 5, 0]], np.float32), (1, 1), 0.7)).item() == 3
 
 
 @pytest.mark.parametrize(
@@ -361,113 +236,19 @@ def test_a_runner_that_fails_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("roi", "says"),
-    [
-        ([1e300, 0, 0, 1, 1], "batch_id must be a whole number >= 0 and < 2, the number of images"),
-        ([2, 0, 0, 1, 1], "batch_id must be a whole number >= 0 and < 2, the number of images"),
-        ([-1, 0, 0, 1, 1], "batch_id must be a whole number >= 0 and < 2, the number of images"),
-        ([0.5, 0, 0, 1, 1], "batch_id must be a whole number >= 0 and < 2, the number of images"),
-        ([5e-324, 0, 0, 1, 1], "batch_id must be a whole number >= 0 and < 2, the number of images"),
-        ([np.nan, 0, 0, 1, 1], "must be finite"),
-        ([-np.inf, 0, 0, 1, 1], "must be finite"),
-        ([0, np.nan, 0, 1, 1], "must be finite"),
-        ([0, 0, -np.inf, 1, 1], "must be finite"),
-        ([0, 0, 0, np.inf, 1], "must be finite"),
-        ([0, 0, 0, 1, np.nan], "must be finite"),
-    ],
-)
-def test_a_roi_that_is_none_is_refused_by_its_number_and_value(roi: list[float], says: str) -> None:
-    x, rois = np.ones((2, 1, 4, 4)), [[1.0, 0.0, 0.0, 2.0, 2.0], roi]
-    whole = re.escape(f"rois[1] = {list(map(float, roi))}: {says}") + "$"
-    with pytest.raises(ValueError, match=whole):
-        max_roi_pool(x, rois, pooled_shape=(2, 2))
-    with pytest.raises(ValueError, match=whole):
-        max_roi_pool_grad(np.ones((2, 1, 2, 2)), x, rois)
-
-
-@pytest.mark.parametrize(
-    ("changed", "says"),
-    [
-        ({"x": np.ones((1, 1, 0, 5))}, "X is 0 x 5 pixels: must not be empty where there are RoIs"),
-        ({"x": np.ones((1, 1, 5, 0))}, "X is 5 x 0 pixels: must not be empty where there are RoIs"),
-        ({"x": np.ones((0, 1, 5, 5))}, "batch_id must be a whole number >= 0 and < 0, the number of images"),
-        ({"x": np.ones((1, 5, 5))}, r"X has shape \[1, 5, 5\]: must have rank 4, \[N, C, H, W\]"),
-        ({"rois": np.zeros((1, 4))}, r"rois has shape \[1, 4\]: shape\[1\] must be 5"),
-        ({"rois": np.zeros(5)}, r"rois has shape \[5\]: must have rank 2, \[num_rois, 5\]"),
-    ],
-)
-def test_wrong_tensors_are_refused(changed: dict[str, Array], says: str) -> None:
-    arrays: dict[str, Any] = {"x": np.ones((1, 1, 5, 5)), "rois": np.zeros((1, 5)), **changed}
-    with pytest.raises(ValueError, match=says):
-        max_roi_pool(**arrays, pooled_shape=(1, 1))
-    with pytest.raises(ValueError, match=says):
-        max_roi_pool_grad(np.ones((1, 1, 2, 2)), **arrays)
-
-
-@pytest.mark.parametrize(
-    ("dy", "says"),
-    [
-        (np.ones((1, 1, 0, 2)), r"dY has shape \[1, 1, 0, 2\]: must have an output height and width >= 1"),
-        (np.ones((1, 1, 2, 0)), r"dY has shape \[1, 1, 2, 0\]: must have an output height and width >= 1"),
-        (np.ones((1, 3, 2, 2)), r"X has shape \[1, 1, 5, 5\]: shape\[1\] must be 3 \(C of dY\)"),
-        (np.ones((2, 1, 2, 2)), r"rois has shape \[1, 5\]: shape\[0\] must be 2 \(num_rois of dY\)"),
-        (np.ones((1, 2, 2)), r"dY has shape \[1, 2, 2\]: must have rank 4"),
-    ],
-)
-def test_a_gradient_that_does_not_fit_is_refused(dy: Array, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        max_roi_pool_grad(dy, np.ones((1, 1, 5, 5)), np.zeros((1, 5)))
-
-
-@pytest.mark.parametrize(
     ("attributes", "says"),
     [
         ({"pooled_shape": 3}, "pooled_shape = 3: INTS attribute, must be a list"),
         ({"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
         ({"pooled_shape": [2, 2, 2]}, r"pooled_shape = \[2, 2, 2\]: must have 2 values"),
         ({"pooled_shape": []}, r"pooled_shape = \[\]: must have 2 values"),
-        ({"pooled_shape": [2, 0]}, r"pooled_shape\[1\] = 0: must be >= 1"),
-        ({"pooled_shape": [-1, 2]}, r"pooled_shape\[0\] = -1: must be >= 1"),
         ({"pooled_shape": [2.5, 2]}, r"pooled_shape\[0\] = 2.5: INTS attribute, must be >= 1"),
         ({"pooled_shape": [2**64, 2]}, r"pooled_shape\[0\] = 18446744073709551616: must fit in 64 bits"),
-        ({"pooled_shape": [2, 2], "spatial_scale": 0.0}, "spatial_scale = 0.0: must be finite and > 0"),
-        ({"pooled_shape": [2, 2], "spatial_scale": np.nan}, "spatial_scale = nan: must be finite and > 0"),
     ],
 )
 def test_wrong_attributes_are_refused(attributes: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         max_roi_pool(np.ones((1, 1, 5, 5)), np.zeros((1, 5)), **attributes)
-
-
-def test_nothing_to_compute_is_no_error() -> None:
-    assert max_roi_pool(np.ones((1, 3, 0, 5)), np.zeros((0, 5)), pooled_shape=(2, 2)).shape == (0, 3, 2, 2)
-    assert max_roi_pool(np.ones((1, 0, 4, 5)), np.zeros((2, 5)), pooled_shape=(2, 3)).shape == (2, 0, 2, 3)
-    assert max_roi_pool_grad(np.ones((2, 0, 2, 3)), np.ones((1, 0, 4, 5)), np.zeros((2, 5))).shape == (1, 0, 4, 5)
-    np.testing.assert_array_equal(
-        max_roi_pool_grad(np.ones((0, 3, 2, 2)), np.ones((2, 3, 4, 5)), np.zeros((0, 5))), np.zeros((2, 3, 4, 5))
-    )
-
-
-def in_session(model: onnx.ModelProto, feeds: dict[str, Array], threads: int = 1) -> Array:
-    chosen = options()
-    chosen.intra_op_num_threads = threads
-    session = ortops.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
-    (output,) = session.run_with_ort_values(None, {name: to_ort(array) for name, array in feeds.items()})
-    return from_ort(output)
-
-
-@given(calls(), st.integers(1, 3))
-@settings(SETTINGS, max_examples=40)
-def test_a_session_gives_the_bits_of_the_function(call: Call, threads: int) -> None:
-    kind = ELEMENT_TYPES[str(call.x.dtype)]
-    feeds = {"X": call.x, "rois": call.rois}
-    for operator in (MAX_ROI_POOL_1, MAX_ROI_POOL_22):
-        if kind in operator.types["T"]:
-            model = onnx_models.build.model(operator, element_type=kind, attributes=call.attributes)
-            same_bits(in_session(model, feeds, threads), forward(call))
-    attributes = {"spatial_scale": call.scale}
-    model = onnx_models.build.model(MAX_ROI_POOL_GRAD, element_type=kind, attributes=attributes)
-    same_bits(in_session(model, {"dY": call.dy, **feeds}, threads), gradient(call))
 
 
 def without_attributes(**attributes: Any) -> onnx.ModelProto:
@@ -481,23 +262,6 @@ def without_attributes(**attributes: Any) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_attributes_that_a_node_leaves_out_have_their_defaults(dtype: Any) -> None:
-    x, rois = np.arange(20).reshape(1, 1, 4, 5).astype(dtype), np.array([[0, 1, 1, 3, 2]], dtype)
-    feeds, dy = {"X": x, "rois": rois}, np.ones((1, 1, 2, 2), dtype)
-    expected = {
-        MAX_ROI_POOL_1: max_roi_pool(x, rois, pooled_shape=(1, 1)),
-        MAX_ROI_POOL_22: max_roi_pool(x, rois, pooled_shape=(1, 1)),
-        MAX_ROI_POOL_GRAD: max_roi_pool_grad(dy, x, rois),
-    }
-    for operator, output in expected.items():
-        kind = ELEMENT_TYPES[str(x.dtype)]
-        if kind in operator.types["T"]:
-            model = onnx_models.build.model(operator, element_type=kind)
-            del model.graph.node[0].attribute[:]
-            same_bits(in_session(model, feeds | ({"dY": dy} if operator.is_gradient else {})), output)
-
-
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
@@ -506,23 +270,11 @@ def test_attributes_that_a_node_leaves_out_have_their_defaults(dtype: Any) -> No
         ({"pooled_shape": []}, "pooled_shape .* is an empty list: must be INTS"),
         ({"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
         ({"pooled_shape": [1] * 9}, "must have 2 values, output_height, output_width"),
-        ({"pooled_shape": [0, 2]}, r"pooled_shape\[0\] = 0: must be >= 1"),
     ],
 )
 def test_wrong_attributes_are_refused_when_a_session_is_made(attributes: dict[str, Any], says: str) -> None:
     with pytest.raises(Exception, match=says):
         ortops.InferenceSession(without_attributes(**attributes).SerializeToString(), options(), providers=[CPU])
-
-
-def test_wrong_data_is_an_error_of_the_session_and_the_next_run_is_right() -> None:
-    session = ortops.InferenceSession(
-        without_attributes(pooled_shape=[1, 1]).SerializeToString(), options(), providers=[CPU]
-    )
-    x, rois = np.ones((1, 1, 4, 4), np.float32), np.zeros((1, 5), np.float32)
-    for wrong in (1e30, -1.0, 0.25):
-        with pytest.raises(Exception, match=r"rois\[0\] = .*: batch_id must be a whole number >= 0 and < 1"):
-            session.run(None, {"X": x, "rois": np.array([[wrong, 0, 0, 1, 1]], np.float32)})
-        assert session.run(None, {"X": x, "rois": rois})[0].item() == 1
 
 
 def test_shape_inference_of_onnx_and_of_onnx_runtime_knows_the_lengths_that_pooled_shape_gives() -> None:

@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-import onnx_models
 import ortops
-from conformance.backends.session import from_ort, to_ort
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.reference import evaluate
@@ -168,37 +165,6 @@ def same_bits(actual: Array, expected: Array) -> None:
     assert np.ascontiguousarray(actual).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-def of_threads(problem: Rotated, threads: int) -> list[Array]:
-    """y, dx and drois of a session with so many threads."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    kind = str(problem.x.dtype).replace("float32", "float").replace("float64", "double")
-    feeds = {"X": problem.x, "rois": problem.rois, "batch_indices": problem.batch_indices}
-    gradients = {**feeds, "dY": problem.dy, "x_shape": np.array(problem.x.shape)}
-    found: list[Array] = []
-    for operator, attributes, tensors in (
-        (ROI_ALIGN_ROTATED, problem.attributes, feeds),
-        (ROI_ALIGN_ROTATED_GRAD, problem.gradient_attributes, gradients),
-    ):
-        model = onnx_models.build.model(operator, element_type=kind, attributes=attributes)
-        session = ortops.InferenceSession(model.SerializeToString(), options)
-        values = {name: to_ort(array) for name, array in tensors.items()}
-        found += map(from_ort, session.run_with_ort_values(None, values))
-    return found
-
-
-@pytest.mark.parametrize(
-    ("dtype", "channels"), [*((dtype, 17) for dtype in DTYPES), (DTYPES[2], 1), (DTYPES[2], 130)], ids=str
-)
-def test_sessions_of_any_number_of_threads_and_functions_give_the_same_bits(dtype: Any, channels: int) -> None:
-    problem = mixed(dtype, channels, 70)
-    results = [of_threads(problem, threads) for threads in (1, 2, 16)]
-    results.append([problem.forward(), *problem.gradient()])
-    for later in results[1:]:
-        for first, other in zip(results[0], later, strict=True):
-            same_bits(first, other)
-
-
 @pytest.mark.parametrize("channels", [1, 17, 130])
 def test_a_roi_has_the_same_bits_alone_and_among_others(channels: int) -> None:
     problem = mixed(np.float32, channels, 70)
@@ -212,12 +178,12 @@ def test_a_roi_has_the_same_bits_alone_and_among_others(channels: int) -> None:
 @pytest.mark.parametrize(("dtype", "channels"), [(DTYPES[0], 9), (DTYPES[2], 1), (DTYPES[3], 9)], ids=str)
 def test_more_rois_than_tables_have_room_for_are_the_sum_of_their_parts(dtype: Any, channels: int) -> None:
     # 49 bins of 12 to 16 pixels of 12 bytes or more each: 16 MiB are full after some 2000 of them.
-    kinds = ("inside", "across", "inside", "inside") * 1500
+    kinds = ("inside", "across", "inside", "inside") * 750
     attributes = {"output_height": 7, "output_width": 7, "sampling_ratio": 2, "spatial_scale": 1.0}
     problem = make(3, dtype, kinds, (2, channels, 20, 30), attributes | {"aligned": 1, "clockwise": 0})
     y, dy = problem.forward(), problem.dy
     dx, drois = problem.gradient()
-    parts = [slice(start, start + 500) for start in range(0, len(kinds), 500)]
+    parts = [slice(start, start + 1000) for start in range(0, len(kinds), 1000)]
     total = np.zeros(problem.x.shape)
     for rois in parts:
         part = problem.part(rois)

@@ -101,6 +101,11 @@ def pixels(*shape: int) -> Array:
     return np.random.default_rng(sum(shape)).uniform(-1, 1, shape).astype(np.float32)
 
 
+def of_shapes(mode: str, nearest: str | None) -> Sequence[tuple[tuple[int, int], Mapping[str, Sequence[float]]]]:
+    """A third of the shapes. Together, the choices of a mode have all of them, and so have the modes of a choice."""
+    return SHAPES[(MODES.index(mode) + (None, *NEAREST).index(nearest)) % 3 :: 3]
+
+
 def full(mode: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs for two axes more, which are not resized."""
     found: dict[str, Any] = {}
@@ -123,7 +128,7 @@ def same(found: Array, expected: Array) -> None:
 def test_every_mode_is_that_of_onnxruntime(mode: str, opset: int, nearest: str | None) -> None:
     attributes = {"coordinate_transformation_mode": mode, "mode": "nearest" if nearest else "linear"}
     attributes |= {"nearest_mode": nearest} if nearest else {}
-    for lengths, some in SHAPES:
+    for lengths, some in of_shapes(mode, nearest):
         if mode == "half_pixel_symmetric" and some.get("scales") == (0.6, 0.7):
             continue  # there alone ONNX Runtime divides by the float32 scale in float64: 1.5 / 0.6 is less than 2.5
         x, inputs = pixels(2, 3, *lengths), full(mode, some)
@@ -256,7 +261,7 @@ def test_a_length_may_be_unknown_where_the_mode_does_not_need_it() -> None:
 @pytest.mark.parametrize("mode", ["align_corners", "tf_crop_and_resize"])
 def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str) -> None:
     attributes = {"coordinate_transformation_mode": mode, "nearest_mode": nearest}
-    lengths = [1, 2, 7, 25, 101]
+    lengths = [1, 7, 25, 101]
     for x_length in lengths:
         for y_length in lengths:
             pixel = np.arange(x_length, dtype=np.float32)
@@ -351,7 +356,7 @@ def test_an_axis_without_pixels_stays_without() -> None:
 def test_the_gradient_is_the_transpose_of_onnxruntime_resize(mode: str, nearest: str | None) -> None:
     attributes = {"coordinate_transformation_mode": mode, "mode": "nearest" if nearest else "linear"}
     attributes |= {"nearest_mode": nearest} if nearest else {}
-    for lengths, some in SHAPES:
+    for lengths, some in of_shapes(mode, nearest):
         x, inputs = pixels(2, 3, *lengths), full(mode, some)
         forward = resize_model(x.shape, attributes, 19, inputs)
         y = onnxruntime_resize(forward, x)

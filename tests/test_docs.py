@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +25,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -39,6 +43,9 @@ LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "merma
 
 NOT_RUN = ("make", "pip", "git", "cd", "docker")
 """Commands that other tests or CI run, or that install something."""
+
+PROJECT = ("ortops", "onnx_models", "conformance", "benchmarks")
+"""Packages with a command line."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*?)(?:\s+# exits with (\d+))?$")
@@ -68,15 +75,24 @@ class Shell:
 
     folder: Path
 
-    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, command: str) -> tuple[int, str]:
+        """The exit status and all that is printed. Our own commands run in this process, which has imported much."""
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         modules = os.pathsep.join((str(self.folder), str(ROOT)))
-        settings = os.environ | {"PATH": path, "PYTHONPATH": modules, "COLUMNS": "120", "NO_COLOR": "1"}
-        return subprocess.run(  # noqa: S603  # of this project's own documents
+        settings = {"PATH": path, "PYTHONPATH": modules, "COLUMNS": "120", "NO_COLOR": "1"}
+        words = shlex.split(command)
+        if words[:2] == ["python", "-m"] and words[2] in PROJECT and not set(words) & {"|", "||", "&&", "2>&1"}:
+            main = importlib.import_module(f"{words[2]}.__main__").main
+            runner = CliRunner(env=settings)
+            ended = runner.invoke(main, words[3:], prog_name=" ".join(words[:3]))
+            unexpected = "".join(traceback.format_exception(ended.exception)) if ended.exit_code else ""
+            return ended.exit_code, ended.output + ("" if "SystemExit" in unexpected else unexpected)
+        done = subprocess.run(  # noqa: S603  # of this project's own documents
             ["bash", "-c", command],  # noqa: S607
-            cwd=self.folder, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
-            check=False,
+            cwd=self.folder, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=300, check=False,
         )  # fmt: skip
+        return done.returncode, done.stdout
 
 
 def commands(console: str) -> Iterator[tuple[str, int, str]]:
@@ -112,10 +128,10 @@ def run_command(shell: Shell, command: str, status: int, shown: str, where: str)
     if command.startswith(NOT_RUN):
         check_command_that_is_not_run(command)
         return
-    ended = shell.run(command)
-    assert ended.returncode == status, f"{where}: {command} exits with {ended.returncode}\n{ended.stdout[-4000:]}"
+    ended, printed = shell.run(command)
+    assert ended == status, f"{where}: {command} exits with {ended}\n{printed[-4000:]}"
     if shown.strip():
-        assert same_output(shown, ended.stdout), f"{where}: {command} prints\n{ended.stdout}"
+        assert same_output(shown, printed), f"{where}: {command} prints\n{printed}"
 
 
 def steps(workflow: str) -> Iterator[str]:

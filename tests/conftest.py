@@ -18,3 +18,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> list[str]:
     return [f"not collected without torch: {', '.join(collect_ignore_glob)}"] if collect_ignore_glob else []
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of the suite run backends in this process."""
+    from conformance import isolate
+    from suite_runs import NoProcess
+
+    monkeypatch.setattr("ortops.worker_process.WorkerProcess", NoProcess)
+    isolate._loaded.cache_clear()  # noqa: SLF001  # backends of other tests may have the same name

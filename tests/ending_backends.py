@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 
@@ -25,6 +26,16 @@ def ends_itself_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *
 def hangs_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
     if attributes["mode"] == "max":
         time.sleep(1000)
+    raise NotImplementedError
+
+
+def hangs(*_: object) -> None:
+    time.sleep(1000)
+
+
+def hungry_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
+    if attributes["mode"] == "max":
+        np.ones(2**30)
     raise NotImplementedError
 
 

@@ -60,10 +60,6 @@ def answers_in_a_rude_type(*_: object) -> npt.NDArray[np.void]:
     return np.zeros(3, [(f"\x1b{i}", np.float32) for i in range(1000)])
 
 
-EXPECTED = {"roi_align/*": CLEARS}
-refuses_as_expected = type("refuses_as_expected", (), {"EXPECTED_FAILURES": EXPECTED, "prepare": refuses})
-
-
 class Panic(BaseException):  # as pyo3 has it
     """What an extension in Rust raises."""
 
@@ -165,8 +161,10 @@ def answers_in_a_word(_: str, inputs: dict[str, object], *_others: object) -> ob
 RUDE: list[Callable[..., object]] = [
     panics,
     interrupts_itself,
+    exits,
     exits_in_its_message,
     interrupts_in_its_message,
+    is_wordless,
     is_nameless,
     ends_at_once,
     closes_the_streams,
@@ -174,6 +172,11 @@ RUDE: list[Callable[..., object]] = [
     has_a_thread_that_dies,
     answers_in_objects,
     answers_in_a_word,
+    answers_in_a_rude_type,
+    refuses,
+    supports_nothing,
+    has_a_rude_name,
+    says_much,
 ]
 """What a backend may do in one case of many."""
 
@@ -200,11 +203,6 @@ def answers_for_another_case(*_: object) -> None:
         connection = Connection(os.dup(descriptor))
         connection.send(_Message(0, "result", Answer("unsupported", text="the answer of another case")))
     raise ValueError("mine")
-
-
-def closes_its_pipe(*_: object) -> None:
-    for descriptor in _sockets():
-        os.close(descriptor)
 
 
 def leaves_a_child_and_ends(*_: object) -> None:

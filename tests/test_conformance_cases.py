@@ -49,11 +49,19 @@ def test_every_operator_meets_each_of_its_types_and_choices() -> None:
         if not case.expects_error
         for name, value in case.attributes.items()
     }
+    left_out = {
+        (case.operator, attribute.name)
+        for case in CASES
+        for attribute in case.definition.attributes
+        if not case.expects_error and attribute.name not in case.attributes
+    }
     for operator in OPERATORS:
         floats = next(kinds for kinds in operator.types.values() if "float" in kinds)
         for element_type, attribute in itertools.product(floats, operator.attributes):
             values = attribute.choices or ([0, 1] if attribute.maximum == 1 else [attribute.default])
             assert [v for v in values if (operator.name, element_type, attribute.name, v) not in met] == []
+            defaults = (operator.name, attribute.name) in left_out
+            assert attribute.required or defaults, f"no case leaves out {attribute.name} of {operator.name}"
 
 
 def test_every_rule_of_an_attribute_is_broken_by_a_case() -> None:

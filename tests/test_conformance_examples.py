@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from conformance.__main__ import main
 from conformance.expected_failures import read
 from conformance.vectors import collect
+from suite_runs import run
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "backends"
@@ -45,7 +44,7 @@ def test_an_example_answers_where_its_runtime_is_installed(name: str, package: s
     pytest.importorskip(package)
     case = "roi_align/official/aligned_false/v16/float"
     arguments = ["--backend", f"examples.backends.{name}", "--select", case]
-    result = CliRunner().invoke(main, arguments)
+    result = run(*arguments)
     assert (result.exit_code, "1 passed, 0 failed" in result.output) == (0, True), result.output
 
 

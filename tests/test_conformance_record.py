@@ -23,7 +23,7 @@ from conformance.report.record import NotAReportError, read, read_merged, report
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 
-CASES = [case for case in collect() if case.group in ("roi_align/official", "roi_align/refusal")]
+CASES = [case for case in collect() if case.group in ("roi_align/official", "roi_align/refusal")][::5]
 
 
 def results() -> list[Result]:

@@ -10,27 +10,29 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
 
-from conformance import backends
-from conformance.__main__ import main
+from conformance import backends, expected_failures
 from conformance.backends.external import FunctionBackend, OnnxBackend
 from conformance.case import Array, Basis, Case
 from conformance.conventions import CONVENTIONS, check
+from conformance.expected_failures import find
 from conformance.model import build
 from conformance.outcome import Outcome
 from conformance.run import CaseRunner, ask
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
+from suite_runs import run
 
 CASES = collect()
 ROI_ALIGN = [case for case in CASES if case.definition.function == "roi_align" and case.element_type == "float"]
 
+SOME = [case for i, case in enumerate(ROI_ALIGN) if case.group == "roi_align/session" or i % 20 == 0]
+
 
 def outcomes(backend: backends.Backend, cases: Sequence[Case], conventions: Sequence[str] = ()) -> dict[str, Outcome]:
-    examiner = CaseRunner(functools.partial(ask, backend), conventions=conventions)
-    return {result.case.id: result.outcome for result in map(examiner.result, cases)}
+    runner = CaseRunner(functools.partial(ask, backend), conventions=conventions)
+    return {result.case.id: result.outcome for result in map(runner.result, cases)}
 
 
 def evaluated(op_type: str, inputs: Mapping[str, Array | None], attributes: Mapping[str, Any], *_: object) -> Array:
@@ -43,30 +45,38 @@ def evaluated(op_type: str, inputs: Mapping[str, Array | None], attributes: Mapp
     return y.astype(inputs["X"].dtype)
 
 
-def test_every_model_passes_the_checker() -> None:
-    for case in CASES:
+def test_a_model_passes_the_checker_and_holds_what_the_case_gives() -> None:
+    kinds = {
+        (case.operator, case.group, case.element_type, case.expects_error, case.named_axes): case for case in CASES
+    }
+    for case in list(kinds.values())[::2]:
         for dialect in ("standard", "ortops"):
-            onnx.checker.check_model(build(case, dialect), full_check=case.expects_error is None)
+            model = build(case, dialect)
+            onnx.checker.check_model(model, full_check=case.expects_error is None)
+        (node,) = model.graph.node
+        assert (node.op_type, node.domain) == (case.operator, "ai.onnx.contrib")
+        assert {attribute.name for attribute in node.attribute} == {n for n, v in case.attributes.items() if v != ()}
+        assert {name for name in node.input if name} == set(case.inputs)
+        assert [name for name in node.output if name] == list(case.outputs)
 
 
-def test_every_refusal_has_a_valid_twin_that_differs_in_the_fault_alone() -> None:
+def test_a_refusal_alone_has_a_valid_twin_of_the_same_node() -> None:
     for case in CASES:
         assert (case.twin is not None) == (case.expects_error is not None), case.id
         if case.twin is not None:
-            assert case.twin.expects_error is None
-            assert (case.twin.operator, case.twin.outputs) == (case.operator, case.outputs)
-    twins = [case.twin for case in CASES if case.twin is not None]
-    assert set(outcomes(backends.load("reference"), twins).values()) == {Outcome.PASSED}
+            twin = case.twin
+            assert (twin.expects_error, twin.operator, twin.outputs) == (None, case.operator, case.outputs)
 
 
-def test_onnx_evaluator_passes_what_is_said_to_be_its_rule() -> None:
-    evaluator = backends.load("onnx-reference")
+def test_what_is_said_to_be_the_rule_of_onnx_evaluator_is_not_listed_as_its_failure() -> None:
+    _, known = expected_failures.load("onnx-reference")
     cases = [case for case in ROI_ALIGN if case.version >= 16 and case.basis in (Basis.VECTORS, Basis.REFERENCE)]
-    failed = {case_id for case_id, outcome in outcomes(evaluator, cases).items() if outcome is not Outcome.PASSED}
-    assert failed == {
-        case.id for case in cases if "huge" in case.id and "ratio_2" not in case.id
-    }  # too many samples for it
-    assert Counter(case.basis for case in cases).keys() == {Basis.VECTORS, Basis.REFERENCE}
+    listed = {case.id for case in cases if find(known, case.id)}
+    assert listed == {case.id for case in cases if "huge" in case.id and "ratio_2" not in case.id}  # many samples
+    evaluator = backends.load("onnx-reference")
+    asked = [case for case in cases if case.id not in listed][::9]
+    assert {case.basis for case in asked} == {Basis.VECTORS, Basis.REFERENCE}
+    assert set(outcomes(evaluator, asked).values()) == {Outcome.PASSED}
 
 
 class OverOnnxruntime:
@@ -85,25 +95,14 @@ class OverOnnxruntime:
 
 
 def test_a_backend_class_over_onnxruntime_gets_what_the_adapter_gets() -> None:
-    cases = [case for case in ROI_ALIGN if case.version < 22 and "huge" not in case.id]
+    cases = [case for case in ROI_ALIGN if case.version < 22 and "huge" not in case.id][::11]
     adapter, over = outcomes(backends.load("onnxruntime"), cases), outcomes(OnnxBackend(OverOnnxruntime), cases)
     assert {name for name, outcome in adapter.items() if over[name] is not outcome} == set()
-    assert Counter(over.values())[Outcome.PASSED] > 400
+    assert Counter(over.values())[Outcome.PASSED] > 30
 
 
 def always_raises(*_: object) -> Array:
     raise ValueError("no")
-
-
-def answers_nothing(*_: object) -> None:
-    raise NotImplementedError("nothing")
-
-
-def has_a_convention_of_its_own(*_: object) -> None:
-    raise NotImplementedError("nothing")
-
-
-has_a_convention_of_its_own.CONVENTIONS = ("max_of_corners",)  # type: ignore[attr-defined]
 
 
 def writes_to_its_inputs(op_type: str, inputs: Mapping[str, Array | None], attributes: Any, *_: object) -> Array:
@@ -131,37 +130,25 @@ class ZerosTheSecondTime:
 
 
 def test_a_backend_that_always_raises_refuses_nothing() -> None:
-    found = outcomes(FunctionBackend(always_raises), ROI_ALIGN)
-    assert set(found.values()) == {Outcome.FAILED, Outcome.UNSUPPORTED}
-    assert {name for name, outcome in found.items() if outcome is Outcome.UNSUPPORTED} == {
-        case.id for case in ROI_ALIGN if case.expects_error
-    }
+    found = outcomes(FunctionBackend(always_raises), SOME)
+    assert found == {case.id: Outcome.UNSUPPORTED if case.expects_error else Outcome.FAILED for case in SOME}
 
 
 def test_a_backend_that_writes_to_its_inputs_fails_the_case_that_says_so() -> None:
-    found = outcomes(FunctionBackend(writes_to_its_inputs), ROI_ALIGN)
+    found = outcomes(FunctionBackend(writes_to_its_inputs), SOME)
     failed = {name for name, outcome in found.items() if outcome is Outcome.FAILED}
     assert {name.split("/")[2] for name in failed} == {"inputs_are_only_read"}
 
 
 def test_a_backend_that_answers_zeros_the_second_time_fails() -> None:
-    found = outcomes(ZerosTheSecondTime(), ROI_ALIGN)
+    found = outcomes(ZerosTheSecondTime(), SOME)
     failed = {name for name, outcome in found.items() if outcome is Outcome.FAILED}
     assert {name.split("/")[2] for name in failed} >= {"after_smaller", "after_larger", "again"}
     assert {name.split("/")[1] for name in failed} == {"session"}
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
-def test_a_backend_that_answers_nothing_does_not_pass() -> None:
-    result = run("--backend", f"{__name__}:answers_nothing", "--select", "roi_align/edge/*/float")
-    assert result.exit_code == 1
-    assert "nothing was tested" in result.output
-
-
 @pytest.mark.parametrize(("strict", "status"), [("vectors", 0), ("reference", 1), ("all", 1)])
+@pytest.mark.usefixtures("no_processes")
 def test_strictness_decides_what_a_failure_is(strict: str, status: int) -> None:
     outside = "roi_align/edge/all_outside/v16/float"
     result = run("--backend", f"{__name__}:replicates_edges", "--select", outside, "--strict", strict)
@@ -173,28 +160,17 @@ def replicates_edges(_op_type: str, inputs: Mapping[str, Array], *_: object) -> 
     return np.full((len(inputs["rois"]), inputs["X"].shape[1], 1, 1), 99, inputs["X"].dtype)
 
 
-def test_excluded_cases_are_not_asked() -> None:
-    glob = "roi_align/edge/sample_*/v16/float"
-    listed = run("--list", "--select", glob, "--exclude", "*minus_1*", "--exclude", "*/sample_at_H/*").output.split()
-    asked = [case.id for case in ROI_ALIGN if "/edge/sample_" in case.id and case.version == 16]
-    assert listed == [name for name in asked if "minus_1" not in name and "/sample_at_H/" not in name]
-    assert 0 < len(listed) < len(asked)
-    nothing = run("--list", "--select", glob, "--exclude", "dml*")
-    assert nothing.exit_code == 2
-    assert "'dml*' excludes no case" in nothing.output
-
-
 def reads_max_by_interpolation(op_type: str, inputs: Any, attributes: Mapping[str, Any], *_: object) -> Array:
     mode = {"max": "max_interpolated"}.get(attributes["mode"], attributes["mode"])
     return evaluated(op_type, inputs, {**attributes, "mode": mode})
 
 
 def test_a_runtime_that_reads_max_by_interpolation_is_judged_by_that() -> None:
-    families = ("roi_align/edge", "roi_align/matrix", "roi_align/refusal")
-    cases = [case for case in ROI_ALIGN if case.group in families]
+    groups = ("roi_align/edge", "roi_align/matrix", "roi_align/refusal")
+    cases = [case for case in ROI_ALIGN if case.group in groups and case.version == 16][::2]
     backend = FunctionBackend(reads_max_by_interpolation)
     failed = {name for name, outcome in outcomes(backend, cases).items() if outcome is not Outcome.PASSED}
-    assert len(failed) > 50
+    assert len(failed) > 10
     assert set(outcomes(backend, cases, ["max_interpolated"]).values()) == {Outcome.PASSED}
     right = outcomes(FunctionBackend(evaluated), cases, ["max_interpolated"])
     assert {name for name, outcome in right.items() if outcome is not Outcome.PASSED} >= {
@@ -222,6 +198,3 @@ def test_a_runtime_that_computes_float16_in_float16_is_judged_by_that() -> None:
 def test_a_convention_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match=f"'max_of_corners': must be one of {', '.join(CONVENTIONS)}"):
         check(["max_of_corners"])
-    result = run("--backend", f"{__name__}:has_a_convention_of_its_own", "--select", "roi_align/edge/*/float")
-    assert result.exit_code == 2
-    assert "max_of_corners" in result.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -84,51 +83,8 @@ def test_a_breach_of_a_weaker_rule_than_asked_for_is_a_departure(basis: Basis, s
         (Answer("outputs", TEN), Outcome.PASSED),
         (Answer("crash"), Outcome.CRASHED),
     ):
-        examiner = CaseRunner(functools.partial(lambda a, _: a, answer), strict=strict)
-        assert examiner.result(of_basis).outcome is expected
-
-
-def test_a_backend_that_writes_to_its_inputs_is_judged_by_copies_and_fails_the_case_that_watches() -> None:
-    class Writes:
-        expected_failures = ()
-
-        def prepare(self, case: Case) -> Session:
-            def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-                outputs = backends.load("reference").prepare(case)(inputs)
-                inputs["X"][...] = 0
-                return dict(outputs)
-
-            return run
-
-    answer_of = functools.partial(ask, Writes())
-    before = RIGHT.inputs["X"].tobytes()
-    assert CaseRunner(answer_of).result(RIGHT).outcome is Outcome.PASSED
-    watched = CaseRunner(answer_of).result(replace(RIGHT, watches_inputs=True))
-    assert (watched.outcome, watched.message) == (Outcome.FAILED, "the backend has written to its input X")
-    assert RIGHT.inputs["X"].tobytes() == before
-
-
-def test_the_answer_to_the_last_call_of_a_session_counts() -> None:
-    asked: list[float] = []
-
-    class Notes:
-        expected_failures = ()
-
-        def prepare(self, _: Case) -> Session:
-            calls: list[float] = []
-
-            def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-                calls.append(float(inputs["rois"][0, 0]))
-                asked[:] = calls
-                return TEN if len(calls) == 2 else ELEVEN
-
-            return run
-
-    earlier = {**RIGHT.inputs, "rois": RIGHT.inputs["rois"] + 1}
-    assert (
-        CaseRunner(functools.partial(ask, Notes())).result(replace(RIGHT, before=(earlier,))).outcome is Outcome.PASSED
-    )
-    assert asked == [2.0, 1.0]
+        runner = CaseRunner(functools.partial(lambda a, _: a, answer), strict=strict)
+        assert runner.result(of_basis).outcome is expected
 
 
 def test_the_first_glob_that_lists_a_case_counts() -> None:
@@ -158,8 +114,5 @@ def test_what_a_backend_answered_is_kept_where_it_did_not_pass() -> None:
     assert judge(WRONG, Answer("outputs", TEN)).outputs["Y"] == TEN["Y"]
     assert judge(RIGHT, Answer("outputs", TEN)).outputs == {}
     assert judge(RIGHT, Answer("refusal")).outputs == {}
-
-
-def test_an_answer_that_is_too_large_is_not_kept() -> None:
     assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT + 1, np.uint8)})).outputs == {}
     assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT, np.uint8)})).outputs["Y"].size == MOST_KEPT

@@ -12,10 +12,9 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from click.testing import CliRunner, Result
 
-from conformance.__main__ import main
 from conformance.vectors import collect
+from suite_runs import run, words
 
 pytestmark = pytest.mark.slow
 
@@ -38,23 +37,17 @@ def answer(op_type, inputs, attributes, outputs):
 """
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
-
-
+COMMAND = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB, "--jobs", "1"]
 WAIT = "        time.sleep(600)\n"
 SWALLOWS = SLOW.replace(WAIT, f"        try:\n    {WAIT}        except BaseException:\n            pass\n")
 
 
-@pytest.mark.parametrize(
-    ("number", "backend"), [(signal.SIGINT, SLOW), (signal.SIGTERM, SLOW), (signal.SIGINT, SWALLOWS)]
-)
+@pytest.mark.parametrize(("number", "backend"), [(signal.SIGTERM, SLOW), (signal.SIGINT, SWALLOWS)])
 def test_a_signal_leaves_the_reports_and_resume_goes_on(
     number: signal.Signals, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow.py").write_text(backend, "utf-8")
-    command = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB]
-    command += ["--jobs", "1", "--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
+    command = [*COMMAND, "--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own command
     while not (tmp_path / "waits").exists() and process.poll() is None:
         time.sleep(0.05)
@@ -83,20 +76,7 @@ def test_a_signal_leaves_the_reports_and_resume_goes_on(
 
 def test_a_report_is_written_while_cases_end(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW.replace("time.sleep(600)", "time.sleep(3 if count == 31 else 600)"), "utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "conformance",
-        "--backend",
-        "slow:answer",
-        "--select",
-        GLOB,
-        "--json",
-        "r.json",
-        "-j",
-        "1",
-    ]
-    process = subprocess.Popen(command, cwd=tmp_path)  # noqa: S603  # our own command
+    process = subprocess.Popen([*COMMAND, "--json", "r.json"], cwd=tmp_path)  # noqa: S603  # our own command
     try:
         while not (tmp_path / "r.json").exists() and process.poll() is None:
             time.sleep(0.05)
@@ -124,4 +104,4 @@ def test_only_a_report_of_the_same_backend_and_suite_is_resumed(
     file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **change}), "utf-8")
     result = run("--backend", "reference", "--select", GLOB, "--resume", str(file))
     assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
+    assert message in words(result)

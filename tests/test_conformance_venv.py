@@ -109,7 +109,7 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, script: str | None, m
 
 
 def test_what_the_suite_needs_is_what_it_imports() -> None:
-    """Nothing but `NEEDS` is imported on the way to asking a backend, and no compiler."""
+    """Nothing but `REQUIRED` is imported on the way to asking a backend, and no compiler."""
     code = (
         "import json, sys, conformance.__main__, conformance.backends.reference; print(json.dumps(list(sys.modules)))"
     )

@@ -1,0 +1,66 @@
+"""Runs of the suite's command line in this process, for its tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from conformance.__main__ import main
+from ortops.worker_process import WorkerProcess
+
+INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
+"""The id of a small case."""
+
+
+def run(*arguments: object) -> Result:
+    """The result of a command."""
+    return CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def words(result: Result) -> str:
+    """The output without frames and ends of lines."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def report(folder: Path, *arguments: object) -> tuple[Result, dict[str, Any]]:
+    """The result of a run and its report, without times."""
+    result = run(*arguments, "--json", folder / "report.json")
+    data = json.loads((folder / "report.json").read_text("utf-8"))
+    return result, {**data, "date": "", "cases": [{**case, "seconds": 0} for case in data["cases"]]}
+
+
+def outcomes(data: dict[str, Any]) -> dict[str, str]:
+    """The outcome of each case of a report."""
+    return {case["id"]: case["outcome"] for case in data["cases"]}
+
+
+def stored(file: Path, backend: str, outcomes: dict[str, str], **rest: object) -> Path:
+    """A report file with these outcomes; what did not pass has a message."""
+    cases = [
+        {"id": case_id, "outcome": outcome, "message": "" if outcome == "passed" else f"{outcome}: [red]why[/]"}
+        for case_id, outcome in outcomes.items()
+    ]
+    file.write_text(json.dumps({"backend": backend, **rest, "cases": cases}), "utf-8")
+    return file
+
+
+class NoProcess(WorkerProcess):
+    """Calls functions in this process, for tests that are not of processes: a child takes seconds to start."""
+
+    def start(self) -> Any:
+        """See `WorkerProcess`."""
+        self.greeting = self.key[0](*self.key[1:])
+        return self.greeting
+
+    def calls(
+        self,
+        function: Callable[..., Any],
+        arguments: Iterable[tuple[Any, ...]],
+        seconds: float = 0.0,  # noqa: ARG002
+    ) -> Iterator[Any]:
+        """See `WorkerProcess`."""
+        return (function(*args) for args in arguments)

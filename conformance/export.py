@@ -30,7 +30,7 @@ import numpy as np
 from onnx import ValueInfoProto, numpy_helper
 
 from conformance.backends import UnsupportedError
-from conformance.backends.standard import require_standard
+from conformance.backends.base import require_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
@@ -84,7 +84,7 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
         return "a backend must not write to its inputs, which no runner checks"
     if dialect == "standard":
         try:
-            require_standard(case, element_types=tuple(ELEMENT_DTYPES))
+            require_standard(case, element_types=ELEMENT_DTYPES)
         except UnsupportedError as error:
             return str(error)
     if not with_huge and max(map(samples, _calls(case))) > MAX_SAMPLES:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from conformance import backends
-from conformance.backends import Backend, MissingBackendError, conventions_of, is_unsafe
+from conformance.backends import Backend, MissingBackendError
 from conformance.case import Basis, Case, scenario_of
 from conformance.expected_failures import ExpectedFailure
 from conformance.outcome import Outcome, Result
@@ -92,8 +92,7 @@ class Declaration(NamedTuple):
 
 def declaration_of(backend: Backend) -> Declaration:
     """The declaration of a backend in this process."""
-    compiles = hasattr(backend, "compile")
-    return Declaration(backend.expected_failures, is_unsafe(backend), compiles, conventions_of(backend))
+    return Declaration(backend.expected_failures, backend.is_unsafe, backend.compiles, backend.conventions)
 
 
 class Child:
@@ -182,7 +181,7 @@ def result_function(setting: Setting, is_isolated: bool) -> Iterator[Callable[[C
     if not is_isolated:
         backend = backends.load(setting.backend, setting.provider)
         runner = runner_of(setting, declaration_of(backend), functools.partial(ask, backend))
-        if not is_unsafe(backend) and not any(failure.crashes for failure in runner.known):
+        if not backend.is_unsafe and not any(failure.crashes for failure in runner.known):
             yield runner.result
             return
     with child_of(setting) as child:
@@ -297,7 +296,7 @@ def load(setting: Setting) -> Declaration:
 
 
 def _compile(setting: Setting, cases: Sequence[Case]) -> None:
-    _loaded(setting).compile(cases)  # type: ignore[attr-defined]  # asked of backends that have it
+    _loaded(setting).compile(cases)
 
 
 def answers_of(setting: Setting) -> AnswerFunction:

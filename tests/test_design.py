@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.backends import NAMES
+from conformance.backends import BACKENDS, NAMES
 from onnx_models.gradient.rules import DECOMPOSITIONS, RULES
 from ortops.operators import OPERATORS
 from test_operators import ROOMS
@@ -52,7 +52,8 @@ def test_the_checklist_of_an_operator_has_every_package_with_a_module_for_each_f
 def test_each_backend_has_what_the_checklist_says(backend: str) -> None:
     paths = [path for path in checklist("Add a backend") if not path.startswith("conformance/backends/{")]
     assert absent(paths, backend=backend) == []
-    assert absent(["conformance/backends/{backend}.py"], backend=backend.replace("-", "_")) == []
+    runtime = BACKENDS[backend].maker.partition(":")[0]
+    assert absent(["conformance/backends/{runtime}.py"], runtime=runtime) == []
 
 
 def test_every_gradient_rule_has_what_the_checklist_says() -> None:

@@ -1,4 +1,4 @@
-"""The runtimes that answer cases: a module for each backend, and `external.py` for backends outside this package.
+"""The runtimes that answer cases: a module for each runtime, and `external.py` for backends outside this package.
 
 Loading a backend imports its runtime, so that listing cases needs none.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from types import ModuleType
 from typing import NamedTuple
 
 from conformance.backends.base import (
@@ -17,8 +16,6 @@ from conformance.backends.base import (
     ProviderError,
     Session,
     UnsupportedError,
-    conventions_of,
-    is_unsafe,
 )
 
 __all__ = [
@@ -31,8 +28,6 @@ __all__ = [
     "ProviderError",
     "Session",
     "UnsupportedError",
-    "conventions_of",
-    "is_unsafe",
     "load",
     "package_of",
 ]
@@ -41,28 +36,30 @@ __all__ = [
 class Known(NamedTuple):
     """What is known of a backend without importing its runtime.
 
+    maker: module in this folder and function or class that makes the backend.
     package: the distribution whose version it reports.
-    takes_provider: whether it makes sessions of ONNX Runtime, and so can take an execution provider.
+    takes_provider: whether it makes sessions of ONNX Runtime, so that the maker takes an execution provider.
     is_compared: whether `matrix` asks it if no backend is named.
     """
 
+    maker: str
     package: str
     takes_provider: bool = False
     is_compared: bool = False
 
 
 BACKENDS: Mapping[str, Known] = {
-    "ortops": Known("ortops", takes_provider=True, is_compared=True),
-    "ortops-pyop": Known("ortops", takes_provider=True),
-    "onnxruntime": Known("onnxruntime", takes_provider=True, is_compared=True),
-    "onnx-reference": Known("onnx", is_compared=True),
-    "reference": Known("ortops"),
-    "portable": Known("onnxruntime", takes_provider=True),
-    "portable-reference": Known("onnx"),
-    "torchvision": Known("torchvision", is_compared=True),
-    "openvino": Known("openvino", is_compared=True),
+    "ortops": Known("ortops:load", "ortops", takes_provider=True, is_compared=True),
+    "ortops-pyop": Known("ortops:load_pyop", "ortops", takes_provider=True),
+    "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True, is_compared=True),
+    "onnx-reference": Known("onnx_reference:OnnxReference", "onnx", is_compared=True),
+    "reference": Known("reference:Reference", "ortops"),
+    "portable": Known("onnxruntime:Portable", "onnxruntime", takes_provider=True),
+    "portable-reference": Known("onnx_reference:PortableReference", "onnx"),
+    "torchvision": Known("torchvision:Torchvision", "torchvision", is_compared=True),
+    "openvino": Known("openvino:OpenVino", "openvino", is_compared=True),
 }
-"""The backends of this package by name. The module of each has the function `load`."""
+"""The backends of this package by name."""
 
 NAMES = tuple(BACKENDS)
 WITH_PROVIDER = tuple(name for name, known in BACKENDS.items() if known.takes_provider)
@@ -84,25 +81,16 @@ def load(name: str, provider: str | None = None) -> Backend:
         MissingBackendError: there is no such backend, or a package that it needs is not installed.
         ProviderError: ONNX Runtime cannot use this provider here, or the backend does not use ONNX Runtime.
     """
-    if name in WITH_PROVIDER:
-        return _load_own(name, provider)
-    if provider is not None:
+    if provider is not None and name not in WITH_PROVIDER:
         raise ProviderError(f"{provider!r}: only with backend {', '.join(WITH_PROVIDER)}, not {name}")
-    if name not in NAMES:
+    if name not in BACKENDS:
         return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]
-    return _load_own(name)
-
-
-def _load_own(name: str, *options: str | None) -> Backend:
-    """The backend in the module of this name."""
+    module, _, maker = BACKENDS[name].maker.partition(":")
     try:
-        return _imported(name).load(*options)  # type: ignore[no-any-return]
+        make = getattr(importlib.import_module(f"conformance.backends.{module}"), maker)
+    except Exception as error:  # mismatched binaries raise any error: torchvision a RuntimeError
+        raise MissingBackendError(f"backend {name}: {error}") from error
+    try:
+        return make(provider) if name in WITH_PROVIDER else make()  # type: ignore[no-any-return]
     except ImportError as error:
         raise MissingBackendError(f"backend {name}: {error}") from error
-
-
-def _imported(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(f"conformance.backends.{name.replace('-', '_')}")
-    except Exception as error:  # mismatched binaries raise any error: torchvision a RuntimeError
-        raise ImportError(str(error)) from error

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from conformance import expected_failures
-from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError
-from conformance.backends.standard import is_standard
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, is_standard
 from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
@@ -27,7 +26,7 @@ from conformance.surroundings import EndOfProcessError, kept_surroundings
 from ortops.spec import AttributeValue
 
 
-class OnnxBackend:
+class OnnxBackend(Backend):
     """A backend that calls `target`, a module or class with ONNX's backend interface."""
 
     def __init__(self, target: Any) -> None:
@@ -51,7 +50,7 @@ class OnnxBackend:
         return run
 
 
-class FunctionBackend:
+class FunctionBackend(Backend):
     """A backend that calls `target`, a function on NumPy arrays."""
 
     def __init__(self, target: Callable[..., object]) -> None:

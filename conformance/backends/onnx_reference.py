@@ -9,8 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from conformance import expected_failures
-from conformance.backends.base import Session
-from conformance.backends.standard import require_standard
+from conformance.backends.base import Backend, Session, require_standard
 from conformance.case import Array, Case
 from conformance.model import build, feeds
 
@@ -18,7 +17,7 @@ MAX_SAMPLES = 10**6
 """Samples of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory."""
 
 
-class OnnxReference:
+class OnnxReference(Backend):
     """Runs the standard node in the evaluator."""
 
     def __init__(self) -> None:
@@ -33,10 +32,10 @@ class OnnxReference:
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
         if _samples(case) > MAX_SAMPLES:
             raise MemoryError(f"the evaluator would make more than {MAX_SAMPLES} objects for one RoI: not tried")
-        return evaluator_session(build(case, "standard"), case)
+        return _session(build(case, "standard"), case)
 
 
-def evaluator_session(model: onnx.ModelProto, case: Case) -> Session:
+def _session(model: onnx.ModelProto, case: Case) -> Session:
     """A session that runs the model of a case in the evaluator."""
     evaluator = ReferenceEvaluator(model)
 
@@ -55,6 +54,14 @@ def _samples(case: Case) -> float:
     return float(np.max(rois, initial=0.0, where=np.isfinite(rois))) ** 2
 
 
-def load() -> OnnxReference:
-    """The backend."""
-    return OnnxReference()
+class PortableReference(Backend):
+    """Runs the body of the custom operator, a function of standard operators, in the evaluator."""
+
+    def __init__(self) -> None:
+        _, self.expected_failures = expected_failures.load("portable-reference")
+
+    def prepare(self, case: Case) -> Session:
+        """See `Backend`."""
+        from onnx_models.portable import attach  # half a second that the other backend need not wait
+
+        return _session(attach(build(case, "ortops")), case)

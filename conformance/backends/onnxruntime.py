@@ -1,8 +1,7 @@
-"""ONNX Runtime's own kernels, those of the CPU or of another execution provider."""
+"""ONNX Runtime without our kernels: its own ones for ONNX's nodes, or bodies of standard operators for ours."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import onnxruntime
@@ -11,10 +10,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 from conformance import expected_failures
 from conformance.backends import session
-from conformance.backends.base import OperatorMissingError, Session, UnsupportedError
-from conformance.backends.standard import require_standard
+from conformance.backends.base import Backend, OperatorMissingError, Session, UnsupportedError, require_standard
 from conformance.case import Case
-from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
 from ortops.spec import ELEMENT_DTYPES
 
@@ -25,7 +22,7 @@ FELL_BACK = "fallback to CPU EP has been explicitly disabled"
 """Part of ONNX Runtime's message for that refusal."""
 
 
-class OnnxRuntime:
+class OnnxRuntime(Backend):
     """Runs the standard node in an `onnxruntime.InferenceSession`.
 
     provider: the execution provider. Cases for which another one than the CPU's has no kernel are unsupported, because
@@ -36,13 +33,12 @@ class OnnxRuntime:
         self._provider = session.check_provider(provider)
         self._is_cpu = self._provider == session.CPU
         # The list is for the kernels of the CPU.
-        self.expected_failures: Sequence[ExpectedFailure] = (
-            expected_failures.load("onnxruntime")[1] if self._is_cpu else ()
-        )
+        if self._is_cpu:
+            _, self.expected_failures = expected_failures.load("onnxruntime")
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else tuple(ELEMENT_DTYPES))
+        require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else ELEMENT_DTYPES)
         return session.as_session(self._session(build(case, "standard").SerializeToString()), case)
 
     def _session(self, model: bytes) -> Any:
@@ -65,6 +61,20 @@ class OnnxRuntime:
         return f"{self._provider} has no kernel for it"
 
 
-def load(provider: str | None = None) -> OnnxRuntime:
-    """The backend."""
-    return OnnxRuntime(provider)
+class Portable(Backend):
+    """Runs the body of the custom operator, a function of standard operators, in a session without our kernels.
+
+    provider: the execution provider; the CPU runs the standard operators that it lacks, as in any session.
+    """
+
+    def __init__(self, provider: str | None = None) -> None:
+        _, self.expected_failures = expected_failures.load("portable")
+        self._provider = session.check_provider(provider)
+
+    def prepare(self, case: Case) -> Session:
+        """See `Backend`."""
+        from onnx_models.portable import attach  # half a second that the other backend need not wait
+
+        model = attach(build(case, "ortops")).SerializeToString()
+        made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
+        return session.as_session(made, case)

@@ -12,8 +12,7 @@ import openvino
 from openvino.properties import hint
 
 from conformance import expected_failures
-from conformance.backends.base import Session, UnsupportedError
-from conformance.backends.standard import require_standard
+from conformance.backends.base import Backend, Session, UnsupportedError, require_standard
 from conformance.case import Array, Case
 from conformance.model import build, feeds
 from ortops.spec import ELEMENT_DTYPES
@@ -37,7 +36,7 @@ LAYERS = ("ROIAlign", "ROIPooling")
 """OpenVINO's names of the operators."""
 
 
-class OpenVino:
+class OpenVino(Backend):
     """Runs the standard node in a model compiled for the CPU."""
 
     is_unsafe = True
@@ -51,7 +50,7 @@ class OpenVino:
         """See `Backend`."""
         if case.operator == "RoIAlignRotated":
             return self._rotated(case)
-        require_standard(case, element_types=tuple(ELEMENT_DTYPES))
+        require_standard(case, element_types=ELEMENT_DTYPES)
         compiled = self._compiled(build(case, "standard"))
         if case.element_type == "double" and (precision := _precision(compiled)) != "f64":
             raise UnsupportedError(f"double tensors are computed in {precision}")
@@ -115,8 +114,3 @@ def _to_tensor(array: Array) -> Any:
 
 def _to_numpy(array: Array, case: Case) -> Array:
     return array.view(ml_dtypes.bfloat16) if case.dtype == ml_dtypes.bfloat16 else array
-
-
-def load() -> OpenVino:
-    """The backend."""
-    return OpenVino()

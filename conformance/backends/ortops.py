@@ -11,7 +11,7 @@ import onnx
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import MissingBackendError, Session, UnsupportedError
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError
 from conformance.case import Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import build
@@ -32,14 +32,14 @@ _LONG_ATTRIBUTES = (
 """The cases of such attributes whose results six digits change."""
 
 
-class Ortops:
+class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
     engine: the way in which ONNX Runtime calls the operators; a process can use only one.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
 
-    expected_failures: tuple[ExpectedFailure, ...] = ()
+    compiles = True
 
     def __init__(self, engine: Engine, provider: str | None = None) -> None:
         self._provider = session.check_provider(provider)
@@ -61,7 +61,7 @@ class Ortops:
         return session.as_session(made, case)
 
     def compile(self, cases: Sequence[Case]) -> None:
-        """Compile what the operators need for the element types and the string attributes of these cases."""
+        """Compile what the operators need for the element types and the string attributes of the cases."""
         for case in cases:
             kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
             for call in precompile.calls([case.operator], kinds):
@@ -92,19 +92,19 @@ def load(provider: str | None = None) -> Ortops:
     try:
         return Ortops("direct", provider)
     except RuntimeError:
-        return load_engine("pyop", provider)
+        return load_pyop(provider)
 
 
-def load_engine(engine: Engine, provider: str | None = None) -> Ortops:
-    """The backend with this engine.
+def load_pyop(provider: str | None = None) -> Ortops:
+    """The backend with the Python operators of onnxruntime-extensions.
 
     Raises:
-        MissingBackendError: the platform or this process cannot use it.
+        MissingBackendError: the platform or this process cannot use them.
     """
     try:
-        return Ortops(engine, provider)
+        return Ortops("pyop", provider)
     except RuntimeError as error:
-        raise MissingBackendError(f"engine {engine}: {error}") from error
+        raise MissingBackendError(f"engine pyop: {error}") from error
 
 
 def _require_all(case: Case) -> None:

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from conformance.backends.base import Session
+from conformance.backends.base import Backend, Session
 from conformance.case import Array, Case
-from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import reference
 
 
-class Reference:
+class Reference(Backend):
     """Evaluates `ortops.reference`."""
-
-    expected_failures: tuple[ExpectedFailure, ...] = ()
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
@@ -26,8 +23,3 @@ class Reference:
                 return {name: value.astype(case.dtype) for name, value in results.items()}
 
         return run
-
-
-def load() -> Reference:
-    """The backend."""
-    return Reference()

@@ -129,8 +129,3 @@ def to_numpy(tensor: Any) -> Array:
     if tensor.dtype == torch.bfloat16:
         return np.asarray(tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
     return np.asarray(tensor.numpy())
-
-
-def load() -> Torchvision:
-    """The backend."""
-    return Torchvision()

@@ -14,7 +14,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.expected_values import expected_outputs, reference
-from conformance.geometry.rois import geometry_of
+from conformance.geometry.rois import Geometry
 from conformance.model import build
 from conformance.vectors import collect, literal
 from conformance.vectors.matrix import is_clear
@@ -134,10 +134,10 @@ def test_rounding_decides_neither_a_number_of_samples_nor_what_they_read(family:
     scenarios = re.compile(rf"{family}(_grad)?/matrix/(?!huge|coordinates_are_not_half)")
     cases = [case for case in GENERATED if scenarios.match(case.id) and case.element_type in ("float", "double")]
     for case in cases:
-        geometry = geometry_of(case)
+        geometry = Geometry(case)
         for placed in itertools.chain.from_iterable(geometry.placed()):
             assert is_clear(placed, geometry.sampling), case.id
-            is_raised = geometry.coordinates == "output_half_pixel"
+            is_raised = geometry.sampling.coordinates == "output_half_pixel"
             assert not is_raised or abs(placed.last - placed.first - 1) > MARGIN, case.id
     assert len(cases) > 400
 
@@ -151,13 +151,13 @@ def test_no_maximum_is_won_by_a_rounding(family: str) -> None:
             and case.element_type == "float"
             and "/no_extent/" not in case.id
         ):
-            for lead, effects_agree in runners_up(case) if geometry_of(case).sampling.mode != "avg" else ():
+            for lead, effects_agree in runners_up(case) if Geometry(case).sampling.mode != "avg" else ():
                 assert lead > LEAD or effects_agree, case.id
 
 
 def runners_up(case: Case) -> Iterator[tuple[float, bool]]:
     """How far the winner of each output leads every other candidate, and whether that would pass the same gradient."""
-    geometry = geometry_of(case)
+    geometry = Geometry(case)
     assert geometry.x is not None
     for roi, n in zip(geometry.rois.tolist(), geometry.indices.tolist(), strict=True):
         axes = [placed.axis for placed in geometry.sampling.place(roi)]

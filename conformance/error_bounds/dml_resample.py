@@ -16,7 +16,7 @@ from functools import reduce
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds.terms import ErrorTerms, compute_dtype, finite, unit_roundoff
 from conformance.expected_values import Floats
 from conformance.geometry.dml_resample import Axis, axes_of
 
@@ -30,8 +30,7 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
     if "x_shape" in case.inputs:
         pairs = [(weights.T, errors.T) for weights, errors in pairs]
     data = case.inputs[case.definition.inputs[0].name].astype(np.float64)
-    # Outputs that infinities or NaN reach are compared exactly.
-    magnitudes = np.where(np.isfinite(data), np.abs(data), 0.0)
+    magnitudes = finite(np.abs(data))
     weights = [weights for weights, _ in pairs]
     coordinate_errors = [
         _along([*weights[:i], errors, *weights[i + 1 :]], magnitudes) for i, (_, errors) in enumerate(pairs)

@@ -28,9 +28,16 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds.terms import (
+    ErrorTerms,
+    compute_dtype,
+    finite,
+    largest_and_steepest,
+    unit_roundoff,
+    with_neighbours,
+)
 from conformance.expected_values import Floats, reference
-from conformance.geometry.rois import AxisGeometry, Geometry, Mode, geometry_of
+from conformance.geometry.rois import AxisGeometry, Geometry, Mode
 from ortops.reference.sampling import SampledAxis, points_inside
 
 MIN_SIZE = 1e-9
@@ -40,14 +47,9 @@ MAX_ADDED = 4096.0
 """The most samples outside the map that a runtime would add one by one: for more it would multiply, or never finish."""
 
 
-def finite(values: Floats) -> Floats:
-    """The values with 0 for infinities and NaN: outputs that they reach are compared exactly."""
-    return np.where(np.isfinite(values), values, 0.0)
-
-
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of the outputs of a valid case of RoiAlign, DmlRoiAlign or their gradients, by name."""
-    geometry = geometry_of(case)
+    geometry = Geometry(case)
     indices, u = geometry.indices.tolist(), unit_roundoff(compute_dtype(case))
     placed = zip(indices, geometry.placed(), strict=True)
     regions, names = [_Region(geometry, n, _axis_of(y, u), _axis_of(x, u)) for n, (y, x) in placed], geometry.names
@@ -152,9 +154,7 @@ class _Weights:
                 self.means[p] += sample * (repeats / axis.per_bin)
                 self.inside[p] += repeats / axis.per_bin
             self.most[p] = samples.max(axis=0, initial=0.0)
-        self.near = self.means.copy()
-        self.near[:, 1:] += self.means[:, :-1]
-        self.near[:, :-1] += self.means[:, 1:]
+        self.near = with_neighbours(self.means, 1)
 
     def _dense(self, p: int) -> Floats:
         samples = np.zeros((len(self._taps[p]), self.high - self.low))
@@ -237,14 +237,8 @@ class _Region:
         """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along y and along x."""
         if self.geometry.sampling.nearest:
             return (np.zeros(self.geometry.x_shape[1]),) * 3
-        x = self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9)))
-        largest = np.abs(x).max(axis=(1, 2), initial=0.0)
-        if self.mode == "max":
-            return largest, largest, largest
-        with np.errstate(over="ignore"):
-            steepest = [np.abs(np.diff(x, axis=axis)).max(axis=(1, 2), initial=0.0) for axis in (1, 2)]
-        most = np.finfo(np.float64).max
-        return largest, np.minimum(steepest[0], most), np.minimum(steepest[1], most)
+        found = largest_and_steepest(self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9))))
+        return (found[0],) * 3 if self.mode == "max" else found
 
     def pooled(self, pixels: Floats) -> Floats:
         """The outputs [C, PH, PW] for pixels that are not negative, with the value `outside` outside the map."""

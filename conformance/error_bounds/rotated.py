@@ -27,16 +27,22 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.rois import finite
-from conformance.error_bounds.terms import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds.terms import (
+    ErrorTerms,
+    compute_dtype,
+    finite,
+    largest_and_steepest,
+    unit_roundoff,
+    with_neighbours,
+)
 from conformance.expected_values import Floats
-from conformance.geometry.rotated import Geometry, geometry_of, samples_of
+from conformance.geometry.rotated import Geometry, samples_of
 from ortops.reference.roi_align_rotated import Region
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of the outputs of a valid case, by name."""
-    geometry = geometry_of(case)
+    geometry = Geometry(case)
     rounding = unit_roundoff(compute_dtype(case))
     regions = [
         _Region(geometry, n, region, Roundings(region, float(roi[4]), rounding))
@@ -126,14 +132,10 @@ class _Region:
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
-        """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along x and along y."""
+        """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along y and along x."""
         assert self.geometry.x is not None  # noqa: S101  # used only where the map is read
-        window = self.window(math.ceil(max(self.by.delta)))
-        x = finite(self.geometry.x[self.n][:, window[0], window[1]])
-        with np.errstate(over="ignore"):
-            steepest = [np.abs(np.diff(x, axis=axis)).max(axis=(1, 2), initial=0.0) for axis in (2, 1)]
-        most = np.finfo(np.float64).max
-        return np.abs(x).max(axis=(1, 2), initial=0.0), np.minimum(steepest[0], most), np.minimum(steepest[1], most)
+        rows, columns = self.window(math.ceil(max(self.by.delta)))
+        return largest_and_steepest(finite(self.geometry.x[self.n][:, rows, columns]))
 
 
 def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
@@ -145,7 +147,7 @@ def _into_y(geometry: Geometry, regions: list[_Region]) -> ErrorTerms:
     for r, region in enumerate(regions):
         inside[r, 0], terms[r] = region.inside, 4 * region.counts.max(initial=0)
         magnitude[r] = region.read(finite(np.abs(geometry.x[region.n]))).reshape(shape[1:])
-        _, steep_x, steep_y = region.largest_and_steepest
+        _, steep_y, steep_x = region.largest_and_steepest
         slopes = region.by.delta[0] * steep_x + region.by.delta[1] * steep_y
         coordinate_error[r] = slopes[:, None, None] * region.inside
     return ErrorTerms(magnitude, terms, coordinate_error, inside)
@@ -159,20 +161,9 @@ def _into_dx(x_shape: tuple[int, ...], regions: list[_Region], sizes: Floats) ->
         window = (region.n, slice(None), *region.window(1))
         part = region.transposed(dy)[window[1:]]
         magnitude[window] += part
-        coordinate_error[window] += sum(region.by.delta) * _with_neighbours(part)
+        coordinate_error[window] += sum(region.by.delta) * with_neighbours(with_neighbours(part, 1), 2)
         terms[region.n] += np.bincount(region.samples.taps[region.samples.taps >= 0]).max(initial=0)
     return ErrorTerms(magnitude, terms, coordinate_error, terms)
-
-
-def _with_neighbours(values: Floats) -> Floats:
-    """The sums of each pixel and its eight neighbours, [C, H, W]."""
-    rows = values.copy()
-    rows[:, 1:] += values[:, :-1]
-    rows[:, :-1] += values[:, 1:]
-    summed = rows.copy()
-    summed[:, :, 1:] += rows[:, :, :-1]
-    summed[:, :, :-1] += rows[:, :, 1:]
-    return np.asarray(summed)
 
 
 def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
@@ -185,9 +176,9 @@ def _into_drois(regions: list[_Region], sizes: Floats) -> ErrorTerms:
     magnitude, coordinate_error, condition = (np.zeros((len(regions), 5)) for _ in range(3))
     terms = np.zeros((len(regions), 1))
     for r, (region, dy) in enumerate(zip(regions, sizes, strict=True)):
-        largest, *steepest = region.largest_and_steepest
+        largest, steep_y, steep_x = region.largest_and_steepest
         weight = (dy * region.inside).sum(axis=(1, 2))
-        for steep, (means, errors) in zip(steepest, _derivatives(region), strict=True):
+        for steep, (means, errors) in zip((steep_x, steep_y), _derivatives(region), strict=True):
             moved = dy.reshape(len(dy), region.bins) @ means.T
             magnitude[r] += 2 * largest @ moved
             coordinate_error[r] += 2 * sum(region.by.delta) * (steep @ moved) + float(steep @ weight) * errors

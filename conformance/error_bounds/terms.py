@@ -29,6 +29,29 @@ class ErrorTerms:
     condition: Floats
 
 
+def finite(values: Floats) -> Floats:
+    """The values with 0 for infinities and NaN: outputs that they reach are compared exactly."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def largest_and_steepest(pixels: Floats) -> tuple[Floats, Floats, Floats]:
+    """For each channel of finite pixels [C, H, W], the largest pixel, and the steepest slopes along y and along x."""
+    with np.errstate(over="ignore"):
+        steepest = [np.abs(np.diff(pixels, axis=axis)).max(axis=(1, 2), initial=0.0) for axis in (1, 2)]
+    most = np.finfo(np.float64).max
+    largest = np.abs(pixels).max(axis=(1, 2), initial=0.0)
+    return largest, np.minimum(steepest[0], most), np.minimum(steepest[1], most)
+
+
+def with_neighbours(values: Floats, axis: int) -> Floats:
+    """The sums of each element of a matrix, or of matrices, and its two neighbours along an axis."""
+    along = np.moveaxis(values, axis, 0)
+    summed = along.copy()
+    summed[1:] += along[:-1]
+    summed[:-1] += along[1:]
+    return np.ascontiguousarray(np.moveaxis(summed, 0, axis))
+
+
 def compute_dtype(case: Case) -> np.dtype[Any]:
     """The least precise type in which a runtime may compute the case: float32, or double for double tensors."""
     if case.is_in_own_type:

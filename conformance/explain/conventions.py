@@ -97,7 +97,8 @@ class Convention:
 
 def upright(geometry: rois.Geometry) -> tuple[Convention, ...]:
     """The conventions of RoiAlign and DmlRoiAlign: ONNX's at opset 10, those since 16, and DirectML's."""
-    own, given = geometry.coordinates, geometry.sampling
+    given = geometry.sampling
+    own = given.coordinates
     opset_10 = "ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False", "RoiAlign_10"
     opset_16 = "ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True", "RoiAlign_16"
     keys: tuple[tuple[rois.Coordinates, tuple[str, str, str]], ...] = (

@@ -31,7 +31,7 @@ _MAX_LINES = 200
 def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
     """The explanation of a valid case; raises ValueError if it has no such RoI."""
     is_rotated = case.definition.family == "roi_align_rotated"
-    geometry = rotated.geometry_of(case) if is_rotated else rois.geometry_of(case)
+    geometry = rotated.Geometry(case) if is_rotated else rois.Geometry(case)
     count = len(geometry.rois)
     if roi is not None and not 0 <= roi < count:
         raise ValueError(f"RoI {roi}: the case has {count}")

@@ -10,7 +10,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.families import DrawnCase
 from conformance.fuzz.random_draw import LARGE, RandomDraw
-from conformance.geometry.rois import geometry_of
+from conformance.geometry.rois import Geometry
 from ortops.spec import AttributeValue, Operator
 
 
@@ -134,7 +134,7 @@ def with_tensors(
 
 def work(case: Case) -> float:
     """An estimate of the number of samples that the reference computes for a valid case."""
-    geometry = geometry_of(case)
+    geometry = Geometry(case)
     _, channels, height, width = geometry.x_shape
     # The reference converts the image to a list for each RoI, and computes the corners of a sample once for all channels.
     lists = len(geometry.rois) * channels * height * width / 300

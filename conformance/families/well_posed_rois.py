@@ -17,8 +17,9 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.expected_values import Floats
 from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.geometry.rois import AxisGeometry, Geometry, geometry_of
+from conformance.geometry.rois import AxisGeometry, Geometry
 from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
 
@@ -31,7 +32,7 @@ ROUNDINGS = 16.0
 
 def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
     """Whether a valid case is well-posed; the oracle is the reference."""
-    geometry = geometry_of(case)
+    geometry = Geometry(case)
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]
     are_finite = all(np.isfinite(a).all() for a in floats)
     placed = geometry.placed()
@@ -90,7 +91,7 @@ def _is_exact(line: AxisGeometry) -> bool:
 
 
 def _perturbed(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry]], are_finite: bool) -> Perturbations:
-    """Yield the RoIs, moved and stretched by their rounding errors."""
+    """The RoIs, moved and stretched by their rounding errors."""
     by, is_rigid = np.zeros_like(geometry.rois), np.zeros(geometry.rois.shape, bool)
     for r, lines in enumerate(placed):
         for line, ends in zip(lines, ([1, 3], [0, 2]), strict=True):
@@ -102,12 +103,22 @@ def _perturbed(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry
                 rigid = 2.0 ** math.floor(math.log2(moved[0]))
                 moved = np.full(2, 0.0 if are_finite and _is_exact(line) else rigid)
             by[r, ends], is_rigid[r, ends] = moved, _has_exact_size(line)
-    rng, shape = np.random.default_rng(0), geometry.rois.shape
-    whole = itertools.product((-1.0, 1.0), repeat=4) if len(by) <= FEW else ()
-    directions = [
-        *(np.tile(signs, (len(by), 1)) for signs in whole),
-        *(rng.choice([-1.0, 1.0], shape) for _ in range(4)),
-    ]
+    return in_all_directions(geometry.rois, by, is_rigid)
+
+
+def in_all_directions(rois: Floats, by: Floats, is_rigid: Array | None = None) -> Perturbations:
+    """Yield the RoIs, with each number moved up or down by its error times each of `FACTORS`.
+
+    Args:
+        rois: [R, 4], or [R, 5] for rotated RoIs.
+        by: the error of each number.
+        is_rigid: whether the second end of a RoI moves as the first does.
+    """
+    rng = np.random.default_rng(0)
+    whole = itertools.product((-1.0, 1.0), repeat=rois.shape[1]) if len(rois) <= FEW else ()
+    directions = [np.tile(signs, (len(rois), 1)) for signs in whole]
+    directions += [rng.choice([-1.0, 1.0], rois.shape) for _ in range(4)]
     for factor, signs in itertools.product(FACTORS, directions):
-        signs[:, 2:] = np.where(is_rigid[:, 2:], signs[:, :2], signs[:, 2:])
-        yield factor, geometry.rois + factor * by * signs
+        if is_rigid is not None:
+            signs[:, 2:] = np.where(is_rigid[:, 2:], signs[:, :2], signs[:, 2:])
+        yield factor, rois + factor * by * signs

@@ -13,7 +13,6 @@ from conformance.expected_values import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi
-from ortops.spec import AttributeValue
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
@@ -28,6 +27,7 @@ DIRECTML_NAMES = {
     "dx": "OutputGradientTensor",
     "drois": "OutputROIGradientTensor",
 }
+_SIZES = ("output_height", "output_width")
 
 
 class AxisGeometry(NamedTuple):
@@ -146,92 +146,52 @@ class Sampling:
         return AxisGeometry(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """The sampling geometry of a case with RoIs, and its tensors in float64 and int64.
-
-    rois, indices: [R, 4] and [R].
-    x_shape: N, C, H and W.
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
-    """
-
-    case: Case
-    sampling: Sampling
-    rois: Floats
-    indices: Array
-    x_shape: tuple[int, ...]
-    x: Floats | None
-    dy: Floats | None
-
-    @property
-    def coordinates(self) -> Coordinates | None:
-        """ONNX's coordinate_transformation_mode; None for a case of DirectML."""
-        return self.sampling.coordinates
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The names of the case's tensors, by role: x, rois, indices, dy, y, dx and drois."""
-        return ONNX_NAMES if self.coordinates else DIRECTML_NAMES
-
-    def output(self, name: str) -> str:
-        """The role of an output of this name: y, dx or drois."""
-        return next(role for role, known in self.names.items() if known == name)
-
-    def placed(self) -> list[tuple[AxisGeometry, AxisGeometry]]:
-        """The geometry of every RoI along y and along x."""
-        return [self.sampling.place(roi) for roi in self.rois.tolist()]
-
-
-class Tensors(NamedTuple):
-    """The tensors of a case with RoIs, in float64 and int64.
+class RoiCase:
+    """A valid case with RoIs: its attributes, and its tensors in float64 and int64.
 
     rois, indices: [R, 4], or [R, 5] for rotated RoIs, and [R].
     x_shape: N, C, H and W.
     x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
+    bins, lengths: PH and PW, and H and W.
     """
 
-    rois: Floats
-    indices: Array
-    x_shape: tuple[int, int, int, int]
-    x: Floats | None
-    dy: Floats | None
+    def __init__(self, case: Case, names: Mapping[str, str]) -> None:
+        """Read a case; `names` has the names of its tensors by role, as `ONNX_NAMES` does."""
+        wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
+        self.case, self.names, self.attributes = case, names, case.definition.check_attributes(case.attributes)
+        self.x: Floats | None = wide.get(names["x"])
+        self.dy: Floats | None = wide.get(names["dy"])
+        self.rois: Floats = wide[names["rois"]].reshape(-1, wide[names["rois"]].shape[-1])
+        self.indices: Array = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
+        images, channels, height, width = map(int, case.inputs["x_shape"] if self.x is None else self.x.shape)
+        self.x_shape, self.lengths = (images, channels, height, width), (height, width)
+        bins = self.attributes if self.dy is None else dict(zip(_SIZES, self.dy.shape[2:], strict=True))
+        self.bins = bins[_SIZES[0]], bins[_SIZES[1]]
 
 
-def tensors_of(case: Case, names: Mapping[str, str]) -> Tensors:
-    """The tensors of a case; `names` has their names by role, as `ONNX_NAMES` does."""
-    wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
-    x, rois = wide.get(names["x"]), wide[names["rois"]]
-    images, channels, height, width = map(int, case.inputs["x_shape"] if x is None else x.shape)
-    indices = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
-    shape = images, channels, height, width
-    return Tensors(rois.reshape(-1, rois.shape[-1]), indices, shape, x, wide.get(names["dy"]))
-
-
-def bins_of(attributes: Mapping[str, AttributeValue], tensors: Tensors) -> tuple[int, int]:
-    """The numbers of bins PH and PW: from dY, or from the attributes if there is no dY."""
-    if tensors.dy is None:
-        return attributes["output_height"], attributes["output_width"]
-    return tensors.dy.shape[2], tensors.dy.shape[3]
-
-
-def geometry_of(case: Case) -> Geometry:
+class Geometry(RoiCase):
     """The sampling geometry of a valid case of RoiAlign, DmlRoiAlign or their gradients."""
-    given = case.definition.check_attributes(case.attributes)
-    is_onnx = case.definition.family == "roi_align"
-    names = ONNX_NAMES if is_onnx else DIRECTML_NAMES
-    tensors = tensors_of(case, names)
-    bins, lengths = bins_of(given, tensors), tensors.x_shape[2:]
-    if is_onnx:
-        scale, ratio = given["spatial_scale"], given["sampling_ratio"]
-        coordinates = given["coordinate_transformation_mode"]
+
+    def __init__(self, case: Case) -> None:
+        is_onnx = case.definition.family == "roi_align"
+        super().__init__(case, ONNX_NAMES if is_onnx else DIRECTML_NAMES)
+        self.sampling = self._of_onnx() if is_onnx else self._of_directml()
+
+    def _of_onnx(self) -> Sampling:
+        given = self.attributes
+        scale, ratio, coordinates = (
+            given[name] for name in ("spatial_scale", "sampling_ratio", "coordinate_transformation_mode")
+        )
         limits = (ratio, ratio) if ratio else (1, UINT32_MAX)
         offsets = 0.5 if coordinates == "half_pixel" else 0.0, -0.5
-        sampling = Sampling((scale, scale), bins, lengths, limits, given["mode"], coordinates, offsets)
-    else:
-        sampling = Sampling(
+        return Sampling((scale, scale), self.bins, self.lengths, limits, given["mode"], coordinates, offsets)
+
+    def _of_directml(self) -> Sampling:
+        given = self.attributes
+        return Sampling(
             scales=(given["spatial_scale_y"], given["spatial_scale_x"]),
-            bins=bins,
-            lengths=lengths,
+            bins=self.bins,
+            lengths=self.lengths,
             limits=(given["minimum_samples_per_output"], given["maximum_samples_per_output"]),
             mode="avg" if given["reduction_function"] == "average" else "max_interpolated",
             offsets=(given["input_pixel_offset"], given["output_pixel_offset"]),
@@ -239,9 +199,12 @@ def geometry_of(case: Case) -> Geometry:
             to_corners=bool(given["align_regions_to_corners"]),
             outside=given.get("out_of_bounds_input_value", 0.0),
         )
-    return Geometry(case, sampling, *tensors)
+
+    def placed(self) -> list[tuple[AxisGeometry, AxisGeometry]]:
+        """The geometry of every RoI along y and along x."""
+        return [self.sampling.place(roi) for roi in self.rois.tolist()]
 
 
 def samples(case: Case) -> float:
     """The number of samples of a valid case in one channel."""
-    return sum(y.samples * x.samples for y, x in geometry_of(case).placed())
+    return sum(y.samples * x.samples for y, x in Geometry(case).placed())

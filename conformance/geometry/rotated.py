@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from conformance.case import Array, Case
+from conformance.case import Case
 from conformance.expected_values import Floats
-from conformance.geometry.rois import ONNX_NAMES, bins_of, tensors_of
+from conformance.geometry.rois import ONNX_NAMES, RoiCase
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")
@@ -40,41 +40,17 @@ class Sampling:
         return region_of(roi, self.bins, self.lengths, self.aligned, self.clockwise, self.ratio, self.scale)
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """The sampling geometry of a case, and its tensors in float64 and int64.
+class Geometry(RoiCase):
+    """The sampling geometry of a valid case of RoIAlignRotated or its gradient."""
 
-    rois, indices: [R, 5] and [R].
-    x_shape: N, C, H and W.
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
-    """
-
-    case: Case
-    sampling: Sampling
-    rois: Floats
-    indices: Array
-    x_shape: tuple[int, ...]
-    x: Floats | None
-    dy: Floats | None
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, ONNX_NAMES)
+        given = (self.attributes[name] for name in ("aligned", "clockwise", "sampling_ratio", "spatial_scale"))
+        self.sampling = Sampling(self.bins, self.lengths, *given)
 
     def regions(self) -> list[Region]:
         """The region of every RoI."""
         return [self.sampling.region(roi) for roi in self.rois.tolist()]
-
-
-def geometry_of(case: Case) -> Geometry:
-    """The sampling geometry of a valid case."""
-    given = case.definition.check_attributes(case.attributes)
-    tensors = tensors_of(case, ONNX_NAMES)
-    sampling = Sampling(
-        bins_of(given, tensors),
-        tensors.x_shape[2:],
-        given["aligned"],
-        given["clockwise"],
-        given["sampling_ratio"],
-        given["spatial_scale"],
-    )
-    return Geometry(case, sampling, *tensors)
 
 
 class Samples(NamedTuple):
@@ -140,4 +116,4 @@ def work_of(geometry: Geometry) -> float:
 
 def samples(case: Case) -> float:
     """The number of samples of a valid case in one channel."""
-    return float(sum(region.height.samples * region.width.samples for region in geometry_of(case).regions()))
+    return float(sum(region.height.samples * region.width.samples for region in Geometry(case).regions()))

@@ -6,7 +6,7 @@ The reference computes both the samples and the values, so a drawing cannot disa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -55,12 +55,12 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One convention, with the case translated into it.
+    """One convention, with one RoI of the case translated into it.
 
     name: the name in headings. `short` is that in columns of tables.
     operator: the name of the operator that computes its values.
-    rois: all RoIs as that operator takes them, [R, 4 or 5].
-    place: the function from such a RoI to its place on the map.
+    roi: the RoI as that operator takes it, [1, 4 or 5].
+    placed: the RoI on the map.
     is_own: whether the case itself uses this convention.
     notes: sentences about attributes of the case that this convention does not have.
     """
@@ -69,8 +69,8 @@ class Convention:
     detail: str
     operator: str
     attributes: Mapping[str, AttributeValue]
-    rois: Floats
-    place: Callable[[Sequence[float]], Placed]
+    roi: Floats
+    placed: Placed
     is_own: bool
     notes: tuple[str, ...] = ()
 
@@ -79,47 +79,35 @@ class Convention:
         """The short name that columns of tables show."""
         return self.name.removeprefix("ONNX ")
 
-    def placed(self, r: int) -> Placed:
-        """RoI `r` on the map."""
-        return self.place(self.rois[r].tolist())
-
-    def output(self, r: int, image: Floats) -> Floats | None:
-        """The bins [rows, columns] of RoI `r` on an image [H, W]; None if samples are too many."""
-        if self.placed(r).total > MAX_COMPUTED:
+    def output(self, image: Floats | None) -> Floats | None:
+        """The bins [rows, columns] of the RoI on an image [H, W]; None if samples are too many or there is no image."""
+        if image is None or self.placed.total > MAX_COMPUTED:
             return None
         definition = BY_NAME[self.operator]
-        tensors: tuple[Array, ...] = image[None, None], self.rois[r : r + 1], np.zeros(1, np.int64)
+        tensors: tuple[Array, ...] = image[None, None], self.roi, np.zeros(1, np.int64)
         inputs = dict(zip((tensor.name for tensor in definition.inputs), tensors, strict=True))
         attributes = {a.name: self.attributes[a.name] for a in definition.attributes if a.name in self.attributes}
         (output,) = reference(definition, attributes, inputs, [definition.outputs[0].name]).values()
         return np.asarray(output[0, 0], np.float64)
 
 
-def upright(geometry: rois.Geometry) -> tuple[Convention, ...]:
-    """The conventions of RoiAlign and DmlRoiAlign: ONNX's at opset 10, those since 16, and DirectML's."""
-    given = geometry.sampling
-    own = given.coordinates
-    opset_10 = "ONNX RoiAlign-10", "output_half_pixel, the same as torchvision aligned=False", "RoiAlign_10"
-    opset_16 = "ONNX RoiAlign-16/22", "half_pixel, the same as torchvision aligned=True", "RoiAlign_16"
-    keys: tuple[tuple[rois.Coordinates, tuple[str, str, str]], ...] = (
-        ("output_half_pixel", opset_10),
-        ("half_pixel", opset_16),
+def upright(geometry: rois.Geometry, r: int) -> list[Convention]:
+    """The conventions of RoiAlign and DmlRoiAlign for RoI `r`: ONNX's at opset 10, those since 16, and DirectML's."""
+    given, roi = geometry.sampling, geometry.rois[r : r + 1]
+    own, made = given.coordinates, []
+    keys: tuple[tuple[rois.Coordinates, str, str, str, float], ...] = (
+        ("output_half_pixel", "RoiAlign-10", "False", "RoiAlign_10", 0.0),
+        ("half_pixel", "RoiAlign-16/22", "True", "RoiAlign_16", 0.5),
     )
-    made = []
-    # ONNX has one scale, so coordinates along y are turned into units of x.
-    ratio = np.array([1.0, given.scales[0] / given.scales[1]] * 2)
-    for key, words in keys:
+    for key, versions, aligned, operator, offset in keys:
+        # ONNX has one scale, so coordinates along y are turned into units of x.
         sampling = rois.Sampling(
-            (given.scales[1],) * 2,
-            given.bins,
-            given.lengths,
-            given.limits,
-            given.mode,
-            key,
-            (0.5 if key == "half_pixel" else 0.0, -0.5),
+            (given.scales[1],) * 2, given.bins, given.lengths, given.limits, given.mode, key, (offset, -0.5)
         )
+        scaled = roi * np.array([1.0, given.scales[0] / given.scales[1]] * 2)
+        words = f"ONNX {versions}", f"{key}, the same as torchvision aligned={aligned}", operator
         notes = () if own else tuple(_unsupported_by_onnx(given))
-        made.append(_upright(words, sampling, geometry.rois * ratio, is_own=own == key, notes=notes))
+        made.append(_upright(words, sampling, scaled, is_own=own == key, notes=notes))
     sampling, notes = given, ()
     if own:
         most = min(given.limits[0], UINT32_MAX), min(given.limits[1], UINT32_MAX)
@@ -127,12 +115,11 @@ def upright(geometry: rois.Geometry) -> tuple[Convention, ...]:
         if given.mode == "max":
             notes = ("DirectML's max is the largest interpolated sample, not the largest weighted pixel.",)
     detail = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*sampling.offsets)
-    words = "DirectML", detail, "DmlRoiAlign"
-    return *made, _upright(words, sampling, geometry.rois, is_own=own is None, notes=notes)
+    return [*made, _upright(("DirectML", detail, "DmlRoiAlign"), sampling, roi, is_own=own is None, notes=notes)]
 
 
 def _upright(
-    words: tuple[str, str, str], sampling: rois.Sampling, numbers: Floats, *, is_own: bool, notes: tuple[str, ...]
+    words: tuple[str, str, str], sampling: rois.Sampling, roi: Floats, *, is_own: bool, notes: tuple[str, ...]
 ) -> Convention:
     attributes: dict[str, AttributeValue] = {
         "output_height": sampling.bins[0],
@@ -152,20 +139,18 @@ def _upright(
         "maximum_samples_per_output": sampling.limits[1],
         "align_regions_to_corners": int(sampling.to_corners),
     }
+    y, x = axes = sampling.place(roi[0].tolist())
 
-    def place(roi: Sequence[float]) -> Placed:
-        y, x = axes = sampling.place(roi)
+    def coordinates() -> tuple[Floats, Floats]:
+        along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
+        rows, columns = np.meshgrid(*along, indexing="ij")
+        return rows, columns
 
-        def coordinates() -> tuple[Floats, Floats]:
-            along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
-            rows, columns = np.meshgrid(*along, indexing="ij")
-            return rows, columns
+    def point(v: float, u: float) -> Point:
+        return y.start + v * y.size, x.start + u * x.size
 
-        per_bin = y.axis.per_bin, x.axis.per_bin
-        return Placed(lambda v, u: (y.start + v * y.size, x.start + u * x.size), sampling.bins, per_bin, coordinates)
-
-    name, detail, operator = words
-    return Convention(name, detail, operator, attributes, numbers, place, is_own, notes)
+    placed = Placed(point, sampling.bins, (y.axis.per_bin, x.axis.per_bin), coordinates)
+    return Convention(*words, attributes, roi, placed, is_own, notes)
 
 
 def _unsupported_by_onnx(sampling: rois.Sampling) -> list[str]:
@@ -179,20 +164,19 @@ def _unsupported_by_onnx(sampling: rois.Sampling) -> list[str]:
     return [f"ONNX {what}." for applies, what in rules if applies]
 
 
-def turned(geometry: rotated.Geometry) -> tuple[Convention, ...]:
-    """The convention of a case of RoIAlignRotated, and three that differ in aligned, clockwise or the angle's unit."""
-    own = geometry.sampling
-    return (
-        _turned(geometry, own, is_own=True),
-        _turned(geometry, replace(own, aligned=1 - own.aligned)),
-        _turned(geometry, replace(own, clockwise=1 - own.clockwise)),
-        _turned(geometry, own, in_degrees=True),
-    )
+def turned(geometry: rotated.Geometry, r: int) -> list[Convention]:
+    """The convention of a case of RoIAlignRotated for RoI `r`, and three that differ in aligned, clockwise or the unit."""
+    own, roi = geometry.sampling, geometry.rois[r : r + 1]
+    other, mirrored = replace(own, aligned=1 - own.aligned), replace(own, clockwise=1 - own.clockwise)
+    return [
+        _turned(own, roi, is_own=True),
+        _turned(other, roi),
+        _turned(mirrored, roi),
+        _turned(own, roi * np.array([1.0, 1.0, 1.0, 1.0, math.pi / 180]), in_degrees=True),
+    ]
 
 
-def _turned(
-    geometry: rotated.Geometry, sampling: rotated.Sampling, *, is_own: bool = False, in_degrees: bool = False
-) -> Convention:
+def _turned(sampling: rotated.Sampling, roi: Floats, *, is_own: bool = False, in_degrees: bool = False) -> Convention:
     centre = "half a pixel is subtracted from the centre" if sampling.aligned else "sizes are at least 1 pixel"
     direction = "clockwise" if sampling.clockwise else "counter-clockwise"
     attributes: dict[str, AttributeValue] = {
@@ -203,23 +187,19 @@ def _turned(
         "sampling_ratio": sampling.ratio,
         "spatial_scale": sampling.scale,
     }
+    region = sampling.region(roi[0].tolist())
 
-    def place(roi: Sequence[float]) -> Placed:
-        region = sampling.region(roi)
+    def point(along_h: float, along_w: float) -> Point:
+        v, u = (along_h - 0.5) * region.height.size, (along_w - 0.5) * region.width.size
+        return region.center_y + v * region.cos - u * region.sin, region.center_x + u * region.cos + v * region.sin
 
-        def point(along_h: float, along_w: float) -> Point:
-            v, u = (along_h - 0.5) * region.height.size, (along_w - 0.5) * region.width.size
-            return region.center_y + v * region.cos - u * region.sin, region.center_x + u * region.cos + v * region.sin
-
-        per_bin = region.height.per_bin, region.width.per_bin
-        return Placed(point, sampling.bins, per_bin, lambda: rotated.coordinates(region))
-
+    per_bin = region.height.per_bin, region.width.per_bin
     return Convention(
         "angle in degrees" if in_degrees else f"aligned {sampling.aligned}, clockwise {sampling.clockwise}",
         f"{centre}; positive angles turn {direction}{', and are degrees' if in_degrees else ''}",
         "RoIAlignRotated",
         attributes,
-        geometry.rois * np.array([1.0, 1.0, 1.0, 1.0, math.pi / 180 if in_degrees else 1.0]),
-        place,
+        roi,
+        Placed(point, sampling.bins, per_bin, lambda: rotated.coordinates(region)),
         is_own,
     )

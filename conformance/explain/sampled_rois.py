@@ -39,43 +39,30 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi:
         note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
         return Explanation(case, facts, tables=compared.tables(), notes=(note,))
     r, c, bin_ = _focus(case, compared, roi, geometry.indices.tolist())
-    n = int(geometry.indices[r])
+    n, map_size = int(geometry.indices[r]), geometry.lengths
     x = None if geometry.x is None else geometry.x[n, c]
-    conventions = turned(geometry) if isinstance(geometry, rotated.Geometry) else upright(geometry)
-    placed = [convention.placed(r) for convention in conventions]
-    answers = [convention.output(r, x) if x is not None else None for convention in conventions]
+    conventions = turned(geometry, r) if isinstance(geometry, rotated.Geometry) else upright(geometry, r)
     tables, results = compared.tables(), [""] * len(conventions)
     if not case.definition.is_gradient:
         (name,) = compared.expected
         got = compared.got[name][r, c] if name in compared.got else None
+        answers = [convention.output(x) for convention in conventions]
         tables = [_bins(conventions, answers, compared.expected[name][r, c], got, bin_)]
-        results = [_result(name, *one, x) for one in zip(conventions, placed, answers, strict=True)]
-    map_size = geometry.x_shape[2], geometry.x_shape[3]
+        results = [_result(name, *one, x) for one in zip(conventions, answers, strict=True)]
     drawings = [
-        Drawing(one.name, one.detail, map_size, x, _outlines(place, bin_), _samples(place, map_size), result)
-        for one, place, result in zip(conventions, placed, results, strict=True)
+        Drawing(one.name, one.detail, map_size, x, _outlines(one.placed, bin_), _samples(one.placed, map_size), result)
+        for one, result in zip(conventions, results, strict=True)
     ]
     numbers = rotated.NUMBERS if is_rotated else ("x1", "y1", "x2", "y2")
     ends = ", ".join(f"{name} {number(end)}" for name, end in zip(numbers, geometry.rois[r].tolist(), strict=True))
     degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if is_rotated else ""
-    return Explanation(
-        case,
-        facts,
-        f"RoI {r} of {count}: {ends}{degrees}; image {n}, channel {c}",
-        drawings,
-        HINT,
-        [_coordinates(conventions, placed, bin_), *tables],
-        (
-            *(f"{one.name}: {one.detail}{' (this case)' * one.is_own}" for one in conventions),
-            ROTATED if is_rotated else TORCHVISION,
-            *(f"{one.name}: {note}" for one in conventions for note in one.notes),
-            *(
-                f"{one.name}: {place.total} samples, too many to draw and to list"
-                for one, place in zip(conventions, placed, strict=True)
-                if place.total > MAX_SAMPLES
-            ),
-        ),
-    )
+    notes = [f"{one.name}: {one.detail}{' (this case)' * one.is_own}" for one in conventions]
+    notes.append(ROTATED if is_rotated else TORCHVISION)
+    notes += [f"{one.name}: {note}" for one in conventions for note in one.notes]
+    totals = [(one.name, one.placed.total) for one in conventions]
+    notes += [f"{one}: {n} samples, too many to draw and to list" for one, n in totals if n > MAX_SAMPLES]
+    heading = f"RoI {r} of {count}: {ends}{degrees}; image {n}, channel {c}"
+    return Explanation(case, facts, heading, drawings, HINT, [_coordinates(conventions, bin_), *tables], notes)
 
 
 def _focus(
@@ -137,12 +124,13 @@ def _bins(
     return Table("Values of the bins", columns, rows, marked)
 
 
-def _result(name: str, convention: Convention, placed: Placed, output: Floats | None, x: Floats | None) -> str:
+def _result(name: str, convention: Convention, output: Floats | None, x: Floats | None) -> str:
     """The line below a drawing with the values of few samples and bins; empty if there are more."""
     if output is None or x is None or output.size > _FEW:
         return ""
     bins = [", ".join(map(number, row)) for row in output.tolist()]
     values = bins[0] if output.size == 1 else f"[{', '.join(f'[{row}]' for row in bins)}]"
+    placed = convention.placed
     if output.size > 1 or placed.total > _FEW or convention.attributes.get("mode", "avg") == "max":
         return f"{name} = {values}"
     places = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
@@ -160,9 +148,9 @@ def _result(name: str, convention: Convention, placed: Placed, output: Floats | 
     return f"samples {', '.join(map(number, read))}: {name} = {values}"
 
 
-def _coordinates(conventions: Sequence[Convention], placed: Sequence[Placed], bin_: tuple[int, int] | None) -> Table:
+def _coordinates(conventions: Sequence[Convention], bin_: tuple[int, int] | None) -> Table:
     """The coordinates y and x of the samples by each convention."""
-    found = [_by_sample(one) if one.total <= MAX_SAMPLES else {} for one in placed]
+    found = [_by_sample(one.placed) if one.placed.total <= MAX_SAMPLES else {} for one in conventions]
     names = sorted(set().union(*found))
     rows = [(f"({p}, {q})", f"({i}, {j})", *(each.get((p, q, i, j), "") for each in found)) for p, q, i, j in names]
     marked = next((k for k, name in enumerate(names) if name[:2] == bin_), None)

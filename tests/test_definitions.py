@@ -109,17 +109,14 @@ def test_functions_that_call_each_other_have_digests(tmp_path: Path) -> None:
 
 
 def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(tmp_path: Path) -> None:
-    packages = {package: tmp_path / package for package in disk.PACKAGES}
-    for package, folder in disk.PACKAGES.items():
-        shutil.copytree(folder, packages[package], ignore=shutil.ignore_patterns("__pycache__", "compiled"))
-    found = [definitions.digests(packages)["kernels.gather.gather"]]
+    shutil.copytree(disk.PACKAGES["jit"], tmp_path / "jit", ignore=shutil.ignore_patterns("__pycache__"))
+    kernel = {"kernel.py": "from ortops.jit.compile import compiled\n@compiled\ndef kernel(x): return x"}
+    found = [digest(tmp_path, kernel)]
     for file, old, new in (
         ("jit/disk.py", "suppress(OSError)", "suppress(ValueError)"),
         ("jit/compile.py", 'error_model="numpy"', 'error_model="python"'),
     ):
-        path = tmp_path / file
-        text = path.read_text("utf-8")
+        text = (tmp_path / file).read_text("utf-8")
         assert old in text
-        path.write_text(text.replace(old, new), "utf-8")
-        found.append(definitions.digests(packages)["kernels.gather.gather"])
+        found.append(digest(tmp_path, {file: text.replace(old, new)}))
     assert found[0] == found[1] != found[2]

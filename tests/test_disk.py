@@ -511,7 +511,6 @@ print(found)
         return [process.communicate(timeout=120)[0].strip() for process in started]
 
     assert all(run("f", "f", "g"))
-    assert run("f", "g") == ["20", "20"]
     assert len(files(tmp_path)) == 40
 
 
@@ -565,7 +564,7 @@ def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: 
     content = installed.read_bytes()
     for folder in (package.path.parent / "__pycache__", *(installed.parents[1] / name for name in ("user", "shared"))):
         shut(folder)
-    for at in range(len(content)):
+    for at in range(0, len(content), 7):
         installed.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
         assert package.compilations() <= 1  # and the code is the kernel's
 

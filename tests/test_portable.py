@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,15 +24,25 @@ from samples import Refusal, Sample, edges, every, open_ranks, refusals, right, 
 
 # One rounding to the type, and sums in float.
 TOLERANCES = {np.float16: 8e-3, np.float32: 2e-5, np.float64: 1e-11}
-OPSETS = range(18, 23)
+OPSETS = (18, 20, 22)
+
+
+@functools.cache
+def session(model: bytes) -> onnxruntime.InferenceSession:
+    """A session without this project's kernels."""
+    return onnxruntime.InferenceSession(model, options(), providers=[CPU])
+
+
+@functools.cache
+def check_body(model: bytes) -> None:
+    onnx.checker.check_model(model, full_check=True)
 
 
 def run(model: onnx.ModelProto, feeds: dict[str, Array]) -> list[Array]:
-    """Run without this project's kernels, and do not log what a node refuses before it raises."""
+    """Run, and do not log what a node refuses before it raises."""
     quiet = onnxruntime.RunOptions()
     quiet.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-    outputs: list[Array] = session.run(None, feeds, quiet)
+    outputs: list[Array] = session(model.SerializeToString(deterministic=True)).run(None, feeds, quiet)
     return outputs
 
 
@@ -49,7 +60,7 @@ def assert_close(got: Sequence[Array], wanted: Sequence[Array], dtype: np.dtype[
 def check(sample: Sample, model: onnx.ModelProto | None = None) -> None:
     """The body agrees with the reference, and ONNX's checker with the body."""
     made = attach(model or sample.model())
-    onnx.checker.check_model(made, full_check=True)
+    check_body(made.SerializeToString(deterministic=True))
     assert_close(run(made, dict(sample.inputs)), expected(sample), next(iter(sample.inputs.values())).dtype)
 
 
@@ -80,9 +91,9 @@ def test_a_body_computes_the_reference(sample: Sample) -> None:
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: one.name)
 def test_every_opset_from_18_on_has_bodies(operator: Operator) -> None:
     sample = samples(operator)[1]
-    for opset in OPSETS:
-        onnx.checker.check_model(attach(with_opset(sample.model(), opset)), full_check=True)
     check(sample, with_opset(sample.model(), OPSETS[0]))
+    for opset in OPSETS[1:]:
+        onnx.checker.check_model(attach(with_opset(sample.model(), opset)), full_check=True)
 
 
 def test_a_model_of_an_older_opset_is_converted() -> None:
@@ -244,7 +255,7 @@ BRANCHES = """<ir_version: 10, opset_import: ["": 20, "own": 1, "ai.onnx.contrib
 
 def test_nodes_in_branches_and_functions_have_bodies_too() -> None:
     made = attach(onnx.parser.parse_model(BRANCHES))
-    onnx.checker.check_model(made, full_check=True)
+    check_body(made.SerializeToString())
     sample = samples(BY_NAME["RoiAlign_16"])[0]
     for flag, ratio in ((True, 3), (False, 0)):
         wanted = expected(Sample(sample.operator, "", sample.inputs, {"sampling_ratio": ratio}))

@@ -24,7 +24,7 @@ from ortops.operators import OPERATORS
 from problems import Array
 from samples import Refusal, Sample, edges, open_ranks, refusals, right, samples
 
-THREADS, CALLS_OF_A_THREAD = 4, 400
+THREADS, CALLS_OF_A_THREAD = 4, 200
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _mallinfo2() -> Any:
 @pytest.mark.skipif(held_bytes() is None, reason="the C library does not tell")
 def test_calls_keep_no_memory(problems: list[Problem]) -> None:
     rng = np.random.default_rng(0)
-    some = problems[::3]
+    some = problems[::7]
     loaded = [(one, make_session(one, rng)) for one in some]
     held = []
     for _ in range(3):

@@ -173,12 +173,6 @@ def storm_run(subject: Subject) -> Outcomes:
     return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
 
 
-def storm_create(subject: Subject) -> Outcomes:
-    """Alarms while sessions are created and run, including the first of the process."""
-    model, expected = chain(1), chain_answer(1)
-    return storm(lambda: of_answer(subject.make(model).run(None, FEEDS)[0], expected))
-
-
 def in_a_kernel(subject: Subject) -> Outcomes:
     """One Ctrl-C while a node computes for a large part of a second."""
     session = subject.make(onnx_models.roi_align(16).SerializeToString())

@@ -243,45 +243,6 @@ def test_an_option_that_numba_takes_for_unset_is_none(
     assert package.compilations() == 1
 
 
-USE = """
-import sys
-import numpy as np, onnx_models, ortops
-x, rois = np.ones((1, 20, 5, 5), np.float32), np.array([[1, 1, 3, 3]], np.float32)
-model = onnx_models.roi_align(16).SerializeToString()
-feeds = {"X": x, "rois": rois, "batch_indices": np.zeros(1, np.int64)}
-for call in (
-    lambda: ortops.roi_align(x, rois, [0], output_height=1, output_width=1),
-    lambda: ortops.InferenceSession(model).run(None, feeds)[0],
-):
-    try:
-        assert (call() == 1).all()
-        print("computed")
-    except Exception as error:
-        print(f"{type(error).__name__}: {error}")
-print("numba" in sys.modules)
-"""
-
-
-@pytest.mark.slow
-def test_functions_and_sessions_name_such_an_option_and_do_without_numba_where_code_is_on_disk(tmp_path: Path) -> None:
-    # Options that change numba's calls or messages and not the kernels' code.
-    others = {"BOUNDSCHECK": "1", "DEBUGINFO": "1", "OPT": "0", "DEVELOPER_MODE": "1", "PARALLEL_DIAGNOSTICS": "4"}
-    others |= {"THREADING_LAYER": "nonsense", "CAPTURED_ERRORS": "old_style", "CACHE_DIR": str(tmp_path)}
-
-    def lines(**options: str) -> list[str]:
-        environment = {**os.environ, **{f"NUMBA_{name}": value for name, value in (others | options).items()}}
-        command = [sys.executable, "-c", USE]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)  # noqa: S603
-        assert done.returncode == 0, done.stderr
-        return done.stdout.splitlines()
-
-    function, session, _ = lines(DISABLE_JIT="1")
-    says = "NUMBA_DISABLE_JIT = '1': must be 0 or unset, since numba compiles the kernels"
-    assert function == session == f"RuntimeError: {says}"
-    assert lines() == ["computed", "computed", "True"]
-    assert lines(DISABLE_JIT="1", NUM_THREADS="0") == ["computed", "computed", "False"]
-
-
 @DAMAGES
 def test_a_damaged_file_is_compiled_anew_and_mended(
     package: Package, tmp_path: Path, damage: Callable[[bytes], bytes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -80,7 +81,9 @@ def _imports(module: str) -> Iterator[str]:
         yield from (name for name in names if name in MODULES)
 
 
-IMPORTS = {module: set(_imports(module)) - {module} for module in MODULES}
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    return {module: set(_imports(module)) - {module} for module in MODULES}
 
 
 def _layer(module: str) -> int:
@@ -96,7 +99,7 @@ def _layer(module: str) -> int:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_imports_run_down_the_layers(package: str) -> None:
-    arrows = ((one, other) for one in MODULES if one.split(".")[0] == package for other in IMPORTS[one])
+    arrows = ((one, other) for one in MODULES if one.split(".")[0] == package for other in imports()[one])
     upward = [f"{one} imports {other}" for one, other in arrows if _layer(other) > _layer(one)]
     assert upward == []
 
@@ -108,10 +111,10 @@ def test_every_layer_has_modules() -> None:
 @pytest.mark.parametrize("package", ONLY)
 def test_one_module_of_a_package_imports_ortops(package: str) -> None:
     own = (module for module in MODULES if module.startswith(f"{package}."))
-    assert {one for one in own if any(other.split(".")[0] == "ortops" for other in IMPORTS[one])} == {ONLY[package]}
+    assert {one for one in own if any(other.split(".")[0] == "ortops" for other in imports()[one])} == {ONLY[package]}
 
 
 @pytest.mark.parametrize("package", ["ortops", "onnx_models", "conformance"])
 def test_modules_of_a_package_import_each_other_in_no_circle(package: str) -> None:
     own = {one for one in MODULES if one.split(".")[0] == package}
-    TopologicalSorter({one: IMPORTS[one] & own for one in own}).prepare()
+    TopologicalSorter({one: imports()[one] & own for one in own}).prepare()

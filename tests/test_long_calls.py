@@ -81,7 +81,7 @@ def test_a_signal_handler_ends_a_long_call(name: str, count: int, attributes: Ma
     assert np.isnan(made[output][-1]).any() or 0 < made[output].sum(dtype=float) < 0.9 * count * of_each
 
 
-@pytest.mark.parametrize("mode", ["avg", pytest.param("max", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["avg", "max"])
 def test_parts_of_the_rois_make_the_outputs_of_all(monkeypatch: pytest.MonkeyPatch, mode: Any) -> None:
     random = np.random.default_rng(1)
     rois = (random.uniform(-3, 8, (30, 4)) + np.array([0, 0, 6, 6])).astype(np.float16)

@@ -25,9 +25,8 @@ def test_damaged_models_are_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("models", [(), ("nodes",)])
-def test_many_damaged_models_are_refused(models: tuple[str, ...]) -> None:
-    fuzz(1000, 300, *models)
+def test_damaged_models_of_onnx_tests_are_refused() -> None:
+    fuzz(1000, 300, "nodes")
 
 
 @pytest.mark.parametrize(

@@ -285,33 +285,6 @@ def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> N
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("opset", [7, 21])
-def test_a_converted_max_roi_pool_computes_what_it_computed(opset: int) -> None:
-    # Bins of a half and of a quarter are exact in float32 too.
-    rois = np.array([[1, 0, 0, 15, 17], [0, 3, 2, 8, 9], [1, 5, 5, 5, 5], [0, 4, 6, 30, 40], [0, 9, 9, 2, 3]])
-    inputs = {"x": feeds()["x"], "r": rois.astype(np.float32)}
-    model = parse(MAX_ROI_POOL, opset=opset, inputs=INPUTS_OF_POOL)
-    np.testing.assert_array_equal(run(convert(model), inputs), run_as_it_is(model, inputs))
-    inside = parse(
-        f"""
-        c = Constant <value = bool {{1}}> ()
-        y = If (c) <
-            then_branch = t () => (u) {{ {MAX_ROI_POOL.replace("y =", "u =")} }},
-            else_branch = e () => (v) {{ v = Identity(x) }}
-        >""",
-        opset=opset,
-        inputs=INPUTS_OF_POOL,
-    )
-    np.testing.assert_array_equal(run(convert(inside), inputs), run_as_it_is(model, inputs))
-
-
-@pytest.mark.parametrize("condition", [True, False])
-def test_a_converted_subgraph_computes_what_it_computed(condition: bool) -> None:
-    inputs = feeds() | {"c": np.array(condition)}
-    model = nested()
-    np.testing.assert_allclose(run(convert(model), inputs), run_as_it_is(model, inputs), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("call", ["y = f.New <height = 2> (p, r, b)", 'y = f.New <height = 3, mode = "avg"> (p, r, b)'])
 def test_a_converted_function_computes_what_it_computed(call: str) -> None:
     model = with_functions(call)

@@ -242,14 +242,3 @@ def write(folder: Path, text: str) -> Path:
 def test_a_document_that_is_wrong_fails(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=message):
         run_blocks(write(tmp_path, text), tmp_path)
-
-
-def test_blocks_share_a_folder_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = (
-        "```python\n# made.py\nprint('made')\n```\n"
-        "```python\nimport pathlib\nname = pathlib.Path('made.py').read_text()\n```\n"
-        "```python\nprint(name)\n```\n```text\n# made.py...\n```\n"
-        "```console\n$ python made.py\nmade\n$ python \\\n  -c 'exit(3)'  # exits with 3\n```\n"
-    )
-    run_blocks(write(tmp_path, text), tmp_path)

@@ -9,9 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from docs.generate import generated, stale, write
-from docs.operators import row, twin
 from docs.pictures import PICTURES
-from ortops.operators import BY_NAME, OPERATORS
 
 FILES = generated()
 SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}
@@ -25,32 +23,6 @@ def test_a_changed_file_and_a_picture_of_nothing_are_stale() -> None:
     assert stale({**FILES, "operators.md": "changed"}) == ["operators.md"]
     left = {name: text for name, text in FILES.items() if "max-roi-pool" not in name}
     assert stale(left) == ["images/max-roi-pool-dark.svg", "images/max-roi-pool-light.svg"]
-
-
-def test_each_operator_has_its_row_its_formula_and_its_source() -> None:
-    text = FILES["operators.md"]
-    for operator in OPERATORS:
-        assert row(operator) in text
-        assert f"\n### {operator.name}\n" in text
-        assert operator.formula in text
-        assert operator.source in text
-        assert f"`ortops.{operator.function}(" in text
-
-
-def test_links_go_to_headings_and_pictures_that_are_there() -> None:
-    text = FILES["operators.md"]
-    headings = [
-        heading.lower().replace(" ", "-").replace("'", "") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    ]
-    assert len(headings) == len(set(headings))
-    assert set(re.findall(r"\]\(#(.*?)\)", text)) <= set(headings)
-    shown = re.findall(r"images/([\w-]+\.svg)", text)
-    assert set(shown) == set(SVG)
-
-
-def test_an_operator_of_other_types_alone_refers_to_its_twin() -> None:
-    assert twin(BY_NAME["RoiAlign_22"]) is BY_NAME["RoiAlign_16"]
-    assert twin(BY_NAME["RoiAlign_16"]) is None
 
 
 @pytest.mark.parametrize("name", sorted(SVG))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -118,22 +118,6 @@ def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
     assert "docs/operators.md does not have RoiMedian: `python -m docs` writes it." in said
     assert len(said) == len(ROOMS) + 9
-
-
-def test_a_function_that_differs_from_its_definition_is_named() -> None:
-    def roi_align(x: Any, rois: Any, indices: Any, *, mode: str = "max", sharpness: float = 1.0) -> None:
-        """Nothing.
-
-        Args:
-            x: what it is.
-        """
-
-    said = list(_disagreements(ROI_ALIGN_22, cast(Callable[..., Any], roi_align)))
-    assert "roi_align has mode = 'max' by default: must be 'avg'." in said
-    assert "roi_align has no keyword spatial_scale." in said
-    assert "roi_align takes x, rois, indices, sharpness: must take the 3 inputs of RoiAlign_22." in said
-    assert "The docstring of roi_align does not say what rois is." in said
-    assert "The docstring of roi_align has no Raises." in said
 
 
 def test_every_operator_has_a_model_that_is_written() -> None:

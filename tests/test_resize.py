@@ -199,39 +199,6 @@ def test_opset_10_shrinks_as_its_test_vector_does() -> None:
         ours(x, {}, 10, {"scales": (1, 1, 2, 0.5)})
 
 
-@pytest.mark.parametrize(
-    ("why", "attributes", "lengths", "inputs"),
-    [
-        (
-            "onnxruntime copies X where Y has the same shape, whatever the scales",
-            {"coordinate_transformation_mode": "asymmetric", "mode": "linear"},
-            (3, 2),
-            {"scales": (1, 1, 1.3, 1.3)},
-        ),
-        (
-            "onnxruntime forgets the roi of an axis whose scale is 1",
-            {"coordinate_transformation_mode": "tf_crop_and_resize", "nearest_mode": "floor"},
-            (4, 3),
-            {"sizes": (2, 3, 4, 6), "roi": (0, 0, 0.25, 0, 1, 1, 0.75, 1)},
-        ),
-        (
-            "onnxruntime's coordinates are float32: 1.5 / 0.6 - 0.5 is 2 there, but 0.6 in float32 is larger than 0.6",
-            {"nearest_mode": "floor"},
-            (2, 8),
-            {"scales": (1, 1, 2, 0.6)},
-        ),
-    ],
-)
-def test_where_onnxruntime_deviates_onnx_agrees(
-    why: str, attributes: dict[str, Any], lengths: tuple[int, int], inputs: dict[str, Any]
-) -> None:
-    x = pixels(2, 3, *lengths)
-    model = resize_model(x.shape, attributes, 19, inputs)
-    (expected,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})
-    same(ours(x, attributes, 19, inputs), np.asarray(expected))
-    assert not np.allclose(onnxruntime_resize(model, x), expected, atol=1e-3), f"no longer: {why}"
-
-
 def test_scales_are_left_out_where_the_ratio_of_the_lengths_is_meant() -> None:
     found = onnx_models.resample_attributes({}, (1, None, 5, 5), sizes=(1, 3, 3, 8))
     assert (found["scales"], found["output_sizes"]) == ((), (1, 3, 3, 8))

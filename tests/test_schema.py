@@ -185,63 +185,18 @@ OF_X_SHAPE = "s = Constant<value_ints = [{}]>() y = our.RoiAlignGrad(dy, r, b, s
 @pytest.mark.parametrize(
     ("inputs", "body", "message"),
     [
-        (
-            f"{X}, {ROIS}, int64[6] b",
-            ALIGN,
-            r"batch_indices has shape \[6\]: shape\[0\] must be 5 \(num_rois of rois\)",
-        ),
         (f"{X}, float[5, 5] r, {OF}", ALIGN, r"rois has shape \[5, 5\]: shape\[1\] must be 4$"),
-        (f"float[3, 8, 9] x, {ROIS}, {OF}", ALIGN, r"X has shape \[3, 8, 9\]: must have rank 4, \[N, C, H, W\]"),
         (f"{X}, double[5, 4] r, {OF}", ALIGN, "rois has element type double: must be float as other"),
         (f"{X}, {ROIS}, int32[5] b", ALIGN, "batch_indices has element type int32: must be int64"),
         (f"bfloat16[2, 3, 8, 9] x, {ROIS}, {OF}", ALIGN, "X has element type bfloat16: must be float16 or float or"),
         (f"seq(float[2]) x, {ROIS}, {OF}", ALIGN, "X is a sequence_type: must be a tensor"),
         (GRADIENT.replace("R, C", "R, 3"), OF_X_SHAPE.format("2, 7, 8, 9"), r"x_shape\[1\] must be 3 \(C of dY\)"),
         (GRADIENT, OF_X_SHAPE.format("2, 3, -8, 9"), r"x_shape is \[2, 3, -8, 9\]: x_shape\[2\] must be >= 0"),
-        (GRADIENT, OF_X_SHAPE.format("2, 3, 8"), r"x_shape has shape \[3\]: shape\[0\] must be 4"),
-        (
-            f"{DML} float16[4] r, {OF}",
-            DML_ALIGN,
-            r"ROITensor has shape \[4\]: must have rank 2 or 3 or 4, \[num_rois, 4\]",
-        ),
-        (
-            f"{DML} float16[1, 1, 1, 5, 4] r, {OF}",
-            DML_ALIGN,
-            r"ROITensor has shape \[1, 1, 1, 5, 4\]: must have rank 2",
-        ),
+        (f"{DML} float16[4] r, {OF}", DML_ALIGN, r"ROITensor has shape \[4\]: must have rank 2 or 3 or 4"),
         (f"{DML} float16[2, 5, 4] r, {OF}", DML_ALIGN, r"ROITensor has shape \[2, 5, 4\]: shape\[0\] must be 1"),
-        (
-            f"{DML} float16[5, 4] r, int32[5] b",
-            DML_ALIGN,
-            "BatchIndicesTensor has element type int32: must be uint32 or",
-        ),
         ("float[2] x", "y = our.DmlResample(x)", "scales and output_sizes are empty: at least one must have values"),
-        (
-            "float[2] x",
-            "y = our.DmlResample<scales = [2]>(x)",
-            "scales is of type INTS: FLOATS attribute, must be finite",
-        ),
-        (
-            "float[2] x",
-            "y = our.DmlResample<scales = [2.0], output_sizes = [4, 4]>(x)",
-            "scales has 1, output_sizes has 2 values: must have",
-        ),
-        (
-            "float[2] x",
-            "y = our.DmlResample<scales = [2.0, 2.0]>(x)",
-            r"InputTensor has shape \[2\]: rank must be 2 \(rank of scales\)",
-        ),
+        ("float[2] x", "y = our.DmlResample<scales = [2]>(x)", "scales is of type INTS: FLOATS attribute, must be fin"),
         ("float[1,1,1,1,2] x", "y = our.DmlResample<output_sizes = [2]>(x)", "must have rank 1 or 2 or 3 or 4"),
-        (
-            "float[A, 6] dy, int64[3] s",
-            "y = our.DmlResampleGrad(dy, s)",
-            r"x_shape has shape \[3\]: shape\[0\] must be 2",
-        ),
-        (
-            "float[A, 6] dy",
-            "s = Constant<value_ints = [2, -3]>() y = our.DmlResampleGrad(dy, s)",
-            r"x_shape is \[2, -3\]: x_shape\[1\] must be >= 0",
-        ),
     ],
 )
 def test_inputs_that_disagree_are_refused(inputs: str, body: str, message: str) -> None:

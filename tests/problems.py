@@ -1,4 +1,4 @@
-"""Random RoiAlign problems for the tests: maps, RoIs of every kind, attributes; and how far two right answers may differ."""
+"""Random RoiAlign problems for the tests: maps, RoIs of every kind, attributes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 Array = np.ndarray[Any, Any]
-
-finfo: Any = ml_dtypes.finfo
 
 DTYPES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32), np.dtype(np.float64))
 MODES = ("avg", "max", "max_interpolated")
@@ -44,33 +42,6 @@ class Problem:
 
     def astype(self, dtype: Any) -> Problem:
         return replace(self, x=self.x.astype(dtype), rois=self.rois.astype(dtype))
-
-    def samples(self) -> list[tuple[Array, int]]:
-        """For each RoI and axis the coordinates of all samples (of a RoI with few), and the map's length."""
-        a, found = self.attributes, []
-        scale = float(np.float32(a["spatial_scale"]))
-        for x1, y1, x2, y2 in self.rois.astype(np.float64):
-            for r1, r2, bins, length in (
-                (y1, y2, a["output_height"], self.x.shape[2]),
-                (x1, x2, a["output_width"], self.x.shape[3]),
-            ):
-                start, size = r1 * scale, (r2 - r1) * scale
-                if a["coordinate_transformation_mode"] == "half_pixel":
-                    start -= 0.5
-                else:
-                    size = max(size, 1.0)
-                per_bin = a["sampling_ratio"] or max(int(np.ceil(size / bins)), 0)
-                n = bins * min(per_bin, 10_000)
-                found.append((start + (np.arange(n) + 0.5) * size / max(bins * per_bin, 1), length))
-        return found
-
-    def clear_of_borders(self, margin: float) -> bool:
-        """Whether no sample is so near to the place where samples start to count as 0 that rounding decides on it."""
-        return all(
-            not np.any((np.abs(c + 1) < margin) & (c != -1))
-            and not np.any((np.abs(c - length) < margin) & (c != length))
-            for c, length in self.samples()
-        )
 
 
 def make_problem(
@@ -114,33 +85,3 @@ def problems(draw: st.DrawFn, /, kinds: tuple[str, ...] = SHAPES_OF_ROIS, **fixe
     size = tuple(draw(st.integers(1, most)) for most in (3, 3, 9, 9))
     chosen = tuple(draw(st.lists(st.sampled_from(kinds), max_size=4)))
     return make_problem(draw(st.integers(0, 2**32 - 1)), dtype, attributes | fixed, chosen, size)
-
-
-def epsilon(dtype: Any) -> float:
-    """Half the distance between 1 and the next number of a type: the relative error of one rounding."""
-    return float(finfo(dtype).eps) / 2
-
-
-def reach(rois: Array, scale: float) -> float:
-    """The largest coordinate of any RoI in pixels, by which roundings of coordinates are measured."""
-    return float(np.abs(rois.astype(np.float64)).max(initial=1.0)) * scale
-
-
-def assert_close(actual: Array, expected: Array, terms: int, magnitude: float, reach: float) -> None:
-    """`actual` is `expected` but for roundings.
-
-    Those are of sums of `terms` numbers below `magnitude` in float32, of float64 coordinates up to `reach` pixels, and one
-    to the type.
-    """
-    assert actual.shape == expected.shape, f"actual.shape = {actual.shape}, expected.shape = {expected.shape}"
-    if not actual.size:
-        return
-    sums = epsilon(np.float64 if actual.dtype == np.float64 else np.float32)
-    tiny = float(finfo(actual.dtype).smallest_subnormal)
-    drift = 16 * epsilon(np.float64) * reach
-    allowed = ((terms + 8) * sums + drift) * magnitude + 1.01 * epsilon(actual.dtype) * np.abs(expected) + tiny
-    error = np.abs(actual.astype(np.float64) - expected)
-    worst = np.unravel_index(np.argmax(error - allowed), error.shape)
-    assert np.all(error <= allowed), (
-        f"actual{list(map(int, worst))} = {actual[worst]}, expected {expected[worst]} within {allowed[worst]:.3g}"
-    )

@@ -1,8 +1,9 @@
-"""The kernels of RoiAlign: against the reference, the same bits in any company, and no more memory than they need."""
+"""All kernels against the reference; the bits of those of RoiAlign in any company, and the memory that they take."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,24 +13,27 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ortops
+from conformance import backends
+from conformance.fuzz.check import Failure, check
+from conformance.fuzz.generate import generate
+from conformance.run import CaseRunner, ask
 from ortops.jit.kernel import loaded
-from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
-from ortops.reference import evaluate
 from problems import (
     COORDINATES,
     MODES,
     SHAPES_OF_ROIS,
     Array,
     Problem,
-    assert_close,
     make_problem,
     problems,
-    reach,
 )
+
+RANDOM_CASES = 25
+"""The number of random cases of each operator. `python -m conformance fuzz --backend ortops` runs any number."""
 
 # The first example compiles the kernels.
 SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -38,27 +42,9 @@ SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[Healt
 TWO_DTYPES = [np.dtype(np.float16), np.dtype(np.float32)]
 """A type whose values are computed as others and one whose are not; `test_bits` has all types."""
 
-BORDER = 1e-9
-"""The distance to the edge of the sampled area within which a coordinate's rounding decides whether a sample counts."""
-
-
-def reference(problem: Problem) -> Array:
-    (y,) = evaluate(ROI_ALIGN_22, (problem.x, problem.rois, problem.batch_indices), problem.attributes)
-    assert y is not None
-    return y
-
 
 def forward(problem: Problem) -> Array:
     return ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
-
-
-def reference_gradient(problem: Problem) -> tuple[Array, Array]:
-    x_shape = np.array(problem.x.shape)
-    inputs = (problem.dy, problem.rois, problem.batch_indices, x_shape, problem.x)
-    dx, drois = evaluate(ROI_ALIGN_GRAD, inputs, problem.gradient_attributes)
-    assert dx is not None
-    assert drois is not None
-    return dx, drois
 
 
 def gradient(problem: Problem) -> tuple[Array, Array]:
@@ -84,32 +70,12 @@ def gradient_of_map(problem: Problem) -> Array:
     return dx
 
 
-def far(problem: Problem) -> float:
-    return reach(problem.rois, problem.attributes["spatial_scale"])
-
-
-def spread(problem: Problem) -> int:
-    """The most terms of a sum in a kernel."""
-    return int(sum(problem.x.shape[2:])) + int(np.prod(problem.dy.shape[2:])) * max(len(problem.rois), 1)
-
-
-@given(problems())
-@SETTINGS
-def test_forward_is_the_reference_rounded(problem: Problem) -> None:
-    assume(problem.clear_of_borders(BORDER))
-    assert_close(forward(problem), reference(problem), spread(problem), 4.0, far(problem))
-
-
-@given(problems())
-@SETTINGS
-def test_gradients_are_the_reference_rounded(problem: Problem) -> None:
-    assume(problem.clear_of_borders(BORDER))
-    dx, drois = gradient(problem)
-    expected_dx, expected_drois = reference_gradient(problem)
-    assert_close(dx, expected_dx, spread(problem), float(spread(problem)), far(problem))
-    assert_close(
-        drois, expected_drois, spread(problem), 4.0 * problem.dy[0].size if len(problem.rois) else 1.0, far(problem)
-    )
+@pytest.mark.parametrize("name", {one.function: one.name for one in ortops.OPERATORS}.values())
+def test_random_cases_have_the_answers_of_the_reference(name: str) -> None:
+    runner = CaseRunner(functools.partial(ask, backends.load("ortops")))
+    found = [check(generate(1, number, (name,)), runner) for number in range(RANDOM_CASES)]
+    assert [one.message for one in found if isinstance(one, Failure)] == []
+    assert found.count("passed") >= 0.8 * RANDOM_CASES  # of the others, rounding decides the answer
 
 
 def part(problem: Problem, channels: slice, rois: slice = slice(None)) -> Problem:
@@ -191,7 +157,7 @@ def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None
     # From 16 MiB on stores are non-temporal; with 15 bins of 33 channels few RoIs are aligned to a cache line.
     attributes: dict[str, Any] = {"output_height": 5, "output_width": 3, "sampling_ratio": 1, "mode": mode}
     attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
-    count = (20 << 20) // (33 * 15 * dtype.itemsize)
+    count = (17 << 20) // (33 * 15 * dtype.itemsize)
     problem = make_problem(1, dtype, attributes, ("inside",) * 50, (1, 33, 8, 9))
     many = np.arange(count) % 50
     problem = replace(problem, rois=problem.rois[many], batch_indices=problem.batch_indices[many])
@@ -207,7 +173,7 @@ def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any, mode: str) -> None:
     attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": mode}
     attributes |= {"coordinate_transformation_mode": "half_pixel", "spatial_scale": 1.0}
     kinds = ("inside", "across", "mirrored", "huge", "point", "flat") * 8
-    height = (20 << 20) // (2 * 33 * 251 * dtype.itemsize)
+    height = (17 << 20) // (2 * 33 * 251 * dtype.itemsize)
     problem = make_problem(3, dtype, attributes, kinds, (2, 33, height, 251))
     dx = gradient_of_map(problem)
     for channel in (0, 15, 32):

@@ -1,4 +1,4 @@
-"""The kernels of RoIAlignRotated: against the reference, their bits in any company, and tables that do not fit at once."""
+"""The kernels of RoIAlignRotated: their bits in any company, and tables that do not fit at once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 import ortops
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
-from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
-from ortops.reference import evaluate
-from problems import DTYPES, Array, assert_close
-
-SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-
-MARGIN = 1e-9
-"""Nearer to a border or to a pixel than this, the rounding of a coordinate decides."""
+from problems import DTYPES, Array
 
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "thin")
 
@@ -58,30 +49,6 @@ class Rotated:
     def part(self, rois: slice) -> Rotated:
         return replace(self, rois=self.rois[rois], batch_indices=self.batch_indices[rois])
 
-    def sizes(self) -> Array:
-        """Width and height of each RoI on the map."""
-        sizes = self.rois[:, 2:4].astype(np.float64) * float(np.float32(self.attributes.get("spatial_scale", 1.0)))
-        return sizes if self.attributes["aligned"] else np.maximum(sizes, 1.0)
-
-    def samples(self) -> Array:
-        """The places of all samples, x and y [2, n], from the definition's text."""
-        a, found = self.attributes, [np.zeros((2, 0))]
-        scale, shift = float(np.float32(a["spatial_scale"])), 0.5 if a["aligned"] else 0.0
-        for roi, size in zip(self.rois.astype(np.float64), self.sizes(), strict=True):
-            angle, steps = -roi[4] if a["clockwise"] else roi[4], []
-            for length, bins in zip(size, (a["output_width"], a["output_height"]), strict=True):
-                n = bins * (a["sampling_ratio"] or max(int(np.ceil(length / bins)), 0))
-                steps.append(length * ((np.arange(n) + 0.5) / max(n, 1) - 0.5))
-            u, v = (grid.ravel() for grid in np.meshgrid(*steps))
-            x = roi[0] * scale - shift + u * np.cos(angle) + v * np.sin(angle)
-            y = roi[1] * scale - shift + v * np.cos(angle) - u * np.sin(angle)
-            found.append(np.stack([x, y]))
-        return np.concatenate(found, axis=1)
-
-    def is_clear(self) -> bool:
-        """Whether no sample is so near to a pixel's row or column, the borders among them, that rounding decides."""
-        return not np.any(np.abs(self.samples() - np.round(self.samples())) < MARGIN)
-
 
 def make(
     seed: int, dtype: Any, kinds: tuple[str, ...], size: tuple[int, int, int, int], attributes: dict[str, Any]
@@ -104,53 +71,6 @@ def make(
         }[kind]
         rois[r] = *(centre * extent), *(sides * extent), rng.uniform(-7, 7)
     return Rotated(x.astype(dtype), rois.astype(dtype), rng.integers(0, size[0], len(kinds)), attributes)
-
-
-@st.composite
-def rotated_problems(draw: st.DrawFn, /, **fixed: Any) -> Rotated:
-    """Any call on small maps; `fixed` sets attributes."""
-    attributes = {
-        "output_height": draw(st.integers(1, 4)),
-        "output_width": draw(st.integers(1, 4)),
-        "sampling_ratio": draw(st.sampled_from([0, 0, 1, 2, 3, 20])),
-        "spatial_scale": draw(st.sampled_from([1.0, 0.5, 0.3, 1.7])),
-        "aligned": draw(st.integers(0, 1)),
-        "clockwise": draw(st.integers(0, 1)),
-    }
-    images, channels = draw(st.integers(1, 3)), draw(st.sampled_from([1, 3, 8, 17, 66]))
-    size = (images, channels, draw(st.integers(1, 12)), draw(st.integers(1, 12)))
-    kinds = tuple(draw(st.lists(st.sampled_from(KINDS), max_size=6)))
-    return make(draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(DTYPES)), kinds, size, attributes | fixed)
-
-
-def lever(problem: Rotated) -> float:
-    """The farthest that a sample of a RoI on the map can be from its centre, and at least 1."""
-    return 1.0 + float(np.abs(problem.sizes()).max(initial=0.0))
-
-
-@given(rotated_problems())
-@SETTINGS
-def test_forward_is_the_reference_rounded(problem: Rotated) -> None:
-    assume(problem.is_clear())
-    inputs = (problem.x, problem.rois, problem.batch_indices)
-    (expected,) = evaluate(ROI_ALIGN_ROTATED, inputs, problem.attributes)
-    assert expected is not None
-    assert_close(problem.forward(), expected, problem.x[0, 0].size, 4.0, 100.0)
-
-
-@given(rotated_problems())
-@SETTINGS
-def test_gradients_are_the_reference_rounded(problem: Rotated) -> None:
-    assume(problem.is_clear())
-    inputs = (problem.dy, problem.rois, problem.batch_indices, np.array(problem.x.shape), problem.x)
-    dx, drois = evaluate(ROI_ALIGN_ROTATED_GRAD, inputs, problem.gradient_attributes)
-    assert dx is not None
-    assert drois is not None
-    actual_dx, actual_drois = problem.gradient()
-    terms = problem.dy[:, :1].size
-    assert_close(actual_dx, dx, terms, float(terms), 100.0)
-    each = problem.dy[0].size if len(problem.rois) else 1
-    assert_close(actual_drois, drois, 64, 4.0 * each * lever(problem), 100.0)
 
 
 def mixed(dtype: Any = np.float64, channels: int = 20, count: int = 28, **given: Any) -> Rotated:

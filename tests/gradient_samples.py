@@ -382,6 +382,7 @@ NORMALIZATIONS = [
     ),
     *(Call(f"LpNormalization<axis = {axis}, p = {p}>(x)", {"x": (3, 4, 2)}, BOTH) for axis, p in ((-1, 1), (0, 2))),
     *(smooth(nodes("MeanVarianceNormalization", more), {"x": (3, 4, 2, 2)}, (-1, 1)) for more in ("", "axes = [0, 2]")),
+    smooth("RMSNormalization<axis = 1>(x, s)", {"x": (2, 3, 5), "s": (3, 5)}, (0.5, 2), opset=23),
     smooth("InstanceNormalization<epsilon = 0.01>(x, s, b)", {"x": (2, 3, 2, 3, 2), "s": (3,), "b": (3,)}, (0.5, 2)),
 ]  # fmt: skip
 

@@ -63,7 +63,7 @@ def backward(
         """The sum of all gradients of a tensor; all of its consumers have been visited."""
         if name in parts and name not in sums:
             of_it = parts[name]
-            sums[name] = of_it[0] if len(of_it) == 1 else graph.keep_masks(graph.op("Sum", *of_it), *of_it)
+            sums[name] = of_it[0] if len(of_it) == 1 else graph.op("Sum", *of_it)
             graph.inherit_type(sums[name], name)
         return sums.get(name)
 

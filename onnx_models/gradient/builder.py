@@ -10,6 +10,7 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.merging import merge
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
@@ -192,9 +193,11 @@ class GradientBuilder:
             self.graph.reserve(name)
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
         made = self.prepared_model.graph
+        own = self.graph.with_replaced()
+        merged = merge(self.graph.needed(list(values.values())), own)
+        values = {name: merged.get(value, value) for name, value in values.items()}
         nodes = self.graph.needed(list(values.values()))
         if self.graph.replaced:
-            own = self.graph.with_replaced()
             del made.node[:]
             made.node.extend(own)
         made.node.extend(nodes)

@@ -131,8 +131,10 @@ class Graph(NodeBuilder):
         self.proto, self.opsets, self.outer = proto, opsets, outer
         self.check: Callable[[onnx.NodeProto], None] = node_checker(opsets) if outer is None else outer.check
         """Raises ValueError if a node without subgraphs does not match its operator's schema."""
-        self.replaced: dict[int, Sequence[onnx.NodeProto]] = {}
-        """The nodes that replace a node of `proto`, by its index in `proto.node`."""
+        self.replaced: dict[str, Sequence[onnx.NodeProto]] = {}
+        """The nodes that replace a node of `proto`, by the name of its first output."""
+        self._new: dict[int, onnx.NodeProto] = {}
+        """The members of `added` by identity."""
         self.known: _Known = outer.known.inner() if outer else _Known()
         known = self.known
         super().__init__(known.names, "_grad", known.numbers)
@@ -149,13 +151,16 @@ class Graph(NodeBuilder):
 
     def add(self, node: onnx.NodeProto) -> None:
         """Add a node whose outputs have names from `name`, or "" if they are omitted; without a name it gets the first."""
-        node.name = node.name or next(filter(None, node.output), "")
+        node.name = node.name or _first_output(node)
         if node.op_type == "Constant" and not node.domain:
             value = constant_attribute(node.attribute[0])
             del node.attribute[:]
             node.attribute.append(value)
         super().add(node)
+        self._new[id(node)] = node
         self.known.producers.update({name: node for name in node.output if name})
+        if self.known.masks:
+            self._keep_masks(node)
 
     def replay(self, node: Node, *inputs: str) -> str:
         """Add a copy of a single-output node with other inputs, and return the output's name."""
@@ -167,17 +172,19 @@ class Graph(NodeBuilder):
 
     def replace(self, node: onnx.NodeProto, others: Sequence[onnx.NodeProto]) -> None:
         """Replace a node of `proto`, or a new one, by other nodes that have all of its outputs."""
-        new = next((i for i, one in enumerate(self.added) if one is node), None)
-        if new is None:
-            place = next(i for i, one in enumerate(self.proto.node) if one is node or one == node)
-            self.replaced[place] = others
+        if id(node) in self._new:
+            place = next(i for i, one in enumerate(self.added) if one is node)
+            self.added[place : place + 1] = others
+            self._new |= {id(other): other for other in others}
         else:
-            self.added[new : new + 1] = others
+            self.replaced[_first_output(node)] = others
         self.known.producers.update({name: other for other in others for name in other.output if name})
 
     def with_replaced(self) -> list[onnx.NodeProto]:
         """The nodes of `proto` after all replacements."""
-        return [one for i, node in enumerate(self.proto.node) for one in self.replaced.get(i, [node])]
+        if not self.replaced:
+            return list(self.proto.node)
+        return [one for node in self.proto.node for one in self.replaced.get(_first_output(node), [node])]
 
     def reserve(self, name: str) -> str:
         """Mark a name as in use, and return it.
@@ -251,16 +258,16 @@ class Graph(NodeBuilder):
 
     def infer_added(self, nodes: Sequence[onnx.NodeProto]) -> None:
         """Infer types and shapes of the outputs of new nodes, and of the new tensors that these depend on."""
-        places = {id(node): place for place, node in enumerate(self.added)}
-        behind: dict[int, onnx.NodeProto] = {}
-        waiting = list(nodes)
+        behind: dict[int, onnx.NodeProto] = {}  # in topological order
+        waiting = list(reversed(nodes))
         while waiting:
-            node = waiting.pop()
-            if id(node) not in behind:
-                behind[id(node)] = node
-                producers = (self.known.producers.get(name) for name in input_names(node) if self._is_behind(name))
-                waiting += [producer for producer in producers if producer is not None and id(producer) in places]
-        self.infer(sorted(behind.values(), key=lambda node: places.get(id(node), -1)))
+            node = waiting[-1]
+            producers = (self.known.producers.get(name) for name in input_names(node) if self._is_behind(name))
+            missing = [one for one in producers if id(one) in self._new and id(one) not in behind]
+            waiting += [one for one in missing if one is not None]
+            if not missing:
+                behind[id(node)] = waiting.pop()
+        self.infer(list(behind.values()))
 
     def infer(self, nodes: Sequence[onnx.NodeProto], more: Mapping[str, onnx.TypeProto.Tensor] | None = None) -> None:
         """Infer types and shapes of the outputs of nodes.
@@ -362,7 +369,7 @@ class Graph(NodeBuilder):
 
     def masked(self, condition: str, name: str, like: str) -> str:
         """The tensor `name` where the condition holds, and zeros (of the element type of `like`) elsewhere."""
-        return self.keep_masks(self.op("Where", condition, name, self.number(0.0, like)), name)
+        return self.op("Where", condition, name, self.number(0.0, like))
 
     def selected(self, condition: str, name: str, like: str) -> str:
         """As `masked`, for the gradient of an input of Where; the condition is remembered for `remasked`."""
@@ -378,7 +385,8 @@ class Graph(NodeBuilder):
         derivative shows. Relu, Clip and others do not mask either, as in PyTorch: a mask costs about as much as a product.
         """
         for condition in self.known.masks.get(gradient, ()):
-            name = self.selected(condition, name, like)
+            if condition not in self.known.masks.get(name, ()):
+                name = self.selected(condition, name, like)
         return name
 
     def without_nan(self, name: str, gradient: str, like: str) -> str:
@@ -388,13 +396,22 @@ class Graph(NodeBuilder):
             name = self.masked(self.op("Or", condition, number), name, like)
         return name
 
-    def keep_masks(self, name: str, *gradients: str) -> str:
-        """Mark `name` as 0 wherever all of the given gradients are masked; return `name`."""
-        first, *others = (self.known.masks.get(gradient, ()) for gradient in gradients)
-        shared = tuple(one for one in first if all(one in masks for masks in others))
-        if shared:
-            self.known.masks[name] = shared
-        return name
+    def _keep_masks(self, node: onnx.NodeProto) -> None:
+        """Remember the masks of a new tensor that is 0 wherever those that it is computed from are masked."""
+        terms = list(node.input)
+        if node.op_type in ("Cast", "CastLike", "Neg"):
+            del terms[1:]
+        elif node.op_type == "Mul":
+            factor = self.constant(terms.pop())
+            if factor is None or not np.isfinite(factor.astype(np.float64)).all():
+                return
+        elif node.op_type == "Where":
+            terms = [name for name in terms[1:] if (value := self.constant(name)) is None or value.any()]
+        elif node.op_type != "Sum":
+            return
+        first, *others = [self.known.masks.get(name, ()) for name in terms] or [()]
+        if shared := tuple(one for one in first if all(one in masks for masks in others)):
+            self.known.masks[node.output[0]] = shared
 
     def reshaped(self, name: str, like: str) -> str:
         """A tensor in the shape of another."""
@@ -428,6 +445,10 @@ def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx
             wanted.update(input_names(node))
             found.append(node)
     return found[::-1]
+
+
+def _first_output(node: onnx.NodeProto) -> str:
+    return next(filter(None, node.output), "")
 
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:

@@ -11,12 +11,11 @@ import onnx
 
 from onnx_models.gradient.cloning import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Length, Node, input_names, needed, outer_names
+from onnx_models.gradient.merging import RANDOM
 from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs
 
 _MAX_LOOP_DEPTH = 3
 """The deepest nesting at which the ranks of an inner Loop are inferred."""
-
-_DRAWN = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
 class Subgraph:
@@ -175,7 +174,7 @@ class Subgraph:
         own = {name for node in self.graph.with_replaced() for name in node.output}
         for node in needed(self._nodes(), set(outputs)):
             for one in iter_nodes([node]) if not own.isdisjoint(node.output) else ():
-                if normalize_domain(one.domain) == "" and (one.op_type in _DRAWN or self._is_training(one)):
+                if normalize_domain(one.domain) == "" and (one.op_type in RANDOM or self._is_training(one)):
                     raise ValueError(
                         f"{self.node} has no gradient: {label(one)} in its subgraph draws random numbers, "
                         "which the gradient cannot reproduce"

@@ -7,14 +7,12 @@ instead have a function decorated with ``@decomposition("Operator")``, which add
 """
 
 from onnx_models.gradient.rules import (  # noqa: F401 -- each module registers its rules
-    activations,
-    arithmetic,
     control,
     convolution,
     creation,
     detection,
     einsum,
-    elementary,
+    elementwise,
     indexing,
     linear,
     losses,

@@ -381,7 +381,7 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
     Storing a tensor means copying it twice. It is not done if computing it again would only move elements, or if a nested
     loop is computed again for its states.
     """
-    nodes = (node for i, node in enumerate(body.graph.proto.node) if i not in body.graph.replaced)
+    nodes = [node for node in body.graph.proto.node if body.graph.replaced.keys().isdisjoint(node.output)]
     producers = {name: node for node in nodes for name in node.output if name in body.originals}
     by_rules = {name for node in body.graph.needed(ends) for name in input_names(node)}.union(ends)
     found = []

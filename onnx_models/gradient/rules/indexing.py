@@ -17,7 +17,17 @@ from onnx_models.gradient.rules.products import product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
 
 
-@rule("Compress", "GatherElements", "GatherND")
+@rule("GatherElements")
+def gather_elements(graph: Graph, node: Node, dy: str) -> Gradients:
+    """Elements along an axis, each any number of times."""
+    x, indices = node.inputs
+    wide = upcast(graph, dy)
+    zeros = graph.op("Expand", graph.number(0.0, wide), graph.shape(x))
+    axis = node.attribute("axis", 0)
+    return [downcast(graph, graph.op("ScatterElements", zeros, indices, wide, axis=axis, reduction="add"), x)]
+
+
+@rule("Compress", "GatherND")
 def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
     """Elements of a tensor, each any number of times."""
     x = node.inputs[0]

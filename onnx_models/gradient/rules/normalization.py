@@ -15,20 +15,21 @@ from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decom
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A tensor minus its mean, times `inverse`, the reciprocal standard deviation; both are taken along `axes`."""
+    """A tensor minus its mean if it `is_centred`, times `inverse`, the reciprocal of the root of its mean square then."""
 
     values: str
     inverse: str
     axes: str
+    is_centred: bool
 
 
-def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float) -> _Normalized:
-    """A tensor normalized along axes; epsilon is added to the variance."""
+def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float, *, is_centred: bool = True) -> _Normalized:
+    """A tensor normalized along axes; epsilon is added to the variance or the mean square."""
     along = graph.ints(axes)
-    centred = graph.op("Sub", x, graph.op("ReduceMean", x, along))
+    centred = graph.op("Sub", x, graph.op("ReduceMean", x, along)) if is_centred else x
     variance = graph.op("ReduceMean", graph.op("Mul", centred, centred), along)
     inverse = _inverse_root(graph, variance, epsilon, x)
-    return _Normalized(graph.op("Mul", centred, inverse), inverse, along)
+    return _Normalized(graph.op("Mul", centred, inverse), inverse, along, is_centred)
 
 
 def _inverse_root(graph: Graph, variance: str, epsilon: float, like: str) -> str:
@@ -41,10 +42,10 @@ def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
     The mean removes the constant component of the gradient, and the variance its component along the values.
     """
     values, axes = normalized.values, normalized.axes
-    constant = graph.op("ReduceMean", gradient, axes)
     along = graph.op("Mul", values, graph.op("ReduceMean", graph.op("Mul", gradient, values), axes))
-    rest = graph.op("Sub", graph.op("Sub", gradient, constant), along)
-    return graph.op("Mul", rest, normalized.inverse)
+    if normalized.is_centred:
+        gradient = graph.op("Sub", gradient, graph.op("ReduceMean", gradient, axes))
+    return graph.op("Mul", graph.op("Sub", gradient, along), normalized.inverse)
 
 
 def _computed_in(graph: Graph, x: str) -> int | None:
@@ -76,15 +77,19 @@ def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[st
     ]
 
 
-@multi_output_rule("LayerNormalization")
+@multi_output_rule("LayerNormalization", "RMSNormalization")
 def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Normalized along the last axes, times Scale, plus B; further outputs are the mean and the inverse deviation."""
+    """Normalized along the last axes, times Scale, plus B; further outputs are the mean and the inverse deviation.
+
+    RMSNormalization subtracts no mean, and has neither B nor further outputs.
+    """
     x = node.input(0)
     axis = node.attribute("axis", -1)
     first = axis if axis < 0 else axis - graph.rank(x, node)
     dy, by_mean, by_inverse = (None if one is None else _upcast(graph, one, x) for one in _padded(incoming, 3))
     wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
-    normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5))
+    is_centred = node.proto.op_type == "LayerNormalization"
+    normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5), is_centred=is_centred)
     dx: list[str] = []
     parts: list[str | None] = [None] * len(node.inputs)
     if dy is not None:

@@ -1,10 +1,12 @@
-"""Rules of reductions."""
+"""Rules of reductions, and of Softmax."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from functools import partial
 
 from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.rules.elementwise import Formula, Terms
 from onnx_models.gradient.rules.products import Reduction, product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
 
@@ -53,57 +55,34 @@ def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
     return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
 
 
-def broadcast_back(graph: Graph, node: Node, share: str) -> Sequence[str]:
-    """A tensor in the shape of the output, broadcast to the shape of x."""
-    return [graph.op("Expand", *keepdims_view(graph, node, share), graph.shape(node.input(0)))]
-
-
-def _scaled(graph: Graph, node: Node, share: str, factors: str) -> Sequence[str]:
-    """A tensor in the shape of the output times factors in the shape of x."""
-    return [graph.op("Mul", *keepdims_view(graph, node, share), factors)]
-
-
-@rule("ReduceSum")
-def reduce_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum: dy for each element."""
-    return broadcast_back(graph, node, dy)
-
-
-@rule("ReduceMean")
-def reduce_mean(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The mean: dy divided by the number of elements."""
-    x, y = node.input(0), node.outputs[0]
+def _mean(n: Terms) -> Expr:
+    graph = n.g.graph
     one = graph.op("Constant", value_int=1)
-    terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", y), one))
-    return broadcast_back(graph, node, graph.op("Div", dy, graph.op("CastLike", terms, x)))
+    terms = graph.op("Div", graph.op("Size", n.x.name), graph.op("Max", graph.op("Size", n.y.name), one))
+    return n.g / n.of(graph.op("CastLike", terms, n.x.name))
 
 
-@rule("ReduceL1")
-def reduce_l1(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum of absolute values; the derivative at 0 is 0."""
-    return _scaled(graph, node, dy, graph.op("Sign", node.input(0)))
+REDUCTIONS: Mapping[str, tuple[Formula, Formula | None]] = {
+    "ReduceL1": (lambda n: n.g, lambda n: n.x.op("Sign")),  # 0 at 0
+    "ReduceL2": (lambda n: n.x.of(0.0).where(n.y.equals(0.0), n.g / n.y), lambda n: n.x),  # 0 where y is, as in PyTorch
+    "ReduceLogSum": (lambda n: n.g / n.y.op("Exp"), None),
+    "ReduceMean": (_mean, None),
+    "ReduceSum": (lambda n: n.g, None),
+    "ReduceSumSquare": (lambda n: n.g * 2.0, lambda n: n.x),
+}
+"""The gradient as a product of an expression of g and y, and of one of x or None for 1; see `elementwise`."""
 
 
-@rule("ReduceL2")
-def reduce_l2(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The square root of the sum of squares; where it is 0, the gradient is 0, as in PyTorch."""
-    x, y = node.input(0), node.outputs[0]
-    zero = graph.number(0.0, x)
-    share = graph.op("Where", graph.op("Equal", y, zero), zero, graph.op("Div", dy, y))
-    return _scaled(graph, node, share, x)
+def _by_formulas(share: Formula, factors: Formula | None, graph: Graph, node: Node, dy: str) -> Gradients:
+    terms = Terms(node, Expr(graph, dy, node.inputs[0]))
+    (made,) = keepdims_view(graph, node, share(terms).name)
+    if factors is None:
+        return [graph.op("Expand", made, graph.shape(node.input(0)))]
+    return [graph.op("Mul", made, factors(terms).name)]
 
 
-@rule("ReduceSumSquare")
-def reduce_sum_square(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The sum of squares."""
-    x = node.input(0)
-    return _scaled(graph, node, graph.op("Mul", dy, graph.number(2.0, x)), x)
-
-
-@rule("ReduceLogSum")
-def reduce_log_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The logarithm y of the sum, which is exp(y)."""
-    return broadcast_back(graph, node, graph.op("Div", dy, graph.op("Exp", node.outputs[0])))
+for _operator, _formulas in REDUCTIONS.items():
+    rule(_operator)(partial(_by_formulas, *_formulas))
 
 
 @rule("ReduceLogSumExp")
@@ -123,7 +102,8 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
     (y,) = keepdims_view(graph, node, node.outputs[0])
     chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
     number = graph.reshaped(_same_reduction(graph, node, "ReduceSum", chosen), dy)
-    return _scaled(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x), chosen)
+    (share,) = keepdims_view(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x))
+    return [graph.op("Mul", share, chosen)]
 
 
 @rule("ReduceProd")
@@ -134,4 +114,24 @@ def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
     def over(operator: str) -> Reduction:
         return lambda term: Expr(graph, _same_reduction(graph, node, operator, term.name), x)
 
-    return _scaled(graph, node, dy, product_of_others(Expr(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)
+    (share,) = keepdims_view(graph, node, dy)
+    return [graph.op("Mul", share, product_of_others(Expr(graph, x, x), over("ReduceProd"), over("ReduceSum")).name)]
+
+
+@rule("Softmax")
+def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
+    """exp(x)/sum(exp(x)): y*(dy - sum(dy*y)); 0 for a row of -inf if Where replaces it, as in attention."""
+    y = graph.without_nan(node.outputs[0], dy, node.inputs[0])
+    mean = _sum_along_axis(graph, node, graph.op("Mul", dy, y))
+    return [graph.op("Mul", y, graph.op("Sub", dy, mean))]
+
+
+@rule("LogSoftmax")
+def log_softmax(graph: Graph, node: Node, dy: str) -> Gradients:
+    """The logarithm of Softmax: dy - exp(y)*sum(dy)."""
+    shares = graph.op("Exp", graph.without_nan(node.outputs[0], dy, node.inputs[0]))
+    return [graph.op("Sub", dy, graph.op("Mul", shares, _sum_along_axis(graph, node, dy)))]
+
+
+def _sum_along_axis(graph: Graph, node: Node, name: str) -> str:
+    return graph.op("ReduceSum", name, graph.ints([node.attribute("axis", -1)]), keepdims=1)

@@ -29,7 +29,7 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
     if kind not in (None, *REAL):
         kind = onnx.TensorProto.FLOAT
     dx = graph.op("CastLike", dy, x) if kind is None else graph.op("Cast", dy, to=kind)
-    return [graph.keep_masks(dx, dy), Zero("only its type is read")]
+    return [dx, Zero("only its type is read")]
 
 
 @rule("Dropout")

@@ -1,0 +1,75 @@
+"""Common subexpressions: of nodes that compute the same from the same tensors, the first one stays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import onnx
+
+from onnx_models.gradient.ours import DOMAIN
+from onnx_models.gradient.parameters import constant_tensor
+from onnx_models.gradient.rules.registry import REAL
+from onnx_models.traversal import normalize_domain, subgraphs
+
+RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+"""Operators that draw random numbers; Dropout does, too, in training."""
+
+_Key = tuple[object, ...]
+
+
+def merge(nodes: Sequence[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]) -> dict[str, str]:
+    """Let new nodes read the first of several equal tensors; what computes the others is then not needed.
+
+    Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched by itself.
+
+    Args:
+        nodes: the new nodes in topological order; their inputs and subgraphs are modified.
+        earlier: nodes of the same graph. Their floating-point constants are not shared: one that has the value of a number
+            in a derivative may be a weight, which training changes.
+
+    Returns:
+        The names of the tensors to read, by the names of those that equal them.
+    """
+    known: dict[_Key, onnx.NodeProto] = {}
+    for node in earlier:
+        constant = constant_tensor(node)
+        if constant is None or constant.data_type not in REAL:
+            known.setdefault(_key(node), node)
+    names: dict[str, str] = {}
+    _merge(nodes, known, names)
+    return names
+
+
+def _merge(
+    nodes: Iterable[onnx.NodeProto],
+    known: dict[_Key, onnx.NodeProto],
+    names: dict[str, str],
+    kept: Collection[str] = frozenset(),
+) -> list[onnx.NodeProto]:
+    """As `merge`; adds to `names` and returns the nodes that are left. `kept` are outputs of the graph."""
+    left = []
+    for node in nodes:
+        for i, name in enumerate(node.input):
+            if name in names:
+                node.input[i] = names[name]
+        for graph in subgraphs([node]):
+            inner = _merge(graph.node, {}, names, {value.name for value in graph.output})
+            if len(inner) < len(graph.node):
+                del graph.node[:]
+                graph.node.extend(inner)
+        first = known.setdefault(_key(node), node)
+        if first is node or any(name in kept for name in node.output):
+            left.append(node)
+        else:
+            names.update(zip(node.output, first.output, strict=True))
+    return left
+
+
+def _key(node: onnx.NodeProto) -> _Key:
+    """What equal nodes have in common; a node with a subgraph, or one that may draw random numbers, equals no other."""
+    domain = normalize_domain(node.domain)
+    is_drawn = domain not in ("", DOMAIN) or node.op_type in RANDOM or node.op_type == "Dropout"
+    if is_drawn or any(subgraphs([node])):
+        return (id(node),)
+    attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
+    return domain, node.op_type, *node.input, *attributes, *map(bool, node.output)

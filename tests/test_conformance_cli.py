@@ -75,6 +75,16 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
     assert message in words(result)
 
 
+def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.__main__.EXTRA", ("no_such_package",))
+    result = run("--list")
+    text = (
+        "No module named 'no_such_package': python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
+    )
+    assert (result.exit_code, result.output) == (2, text)
+    assert run("run", "--help").exit_code == 0
+
+
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ortops.worker_process.can_limit_memory", lambda: False)
     result = run("--backend", "reference", "--select", INSIDE, "--memory-limit", "100")

@@ -181,7 +181,7 @@ def test_a_resample_gradient_in_half_precision_fails() -> None:
 
 def test_tolerance_of_float_is_far_below_the_values() -> None:
     worst = {}
-    for case in collect():
+    for case in collect()[::5]:
         if case.element_type == "float" and "/matrix/" in case.id and not case.expects_error:
             for name, allowed in allowed_errors(case).items():
                 scale = float(np.max(np.abs(expected_outputs(case)[name]), initial=1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unittest
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner, Result
 from onnx import numpy_helper
 from onnx.backend.test import runner as onnx_runner
 from onnx.backend.test.loader import load_model_tests
@@ -24,7 +23,6 @@ from onnx.reference import ReferenceEvaluator
 
 import ortops
 from conformance import backends, expected_failures, export
-from conformance.__main__ import main
 from conformance.backends import session
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
@@ -33,14 +31,11 @@ from conformance.expected_values import expected_outputs
 from conformance.geometry.rois import samples
 from conformance.model import with_named_axes
 from conformance.vectors import collect
+from suite_runs import run, words
 
 BY_ID = {case.id: case for case in collect()}
 EXPORTABLE, _ = export.split_exportable(collect(), "ortops", with_huge=True)
 INSIDE = BY_ID["roi_align/edge/half_pixel_inside/v22/float"]
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, list(map(str, arguments)))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -104,7 +99,7 @@ def judged_by_onnx(folder: Path, backend: type) -> tuple[int, list[str], int]:
     return verdicts.testsRun - len(failed) - skipped, failed, skipped
 
 
-@pytest.mark.parametrize("glob", ["roi_align/edge/*/v16/*", "roi_align/official/*"])
+@pytest.mark.parametrize("glob", ["roi_align/edge/[a-h]*/v16/*", "roi_align/official/*"])
 def test_onnx_runner_fails_its_evaluator_where_that_is_known_to_be_wrong(tmp_path: Path, glob: str) -> None:
     assert run("export", tmp_path, "--select", glob).exit_code == 0
     _, known = expected_failures.load("onnx-reference")
@@ -182,29 +177,6 @@ def test_layout(tmp_path: Path) -> None:
     assert {key: float(value) for key, value in config.items()} == expected
 
 
-@pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float", "double"])
-@pytest.mark.parametrize(("dialect", "domain"), [("standard", ""), ("ortops", "ai.onnx.contrib")])
-def test_tensors_have_the_types_and_names_of_the_model(
-    tmp_path: Path, dialect: Any, domain: str, element_type: str
-) -> None:
-    case = BY_ID[f"roi_align/official/mode_max/v22/{element_type}"]
-    folder = export.write(case, tmp_path, dialect)
-    model = onnx.load(folder / "model.onnx")
-    assert model.graph.node[0].domain == domain
-    outputs = {"Y": expected_outputs(case)["Y"].astype(case.dtype)}
-    check_files(folder, "input", model.graph.input, case.inputs)
-    check_files(folder, "output", model.graph.output, outputs)
-
-
-def check_files(folder: Path, role: str, values: Sequence[onnx.ValueInfoProto], arrays: Mapping[str, Array]) -> None:
-    assert {value.name for value in values} == set(arrays)
-    for i, value in enumerate(values):
-        tensor = onnx.load_tensor(folder / "test_data_set_0" / f"{role}_{i}.pb")
-        assert (tensor.name, tensor.data_type) == (value.name, value.type.tensor_type.elem_type)
-        array = numpy_helper.to_array(tensor)
-        assert (array.dtype, array.tobytes()) == (arrays[value.name].dtype, arrays[value.name].tobytes())
-
-
 def test_a_tensor_that_the_case_leaves_out_has_no_file(tmp_path: Path) -> None:
     case = next(c for c in EXPORTABLE if len(c.outputs) < len(c.definition.outputs))
     folder = export.write(case, tmp_path, "ortops") / "test_data_set_0"
@@ -258,7 +230,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     assert samples(many) > 1e17
     assert export.split_exportable([few, many], "standard")[0] == [few]
     result = run("export", tmp_path, "--select", many.id)
-    assert (result.exit_code, "more than 1000000 samples" in " ".join(result.output.split())) == (2, True)
+    assert (result.exit_code, "more than 1000000 samples" in words(result)) == (2, True)
     assert run("export", tmp_path, "--select", many.id, "--with-huge").exit_code == 0
     assert len(judged_by_onnx(tmp_path, OurOperators)[1]) == 1  # our sessions have no kernel of ONNX's opset 22
 
@@ -275,7 +247,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
 def test_a_wrong_call_is_status_2_and_writes_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
     result = run("export", tmp_path / "new", *arguments)
     assert result.exit_code == 2
-    assert message in " ".join(result.output.replace("│", " ").split())
+    assert message in words(result)
     assert not (tmp_path / "new").exists()
 
 
@@ -291,7 +263,7 @@ def test_a_folder_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float", "double"])
 def test_scalars_are_no_stricter_than_the_suite_and_hardly_looser(element_type: str) -> None:
-    for case in [case for case in EXPORTABLE if case.element_type == element_type and not case.before][::40]:
+    for case in [case for case in EXPORTABLE if case.element_type == element_type and not case.before][::90]:
         check_scalars(case)
 
 
@@ -317,7 +289,7 @@ def check_scalars(case: Case) -> None:
 def test_the_farthest_answers_that_the_suite_takes_pass_onnx_comparison(dtype: Any) -> None:
     """Compared as NumPy does it: in float16 where the tensors are."""
     tried = 0
-    for case in [case for case in EXPORTABLE if case.dtype == np.dtype(dtype)][::30]:
+    for case in [case for case in EXPORTABLE if case.dtype == np.dtype(dtype)][::60]:
         for sign in (-1.0, 1.0):
             answers = farthest(case, sign)
             if compare(case, answers)[0]:
@@ -325,7 +297,7 @@ def test_the_farthest_answers_that_the_suite_takes_pass_onnx_comparison(dtype: A
                 written, given = ([arrays[name] for name in outputs] for arrays in (outputs, answers))
                 onnx_runner.Runner.assert_similar_outputs(written, given, *export.tolerances(case))
                 tried += 1
-    assert tried > 20
+    assert tried > 12
 
 
 def farthest(case: Case, sign: float) -> dict[str, Array]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from conformance import expected_failures, findings
-from conformance.__main__ import main
 from conformance.case import Basis
 from conformance.outcome import Outcome
+from conformance.report import record
 from conformance.report.record import Entry, Origin, Report
 from conformance.vectors import collect
+from suite_runs import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 KNOWN = findings.runtimes()
@@ -32,13 +31,8 @@ def report_of(outcomes: dict[str, Outcome], version: str = "1.32.0", backend: st
 
 
 def written(report: Report, file: Path) -> Path:
-    cases = [{"id": i, "outcome": entry.outcome.value, "message": entry.message} for i, entry in report.entries.items()]
-    file.write_text(json.dumps({"backend": report.backend, "version": report.origin.version, "cases": cases}), "utf-8")
+    record.write(file, report)
     return file
-
-
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["findings", *map(str, arguments)])
 
 
 # The lists.
@@ -123,8 +117,8 @@ def test_the_command_keeps_counts_and_writes_a_document(tmp_path: Path) -> None:
     counts, document = tmp_path / "counts.json", tmp_path / "findings.md"
     first = written(report_of({LISTED: Outcome.DEPARTED}, "1.31.1"), tmp_path / "first.json")
     second = written(report_of({LISTED: Outcome.DEPARTED}), tmp_path / "second.json")
-    assert command(first, "--counts", counts).exit_code == 0
-    result = command(second, "--counts", counts, "--markdown", document)
+    assert run("findings", first, "--counts", counts).exit_code == 0
+    result = run("findings", second, "--counts", counts, "--markdown", document)
     assert (result.exit_code, result.output) == (0, "ONNX Runtime 1.32.0: as listed\n")
     text = document.read_text("utf-8")
     assert "| ONNX Runtime 1.31.1 to 1.32.0 | `roi_align` | 1 | | | | 1 | |" in text
@@ -133,7 +127,7 @@ def test_the_command_keeps_counts_and_writes_a_document(tmp_path: Path) -> None:
 
 def test_the_command_names_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
     report = report_of({LISTED: Outcome.PASSED, NOT_LISTED: Outcome.FAILED})
-    output = command(written(report, tmp_path / "report.json")).output
+    output = run("findings", written(report, tmp_path / "report.json")).output
     assert f"ONNX Runtime 1.32.0: no finding lists {NOT_LISTED}: off\n" in output
     assert "ONNX Runtime 1.32.0: no case fails any more of: memory before the map" in output
 
@@ -141,18 +135,18 @@ def test_the_command_names_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
 def test_text_outside_of_the_parts_is_left_alone(tmp_path: Path) -> None:
     document = tmp_path / "findings.md"
     document.write_text(f"before\n{findings.blank()}after\n", "utf-8")
-    assert command("--markdown", document).exit_code == 0
+    assert run("findings", "--markdown", document).exit_code == 0
     text = document.read_text("utf-8")
     assert text.startswith("before\n")
     assert text.endswith("after\n")
-    assert command("--markdown", document).exit_code == 0
+    assert run("findings", "--markdown", document).exit_code == 0
     assert document.read_text("utf-8") == text
 
 
 def test_a_document_without_markers_is_a_wrong_call(tmp_path: Path) -> None:
     document = tmp_path / "findings.md"
     document.write_text("nothing", "utf-8")
-    result = command("--markdown", document)
+    result = run("findings", "--markdown", document)
     assert result.exit_code == 2
     assert "the document has no part summary" in result.output
     assert document.read_text("utf-8") == "nothing"
@@ -161,7 +155,7 @@ def test_a_document_without_markers_is_a_wrong_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[", "{}", '{"runs": [{"runtime": "x"}]}'])
 def test_a_file_that_holds_no_counts_is_a_wrong_call(text: str, tmp_path: Path) -> None:
     (tmp_path / "counts.json").write_text(text, "utf-8")
-    result = command("--counts", tmp_path / "counts.json")
+    result = run("findings", "--counts", tmp_path / "counts.json")
     assert (result.exit_code, "holds no counts" in result.output) == (2, True)
 
 

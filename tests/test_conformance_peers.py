@@ -63,7 +63,7 @@ def bad(results: Sequence[Result]) -> list[str]:
 
 
 @pytest.mark.parametrize("peer", PEERS)
-@pytest.mark.parametrize("error", ["OSError", "RuntimeError", "ModuleNotFoundError"])
+@pytest.mark.parametrize("error", ["RuntimeError", "ModuleNotFoundError"])
 def test_a_package_whose_import_fails_is_a_missing_backend(
     peer: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,10 +156,10 @@ def play_torchvision(monkeypatch: pytest.MonkeyPatch, roi_align: Any = torch_roi
 
 def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = play_torchvision(monkeypatch)
-    results = list(map(CaseRunner(functools.partial(ask, backend)).result, ROI_ALIGN[::7]))
+    results = list(map(CaseRunner(functools.partial(ask, backend)).result, ROI_ALIGN[::21]))
     assert bad(results) == []
     average = [r for r in results if r.case.attributes.get("mode", "avg") == "avg" and "drois" not in r.case.outputs]
-    assert Counter(r.outcome for r in average)[Outcome.PASSED] > 100
+    assert Counter(r.outcome for r in average)[Outcome.PASSED] > 30
     assert {r.case.id.split("/")[2] for r in average if r.outcome is not Outcome.PASSED} <= {
         "coordinates_unknown",
         "coordinates_upper_case",
@@ -237,7 +237,7 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
         raise AssertionError("asked in this process")
 
     # In the child, where nothing is replaced, the name is that of the reference.
-    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), prepare=prepare)
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), compiles=False, prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
     with LocalPool(1):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import rich.table
     from rich.console import Console
+    from rich.text import Text
 
 WIDTH = 10_000
 """Characters of a line if the output is no terminal: enough for tables and lines of any length."""
@@ -29,8 +30,13 @@ def line(out: Console, text: str, style: str | None = None) -> None:
     out.print(rich.text.Text(text), style=style, soft_wrap=True)
 
 
-def table(columns: Iterable[tuple[str, str]], first: str) -> rich.table.Table:
-    """An empty table with a column for names, and one for each heading and colour."""
+def table(
+    columns: Iterable[tuple[str, str]], first: str, rows: Iterable[tuple[str, Iterable[str | Text]]] = ()
+) -> rich.table.Table:
+    """A table with a column for names, one for each heading and colour, and rows of a name and the other cells.
+
+    Strings are shown as they are: rich's markup is not read in them.
+    """
     import rich.box
     import rich.table
     import rich.text
@@ -39,4 +45,13 @@ def table(columns: Iterable[tuple[str, str]], first: str) -> rich.table.Table:
     made.add_column(first, no_wrap=True)
     for heading, style in columns:
         made.add_column(rich.text.Text(heading), justify="right", style=style, overflow="fold")
+    for name, cells in rows:
+        made.add_row(*(rich.text.Text(cell) if isinstance(cell, str) else cell for cell in (name, *cells)))
     return made
+
+
+def with_total(table: rich.table.Table) -> rich.table.Table:
+    """The table, whose last row is set apart by a line."""
+    if table.row_count > 1:
+        table.rows[-2].end_section = True
+    return table

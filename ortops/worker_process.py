@@ -10,7 +10,6 @@ import contextlib
 import math
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import time
@@ -60,10 +59,10 @@ class _Call(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """What a child process sends for each tuple of arguments of call `number`."""
+    """What a child process sends for each tuple of arguments of call `number`: a result, or the error that it raised."""
 
     number: int
-    kind: str  # result or error
+    is_error: bool
     value: Any
 
 
@@ -71,7 +70,7 @@ class _Stage:
     """What a call does and until when it may, in memory that the two processes share; a message would take a thread."""
 
     def __init__(self) -> None:
-        self._name, self._times = (SPAWN.RawArray(kind, size) for kind, size in (("c", 64), ("d", 2)))
+        self._name, self._times = SPAWN.RawArray("c", 64), SPAWN.RawArray("d", 2)
 
     def set(self, name: str, seconds: float | None) -> None:
         """Begin a stage with a time limit; None to keep the one that runs."""
@@ -79,20 +78,9 @@ class _Stage:
         if seconds is not None:
             self._times[:] = time.monotonic() + seconds, seconds
 
-    @property
-    def name(self) -> str:
-        """The name of the stage."""
-        return bytes(self._name.value).decode(errors="replace")
-
-    @property
-    def deadline(self) -> float:
-        """The monotonic time at which it has to be over."""
-        return float(self._times[0])
-
-    @property
-    def seconds(self) -> float:
-        """Its time limit."""
-        return float(self._times[1])
+    name = property(lambda self: bytes(self._name.value).decode(errors="replace"))
+    deadline = property(lambda self: float(self._times[0]), doc="The monotonic time at which the stage has to be over.")
+    seconds = property(lambda self: float(self._times[1]), doc="The time limit of the stage.")
 
 
 class WorkerProcess:
@@ -183,46 +171,34 @@ class WorkerProcess:
         self._stage.set("", math.inf)
 
     def _result(self) -> Any:
-        """The result of the present call.
-
-        Raises:
-            ProcessLostError, CancelledError, Exception: see `call`.
-        """
+        """The result of the present call. Raises as `call`."""
+        message = None
         try:
-            message = self._message()
+            while message is None or message.number != self._number:  # another call may have left messages
+                message = self._received()
         except TimeoutError:
             self.end()
-            raise ProcessLostError(f"no answer within {self._stage.seconds:g} s", self._stage.name) from None
-        except pickle.UnpicklingError as error:
-            self.end()
-            raise ProcessLostError(
-                f"something else than an answer came from the process: {error}", self._stage.name
-            ) from None
+            lost = f"no answer within {self._stage.seconds:g} s"
         except (EOFError, OSError):
-            code = self.end()
+            lost = f"the process ended with exit code {self.end()}"
             if self._is_closed:
                 raise CancelledError from None
-            raise ProcessLostError(f"the process ended with exit code {code}", self._stage.name) from None
-        if message.kind == "error":
-            raise message.value
-        return message.value
+        except Exception as error:  # noqa: BLE001  # unpickling what is no pickle raises any exception
+            self.end()
+            lost = f"something else than an answer came from the process: {type(error).__name__}: {error}"
+        else:
+            if message.is_error:
+                raise message.value
+            return message.value
+        raise ProcessLostError(lost, self._stage.name)
 
-    def _message(self) -> _Message:
-        """The next message of the present call; those of other calls are dropped. Raises as `_receive`."""
-        while True:
-            message = self._receive()
-            if not isinstance(message, _Message):
-                raise pickle.UnpicklingError(f"it has the type {type(message).__name__}")
-            if message.number == self._number:
-                return message
-
-    def _receive(self) -> Any:
-        """The next object that the process sends.
+    def _received(self) -> _Message:
+        """The next message of the process.
 
         Raises:
             TimeoutError: it sends none in the time of the stage.
             EOFError, OSError: it ended, or its end of the pipe is closed.
-            pickle.UnpicklingError: it sent something that is no object.
+            Exception: it sent something else.
         """
         if self._running is None:
             raise EOFError
@@ -233,12 +209,7 @@ class WorkerProcess:
                 raise EOFError
             if time.monotonic() >= self._stage.deadline:
                 raise TimeoutError
-        try:
-            return connection.recv()
-        except (EOFError, OSError):
-            raise
-        except Exception as error:  # unpickling what is no pickle raises any exception
-            raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from error
+        return _Message(*connection.recv())
 
     def kill(self) -> None:
         """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
@@ -291,24 +262,20 @@ def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
         while True:
             for args in call.arguments:
                 current.set("", call.seconds)
-                message = _outcome(call.number, call.function, args)
+                try:
+                    message = _Message(call.number, False, call.function(*args))
+                except Exception as error:  # noqa: BLE001  # the parent raises it
+                    message = _Message(call.number, True, error)
                 try:
                     connection.send(message)
                 except Exception as error:  # noqa: BLE001  # too large for the memory, or it cannot be pickled
                     lost = ProcessLostError(f"its answer cannot be sent: {type(error).__name__}")
-                    message = _Message(call.number, "error", lost)
+                    message = _Message(call.number, True, lost)
                     connection.send(message)
-                if message.kind == "error":
+                if message.is_error:
                     break
             del message
             call = connection.recv()
-
-
-def _outcome(number: int, function: Callable[..., object], args: tuple[Any, ...]) -> _Message:
-    try:
-        return _Message(number, "result", function(*args))
-    except Exception as error:  # noqa: BLE001  # the parent raises it
-        return _Message(number, "error", error)
 
 
 _lock = threading.Lock()

@@ -201,7 +201,7 @@ def answers_for_another_case(*_: object) -> None:
 
     for descriptor in _sockets():
         connection = Connection(os.dup(descriptor))
-        connection.send(_Message(0, "result", Answer("unsupported", text="the answer of another case")))
+        connection.send(_Message(0, False, Answer("unsupported", text="the answer of another case")))
     raise ValueError("mine")
 
 

@@ -14,6 +14,7 @@ from conformance.outcome import Outcome
 from conformance.report import record
 from conformance.report.record import Entry, Origin, Report
 from conformance.vectors import collect
+from ortops import atomic_file
 from suite_runs import run
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -31,7 +32,7 @@ def report_of(outcomes: dict[str, Outcome], version: str = "1.32.0", backend: st
 
 
 def written(report: Report, file: Path) -> Path:
-    record.write(file, report)
+    atomic_file.write(file, record.render(report))
     return file
 
 

@@ -22,6 +22,7 @@ from conformance.report import record
 from conformance.report.record import NotAReportError, read, read_merged, report_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
+from ortops import atomic_file
 
 CASES = [case for case in collect() if case.group in ("roi_align/official", "roi_align/refusal")][::5]
 
@@ -38,11 +39,15 @@ def results() -> list[Result]:
     return [judge(case, answer) for case, answer in zip(CASES, answers, strict=True)]
 
 
+def write(file: Path, report: record.Report) -> None:
+    atomic_file.write(file, record.render(report))
+
+
 REPORT = report_of("reference", results())
 
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
-    record.write(tmp_path / "r.json", REPORT)
+    write(tmp_path / "r.json", REPORT)
     report = read(tmp_path / "r.json")
     assert report == REPORT
     assert {entry.outcome for entry in report.entries.values()} == {Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED}
@@ -59,11 +64,11 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 
 def test_a_reader_never_has_half_a_file(tmp_path: Path) -> None:
     file, one = tmp_path / "r.json", report_of("reference", results()[:1])
-    record.write(file, one)
+    write(file, one)
 
     def writes() -> None:
         for _ in range(20):
-            record.write(file, REPORT)
+            write(file, REPORT)
 
     writer = threading.Thread(target=writes)
     writer.start()
@@ -77,14 +82,14 @@ def test_a_reader_never_has_half_a_file(tmp_path: Path) -> None:
 
 def test_a_file_stays_as_it_was_if_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "r.json"
-    record.write(file, report_of("reference", results()[:3]))
+    write(file, report_of("reference", results()[:3]))
 
     def refuse(*_: object) -> None:
         raise OSError("no room")
 
     monkeypatch.setattr(Path, "replace", refuse)
     with pytest.raises(OSError, match="no room"):
-        record.write(file, REPORT)
+        write(file, REPORT)
     assert len(read(file).entries) == 3
     assert [found.name for found in tmp_path.iterdir()] == ["r.json"]
 
@@ -92,11 +97,11 @@ def test_a_file_stays_as_it_was_if_the_disk_is_full(tmp_path: Path, monkeypatch:
 def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     (tmp_path / "real.json").touch()
     (tmp_path / "link.json").symlink_to("real.json")
-    record.write(tmp_path / "link.json", REPORT)
+    write(tmp_path / "link.json", REPORT)
     assert (tmp_path / "link.json").is_symlink()
     assert read(tmp_path / "real.json") == REPORT
     os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=record.write, args=(tmp_path / "pipe", REPORT))
+    writer = threading.Thread(target=write, args=(tmp_path / "pipe", REPORT))
     writer.start()
     assert read(tmp_path / "pipe") == REPORT
     writer.join()
@@ -107,12 +112,12 @@ def test_shards_are_one_report_and_two_versions_are_two(tmp_path: Path) -> None:
     other = replace(REPORT, origin=replace(REPORT.origin, version="9.9"))
     parts = report_of("reference", results()[:9]), report_of("reference", results()[9:], complete=False), other
     for file, part in zip(files, parts, strict=True):
-        record.write(file, part)
+        write(file, part)
     first, second = read_merged(files)
     assert (first.title, second.title) == (f"reference {ortops.__version__}", "reference 9.9")
     assert set(first.entries) == set(second.entries)
     assert (first.complete, second.complete) == (False, True)
-    record.write(files[1], parts[0])
+    write(files[1], parts[0])
     with pytest.raises(NotAReportError, match=rf"b\.json has case {CASES[0].id} of reference.*, which .*a\.json has"):
         read_merged(files)
 

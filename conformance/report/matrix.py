@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from conformance.report.record import Report
 from conformance.report.tally import MEANINGS, WHOSE, Tally, bases_of, groups_of, in_words, total_of
-from conformance.terminal import table
+from conformance.terminal import table, with_total
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
 if TYPE_CHECKING:
+    import rich.table
     from rich.console import Console
 
 _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
@@ -120,12 +121,13 @@ def _line(cells: Iterable[str]) -> str:
 
 def write(matrix: Matrix, out: Console) -> None:
     """Print a matrix: the groups of cases with their total, and the bases."""
-    import rich.text  # of the extra conformance
-
     out.print("passed/total")
-    for first, rows, last in (("group of cases", matrix.rows, [matrix.total]), ("whose rule", matrix.bases, [])):
-        made = table([(report.title, "") for report in matrix.reports], first)
-        for row in (*rows, *last):
-            made.add_row(rich.text.Text(row.name), *(cell.text() for cell in row.cells), end_section=row is rows[-1])
-        if rows:
-            out.print(made)
+    titles = [(report.title, "") for report in matrix.reports]
+
+    def shown(first: str, rows: Sequence[Row]) -> rich.table.Table:
+        return table(titles, first, [(row.name, [cell.text() for cell in row.cells]) for row in rows])
+
+    if matrix.rows:
+        out.print(with_total(shown("group of cases", [*matrix.rows, matrix.total])))
+    if matrix.bases:
+        out.print(shown("whose rule", matrix.bases))

@@ -31,7 +31,6 @@ from conformance.backends import package_of
 from conformance.case import Array, Basis, Case, element_type_of
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import PrintableError, printable
-from ortops import atomic_file
 from ortops.spec import ELEMENT_DTYPES
 
 
@@ -171,15 +170,6 @@ def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
     }
     outputs = encode(entry.outputs)
     return {**stored, "outputs": outputs} if outputs else stored
-
-
-def write(path: Path, report: Report) -> None:
-    """Write a report as JSON atomically: other processes see the old file or the new one, never a part.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    atomic_file.write(path, render(report))
 
 
 def read(file: Path) -> Report:

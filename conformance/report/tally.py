@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from conformance.case import Basis, group_of
+from conformance.case import Basis, group_of, scenario_of
 from conformance.outcome import Outcome
 from conformance.report.record import Entry, Report
 
@@ -139,6 +139,25 @@ def bases_of(report: Report) -> dict[Basis, Tally]:
     """The tally of each basis of the cases, the strongest first; empty if the report does not have the basis."""
     found = _tallies((entry.basis, entry) for entry in report.entries.values())
     return {basis: found[basis] for basis in Basis if basis in found}
+
+
+def reasons_of(report: Report) -> Counter[tuple[Outcome, str]]:
+    """The number of unsupported cases, departures and expected failures for each reason.
+
+    Departures of one scenario whose messages have one pattern share the first of these messages.
+    """
+    reasons: Counter[tuple[Outcome, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    for case_id, entry in report.entries.items():
+        if entry.outcome is Outcome.DEPARTED:
+            scenario = scenario_of(case_id)
+            reasons[
+                entry.outcome,
+                first.setdefault((scenario, pattern_of(entry.message)), f"{scenario}: {entry.message}"),
+            ] += 1
+        elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
+            reasons[entry.outcome, entry.message] += 1
+    return reasons
 
 
 def _tallies(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, Tally]:

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from conformance.case import scenario_of
 from conformance.outcome import Outcome
 from conformance.report import tally
 from conformance.report.record import Entry, Report
 from conformance.report.tally import COLOURS, WHOSE, Tally, in_words, kind_of
-from conformance.terminal import line, table
+from conformance.terminal import line, table, with_total
 from conformance.vectors import collect
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def write(report: Report, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> 
     bases = tally.bases_of(report)
     if bases:
         out.print(_counts("whose rule", {WHOSE[basis]: own for basis, own in bases.items()}))
-    for (outcome, reason), n in sorted(_reasons(report).items()):
+    for (outcome, reason), n in sorted(tally.reasons_of(report).items()):
         line(out, f"{n} {in_words(outcome.value)}: {reason}", COLOURS[outcome.value])
     for diagnosis in diagnoses:
         line(out, f"{diagnosis.family} {diagnosis}", "bold")
@@ -48,40 +47,18 @@ def write(report: Report, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> 
 
 def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
     """A row for each tally and one for all, with a column for each outcome, and one for `accepted` if there are any."""
-    import rich.text
-
     total = tally.total_of(tallies.values())
     kinds = [outcome.value for outcome in Outcome]
     if total.kinds["accepted"]:
         kinds.insert(kinds.index("failed") + 1, "accepted")
-    made = table(
-        [("of these accepted" if kind == "accepted" else in_words(kind), COLOURS[kind]) for kind in kinds], first
-    )
-    rows = [*tallies.items(), ("all", total)]
-    for name, own in rows:
-        numbers = [own.kinds[kind] if kind == "accepted" else own.counts[Outcome(kind)] for kind in kinds]
-        cells = (str(n or "0" * (own is total)) for n in numbers)
-        made.add_row(rich.text.Text(name), *cells, end_section=own is rows[-2][1])
-    return made
+    columns = [("of these accepted" if kind == "accepted" else in_words(kind), COLOURS[kind]) for kind in kinds]
 
+    def cells(own: Tally, zero: str = "") -> list[str]:
+        numbers = (own.kinds[kind] if kind == "accepted" else own.counts[Outcome(kind)] for kind in kinds)
+        return [str(n or zero) for n in numbers]
 
-def _reasons(report: Report) -> Counter[tuple[Outcome, str]]:
-    """The number of unsupported cases, departures and expected failures for each reason.
-
-    Departures of one scenario whose messages have one pattern share the first of these messages.
-    """
-    reasons: Counter[tuple[Outcome, str]] = Counter()
-    first: dict[tuple[str, str], str] = {}
-    for case_id, entry in report.entries.items():
-        if entry.outcome is Outcome.DEPARTED:
-            scenario = scenario_of(case_id)
-            reasons[
-                entry.outcome,
-                first.setdefault((scenario, tally.pattern_of(entry.message)), f"{scenario}: {entry.message}"),
-            ] += 1
-        elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
-            reasons[entry.outcome, entry.message] += 1
-    return reasons
+    rows = [(name, cells(own)) for name, own in tallies.items()]
+    return with_total(table(columns, first, [*rows, ("all", cells(total, "0"))]))
 
 
 class Group(Enum):
@@ -140,14 +117,12 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A row for each group whose counts differ, and a column for each outcome in which they do."""
-    import rich.text
-
     old, new = ({name: own.counts for name, own in tally.groups_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
-    made = table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases")
-    for name, (a, b) in pairs.items():
-        cells = (f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown)
-        made.add_row(rich.text.Text(name), *cells)
-    return made
+    rows = (
+        (name, [f"{a[o]} -> {b[o]}" if a[o] != b[o] else str(a[o] or "") for o in shown])
+        for name, (a, b) in pairs.items()
+    )
+    return table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases", rows)

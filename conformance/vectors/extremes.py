@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors.dialects import BOTH, NONE, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
+from conformance.vectors.dialects import BOTH, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
 from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES
@@ -36,7 +37,7 @@ class Empty:
     outputs: the roles of the outputs.
     roi: the numbers of each RoI.
     notes: by scenario, in words.
-    source: a key of `OF_EMPTY`; empty for the reference.
+    source: a key of `SOURCES`; empty for the reference.
     """
 
     operator: str
@@ -48,11 +49,13 @@ class Empty:
     source: str = ""
 
 
-OF_EMPTY = {
-    "text": replace(TEXT, section="Outputs"),
+SOURCES = {
+    "text": TEXT,
+    "text of outputs": replace(TEXT, section="Outputs"),
     "pages": PAGES,
     "text of MaxRoiPool": OF_POOL,
     "closed forms": CLOSED,
+    "by hand": Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand"),
 }
 
 
@@ -79,42 +82,16 @@ def _defaults() -> Iterator[Case]:
         },
         RESAMPLE: {"x": scatter((5, 6), seed=1), "dy": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
     }
-    of_onnx = "avg, one output, adaptive sampling, scale 1; output_half_pixel before opset 16, half_pixel since"
-    of_gradient = "avg, half_pixel, adaptive sampling, scale 1"
-    of_directml = "ROI_ALIGN of DirectML 3.0: average, linear, offsets 0.5 and -0.5, adaptive sampling, scales 1"
-    of_angles = "one output, aligned, counter-clockwise, adaptive sampling, scale 1"
-    of_bins = "spatial_scale defaults to 1"
-    of_resample = "RESAMPLE of DirectML 2.0: linear, offsets 0.5 and -0.5; the nearest pixel rounded half up"
-    sizes: Attributes = {"output_height": 2, "output_width": 3}
-    nearest: Attributes = {"interpolation_mode": "nearest_neighbor"}
-    rows: tuple[tuple[str, str, str, Attributes, str], ...] = (
-        (ONNX, "y", "none_given", NONE, of_onnx),
-        (ONNX, "y", "sizes_given", sizes, of_onnx),
-        (ONNX, "dx drois", "none_given", NONE, of_gradient),
-        (DIRECTML, "y", "none_given", NONE, of_directml),
-        (DIRECTML, "y", "sizes_given", sizes, of_directml),
-        (DIRECTML, "dx drois", "none_given", NONE, of_directml),
-        (ROTATED, "y", "none_given", NONE, of_angles),
-        (ROTATED, "y", "sizes_given", {"output_height": 2, "output_width": 2}, of_angles),
-        (ROTATED, "dx drois", "none_given", NONE, of_angles),
-        (POOL, "y", "scale_left_out", {"pooled_shape": (2, 3)}, of_bins),
-        (POOL, "dx", "scale_left_out", NONE, of_bins),
-        (RESAMPLE, "y", "none_but_scales", {"scales": (1.3, 0.7)}, of_resample),
-        (RESAMPLE, "y", "none_but_sizes", {"output_sizes": (7, 4)}, of_resample),
-        (RESAMPLE, "y", "nearest_without_direction", {"output_sizes": (7, 4), **nearest}, of_resample),
-        (RESAMPLE, "dx", "none_given", NONE, of_resample),
-        (RESAMPLE, "dx", "nearest_without_direction", nearest, of_resample),
-    )
-    for operator, outputs, scenario, attributes, note in rows:
+    for row in load("defaults.json", dict[str, Any]):
         yield from make_cases(
-            f"defaults/{scenario}",
-            operator,
-            attributes,
-            tensors[operator],
-            outputs.split(),
-            types=TYPES.get(operator, FLOATS),
-            source=TEXT if note == of_onnx else None,
-            note=note,
+            f"defaults/{row['scenario']}",
+            row["operator"],
+            row["attributes"],
+            tensors[row["operator"]],
+            row["outputs"],
+            types=TYPES.get(row["operator"], FLOATS),
+            source=SOURCES.get(row.get("source", "")),
+            note=row["note"],
             write_defaults=False,
         )
 
@@ -135,7 +112,7 @@ def _empty() -> Iterator[Case]:
                 expected={"y": y, "dx": x, "drois": rois},
                 types=TYPES.get(row.operator, FLOATS),
                 note=note,
-                source=OF_EMPTY.get(row.source),
+                source=SOURCES.get(row.source),
                 basis=row.basis,
             )
 
@@ -182,67 +159,24 @@ def _far() -> Iterator[Case]:
 
 def _many_at_one_place() -> Iterator[Case]:
     """Gradients that add up at one pixel, or at the four around a sample between them."""
-    by_hand = Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand")
-    note = "the gradients of many {} at one pixel are not summed in half precision"
-    of_outputs = f"the gradients of {MANY} outputs at one pixel are not summed in 16 bits"
-    rows: tuple[tuple[str, str, Attributes, list[float], tuple[int, int], str, Source, Basis], ...] = (
-        (
-            ONNX,
-            "dX_of_4096_rois",
-            {"sampling_ratio": 1},
-            [1.5] * 4,
-            (1, 1),
-            note.format("RoIs"),
-            by_hand,
-            Basis.REFERENCE,
-        ),
-        (DIRECTML, "map_gradient_of_4096_regions", NONE, [1.5] * 4, (1, 1), note.format("regions"), PAGES, Basis.TEXT),
-        (POOL, "dX_of_4096_rois", {"pooled_shape": (1, 1)}, [0, 0, 0, 2, 2], (1, 1), of_outputs, OF_POOL, Basis.TEXT),
-        (
-            POOL,
-            "dX_of_4096_bins",
-            {"pooled_shape": (64, 64)},
-            [0, 1, 1, 1, 1],
-            (64, 64),
-            of_outputs,
-            OF_POOL,
-            Basis.TEXT,
-        ),
-    )
-    for operator, scenario, attributes, roi, bins, note, source, basis in rows:
-        dx, count = np.zeros((1, 1, 3, 3)), MANY // (bins[0] * bins[1])
-        dx[0, 0, 1, 1] = MANY
+    for row in load("many.json", dict[str, Any]):
+        (height, width), each, pixels = row["bins"], row.get("each", 1.0), np.array(row["pixels"])
+        dx, count = np.zeros((1, 1, 3, 3)), MANY // (height * width)
+        dx[0, 0, pixels[:, 0], pixels[:, 1]] = MANY * each / len(pixels)
         yield from make_cases(
-            f"edge/{scenario}",
-            operator,
-            attributes,
+            row["scenario"],
+            row["operator"],
+            row["attributes"],
             {
                 "x": dx / MANY,
-                "dy": np.ones((count, 1, *bins)),
-                "rois": np.tile(np.array(roi, np.float64), (count, 1)),
-                "indices": np.zeros(count, np.uint32 if operator == DIRECTML else np.int64),
+                "dy": np.full((count, 1, height, width), each),
+                "rois": np.tile(np.array(row["roi"], np.float64), (count, 1)),
+                "indices": np.zeros(count, np.uint32 if row["operator"] == DIRECTML else np.int64),
                 "x_shape": np.array(dx.shape),
             },
             expected={"dx": dx},
-            note=note,
-            source=source,
-            basis=basis,
-        )
-    for scenario, each in (("dX_of_4096_rois", 1.0), ("dX_beyond_float16", 80.0), ("dX_up_to_float16", 63.9375)):
-        dx = np.zeros((1, 1, 3, 3))
-        dx[0, 0, :2, :2] = MANY * each / 4
-        yield from make_cases(
-            f"values/{scenario}",
-            ROTATED,
-            {"sampling_ratio": 1},
-            {
-                "dy": np.full((MANY, 1, 1, 1), each),
-                "rois": np.tile([1.0, 1.0, 1.0, 1.0, 0.0], (MANY, 1)),
-                "indices": np.zeros(MANY, np.int64),
-                "x_shape": np.array(dx.shape),
-            },
-            expected={"dx": dx},
-            types=("float16", "float"),
-            note=f"{MANY} RoIs pass {each / 4:g} each to four pixels, {MANY * each / 4:g} together",
-            source=CLOSED,
+            types=row.get("types", FLOATS),
+            note=row["note"],
+            source=SOURCES[row["source"]],
+            basis=row["basis"],
         )

@@ -26,8 +26,9 @@ ROTATED = "roi_align_rotated"
 POOL = "max_roi_pool"
 RESAMPLE = "dml_resample"
 NAMES = {
-    operator: {**(DIRECTML_NAMES if operator.startswith("dml") else ONNX_NAMES), "x_shape": "x_shape"}
-    for operator in (*BOTH, ROTATED, POOL, RESAMPLE)
+    operator.function: {**(DIRECTML_NAMES if operator.name.startswith("Dml") else ONNX_NAMES), "x_shape": "x_shape"}
+    for operator in OPERATORS
+    if not operator.is_gradient
 }
 """The names of tensors by role, for each operator."""
 

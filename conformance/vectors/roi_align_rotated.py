@@ -46,7 +46,8 @@ class RotatedScene(Scene):
 
     variants: the values of aligned and clockwise.
     step: the step by which centres may be shifted, in units of the stored coordinates.
-    types: element types; if empty, float, double and one of the 16-bit types.
+    types: element types; if empty, float, double and one of the 16-bit types. Only double has sums of very many samples,
+        which in float may round too far to tell.
     outputs: the roles of the outputs; if empty, y and alternating outputs of the gradient.
     """
 
@@ -134,9 +135,10 @@ def cases() -> Iterator[Case]:
         types = scene.types or ("float", "double", ("float16", "bfloat16")[turn % 2])
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
         yield from of_rotated("matrix", replace(scene, types=types, outputs=outputs), *variant)
-    for turn, scene in enumerate(_sizes()):
+    # In each scene of sizes, one length is large and the others are small.
+    for scene in (*load("roi_align_rotated_sizes.json", RotatedScene), *MANY_ROIS):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
-        yield from of_rotated("sizes", given, 1 - turn % 2, turn // 2 % 2, variant="")
+        yield from of_rotated("sizes", given, *scene.variants[0], variant="")
     yield from _odd_values()
     yield from _on_pixels()
     yield from _sessions()
@@ -155,55 +157,6 @@ def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> t
         )
         for r in range(count)
     )
-
-
-def _sizes() -> Iterator[RotatedScene]:
-    """The scenes in which one length is large and the others are small."""
-    for n in (17, 299):
-        yield RotatedScene(f"channels_{n}", n, f"{n} channels", (2, n, 4, 5), _around(2, 2.5, 2.0, (1, 0)), (2, 2), 1)
-    of_three = _around(299, 3.25, 2.75, (2, 0, 1))
-    yield RotatedScene("rois_299", 31, "299 RoIs on three images", (3, 2, 6, 7), of_three, (1, 2), 1)
-    for n in (23, 263):
-        places = [(float(place), ANGLES[place % 4]) for place in (2, n // 2, n - 3)]
-        along_x: tuple[tuple[float, ...], ...] = tuple((place, 1.75, 3.375, 2.125, angle, 1) for place, angle in places)
-        along_y: tuple[tuple[float, ...], ...] = tuple((1.75, place, 3.375, 2.125, angle, 1) for place, angle in places)
-        yield RotatedScene(f"width_{n}", n, f"a map {n} columns wide", (2, 2, 4, n), along_x, (2, 2), 1)
-        yield RotatedScene(f"height_{n}", n, f"a map {n} rows high", (2, 2, n, 4), along_y, (2, 2), 1)
-    in_corners = ((254.5, 255.25, 4.25, 3.125, OF_45, 0), (3.25, 255.0, 3.125, 4.25, OF_30, 1))
-    yield RotatedScene("map_259x257", 32, "images of 259 x 257 = 66563 pixels", (2, 1, 259, 257), in_corners, (2, 2), 1)
-    one = _around(1, 3.125, 2.25)
-    yield RotatedScene("bins_1x29", 33, "29 bins side by side", (1, 2, 5, 6), one, (1, 29), 1)
-    yield RotatedScene("bins_29x1", 34, "29 bins one below another", (1, 2, 5, 6), one, (29, 1), 1)
-    yield RotatedScene("bins_15x14", 35, "210 bins in a RoI", (1, 2, 5, 6), one, (15, 14), 1, outputs=("y", "dx"))
-    on_few = _around(3, 2.25, 2.0, (293, 7, 131))
-    yield RotatedScene("images_299", 36, "299 images, RoIs on few of them", (299, 1, 4, 5), on_few, (2, 2), 1)
-    every = tuple((2.625, 3.1875, 3.375, 2.25, OF_30, image) for image in (4, 1, 0, 3, 2, 1))
-    note = "the same box on several images, and twice on one"
-    yield RotatedScene("one_box_on_every_image", 37, note, (5, 2, 6, 7), every, (2, 2), 1)
-    box = ((4.25, 3.125, 5.875, 4.625, OF_30, 0),)
-    for ratio in (9, 17, 33, 64):
-        note = f"{ratio * ratio} samples of a bin"
-        yield RotatedScene(f"ratio_{ratio}", 38, note, (1, 1, 7, 9), box, (1, 2), ratio, outputs=("y", "dx"))
-    wide = ((4.25, 3.125, 250.0, 125.0, OF_30, 0),)
-    note = "adaptive: bins of 125 pixels have 15625 samples, most of them off the map"
-    # In float the sum of so many samples may round too far to tell.
-    yield RotatedScene("adaptive_125", 44, note, (1, 1, 7, 9), wide, (1, 2), 0, outputs=("y", "dx"), types=("double",))
-    many = tuple((3.25, 2.75, 2.125 + r % 16 / 16, 1.625, 0.0, r % 2) for r in range(1025))
-    yield RotatedScene(
-        "rois_1025_channels_65", 41, "1025 RoIs of 65 channels", (2, 65, 6, 7), many, (1, 1), 1, outputs=("y", "dx")
-    )
-    yield RotatedScene("bins_1x129", 42, "129 bins side by side", (1, 2, 5, 6), one, (1, 129), 1)
-    narrow = tuple((2.6875, 2.3125, w, h, OF_30, 0) for w, h in ((0.25, 3.125), (3.125, 1 / 16), (1 / 64, 1 / 64)))
-    note = "adaptive: RoIs of a quarter, a 16th and a 64th of a pixel have one sample across"
-    yield RotatedScene("narrower_than_a_pixel", 43, note, (1, 2, 6, 6), narrow, (2, 3), 0)
-    for scenario, more in (("is", 0.0), ("just_above", 2.0**-8)):
-        for whole in (2, 7):
-            size, side = 2 * (whole + more), whole + (more > 0)
-            note = f"adaptive: bins of {whole + more} pixels have {side} samples on each axis"
-            square = ((8.25, 7.5, size, size, OF_30, 0),)
-            yield RotatedScene(
-                f"adaptive_{scenario}_{whole}", 39, note, (1, 2, 17, 18), square, (2, 2), 0, outputs=("y",)
-            )
 
 
 def _odd_values() -> Iterator[Case]:
@@ -248,6 +201,29 @@ def _on_pixels() -> Iterator[Case]:
             )
 
 
+MANY_ROIS = (
+    RotatedScene(
+        "rois_299",
+        31,
+        "299 RoIs on three images",
+        (3, 2, 6, 7),
+        _around(299, 3.25, 2.75, (2, 0, 1)),
+        (1, 2),
+        1,
+        variants=((1, 1),),
+    ),
+    RotatedScene(
+        "rois_1025_channels_65",
+        41,
+        "1025 RoIs of 65 channels",
+        (2, 65, 6, 7),
+        tuple((3.25, 2.75, 2.125 + r % 16 / 16, 1.625, 0.0, r % 2) for r in range(1025)),
+        (1, 1),
+        1,
+        variants=((1, 1),),
+        outputs=("y", "dx"),
+    ),
+)
 SAME_SIZES = {
     "of_the_same_sizes": replace(SMALL, rois=SMALL.rois[::-1]),
     "another_map": replace(SMALL, seed=24),

@@ -250,16 +250,20 @@ def summed_roi_derivatives(axis: SampledAxis, p: int, indices: Sequence[int]) ->
 
 def bins_of(axis_y: SampledAxis, axis_x: SampledAxis) -> Iterator[Bin]:
     """All output bins of a RoI, row by row."""
-    columns = [points_inside(axis_x, q) for q in range(axis_x.bins)]
+    total = axis_y.per_bin * axis_x.per_bin
+    columns = [_along(axis_x, q) for q in range(axis_x.bins)]
     for p in range(axis_y.bins):
-        row = points_inside(axis_y, p)
-        for q, column in enumerate(columns):
-            total = axis_y.per_bin * axis_x.per_bin
-            inside = [
-                Sample(y, x, corners(axis_y.taps(y.coordinate), axis_x.taps(x.coordinate))) for y in row for x in column
-            ]
-            outside = _first_pair_outside(_first_outside(axis_y, row), _first_outside(axis_x, column))
+        rows, outside_y = _along(axis_y, p)
+        for q, (points, outside_x) in enumerate(columns):
+            inside = [Sample(y, x, corners(of_y, of_x)) for y, of_y in rows for x, of_x in points]
+            outside = _first_pair_outside(outside_y, outside_x)
             yield Bin(p, q, total, inside, outside if total else None)
+
+
+def _along(axis: SampledAxis, p: int) -> tuple[list[tuple[Point, Sequence[Tap]]], int | None]:
+    """The samples of bin `p` inside the map with the pixels that they read, and the index of the first one outside."""
+    points = points_inside(axis, p)
+    return [(point, axis.taps(point.coordinate)) for point in points], _first_outside(axis, points)
 
 
 def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:

@@ -94,7 +94,7 @@ def _case(wanted: str) -> Case:
         return cases[matching[0]]
     named, text = matching, f"{wanted!r} matches {len(matching)} cases:"
     if not matching:
-        close = difflib.get_close_matches(wanted, cases, n=_MAX_NAMED, cutoff=0.5)
+        close = difflib.get_close_matches(wanted, cases, n=_MAX_NAMED, cutoff=0.75)
         named = close or [name for name in cases if wanted in name][:_MAX_NAMED]
         text = f"there is no case {wanted!r}.{' Close to it are:' if named else ''}"
     more = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from conformance.expected_values import Floats
 
 Theme = Literal["light", "dark"]
@@ -130,18 +132,18 @@ def picture(title: str, detail: str, drawings: Sequence[Drawing], hint: str = ""
     y += write("title", title, _PADDING, y, whole)
     y += write("detail", detail, _PADDING, y, whole)
     width = whole if len(drawings) == 1 else (whole - _GAP) / 2
-    frames = _frames(drawings, width)
-    for row in _pairs(drawings, frames):
+    frame = _frame(drawings, width)
+    box = dict(zip(("width", "height"), (round(one, 1) for one in frame.size), strict=True))
+    for row in (drawings[k : k + 2] for k in range(0, len(drawings), 2)):
         y += _GAP / 2
         tops, bottoms = [], []
-        for k, (drawing, _) in enumerate(row):
+        for k, drawing in enumerate(row):
             x = _PADDING + _MARGIN + k * (width + _GAP)
             above = write("heading", drawing.name, x, y, width - _MARGIN)
             tops.append(y + above + write("detail", drawing.detail, x, y + above, width - _MARGIN))
         top = max(tops) + _GAP / 3
-        for k, (drawing, frame) in enumerate(row):
+        for k, drawing in enumerate(row):
             x = _PADDING + k * (width + _GAP)
-            box = dict(zip(("width", "height"), (round(one, 1) for one in frame.size), strict=True))
             elements = "".join(_elements(drawing, frame))
             parts.append(f"<svg{_attributes({'x': x, 'y': round(top, 1), **box})}>{elements}</svg>")
             bottom = top + frame.size[1] + 4
@@ -154,30 +156,15 @@ def picture(title: str, detail: str, drawings: Sequence[Drawing], hint: str = ""
     return "\n".join([head, f"<title>{html.escape(title)}</title>", f"<style>\n{style}\n</style>", *parts, "</svg>\n"])
 
 
-def _pairs(drawings: Sequence[Drawing], frames: Sequence[_Frame]) -> Iterator[list[tuple[Drawing, _Frame]]]:
-    both = list(zip(drawings, frames, strict=True))
-    for k in range(0, len(both), 2):
-        yield both[k : k + 2]
-
-
-def _frames(drawings: Sequence[Drawing], width: float) -> list[_Frame]:
-    """The frames of drawings of one map, which show the same pixels."""
-    points = [
-        point
-        for drawing in drawings
-        for point in (
-            *(corner for outline in drawing.outlines for corner in outline.corners),
-            *((sample.y, sample.x) for sample in drawing.samples),
-        )
-    ]
-    worst = [o for drawing in drawings for o in drawing.outlines if o.kind == "worst"]
-    middles = worst[0].corners[0] if worst else points[0]
-    views = [
-        _view([point[k] for point in points], max(drawing.map_size[k] for drawing in drawings), middles[k])
-        for k in (0, 1)
-    ]
-    cell = min(52.0, (width - _MARGIN) / len(views[1]))
-    return [_Frame(views[0], views[1], round(cell, 2)) for _ in drawings]
+def _frame(drawings: Sequence[Drawing], width: float) -> _Frame:
+    """The frame of all drawings, which are of one map and show the same pixels."""
+    outlines = [outline for drawing in drawings for outline in drawing.outlines]
+    points = [corner for outline in outlines for corner in outline.corners]
+    points += [(sample.y, sample.x) for drawing in drawings for sample in drawing.samples]
+    middle = next((outline.corners[0] for outline in outlines if outline.kind == "worst"), points[0])
+    lengths = np.max([drawing.map_size for drawing in drawings], axis=0).tolist()
+    rows, columns = (_view([point[k] for point in points], lengths[k], middle[k]) for k in (0, 1))
+    return _Frame(rows, columns, round(min(52.0, (width - _MARGIN) / len(columns)), 2))
 
 
 def _view(ends: Iterable[float], length: int, middle: float) -> range:

@@ -69,8 +69,7 @@ def cases() -> Iterator[Case]:
         chosen |= _offsets(scene, turn, direction if interpolation == "nearest_neighbor" else None)
         yield from _of_scene("matrix", scene, chosen, variant=f"{interpolation}/{direction}")
     yield from _fine_coordinates()
-    yield from _empty()
-    yield from _many_at_one_place()
+    yield from _derived()
     yield from _sessions()
 
 
@@ -137,37 +136,16 @@ def _fine_coordinates() -> Iterator[Case]:
         yield from _of_scene("matrix", scene, attributes, variant=interpolation)
 
 
-def _empty() -> Iterator[Case]:
-    """Empty tensors, which are valid."""
-    no_pixels = "an axis without pixels may have outputs if another axis has none"
-    for scene in (
-        ResampleScene("no_outputs", "an output without elements reads nothing; its gradient is 0", (3, 4), (), (0, 5)),
-        ResampleScene("nothing_scaled", "an axis without pixels has no outputs", (0, 4), (2.0, 0.5)),
-        ResampleScene("nothing_to_nothing", "without scales an axis without pixels has no ratio", (0, 4), (), (0, 2)),
-        ResampleScene("rounded_to_none", "an axis that is scaled below one output", (2, 4), (0.25, 1.0)),
-        ResampleScene("no_pixels_no_outputs", no_pixels, (0, 4), (), (3, 0)),
-    ):
-        expected = {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
-        yield from _of_scene("empty", scene, NONE, expected, source=DOCUMENTATION)
+def _derived() -> Iterator[Case]:
+    """Empty tensors, which are valid, and sums of many ones, which stop at 2048 in float16."""
+    for row in load("dml_resample_derived.json", dict[str, Any]):
+        scene = ResampleScene(row["name"], row["note"], row["x_shape"], row.get("scales", ()), row["output_sizes"])
+        expected = {"dx": np.array(row["dx"], np.float64)} if "dx" in row else _nothing(scene)
+        yield from _of_scene(row["family"], scene, row.get("attributes", NONE), expected, source=DOCUMENTATION)
 
 
-def _many_at_one_place() -> Iterator[Case]:
-    """Sums of many ones, which stop at 2048 in float16."""
-    note = "the gradients of many outputs {} are not summed in half precision"
-    beyond, corner = note.format("beyond the last pixel"), note.format("beyond a corner")
-    before, behind = {"input_pixel_offsets": (-8192.0,)}, {"input_pixel_offsets": (-8192.0, 8192.0)}
-    nearest = {"interpolation_mode": "nearest_neighbor"}
-    edge = ResampleScene("edge_gradient_of_8192_outputs", beyond, (3,), (1.0,), (8192,))
-    yield from _of_ones(edge, {**nearest, **before}, [0, 0, 8192])
-    both = f"{corner}, nor those of a row of them"
-    corner_of_two = ResampleScene("corner_gradient_of_12288_outputs", both, (2, 2), (1.0, 1.0), (3, 4096))
-    yield from _of_ones(corner_of_two, behind, [[0, 0], [12288, 0]])
-    pixel = ResampleScene("pixel_gradient_of_4096_outputs", note.format("of one pixel"), (2,), (4096.0,), (8192,))
-    yield from _of_ones(pixel, nearest, [4096, 4096])
-
-
-def _of_ones(scene: ResampleScene, attributes: Attributes, dx: list[Any]) -> Iterator[Case]:
-    return _of_scene("edge", scene, attributes, {"dx": np.array(dx, np.float64)}, source=DOCUMENTATION)
+def _nothing(scene: ResampleScene) -> dict[str, Array]:
+    return {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
 
 
 def _sessions() -> Iterator[Case]:

@@ -13,6 +13,7 @@ from conformance.expected_values import Floats
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import SampledAxis, axes_of_roi
+from ortops.spec import AttributeValue
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
@@ -175,7 +176,7 @@ class Geometry(RoiCase):
     def __init__(self, case: Case) -> None:
         is_onnx = case.definition.family == "roi_align"
         super().__init__(case, ONNX_NAMES if is_onnx else DIRECTML_NAMES)
-        self.sampling = self._of_onnx() if is_onnx else self._of_directml()
+        self.sampling = self._of_onnx() if is_onnx else sampling_of_directml(self.attributes, self.bins, self.lengths)
 
     def _of_onnx(self) -> Sampling:
         given = self.attributes
@@ -186,23 +187,26 @@ class Geometry(RoiCase):
         offsets = 0.5 if coordinates == "half_pixel" else 0.0, -0.5
         return Sampling((scale, scale), self.bins, self.lengths, limits, given["mode"], coordinates, offsets)
 
-    def _of_directml(self) -> Sampling:
-        given = self.attributes
-        return Sampling(
-            scales=(given["spatial_scale_y"], given["spatial_scale_x"]),
-            bins=self.bins,
-            lengths=self.lengths,
-            limits=(given["minimum_samples_per_output"], given["maximum_samples_per_output"]),
-            mode="avg" if given["reduction_function"] == "average" else "max_interpolated",
-            offsets=(given["input_pixel_offset"], given["output_pixel_offset"]),
-            nearest=given["interpolation_mode"] == "nearest_neighbor",
-            to_corners=bool(given["align_regions_to_corners"]),
-            outside=given.get("out_of_bounds_input_value", 0.0),
-        )
-
     def placed(self) -> list[tuple[AxisGeometry, AxisGeometry]]:
         """The geometry of every RoI along y and along x."""
         return [self.sampling.place(roi) for roi in self.rois.tolist()]
+
+
+def sampling_of_directml(
+    given: Mapping[str, AttributeValue], bins: tuple[int, int], lengths: tuple[int, int]
+) -> Sampling:
+    """The sampling by all attributes of DmlRoiAlign or its gradient, checked."""
+    return Sampling(
+        scales=(given["spatial_scale_y"], given["spatial_scale_x"]),
+        bins=bins,
+        lengths=lengths,
+        limits=(given["minimum_samples_per_output"], given["maximum_samples_per_output"]),
+        mode="avg" if given["reduction_function"] == "average" else "max_interpolated",
+        offsets=(given["input_pixel_offset"], given["output_pixel_offset"]),
+        nearest=given["interpolation_mode"] == "nearest_neighbor",
+        to_corners=bool(given["align_regions_to_corners"]),
+        outside=given.get("out_of_bounds_input_value", 0.0),
+    )
 
 
 def samples(case: Case) -> float:

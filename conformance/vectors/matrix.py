@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.geometry.rois import AxisGeometry, Sampling
+from conformance.geometry.rois import AxisGeometry, Sampling, sampling_of_directml
 from conformance.vectors.dialects import BOTH, Attributes, of_scene
 from conformance.vectors.scenes import SCENES, Scene, clearance, is_nearly_whole
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
@@ -136,17 +136,8 @@ def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, Attribut
 
 
 def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
-    scale_x, scale_y = (float(np.float32(attributes[f"spatial_scale_{axis}"])) for axis in "xy")
-    sampling = Sampling(
-        (scale_y, scale_x),
-        scene.bins,
-        (scene.x_shape[2], scene.x_shape[3]),
-        (attributes["minimum_samples_per_output"], attributes["maximum_samples_per_output"]),
-        "avg",
-        offsets=(attributes["input_pixel_offset"], attributes["output_pixel_offset"]),
-        nearest=attributes["interpolation_mode"] == "nearest_neighbor",
-        to_corners=bool(attributes["align_regions_to_corners"]),
-    )
+    given = DML_ROI_ALIGN.check_attributes(attributes)
+    sampling = sampling_of_directml(given, scene.bins, (scene.x_shape[2], scene.x_shape[3]))
     return all(is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
 
 

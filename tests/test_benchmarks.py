@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from benchmarks import __main__ as command
 from benchmarks import in_model, models, peers, report, start, sweeps
-from benchmarks.bench import MAX_ROUNDS, MIN_ROUNDS, Call, Cell, Peer, copy_call, interleave, measure
+from benchmarks.bench import MAX_ROUNDS, MIN_ROUNDS, Call, Cell, Peer, interleave, measure
 from benchmarks.workloads import (
     OPERATIONS,
     PYRAMIDS,
@@ -129,18 +129,6 @@ def test_a_model_has_a_row_for_each_level_and_for_their_sum(peer: str) -> None:
             assert len(both.times[name]) == 2
 
 
-def test_a_level_that_computes_something_else_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(theirs: list[Array], ours: list[Array], problem: Problem) -> str:
-        return "wrong" if problem.workload.name == "half" and theirs[0] is not ours[0] else ""
-
-    monkeypatch.setattr(in_model, "difference", wrong)
-    cells = in_model.measure(TINY_PYRAMID, 1, ["onnxruntime"], rounds=1)
-    for right, half, both in (cells[:3], cells[3:]):
-        assert set(right.times) == {"ortops", "onnxruntime"}
-        assert (set(half.times), half.refused) == ({"ortops"}, ["onnxruntime is not compared: wrong"])
-        assert set(both.times) == {"ortops"}
-
-
 def test_sweeps_and_the_start_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -161,11 +149,6 @@ def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None
     for name in "abc":
         assert {before for before, after in pairwise(timed) if after == name} >= {*"abc"} - {name}
     assert len(interleave({"quick": lambda: None})["quick"]) == MAX_ROUNDS > MIN_ROUNDS
-
-
-def test_copying_takes_parts_of_any_size() -> None:
-    for threads in (1, 2, 3):
-        copy_call([np.ones((5, 1), np.float16)], [np.ones(1, np.float32), np.ones(0)], threads)()
 
 
 @pytest.mark.parametrize(

@@ -425,6 +425,7 @@ def test_the_import_of_a_function_stays_though_nothing_calls_it() -> None:
 def test_a_domain_that_the_model_does_not_import_is_known_all_the_same() -> None:
     model = parse(f"y = {MMCV_ALIGN}")
     del model.opset_import[1:]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(RAMP, "unused"))
     np.testing.assert_allclose(run(model, TWO_BY_TWO, [[0, 0, 0, 1, 1]])[0, 0], [[1, 1.25], [1.5, 1.75]])
     assert imports_of(convert(model)) == {"", DOMAIN}
 

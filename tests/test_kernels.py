@@ -32,7 +32,7 @@ from problems import (
     problems,
 )
 
-RANDOM_CASES = 25
+RANDOM_CASES = 20
 """The number of random cases of each operator. `python -m conformance fuzz --backend ortops` runs any number."""
 
 # The first example compiles the kernels.
@@ -262,12 +262,6 @@ def test_a_huge_roi_takes_no_more_than_the_map(mode: str, coordinates: str, reac
     assert np.all(np.isfinite(dx))
 
 
-def test_a_huge_roi_has_the_average_of_its_samples() -> None:
-    # 1e9 samples a side, one a pixel: 20 x 20 of them see the ones, and clamping adds half a pixel at the far border.
-    y = ortops.roi_align(np.ones((1, 1, 20, 20)), [[0.0, 0.0, 1e9, 1e9]], [0], output_height=1, output_width=1)
-    assert y.item() == pytest.approx((21 / 1e9) ** 2, rel=0.05)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_a_huge_sampling_ratio_takes_no_more_than_the_map(mode: str) -> None:
     rng = np.random.default_rng(0)
@@ -284,14 +278,6 @@ def test_bins_of_a_roi_that_starts_far_away_keep_within_their_tables() -> None:
         rois = np.array([[-far, -far, far, far], [-far, -far, 1000 - far, 1000]], np.float32)
         y = ortops.roi_align(x, rois, [0, 0], output_height=3000, output_width=2)
         assert np.all((y >= 0) & (y <= 1))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_nan_in_the_map_reaches_the_bins_that_sample_it_and_no_other(mode: Any) -> None:
-    x = np.zeros((1, 1, 6, 6), np.float32)
-    x[0, 0, 1, 1] = np.nan
-    y = ortops.roi_align(x, [[0.6, 0.6, 5.6, 5.6]], [0], output_height=2, output_width=2, mode=mode, sampling_ratio=2)
-    assert np.isnan(y[0, 0]).tolist() == [[True, False], [False, False]]
 
 
 def test_every_16_bit_word_is_read_and_written_as_numpy_does() -> None:

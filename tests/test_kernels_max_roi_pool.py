@@ -125,49 +125,6 @@ def test_nan_wins_and_minus_infinity_is_a_value(dtype: Any, channels: int) -> No
     assert np.argwhere(dx[0, -1]).tolist() == [[0, 1], [0, 2], [2, 0], [3, 3]]
 
 
-@pytest.mark.parametrize(
-    ("end", "pixel"),
-    [(0.5, 1), (1.5, 2), (2.5, 3), (2.4999999999999996, 2), (0.49999999999999994, 0), (-0.5, -1), (-2.5, -3)],
-)
-def test_halves_are_rounded_away_from_0(end: float, pixel: int) -> None:
-    x = np.arange(1.0, 6.0).reshape(1, 1, 1, 5)
-    point = max_roi_pool(x, [[0.0, end, 0.0, end, 0.0]], pooled_shape=(1, 1))
-    assert point.item() == (x[0, 0, 0, pixel] if pixel >= 0 else 0.0)
-    # An end that is a pixel before 0 belongs to the RoI, so its pixels are those up to 3.
-    y = max_roi_pool(x, [[0.0, end, 0.0, 3.0, 0.0]], pooled_shape=(1, 4 - pixel))
-    assert y.ravel().tolist() == [k + 1.0 if k >= 0 else 0.0 for k in range(pixel, 4)]
-
-
-def test_ends_are_products_in_float64_with_spatial_scale_in_float32() -> None:
-    # float32(0.7) is below 0.7 and five times it below 3.5, but both 5*0.7 and five times it in float32 are 3.5.
-    x = np.arange(5, dtype=np.float32).reshape(1, 1, 1, 5)
-    assert forward(Call(x, np.array([[0, 5, 0, 5, 0]], np.float32), (1, 1), 0.7)).item() == 3
-
-
-@pytest.mark.parametrize(
-    ("roi", "expected"),
-    [
-        ([-9, -9, -6, -6], [[0, 0], [0, 0]]),
-        ([5, 5, 9, 9], [[0, 0], [0, 0]]),
-        ([-4, 0, 3, 3], [[0, 8], [0, 16]]),
-        ([3, 3, 6, 6], [[16, 0], [0, 0]]),
-        ([3, 2, 1, 1], [[12, 12], [12, 12]]),
-        ([-1e30, -1e30, 1e30, 1e30], [[1, 4], [13, 16]]),
-        ([-(2.0**31), 1, 2.0**31, 1], [[5, 8], [5, 8]]),
-        ([1, 1, 1e300, 1], [[8, 0], [8, 0]]),
-        ([1e300, 1e300, -1e300, -1e300], [[0, 0], [0, 0]]),
-        ([1e300, 1e300, 1e300, 1e300], [[0, 0], [0, 0]]),
-    ],
-)
-def test_rois_off_the_map_inverted_and_huge(roi: list[float], expected: list[list[float]]) -> None:
-    x, rois = np.arange(1.0, 17.0).reshape(1, 1, 4, 4), [[0.0, *roi]]
-    y = max_roi_pool(x, rois, pooled_shape=(2, 2))
-    assert y[0, 0].tolist() == expected
-    # Pixels have the gradients of the bins that they are the maximum of, and an empty bin's is lost.
-    dx = max_roi_pool_grad(np.ones_like(y), x, rois)
-    np.testing.assert_array_equal(dx[0, 0], [[np.sum(y == value) for value in row] for row in x[0, 0]])
-
-
 @pytest.mark.parametrize("bins", [1, 7, 100_000])
 def test_a_huge_roi_of_many_bins_takes_no_more_than_the_map_and_its_bins(bins: int) -> None:
     x = np.arange(1.0, 401.0).reshape(1, 1, 20, 20)
@@ -176,17 +133,6 @@ def test_a_huge_roi_of_many_bins_takes_no_more_than_the_map_and_its_bins(bins: i
     assert y.max() == 400
     dx = max_roi_pool_grad(y, x, [[0, -1e9, -1e9, 1e9, 1e9]])
     assert dx.sum() == y.sum()
-
-
-def test_bounds_of_the_largest_roi_are_exact() -> None:
-    count, size = 99_999, 2**32 + 1
-    x = np.array([[[[3.0, 1.0, 2.0]]]])
-    y = max_roi_pool(x, [[0, -(2.0**31), 0, 2.0**31, 0]], pooled_shape=(1, count)).ravel()
-    # Of as many bins one has all three pixels, which is the first that ends past pixel 0.
-    (first,) = np.flatnonzero(y)
-    assert -(2**31) - (-(first + 1) * size // count) > 0
-    assert -(2**31) - (-first * size // count) <= 0
-    assert y[first] == 3
 
 
 @pytest.mark.parametrize("channels", [2, LANES])

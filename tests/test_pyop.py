@@ -250,21 +250,6 @@ def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> 
         """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")
 
 
-def test_lengths_in_a_list_arrive_and_have_their_default() -> None:
-    out = run("""
-        from ortops.functional.max_roi_pool import max_roi_pool
-        x, rois = FORWARD["X"], np.array([[0, 1, 1, 4, 3]], np.float32)
-        for attributes in ({"pooled_shape": (2, 3), "spatial_scale": 0.5}, {"pooled_shape": (1, 1)}):
-            model = onnx_models.build.model(ortops.operators.BY_NAME["MaxRoiPool_1"], attributes=attributes)
-            if attributes["pooled_shape"] == (1, 1):
-                del model.graph.node[0].attribute[:]
-            y = session(model).run(None, {"X": x, "rois": rois})[0]
-            np.testing.assert_array_equal(y, max_roi_pool(x, rois, **attributes))
-            print(y.shape)
-    """)
-    assert out.splitlines() == ["(1, 1, 2, 3)", "(1, 1, 1, 1)"]
-
-
 def test_what_is_no_list_of_the_right_type_is_refused_by_our_session() -> None:
     out = run("""
         for wrong in (2.0, [2, 2], "2.0,1.7"):

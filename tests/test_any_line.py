@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_package import python
+from processes import python
 
 EVERY_LINE = """
 import sys

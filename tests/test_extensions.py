@@ -12,7 +12,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state
 
 from ortops.engine.c_api import ort_api
 from ortops.engine.extensions import SUPPORTED_RELEASES
-from test_package import python
+from processes import python
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 import interrupt_programs
 from interrupt_programs import NOT_A_NUMBER, RAISED, RIGHT
+from processes import python
 
 if os.name == "nt":
     pytest.skip("Windows has no alarms", allow_module_level=True)
@@ -41,10 +40,7 @@ OURS = {RIGHT, RAISED}
 def test_a_call_answers_right_or_raises_the_handlers_exception(
     engine: str, session: str, allowed: dict[str, set[str]]
 ) -> None:
-    command = [sys.executable, str(Path(interrupt_programs.__file__)), engine, session, *allowed]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)  # noqa: S603
-    assert done.returncode == 0, done.stderr[-800:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(python(Path(interrupt_programs.__file__), engine, session, *allowed).splitlines()[-1])
     assert time.monotonic() - found["end"] < MAX_EXIT_SECONDS
     wrong = {name: ended for name, ended in found["outcomes"].items() if not set(ended) <= allowed[name]}
     assert wrong == {}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from problems import (
     make_problem,
     problems,
 )
+from processes import python
 
 RANDOM_CASES = 20
 """The number of random cases of each operator. `python -m conformance fuzz --backend ortops` runs any number."""
@@ -336,5 +335,4 @@ for call in (forward, lambda: backward("dx"), lambda: backward("drois")):
     print((peak() - before) * 1024 - sum(array.nbytes for array in result if array is not None))
     del result
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)  # noqa: S603
-    assert max(map(int, done.stdout.split())) <= 64 << 20
+    assert max(map(int, python(code).split())) <= 64 << 20

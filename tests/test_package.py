@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from collections.abc import Mapping
 
 import pytest
 
 import ortops
-
-
-def python(code: str, changes: Mapping[str, str | None] | None = None) -> str:
-    """What a new interpreter prints, with these changes of its environment; None takes a variable away."""
-    command = [sys.executable, "-c", code]
-    environment = {name: value for name, value in {**os.environ, **(changes or {})}.items() if value is not None}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)  # noqa: S603
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.strip()
+from processes import python
 
 
 def test_importing_loads_neither_a_compiler_nor_onnxruntime() -> None:
@@ -54,7 +44,7 @@ try:
 except ValueError as error:
     print(error)
 """
-    assert python(code, changes) == "rois[0] = [0.0, 0.0, inf, 9.0]: must be finite"
+    assert python(code, cwd=None, **changes) == "rois[0] = [0.0, 0.0, inf, 9.0]: must be finite"
 
 
 def test_a_forked_child_can_run_the_session_of_its_parent() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from llvmlite import binding as llvm
 
 import float16_checks
 from ortops.jit import machine_code
+from processes import python
 
 on_x86_64 = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64"), reason="other processors have these instructions"
@@ -25,20 +23,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def python(code: str, cache: Path, name: str, features: str) -> str:
+def on_processor(code: str, cache: Path, name: str, features: str) -> str:
     """The output of a new interpreter whose kernels are compiled for a CPU with this name and these features."""
     processor = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(cache)}
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parent,
-        env={**os.environ, **processor},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return python(code, cwd=Path(__file__).parent, **processor)
 
 
 @on_x86_64
@@ -59,13 +47,13 @@ for c in (0, 16, 32):
     drois = ortops.roi_align_grad(only, rois, of, x.shape, x=x, outputs=["drois"])[1]
     assert (ortops.roi_align_grad(dy[:, one], rois, of, (1, 1, 9, 40), x=x[:, one], outputs=["drois"])[1] == drois).all()
 """
-    python(code, cache, "generic", "")
+    on_processor(code, cache, "generic", "")
 
 
 @on_x86_64
 @pytest.mark.slow
 def test_without_instructions_for_float16_every_number_is_read_and_written_as_numpy_does(cache: Path) -> None:
-    python("import float16_checks; float16_checks.check_all()", cache, "generic", "")
+    on_processor("import float16_checks; float16_checks.check_all()", cache, "generic", "")
 
 
 @on_x86_64
@@ -73,7 +61,7 @@ def test_without_instructions_for_float16_every_number_is_read_and_written_as_nu
 def test_without_instructions_for_float16_results_have_the_bits_of_those_with_them(cache: Path) -> None:
     if not machine_code.has_instructions():
         pytest.skip("this processor has no fused multiply-add")
-    found = python("import float16_checks; print(float16_checks.digest())", cache, "x86-64", "+avx2,+fma")
+    found = on_processor("import float16_checks; print(float16_checks.digest())", cache, "x86-64", "+avx2,+fma")
     assert found == float16_checks.digest()
 
 

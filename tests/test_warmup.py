@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +15,7 @@ from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import ENTRY_POINTS, in_processes
 from ortops.progress import with_progress
 from ortops.spec import Operator
+from processes import python
 
 LOADED = '''
 """The machine code that the process has: kernels and kinds of their arguments."""
@@ -68,12 +67,9 @@ def use(operators=OPERATORS, fixed=None):
 '''
 
 
-def python(code: str) -> list[str]:
+def lines(code: str) -> list[str]:
     """The lines that a new interpreter prints."""
-    command = [sys.executable, "-c", LOADED + USE + code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)  # noqa: S603
-    assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout.splitlines()
+    return python(LOADED + USE + code).splitlines()
 
 
 def test_after_it_nothing_is_compiled_and_all_of_it_is_found_without_a_compiler() -> None:
@@ -89,7 +85,7 @@ from ortops.parallel_warmup import needed
 found = {*needed(ortops.operators.BY_NAME, ["float"]), *needed(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])}
 print(sorted((source.name, source.arg_types) for source in found) == loaded())
 """
-    assert python(code) == ["True", "True"]
+    assert lines(code) == ["True", "True"]
 
 
 def test_threads_may_call_it_at_once_for_a_part_and_a_forked_child_computes() -> None:
@@ -113,7 +109,7 @@ print(loaded() == before)
 use([ortops.operators.BY_NAME["RoiAlign_16"]])
 print(loaded() == before)
 """
-    assert python(code) == ["True", "True", "False"]
+    assert lines(code) == ["True", "True", "False"]
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""Other implementations to compare with, each a function (`benchmarks.bench.Peer`). Only its module imports its package."""
+"""Other implementations to compare with, each a function (`benchmarks.bench.Peer`). Only its module imports its package.
+
+A new one is a module here with a function `prepare`, and its name in `NAMES`. What PyTorch differentiates is made by
+`benchmarks.peers.torch.differentiable`, whether it is torchvision's or our own.
+"""
 
 from __future__ import annotations
 

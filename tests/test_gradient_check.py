@@ -272,12 +272,12 @@ def _few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_few_cases")
 def test_neither_a_crash_nor_a_hang_takes_other_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "TIME_LIMIT", 10.0)
+    monkeypatch.setattr(workers, "TIME_LIMIT", 5.0)
     verdicts = check_gradients(differentiate=exiting_or_sleeping, jobs=2)
     found = {(verdict.operator, verdict.verdict, verdict.reason) for verdict in verdicts}
     assert found == {
         ("Exp", "wrong", "breaks: the process ended with exit code 3 while it ran the gradient"),
-        ("Cos", "wrong", "breaks: running the gradient took more than 10 s"),
+        ("Cos", "wrong", "breaks: running the gradient took more than 5 s"),
         ("Tan", "agree", ""),
     }
 

@@ -28,27 +28,6 @@ def apart(shape: Sequence[int], dtype: type = np.float64) -> Array:
     return rng.permutation(int(np.prod(shape))).reshape(shape).astype(dtype) / 10 - 2
 
 
-def test_of_equal_pixels_the_first_has_the_gradient() -> None:
-    x = np.zeros((1, 1, 2, 4), np.float32)
-    for operator in ("MaxPool", "GlobalMaxPool"):
-        more = {"kernel_shape": [2, 4]} if operator == "MaxPool" else {}
-        made = node_model(operator, {"x": x}, more, opened=True)
-        made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
-        by_x = run(gradient(made, "loss", ["x"]), {"x": x})["x_grad"]
-        np.testing.assert_array_equal(by_x, np.eye(1, 8, dtype=np.float32).reshape(1, 1, 2, 4))
-
-
-@pytest.mark.parametrize("operator", ["LpPool", "GlobalLpPool"])
-@pytest.mark.parametrize("p", [1, 2, 3])
-def test_where_a_norm_is_0_its_gradient_is(operator: str, p: int) -> None:
-    x = np.zeros((1, 2, 2, 4), np.float32)
-    x[0, 1] = 1
-    more = {"kernel_shape": [2, 4]} if operator == "LpPool" else {}
-    by_x = of_sum(node_model(operator, {"x": x}, {"p": p, **more}, opened=True), {"x": x}, ["x"])["x"]
-    assert not by_x[0, 0].any()
-    np.testing.assert_allclose(by_x[0, 1], 8 ** (1 / p - 1), rtol=1e-5)
-
-
 def test_the_window_of_local_response_normalization_is_longer_behind_where_its_size_is_even() -> None:
     """ONNX Runtime takes odd sizes alone: the gradient by the only pixel of the loss tells which ones it reads."""
     made = node_model("LRN", {"x": np.ones((1, 6, 1, 1), np.float32)}, {"size": 4, "alpha": 1.0}, opened=False)
@@ -91,14 +70,6 @@ def test_max_roi_pool(operator: str, attributes: dict[str, Any], opened: bool) -
     check(made, feeds, ["x"], step=0.04, tolerance=1e-4)
     with pytest.warns(ZeroGradientWarning, match="a pixel is in a bin or is not"):
         assert not of_sum(made, feeds, ["rois"])["rois"].any()
-
-
-@pytest.mark.parametrize("operator", ["MaxRoiPool", "MaxRoiPool_22"])
-def test_of_equal_pixels_of_a_region_the_first_has_the_gradient(operator: str) -> None:
-    feeds = {"x": np.ones((1, 2, 4, 4), np.float32), "rois": np.array([[0, 1, 1, 3, 3]], np.float32)}
-    domain = "" if operator == "MaxRoiPool" else DOMAIN
-    made = node_model(operator, feeds, {"pooled_shape": [1, 1]}, opened=True, domain=domain)
-    np.testing.assert_array_equal(of_sum(made, feeds, ["x"])["x"].reshape(2, 16), np.eye(1, 16, 5).repeat(2, 0))
 
 
 def test_the_gradient_of_max_roi_pool_has_the_attributes_of_its_node() -> None:

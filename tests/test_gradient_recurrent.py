@@ -58,24 +58,6 @@ def test_some_outputs(outputs: Sequence[str]) -> None:
     check(model_of("LSTM", feeds, {}, outputs, opened=True), feeds, list(feeds), step=2**-8, tolerance=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("attributes", "words"),
-    [
-        ({"activations": ["Tanh", "Tanh"]}, r"activations = \['Tanh', 'Tanh'\]: must be 1"),
-        ({"activations": ["Cosh"]}, r"activations = \['Cosh'\]: each must be one of"),
-        ({"activations": ["Affine"], "activation_alpha": [1.0]}, "the activation Affine needs activation_alpha"),
-        ({"activations": ["ThresholdedRelu"]}, "the activation ThresholdedRelu needs activation_alpha"),
-        ({"direction": "both"}, "direction = 'both': must be"),
-    ],
-    ids=lambda value: "_".join(value) if isinstance(value, dict) else "",
-)
-def test_what_has_no_gradient(attributes: Mapping[str, Any], words: str) -> None:
-    made = model_of("RNN", feeds_of("RNN"), attributes, ["Y"], opened=False)
-    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["Y"], ["loss"], keepdims=0))
-    with pytest.raises(ValueError, match=words):
-        gradient(made, "loss", ["X"])
-
-
 @pytest.mark.parametrize("operator", GATES)
 def test_what_stands_beyond_the_end_of_a_sequence_is_not_read(operator: str) -> None:
     feeds = feeds_of(operator, lengths=(2, 3, 4))

@@ -57,40 +57,6 @@ def test_float16(operator: str) -> None:
     np.testing.assert_allclose(halves.astype(np.float32), floats, rtol=0.02, atol=0.01)
 
 
-@pytest.mark.parametrize(("operator", "x"), [("ReduceMax", [1, 3, 3, 2]), ("ReduceMin", [3, 1, 1, 2])])
-def test_equal_ones_share_the_gradient(operator: str, x: list[float]) -> None:
-    found = of_sum(_text(f"{operator}(x)", "[N]"), {"x": np.array(x, np.float64)}, ["x"])["x"]
-    np.testing.assert_array_equal(found, [0, 0.5, 0.5, 0])
-
-
-@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin"])
-def test_a_line_whose_extreme_is_nan_has_a_gradient_of_nan(operator: str) -> None:
-    x = np.array([[np.nan, np.nan], [1.0, 2.0]])
-    found = of_sum(_text(f"{operator}<keepdims=0>(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
-    np.testing.assert_array_equal(np.isnan(found), [[True, True], [False, False]])
-
-
-def test_norms_at_0() -> None:
-    x = np.array([[0.0, 0.0], [3.0, 0.0]])
-    for operator in ("ReduceL1", "ReduceL2"):
-        found = of_sum(_text(f"{operator}(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
-        np.testing.assert_array_equal(found, [[0, 0], [1, 0]])
-
-
-def test_products_with_0() -> None:
-    x = np.array([[2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 0.0, 4.0]])
-    found = check(_text("ReduceProd<keepdims=0>(x, axes)", "[N,M]", "{-1}"), {"x": x}, ["x"], tolerance=1e-6)["x"]
-    assert not found[1, ::2].any()
-    assert not found[2].any()
-    ones = of_sum(_text("ReduceProd(x, axes)", "[N,M]", "{1}"), {"x": x}, ["x"])["x"]
-    np.testing.assert_allclose(ones, [[12, 8, 6], [0, 8, 0], [0, 0, 0]])
-
-
-def test_log_sum_exp_of_large_numbers() -> None:
-    found = of_sum(_text("ReduceLogSumExp(x)", "[N]"), {"x": np.array([1000.0, 1000.0, -1000.0])}, ["x"])["x"]
-    np.testing.assert_allclose(found, [0.5, 0.5, 0])
-
-
 @pytest.mark.parametrize(
     ("call", "opset"),
     [

@@ -1,0 +1,151 @@
+"""Gradients at corners, ties, zeros and infinities, as PyTorch has them, and nodes that are refused: a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from gradient_calls import Call
+from gradient_checks import of_sum
+from onnx_models.gradient import gradient
+from ortops.spec import ELEMENT_DTYPES
+
+NAN, INF = np.nan, np.inf
+TIES = {"x": [2, 0, 3, 1], "u": [0, 5, 4, 3, 3, 0, 0]}
+"""Of u, 0 and 5 are scattered to index 0, 4 to index 1, and so on (`PLACES`)."""
+PLACES = np.array([0, 0, 1, 2, 2, 3, 3])
+BY_TIES: dict[str, dict[str, Any]] = {
+    "mul": {"x": [0, 4, 9, 0], "u": [10, 0, 0, 9, 9, 0, 0]},
+    "max": {"x": [0, 0, 1 / 3, 1], "u": [0, 1, 1, 1 / 3, 1 / 3, 0, 0]},
+    "min": {"x": [0, 1, 1 / 3, 0], "u": [1, 0, 0, 1 / 3, 1 / 3, 1 / 2, 1 / 2]},
+}
+FIRST_OF_8 = np.eye(1, 8).reshape(1, 1, 2, 4)
+ONE_CHANNEL_OF_0 = np.repeat([0.0, 1.0], 8).reshape(1, 2, 2, 4)
+
+VALUES: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = [
+    # nodes, type, inputs, gradients of the sum of y
+    ("Relu(x)", "float", {"x": [-1, 0, 2, NAN]}, {"x": [0, 0, 1, 1]}),
+    ("Abs(x)", "float", {"x": [-1, 0, 2]}, {"x": [-1, 0, 1]}),
+    ("LeakyRelu<alpha=0.5>(x)", "float", {"x": [-1, 0, 2]}, {"x": [0.5, 0.5, 1]}),
+    ("ThresholdedRelu<alpha=1.0>(x)", "float", {"x": [0, 1, 2]}, {"x": [0, 0, 1]}),
+    ("Elu<alpha=0.5>(x)", "float", {"x": [0, 2, 100]}, {"x": [0.5, 1, 1]}),
+    ("Celu<alpha=0.5>(x)", "float", {"x": [0, 2, 100]}, {"x": [1, 1, 1]}),
+    ("Softplus(x)", "float", {"x": [-200, 0, 200]}, {"x": [0, 0.5, 1]}),
+    ("HardSigmoid<alpha=0.5, beta=0.5>(x)", "float", {"x": [-2, -1, 0, 1, 2]}, {"x": [0, 0, 0.5, 0, 0]}),
+    ("Shrink(x)", "float", {"x": [-2, -0.5, 0, 0.5, 2]}, {"x": [1, 0, 0, 0, 1]}),
+    ("HardSwish(x)", "float", {"x": [-4, -3, 0, 3, 4]}, {"x": [0, 0, 0.5, 1, 1]}),
+    ("Softmax(x)", "float", {"x": [1000, 0, -1000]}, {"x": [0, 0, 0]}),
+    ("p = Relu(x) y = Sqrt(p)", "double", {"x": [-1, 0, 4]}, {"x": [0, 0, 0.25]}),
+    # An infinite derivative shows where a gradient just happens to be 0.
+    ("r = Sqrt(x) y = Mul(r, w)", "double", {"x": [0, 0], "w": [0.0, 2]}, {"x": [NAN, INF]}),
+    # The first of equal ones has the gradient, and both of a pair with NaN.
+    *((f"{name}(x, b, b)", "double", {"x": [1, 2], "b": [1.0, 2]}, {"x": [1, 1], "b": [0, 0]}) for name in ("Max", "Min")),
+    *(
+        (f"{name}(x, b)", "double", {"x": [NAN, 1, 1], "b": [1.0, NAN, 1]}, {"x": [1, 1, 1], "b": [1, 1, 0]})
+        for name in ("Max", "Min")
+    ),
+    ("Pow(x, b)", "double", {"x": [0, 0, 0, -2, -2], "b": [0.0, 1, 2, 3, 0]}, {"x": [0, 1, 0, 12, 0]}),
+    ("Pow(x, b)", "double", {"x": [0, 0, 0], "b": [0.0, 1, 2]}, {"b": [0, 0, 0]}),
+    ("Pow(x, b)", "double", {"x": [0, 0, 0], "b": [0.5, 1, -1]}, {"x": [INF, 1, -INF]}),
+    ("Pow(x, b)", "double", {"x": [0, 0], "b": [0.5, 1]}, {"b": [0, 0]}),
+    ("Clip(x, l, h)", "double", {"x": [-1, 0, 0.5, 1, 2], "l": 0.0, "h": 1.0}, {"x": [0, 1, 1, 1, 0], "l": 1, "h": 1}),
+    ("Clip(x, l, h)", "double", {"x": [-1, 2, 3], "l": 1.0, "h": 1.0}, {"x": [0, 0, 0], "l": 1, "h": 2}),
+    ("ReduceMax(x)", "double", {"x": [1, 3, 3, 2]}, {"x": [0, 0.5, 0.5, 0]}),
+    ("ReduceMin(x)", "double", {"x": [3, 1, 1, 2]}, {"x": [0, 0.5, 0.5, 0]}),
+    *(
+        (f"{name}<keepdims=0>(x, a)", "double", {"x": [[NAN, NAN], [1, 2]], "a": [1]}, {"x": [[NAN, NAN], by_line]})
+        for name, by_line in (("ReduceMax", [0, 1]), ("ReduceMin", [1, 0]))
+    ),
+    ("ReduceL1(x, a)", "double", {"x": [[0, 0], [3, 0]], "a": [1]}, {"x": [[0, 0], [1, 0]]}),
+    ("ReduceL2(x, a)", "double", {"x": [[0, 0], [3, 0]], "a": [1]}, {"x": [[0, 0], [1, 0]]}),
+    ("ReduceProd(x, a)", "double", {"x": [[2, 3, 4], [2, 0, 4], [0, 0, 4]], "a": [1]},
+     {"x": [[12, 8, 6], [0, 8, 0], [0, 0, 0]]}),
+    ("ReduceLogSumExp(x)", "double", {"x": [1000, 1000, -1000]}, {"x": [0.5, 0.5, 0]}),
+    *(
+        (f'{operator}<reduction = "{reduction}">(x, i, u)', kind, TIES | {"i": i}, by)
+        for reduction, by in BY_TIES.items()
+        for operator, kind, i in (
+            ("ScatterElements", "double", PLACES), ("ScatterND", "double", PLACES[:, None]),
+            ("ScatterElements", "float16", PLACES),
+        )
+        if (reduction, kind) != ("mul", "float16")  # ONNX Runtime's CPU has no products of float16 here
+    ),
+    ("u = Unique(x) y = Mul(u, u)", "double", {"x": [2, 1, 2, 3, 1]}, {"x": [4, 2, 0, 6, 0]}),
+    ("Gather(x, i)", "double", {"x": [[1, 2], [3, 4]], "i": [0] * 20_000}, {"x": [[20_000] * 2, [0] * 2]}),  # on threads
+    ("i = Cast<to = 7>(x) w = Cast<to = 11>(i) y = Mul(w, x)", "double", {"x": [1.5, -2.5]}, {"x": [1, -2]}),
+    *(
+        ("Where(c, x, b)", kind, {"c": np.array([True, False]), "x": [1, 1], "b": 1.0}, {"x": [1, 0], "b": 1})
+        for kind in ("float16", "float")
+    ),
+    ("MaxPool<kernel_shape = [2, 4]>(x)", "float", {"x": 0 * FIRST_OF_8}, {"x": FIRST_OF_8}),
+    ("GlobalMaxPool(x)", "float", {"x": 0 * FIRST_OF_8}, {"x": FIRST_OF_8}),
+    *(
+        (f"{call}p = {p}>(x)", "float", {"x": ONE_CHANNEL_OF_0}, {"x": ONE_CHANNEL_OF_0 * 8 ** (1 / p - 1)})
+        for call in ("LpPool<kernel_shape = [2, 4], ", "GlobalLpPool<")
+        for p in (1, 2, 3)
+    ),
+    ("LpNormalization<p = 1>(x)", "double", {"x": [[0, 0], [3, -4]]}, {"x": [[0, 0], [8 / 49, 6 / 49]]}),
+    ("LpNormalization<p = 2>(x)", "double", {"x": [[0, 0], [3, -4]]}, {"x": [[0, 0], [28 / 125, 21 / 125]]}),
+    # Determinants of singular matrices have their cofactors.
+    ("Det(x)", "float", {"x": [[1, 2, 3], [2, 4, 6], [1, 0, 1]]}, {"x": [[4, 4, -4], [-2, -2, 2], [0, 0, 0]]}),
+    ("Det(x)", "float", {"x": [[0, 0, 0], [0, 2, 1], [0, 1, 3]]}, {"x": [[5, 0, 0], [0, 0, 0], [0, 0, 0]]}),
+    *(
+        (f"{call}(x, r)", "float", {"x": np.ones((1, 2, 4, 4)), "r": np.array([[0, 1, 1, 3, 3]], np.float32)},
+         {"x": np.eye(1, 16, 5).repeat(2, 0).reshape(1, 2, 4, 4)})
+        for call in ("MaxRoiPool<pooled_shape = [1, 1]>", "ai.onnx.contrib.MaxRoiPool_22<pooled_shape = [1, 1]>")
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "kind", "inputs", "expected"), VALUES, ids=lambda value: str(value)[:40])
+def test_values(lines: str, kind: str, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    dtype = ELEMENT_DTYPES[kind]
+    values = {name: np.asarray(value) for name, value in inputs.items()}
+    feeds = {n: v.astype(dtype) if n in ("x", "u") or v.dtype.kind == "f" else v for n, v in values.items()}
+    found = of_sum(Call(lines, feeds, kind=kind).model("names"), feeds, list(expected))
+    tolerance = {"float16": 1e-3, "float": 1e-5, "double": 1e-12}[kind]
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance / 100, err_msg=name)
+
+
+RNN = "RNN<hidden_size = 3{}>(x, w, r)"
+RNN_INPUTS = "float[4,3,2] x, float[1,3,2] w, float[1,3,3] r"
+KEPT = 'axes = [2, 3], keep_aspect_ratio_policy = "not_larger"'
+
+REFUSED = [
+    # node, inputs, message
+    ('Einsum<equation = "ij,ij->ij">(x, z)', "float[1,3] x, float[2,3] z", "axis 'i' of 'z' has length 2: must be 1"),
+    ('Einsum<equation = "ij,jk">(x)', "float[n,m] x", "has 2 operands: must have 1"),
+    ('Einsum<equation = "...ijk->i">(x)', "float[n,m] x", r"must agree with operands of ranks \[2\]"),
+    ("Det(x)", "float[N,N] x", "its matrices have an unknown number of rows: must be 32 or less"),
+    ("Det(x)", "float[33,33] x", "its matrices have 33 rows: must be 32 or less"),
+    ("MatMul(x, w)", "float[M,K] x, float[] w", r"node 'it' \(MatMul\): the rank of 'w' must be known"),
+    ("Conv<pads = [-1, 0]>(x, w)", "float[1,1,a] x, float[1,1,2] w", r"\(Conv\): pads = \[-1, 0\]: must be >= 0"),
+    ("Conv(x, w)", "float[2,3] x, float[3,3] w", r"\(Conv\): '.*' has no spatial axes"),
+    ("ConvTranspose(x, w)", "float[2,3] x, float[3,3] w", r"\(ConvTranspose\): '.*' has no spatial axes"),
+    (RNN.format(', activations = ["Tanh", "Tanh"]'), RNN_INPUTS, r"activations = \['Tanh', 'Tanh'\]: must be 1"),
+    (RNN.format(', activations = ["Cosh"]'), RNN_INPUTS, r"activations = \['Cosh'\]: each must be one of"),
+    (RNN.format(', activations = ["Affine"], activation_alpha = [1.0]'), RNN_INPUTS, "Affine needs activation_alpha"),
+    (RNN.format(', activations = ["ThresholdedRelu"]'), RNN_INPUTS, "ThresholdedRelu needs activation_alpha"),
+    (RNN.format(', direction = "both"'), RNN_INPUTS, "direction = 'both': must be"),
+    ('RoiAlign<mode = "median">(w, x, i)', "float[1,2,8,9] w, float[r,4] x, int64[r] i",
+     r"- node 'it' \(RoiAlign\): mode = 'median': must be one of 'avg', 'max'"),
+    ('Resize<mode = "linear">(w, x, s)', "float[2,3,4,6] w, float[8] x, float[4] s", "its input 'x', a region"),
+    ('Resize<mode = "linear">(w, , x)', "float[2,3,4,6] w, float[4] x", "its input 'x', a scale"),
+    ('Resize<mode = "linear", axes = [-1]>(x, , s)', "float x, float[0] s", "'x' has rank 0: must have axes"),
+    (f"Resize<{KEPT}>(x, , , n)", "float[2,3,4,6] x, int64[2] n", "sizes = 'n' must be a constant"),
+    (f'Resize<{KEPT}, mode = "cubic">(x, , , sizes)', "float[2,3,4,6] x", "'not_larger' in this case: mode = 'cubic'"),
+    (f"Resize<{KEPT}>(x, , , sizes)", "float[a,b,c,d] x", r"None\]: must be known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "inputs", "message"), REFUSED, ids=lambda value: str(value)[:40])
+def test_refusals(call: str, inputs: str, message: str) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21]> g ({inputs}) => (float loss) <int64[2] sizes = {{7, 8}}> {{
+        [it] y = {call} loss = ReduceSum<keepdims = 0>(y) }}"""
+    with pytest.raises(ValueError, match=message):
+        gradient(onnx.parser.parse_model(text), "loss", ["x"])

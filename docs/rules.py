@@ -35,18 +35,20 @@ RULES = (
         roi_align:UnknownModeIsMax roi_align:AttributesUnchecked roi_align:CaseOfModesIgnored
         roi_align:UnknownCoordinatesAreOutputHalfPixel roi_align:NegativeRatioIsAdaptive
         roi_align:EmptyOutputTaken roi_align:ScaleUnchecked roi_align:RoisUnchecked roi_align:NaNAloneRefused
-        roi_align:FiveNumbersTaken roi_align:MoreIndicesTaken roi_align:NoPixelsTaken
+        roi_align:NumberTooManyTaken roi_align:MoreIndicesTaken roi_align:NoPixelsAre0
         roi_align:XOfAnotherShapeTaken roi_align:NegativeIndexWraps roi_align:IndexNTaken
         roi_align:IndexIn32Bits dml_roi_align:RegionIndexSigned dml_roi_align:MapNotNeeded
         dml_roi_align:LimitsExchanged dml_roi_align:LeadingAxesOfNothingTaken dml_roi_align:NegativeIndexWraps
+        dml_roi_align:NoPixelsAre0 dml_roi_align:ScaleUnchecked roi_align_rotated:AttributesUnchecked
+        max_roi_pool:ScaleUnchecked
         dml_roi_align:IndexNTaken dml_roi_align:IndexIn32Bits dml_roi_align:AttributesUnchecked
-        dml_resample:ResampleAttributesUnchecked dml_resample:IntegersTaken dml_resample:FloatShapeTaken
+        dml_resample:AttributesUnchecked dml_resample:IntegersTaken dml_resample:FloatShapeTaken
         dml_resample:NoPixelsAre0 roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken
         roi_align_rotated:IndexIn32Bits roi_align_rotated:AlignedUnchecked
         roi_align_rotated:ClockwiseUnchecked roi_align_rotated:NegativeRatioIsAdaptive
         roi_align_rotated:LargeRatioTaken roi_align_rotated:RatioIn32Bits roi_align_rotated:EmptyOutputTaken
         roi_align_rotated:ScaleUnchecked roi_align_rotated:RoisUnchecked roi_align_rotated:NaNAloneRefused
-        roi_align_rotated:AnglesUnchecked roi_align_rotated:FourNumbersTaken roi_align_rotated:SixNumbersTaken
+        roi_align_rotated:AnglesUnchecked roi_align_rotated:FourNumbersTaken roi_align_rotated:NumberTooManyTaken
         roi_align_rotated:MoreIndicesTaken roi_align_rotated:XOfAnotherShapeTaken max_roi_pool:BatchIdCut
         max_roi_pool:BatchIdClamped max_roi_pool:BatchIdRounded max_roi_pool:NegativeIndexWraps
         max_roi_pool:IndexNTaken max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked
@@ -110,8 +112,8 @@ RULES = (
         r"^max_roi_pool\w*/(edge/(half_|one_and|second_end|inverted|ends_|scaled_)|matrix/(halves|swapped))",
         """
         max_roi_pool:HalvesToEven max_roi_pool:HalvesTowards0 max_roi_pool:InvertedIsEmpty
-        max_roi_pool:InvertedIsOrdered max_roi_pool:InvertedAtItsSecondEnd max_roi_pool:InvertedOnBothAxes
-        max_roi_pool:EndsUnlimited max_roi_pool:EndsUpTo31Bits max_roi_pool:EndsWrap
+        max_roi_pool:EndsOrdered max_roi_pool:InvertedAtItsSecondEnd max_roi_pool:InvertedOnBothAxes
+        max_roi_pool:EndsUnlimited max_roi_pool:EndsWrap
         max_roi_pool:FarEndsRefused max_roi_pool:ScaleInTheTensorsType max_roi_pool:HugeRefused
         """,
     ),

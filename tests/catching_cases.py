@@ -29,9 +29,18 @@ def recorded() -> dict[str, str]:
 
 
 def failing(backend: object, cases: Iterable[Case]) -> Iterator[Case]:
-    """The cases that a class with ONNX's backend interface fails, one by one."""
+    """The cases that a class with ONNX's backend interface fails, one by one.
+
+    Raises:
+        NameError: the text of a mutant has an undefined name, which would be taken for a refusal.
+    """
     tried = OnnxBackend(backend)
-    return (case for case in cases if judge(case, ask(tried, case)).outcome.is_bad)
+    for case in cases:
+        answer = ask(tried, case)
+        if answer.text.startswith(("NameError", "UnboundLocalError")):
+            raise NameError(f"{backend}: {answer.text}")
+        if judge(case, answer).outcome.is_bad:
+            yield case
 
 
 def decisive(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:

@@ -1,18 +1,23 @@
-"""How a mutant is made: a copy of the reference in which some of its functions call others.
+"""How a mutant is made: a copy of the reference in which some functions are edited, or others are called in their place.
 
-A row of a table has the name of a mutant, one sentence that says what is wrong, and its steps: functions of
-`ortops.reference`, or `rounded`, and what replaces each, with the same parameters. A replacement may call what it replaces.
+A table has a sentence for each mutant and its steps: functions of `ortops.reference`, or `rounded`, and what replaces each.
+That is another function with the same parameters, or an edit of its source: text that it has once, and other text.
 """
 
 from __future__ import annotations
+import __future__
 
 import functools
+import inspect
+import itertools
+import math
+import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +39,7 @@ from ortops.reference import (
 from ortops.spec import Operator
 
 Array = npt.NDArray[Any]
-T = TypeVar("T")
-Steps = Mapping[Any, Any]
+Steps = dict[Any, Any]
 """Functions, each with its replacement."""
 
 _MODULES = (reference, sampling, roi_align, dml_roi_align, dml_resample, roi_align_rotated, max_roi_pool)
@@ -55,37 +59,15 @@ class Category(str, Enum):
     SIZES = "sizes and values"
 
 
-class Row(NamedTuple):
-    """A mutant, before it belongs to a family."""
+class Edit(NamedTuple):
+    """Changes of a function's source: pairs of a text that it has once and the text in its place."""
 
-    category: Category
-    name: str
-    description: str
-    steps: Steps
-    is_gradient_only: bool
+    changes: tuple[tuple[str, str], ...]
 
 
-class Table:
-    """Rows, made by `table[name, sentence] = steps`, after those of other tables.
-
-    category: that of the rows that are made from here on.
-    """
-
-    def __init__(self, *others: Table, is_gradient_only: bool = False) -> None:
-        self.rows: list[Row] = [row for other in others for row in other.rows]
-        self.category = Category.COORDINATES
-        self._is_gradient_only = is_gradient_only
-
-    def __setitem__(self, words: tuple[str, str], steps: Steps) -> None:
-        is_gradient_only = self._is_gradient_only or self.category is Category.GRADIENTS
-        self.rows.append(Row(self.category, *words, steps, is_gradient_only))
-
-    @property
-    def of_gradient(self) -> Table:
-        """This table for rows whose forward operator is right."""
-        made = Table(is_gradient_only=True)
-        made.rows, made.category = self.rows, self.category
-        return made
+def edit(function: Callable[..., Any], *texts: str) -> Steps:
+    """A function is edited: `texts` are an old and a new text, or several pairs of them one after the other."""
+    return {function: Edit(tuple(zip(texts[::2], texts[1::2], strict=True)))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,62 +75,73 @@ class Mutant:
     """An implementation with one mistake.
 
     family: the family of its operators.
-    row: what it replaces.
+    category: the part of the operator that it gets wrong.
+    short_name: its name among those of the family.
+    description: what is wrong, in one sentence.
+    steps: what it replaces.
     """
 
     family: str
-    row: Row
+    category: Category
+    short_name: str
+    description: str
+    steps: Steps
 
     @property
     def name(self) -> str:
         """The name of its backend without `conformance.mutants.`: module:class."""
-        return f"{self.family}:{self.row.name}"
-
-    @property
-    def category(self) -> Category:
-        """The part of the operator that it gets wrong."""
-        return self.row.category
-
-    @property
-    def is_gradient_only(self) -> bool:
-        """Whether only the gradient is wrong."""
-        return self.row.is_gradient_only
-
-    @property
-    def description(self) -> str:
-        """What is wrong, in one sentence."""
-        return self.row.description
+        return f"{self.family}:{self.short_name}"
 
     def concerns(self, operator: Operator) -> bool:
         """Whether it gets this operator wrong."""
-        return operator.family == self.family and (operator.is_gradient or not self.is_gradient_only)
+        return operator.family == self.family and (operator.is_gradient or self.category is not Category.GRADIENTS)
 
     @functools.cached_property
     def backend(self) -> type[Model]:
         """The class with ONNX's backend interface."""
         body = {"__doc__": self.description, "__module__": f"conformance.mutants.{self.family}"}
-        return type(self.row.name, (Model,), {**body, "FAMILY": self.family, "STEPS": self.row.steps})
+        return type(self.short_name, (Model,), {**body, "FAMILY": self.family, "STEPS": self.steps})
 
 
-class Mutants:
-    """The mutants of one family, by name.
-
-    Raises:
-        ValueError: two rows have the same name.
-    """
-
-    def __init__(self, family: str, table: Table) -> None:
-        self.all = [Mutant(family, row) for row in table.rows]
-        self._by_name = {mutant.row.name: mutant for mutant in self.all}
-        if len(self._by_name) < len(self.all):
-            twice = next(row.name for row in table.rows if [other.name for other in table.rows].count(row.name) > 1)
-            raise ValueError(f"{family}: {twice} twice: every mutant must have a name of its own")
+class Mutants(dict[str, Mutant]):
+    """The mutants of one family, by name."""
 
     def find(self, name: str) -> type[Model]:
         """The backend of this name. It serves as a module's `__getattr__`, so that a backend can be `module:name`."""
-        if name not in self._by_name:
+        if name not in self:
             raise AttributeError(f"there is no mutant {name!r}")
-        return self._by_name[name].backend
+        return self[name].backend
+
+
+class Table:
+    """Mutants, before they belong to a family, after those of other tables."""
+
+    def __init__(self, *others: Table) -> None:
+        self.rows: list[tuple[Category, str, str, Steps]] = [row for other in others for row in other.rows]
+
+    def add(self, category: Category, *rows: str | Steps) -> None:
+        """Add mutants.
+
+        Args:
+            category: the part of an operator that they get wrong.
+            rows: for each its name and a sentence that says what is wrong, as "Name: sentence.", and then its steps.
+        """
+        for words, steps in zip(rows[::2], rows[1::2], strict=True):
+            name, _, description = str(words).partition(": ")
+            self.rows.append((category, name, description, cast("Steps", steps)))
+
+    def of(self, family: str) -> Mutants:
+        """The mutants as those of a family.
+
+        Raises:
+            ValueError: two rows have the same name.
+        """
+        made = Mutants()
+        for category, name, description, steps in self.rows:
+            if name in made:
+                raise ValueError(f"{family}: {name} twice: every mutant must have a name of its own")
+            made[name] = Mutant(family, category, name, description, steps)
+        return made
 
 
 @dataclass(frozen=True)
@@ -157,14 +150,12 @@ class Call:
 
     dtype: the type of the tensors.
     inputs: by name, without those that the node leaves out.
-    copies: the functions of the reference as the mutant has them, not replaced themselves.
     memory: what the mutant keeps from call to call of one model.
     """
 
     operator: Operator
     dtype: np.dtype[Any]
     inputs: Mapping[str, Array]
-    copies: Mapping[Any, Any]
     memory: dict[str, Any]
 
     def role(self, names: Sequence[str]) -> Array | None:
@@ -186,19 +177,39 @@ def call() -> Call:
     return _call.get()
 
 
-def own(function: Callable[..., T]) -> Callable[..., T]:
-    """A function of the reference that calls the other replacements of the mutant; plainly called, it calls none."""
-    return cast("Callable[..., T]", call().copies[function])
-
-
 def is_gradient() -> bool:
     """Whether the call is one of a gradient."""
     return call().operator.is_gradient
 
 
+def narrowed(value: Any, dtype: Any = None) -> Any:
+    """A number, or several, rounded to a type, by default to that of the tensors."""
+    if isinstance(value, tuple | list):
+        return type(value)(narrowed(one, dtype) for one in value)
+    return float(np.asarray(value).astype(dtype or call().dtype))
+
+
 def rounded(y: Array, dtype: np.dtype[Any]) -> Array:
     """A result, rounded to the type of the tensors."""
     return y.astype(dtype)
+
+
+class Marked(int):
+    """The length of a map along the axis on which a mutant is wrong."""
+
+
+EXTRA = {"is_gradient": is_gradient, "narrowed": narrowed, "call": call, "Marked": Marked, "np": np, "math": math}
+"""What edited text may use in addition to the names of its module."""
+
+EVERYWHERE = edit(
+    sampling.candidate_indices,
+    "if axis.per_bin == 0:",
+    "if axis.per_bin <= 1024: return range(axis.per_bin)\n    if 0:",
+) | edit(
+    roi_align_rotated.Side.between,
+    *("if low > high:", "if self.per_bin <= 1024: return range(first, last)\n    if low > high:"),
+)
+"""Samples are looked at wherever they are, for mutants that place them elsewhere or read them outside of the map."""
 
 
 class Model:
@@ -219,7 +230,7 @@ class Model:
         self._wanted = [bool(name) for name in (*node.output, *[""] * len(self.operator.outputs))]
         self._constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._given = [value.name for value in model.graph.input if value.name not in self._constants]
-        self._evaluate, self._copies = _copies_of(type(self))  # type: ignore[arg-type]  # a class can be hashed
+        self._evaluate = _evaluate_of(type(self))  # type: ignore[arg-type]  # a class can be hashed
         self._memory: dict[str, Any] = {}
 
     @classmethod
@@ -239,7 +250,7 @@ class Model:
         arguments = [values.get(name) for name in self._names]
         kept = {t.name: a for t, a in zip(self.operator.inputs, arguments, strict=False) if a is not None}
         dtype = next(iter(kept.values())).dtype
-        token = _call.set(Call(self.operator, dtype, kept, self._copies, self._memory))
+        token = _call.set(Call(self.operator, dtype, kept, self._memory))
         try:
             with np.errstate(all="ignore"):
                 wanted = self._wanted[: len(self.operator.outputs)]
@@ -260,53 +271,71 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
 
 
 @functools.cache
-def _copies_of(model: type[Model]) -> tuple[Callable[..., list[Array | None]], Mapping[Any, Any]]:
+def _evaluate_of(model: type[Model]) -> Callable[..., list[Array | None]]:
     return with_replaced(model.STEPS)
 
 
-def with_replaced(steps: Steps) -> tuple[Callable[..., list[Array | None]], Mapping[Any, Any]]:
-    """A copy of `evaluate` whose functions call the replacements, however deep, and copies of what is not replaced.
+def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
+    """A copy of `evaluate` whose functions call the replacements, however deep.
 
     Raises:
-        ValueError: a replaced function is none of the reference.
+        ValueError: a replaced function is none of the reference, or does not have the text to change exactly once.
     """
-    namespaces = {module.__name__: dict(vars(module)) for module in _MODULES}
-
-    def copied(function: types.FunctionType) -> Any:
-        made = types.FunctionType(
-            function.__code__, namespaces[function.__module__], function.__name__, None, function.__closure__
-        )
-        made.__defaults__, made.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        return made
-
-    originals: dict[Any, Any] = {}
-    classes: dict[Any, Any] = {}
-    for module in _MODULES:
-        for value in vars(module).values():
-            if getattr(value, "__module__", None) != module.__name__:
-                continue
-            if isinstance(value, types.FunctionType):
-                originals[value] = copied(value)
-            elif methods := _methods(value):
-                originals |= {method: copied(method) for method in methods.values()}
-                body = {name: steps.get(method) or originals[method] for name, method in methods.items()}
-                classes[value] = type(value.__name__, (value,), body)
-    if unknown := [step.__qualname__ for step in steps if step not in originals and step is not rounded]:
+    namespaces = {module.__name__: vars(module) | EXTRA for module in _MODULES}
+    functions, methods = _definitions()
+    if unknown := [step.__qualname__ for step in steps if step not in functions and step is not rounded]:
         raise ValueError(f"{', '.join(unknown)}: must be functions of ortops.reference")
-    copies = originals | classes | dict(steps)
+
+    def made(function: types.FunctionType) -> Any:
+        step = (EVERYWHERE | steps).get(function)
+        if step is not None and not isinstance(step, Edit):
+            return step
+        namespace = namespaces[function.__module__]
+        code = function.__code__ if step is None else _edited(function, step)
+        copy = types.FunctionType(code, namespace, function.__name__, function.__defaults__, function.__closure__)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        return copy
+
+    copies: dict[Any, Any] = {function: made(function) for function in functions}
+    copies |= {
+        owner: type(owner.__name__, (owner,), {name: copies[function] for name, function in own.items()})
+        for owner, own in methods.items()
+    }
     copies[function_of] = lambda operator: copies[function_of(operator)]
     for namespace in namespaces.values():
-        namespace |= {
-            name: copies[value]
-            for name, value in namespace.items()
-            if isinstance(value, types.FunctionType | type) and value in copies
-        }
-    return copies[evaluate], originals
+        kinds = types.FunctionType | type
+        namespace |= {n: copies[v] for n, v in namespace.items() if isinstance(v, kinds) and v in copies}
+    return copies[evaluate]  # type: ignore[no-any-return]
 
 
-def _methods(value: object) -> dict[str, types.FunctionType]:
+@functools.cache
+def _edited(function: types.FunctionType, step: Edit) -> types.CodeType:
+    """The code of a function with other text."""
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, new in step.changes:
+        if source.count(old) != 1:
+            raise ValueError(f"{function.__qualname__}: must have the text {old!r} once")
+        source = source.replace(old, new)
+    flags = __future__.annotations.compiler_flag
+    whole = compile(source, f"<{function.__qualname__}>", "exec", flags, dont_inherit=True)
+    return next(
+        code for code in whole.co_consts if isinstance(code, types.CodeType) and code.co_name == function.__name__
+    )
+
+
+@functools.cache
+def _definitions() -> tuple[list[types.FunctionType], dict[type, dict[str, types.FunctionType]]]:
+    """The functions of the reference with the methods of its classes, and these methods by class."""
+    values = [v for m in _MODULES for v in vars(m).values() if getattr(v, "__module__", None) == m.__name__]
+    functions = [value for value in values if isinstance(value, types.FunctionType)]
+    methods = {value: _methods(value) for value in values if isinstance(value, type)}
+    methods = {owner: own for owner, own in methods.items() if own}
+    return [*functions, *itertools.chain.from_iterable(own.values() for own in methods.values())], methods
+
+
+def _methods(owner: type) -> dict[str, types.FunctionType]:
     """The methods that a class of the reference defines itself; none for a protocol."""
-    if not isinstance(value, type) or getattr(value, "_is_protocol", False):
+    if getattr(owner, "_is_protocol", False):
         return {}
-    own = {name: one for name, one in vars(value).items() if isinstance(one, types.FunctionType)}
-    return {name: one for name, one in own.items() if not name.startswith("__") and one.__module__ == value.__module__}
+    own = {name: one for name, one in vars(owner).items() if isinstance(one, types.FunctionType)}
+    return {name: one for name, one in own.items() if not name.startswith("__") and one.__module__ == owner.__module__}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.mutants.base import Array, Steps, call, is_gradient, rounded
+from conformance.mutants.base import Array, Steps, call, edit, is_gradient, narrowed, rounded
 from ortops.reference import arguments_of, evaluate
 from ortops.spec import Operator
 
@@ -30,6 +30,16 @@ def asked(change: Any) -> Steps:
         return evaluate(operator, [made.get(t.name) for t in operator.inputs], attributes, wanted)
 
     return {evaluate: replaced}
+
+
+def before_checks(statement: str) -> Steps:
+    """A statement runs before the inputs `arrays`, by name, are checked."""
+    return edit(evaluate, "check_types(operator, arrays)", f"{statement}\n    check_types(operator, arrays)")
+
+
+def refused_where(condition: str) -> Steps:
+    """A call is refused where an expression with its inputs `arrays` is true."""
+    return before_checks(f"if {condition}: raise ValueError")
 
 
 def on(names: Collection[str], change: Any) -> Steps:
@@ -158,23 +168,6 @@ def renamed(attribute: str, **names: str) -> Steps:
 def _known(operator: Operator, attributes: dict[str, Any]) -> dict[str, Any]:
     names = {attribute.name for attribute in operator.attributes} | operator.constants.keys()
     return {name: value for name, value in attributes.items() if name in names}
-
-
-def narrowed_into(function: Callable[..., None]) -> Steps:
-    """What a function adds to a list of sums is rounded to the type of the tensors after each step."""
-
-    def replaced(into: list[float], *arguments: Any) -> None:
-        function(into, *arguments)
-        into[:] = narrowed(into)
-
-    return {function: replaced}
-
-
-def narrowed(value: Any, dtype: Any = None) -> Any:
-    """A number, or several, rounded to a type, by default to that of the tensors."""
-    if isinstance(value, tuple | list):
-        return type(value)(narrowed(one, dtype) for one in value)
-    return float(np.asarray(value).astype(dtype or call().dtype))
 
 
 def in_type(*functions: Callable[..., Any], dtype: Any = None) -> Steps:

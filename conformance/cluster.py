@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Future, wait
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from distributed import Client, KilledWorker, Security
 from distributed.comm.core import connect
 
 from conformance import backends
-from conformance.workers import WorkerPoolError
+from conformance.workers import WorkerPool, WorkerPoolError
 
 CONNECT_SECONDS = 15.0  # limit for the scheduler to answer, and for the first worker to connect
 ANSWER_SECONDS = 60.0  # limit for workers to report their versions, after some imports, and for any other answer
@@ -33,14 +33,14 @@ PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-exte
 T = TypeVar("T")
 
 
-class Cluster(contextlib.AbstractContextManager["Cluster"]):
+class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
     """The workers of a scheduler. As a context manager it cancels their unfinished tasks on exit.
 
     Raises:
         WorkerPoolError: no scheduler or no worker answers, or a worker lacks the backend or has other versions.
     """
 
-    lost_errors: tuple[type[BaseException], ...] = (KilledWorker,)
+    lost_errors = (KilledWorker,)
 
     def __init__(self, address: str, backend: str) -> None:
         self._address = address
@@ -51,7 +51,7 @@ class Cluster(contextlib.AbstractContextManager["Cluster"]):
         except (OSError, asyncio.TimeoutError, TypeError, ValueError, ImportError) as error:
             text = f"is not a scheduler that answers within {CONNECT_SECONDS:g} s: {type(error).__name__}: {error}"
             raise WorkerPoolError(f"{address} {text}") from error
-        self.executor: Executor = self._client.get_executor(pure=False, retries=3)
+        self.executor = self._client.get_executor(pure=False, retries=3)
         self.worker_count = 1
         self._asked = self._seen = -math.inf
         try:

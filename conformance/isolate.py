@@ -39,14 +39,14 @@ TIME_LIMIT = 60.0
 COMPILE_LIMIT = 1800.0
 """Seconds that a backend may take to compile what some cases need."""
 
-MOST_TOGETHER = 32
-"""The most cases of one task of an executor."""
+MAX_CASES = 32
+"""The maximum number of cases of one task of an executor."""
 
 CHECK_EVERY = 1.0
 """Seconds between two looks at whether a worker is left."""
 
-AHEAD = 4
-"""The most tasks that an executor has to run, for each worker."""
+MAX_TASKS = 4
+"""The maximum number of unfinished tasks of an executor for each worker."""
 
 TWIN = "the valid twin"
 """The stage of a call in which the backend is asked for the twin of a case."""
@@ -229,7 +229,7 @@ class _Task:
 
 
 def _parts(cases: list[Case]) -> Iterator[list[Case]]:
-    return (cases[first : first + MOST_TOGETHER] for first in range(0, len(cases), MOST_TOGETHER))
+    return (cases[first : first + MAX_CASES] for first in range(0, len(cases), MAX_CASES))
 
 
 def _in_order(
@@ -241,7 +241,7 @@ def _in_order(
         while task.results is None or not task.results.done():
             blocked = []
             running = {future for future in running if not future.done()}
-            while waiting and len(running) < AHEAD * pool.worker_count:
+            while waiting and len(running) < MAX_TASKS * pool.worker_count:
                 one = waiting.popleft()
                 if one.family in compiling and not compiling[one.family].done():
                     blocked.append(one)

@@ -59,7 +59,7 @@ class Result:
     worst: the element with the largest ratio of error to tolerance, or the output with a wrong shape or type; None if no
         values were compared.
     seconds: time that the backend took.
-    outputs: the backend's outputs by name if the case did not pass, without those larger than `conformance.run.MOST_KEPT`.
+    outputs: the backend's outputs by name if the case did not pass, without large ones.
     """
 
     case: Case

@@ -20,8 +20,8 @@ from conformance.printable import described, message_of, printable
 from conformance.stopping import is_stop
 from conformance.surroundings import EndOfProcessError, kept_surroundings
 
-MOST_KEPT = 2**16
-"""Largest output, in bytes, that a result keeps."""
+MAX_KEPT_BYTES = 2**16
+"""The largest output that a result keeps."""
 
 STRICT = {"text": Basis.TEXT, "vectors": Basis.VECTORS, "reference": Basis.REFERENCE, "all": Basis.OURS}
 """The weakest basis whose cases can fail a run, by the name that the option has for it."""
@@ -178,7 +178,7 @@ def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _is_small(output: Array | None) -> bool:
-    return output is not None and output.nbytes <= MOST_KEPT
+    return output is not None and output.nbytes <= MAX_KEPT_BYTES
 
 
 def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from typing import Protocol
 
 from conformance.printable import PrintableError
 from ortops.worker_process import LocalExecutor
@@ -13,7 +12,7 @@ class WorkerPoolError(PrintableError):
     """No cluster, or none of its workers, is left for the remaining cases."""
 
 
-class WorkerPool(Protocol):
+class WorkerPool:
     """The workers of a command.
 
     executor: runs tasks, each of which borrows a child process.
@@ -23,21 +22,15 @@ class WorkerPool(Protocol):
 
     executor: Executor
     worker_count: int
-    lost_errors: tuple[type[BaseException], ...]
+    lost_errors: tuple[type[BaseException], ...] = ()
 
     def check(self) -> None:
         """Raise WorkerPoolError if no worker is left."""
 
 
-class LocalPool(LocalExecutor):
-    """Child processes of this one."""
-
-    lost_errors: tuple[type[BaseException], ...] = ()
+class LocalPool(LocalExecutor, WorkerPool):
+    """Child processes of this one, of which a lost one is replaced."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)
-        self.executor: Executor = self
-        self.worker_count = jobs
-
-    def check(self) -> None:
-        """Do nothing: a process that is lost is replaced."""
+        self.executor, self.worker_count = self, jobs

@@ -18,9 +18,9 @@ from conformance.vectors import collect
 BY_ID = {case.id: case for case in collect()}
 
 
-def case_of(fact: str, element_type: str = "float", function: str = "roi_align") -> Case:
+def case_of(scenario: str, element_type: str = "float", function: str = "roi_align") -> Case:
     version = "v22/" if function == "roi_align" else ""
-    return BY_ID[f"{function}/{fact.replace('@', version)}{element_type}"]
+    return BY_ID[f"{function}/{scenario.replace('@', version)}{element_type}"]
 
 
 def answer_to(case: Case) -> dict[str, npt.NDArray[Any]]:
@@ -191,10 +191,10 @@ def test_tolerance_of_float_is_far_below_the_values() -> None:
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("fact", ["roi_align", "roi_align_grad"])
-def test_pixels_that_no_sample_reads_change_no_allowance(fact: str, odd: float) -> None:
+@pytest.mark.parametrize("function", ["roi_align", "roi_align_grad"])
+def test_pixels_that_no_sample_reads_change_no_allowance(function: str, odd: float) -> None:
     """The map has 4 more rows than the RoIs reach."""
-    case = case_of("edge/bins_and_samples/@" if fact == "roi_align" else "edge/between_pixels/@", function=fact)
+    case = case_of("edge/bins_and_samples/@" if function == "roi_align" else "edge/between_pixels/@", function=function)
     inputs = dict(case.inputs)
     below = np.zeros((*inputs["X"].shape[:2], 4, inputs["X"].shape[3]), inputs["X"].dtype)
     inputs["X"] = np.concatenate([inputs["X"], inputs["X"][:, :, -1:], below], axis=2)

@@ -14,7 +14,7 @@ from conformance.backends import Backend, Session
 from conformance.case import Array, Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Outcome, Result
-from conformance.run import MOST_KEPT, Answer, CaseRunner, Kind, ask, judge
+from conformance.run import MAX_KEPT_BYTES, Answer, CaseRunner, Kind, ask, judge
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -112,5 +112,7 @@ def test_what_a_backend_answered_is_kept_where_it_did_not_pass() -> None:
     assert judge(WRONG, Answer("outputs", TEN)).outputs["Y"] == TEN["Y"]
     assert judge(RIGHT, Answer("outputs", TEN)).outputs == {}
     assert judge(RIGHT, Answer("refusal")).outputs == {}
-    assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT + 1, np.uint8)})).outputs == {}
-    assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MOST_KEPT, np.uint8)})).outputs["Y"].size == MOST_KEPT
+    assert judge(RIGHT, Answer("outputs", {"Y": np.zeros(MAX_KEPT_BYTES + 1, np.uint8)})).outputs == {}
+    assert (
+        judge(RIGHT, Answer("outputs", {"Y": np.zeros(MAX_KEPT_BYTES, np.uint8)})).outputs["Y"].size == MAX_KEPT_BYTES
+    )

@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -205,11 +205,19 @@ def run_command(
         raise click.exceptions.Exit(1)
 
 
+RENDERERS: Mapping[str, Callable[[Report, Sequence[Diagnosis]], str]] = {
+    "json": lambda report, _: record.render(report),
+    "junit": lambda report, _: junit.render(report),
+    "html": lambda report, diagnoses: page.render(Matrix([report]), {report.title: diagnoses}),
+}
+"""What makes the text of a report's file, by the option that names the file."""
+
+
 class Reports:
     """The report files of a run, and its results so far.
 
     total: the number of cases of the run.
-    files: the files to write: json, junit and html. JSON is written every `SECONDS`, all of them at the end.
+    files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
     errors: the reasons why a file could not be written at the end.
     """
 
@@ -245,21 +253,12 @@ class Reports:
 
     def write(self) -> None:
         """Write all files, with the diagnoses of the failures. One that cannot be written does not keep others from it."""
-        report = self.report
-        self.diagnoses = diagnose(self.results)
-        writers: dict[str, Callable[[], str]] = {
-            "json": lambda: record.render(report),
-            "junit": lambda: junit.render(report),
-            "html": lambda: page.render(Matrix([report]), {report.title: self.diagnoses}),
-        }
+        report, self.diagnoses = self.report, diagnose(self.results)
         for option, file in self._files.items():
-            self._write(file, writers[option])
-
-    def _write(self, file: Path, render: Callable[[], str]) -> None:
-        try:
-            atomic_file.write(file, render())
-        except OSError as error:
-            self.errors.append(f"{file} is not written: {error}")
+            try:
+                atomic_file.write(file, RENDERERS[option](report, self.diagnoses))
+            except OSError as error:  # noqa: PERF203  # each file is tried
+                self.errors.append(f"{file} is not written: {error}")
 
 
 def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:

@@ -46,34 +46,37 @@ class FindingsError(PrintableError):
     """A document without markers, a file that holds no counts, or a report that does not count."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One way in which a runtime departs from the specification.
+    """One way in which a runtime departs from the specification: an entry of its list, see `conformance.expected_failures`.
 
-    title: what the runtime does, in a few words.
-    harm: a key of `HARMS`.
-    case: id of a case that shows it.
-    rule: what the specification says, and where it says nothing, what the case rests on.
-    answer: what the runtime answered to the case.
-    globs: patterns of the ids of all cases that it fails for this reason.
-    releases: the tested releases that have it, the oldest first.
-    ended: the first tested release that no longer has it; empty where the newest has it.
-    upstream: addresses of threads of the runtime's project.
+    tested: the tested releases of the runtime, the oldest first.
     """
 
-    title: str
+    reason: str
     harm: str
     case: str
     rule: str
     answer: str
-    globs: tuple[str, ...]
-    releases: tuple[str, ...]
-    ended: str
-    upstream: tuple[str, ...]
+    cases: Sequence[str]
+    tested: Sequence[str]
+    crashes: bool = False
+    until: str = ""
+    upstream: Sequence[str] = ()
+
+    @property
+    def releases(self) -> Sequence[str]:
+        """The tested releases that have it."""
+        return self.tested[: self.tested.index(self.until) + 1] if self.until else self.tested
+
+    @property
+    def ended(self) -> str:
+        """The first tested release that no longer has it; empty where the newest has it."""
+        return self.tested[len(self.releases)] if self.until else ""
 
     def lists(self, case_id: str) -> bool:
         """Whether the case is one of those that the runtime fails for this reason."""
-        return any(fnmatchcase(case_id, glob) for glob in self.globs)
+        return any(fnmatchcase(case_id, glob) for glob in self.cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Runtime:
     title: str
     about: str
     backend: str
-    releases: tuple[str, ...]
+    releases: Sequence[str]
     findings: tuple[Finding, ...]
 
     def present(self, harm: str) -> list[Finding]:
@@ -131,26 +134,9 @@ def runtimes() -> list[Runtime]:
 
 
 def _runtime(name: str, data: Mapping[str, Any]) -> Runtime:
-    releases = tuple(data["releases"])
-    found = [_finding(entry, releases) for entry in data["failures"]]
+    found = [Finding(**entry, tested=data["releases"]) for entry in data["failures"]]
     findings = tuple(sorted(found, key=lambda finding: list(HARMS).index(finding.harm)))
-    return Runtime(name, data["title"], data["about"], data.get("backend", name), releases, findings)
-
-
-def _finding(entry: Mapping[str, Any], releases: tuple[str, ...]) -> Finding:
-    first = releases.index(entry.get("since", releases[0]))
-    last = releases.index(entry.get("until", releases[-1]))
-    return Finding(
-        entry["reason"],
-        entry["harm"],
-        entry["case"],
-        entry["rule"],
-        entry["answer"],
-        tuple(entry["cases"]),
-        releases[first : last + 1],
-        releases[last + 1] if last + 1 < len(releases) else "",
-        tuple(entry.get("upstream", ())),
-    )
+    return Runtime(name, data["title"], data["about"], data.get("backend", name), data["releases"], findings)
 
 
 def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:

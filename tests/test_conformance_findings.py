@@ -57,7 +57,7 @@ def test_a_finding_names_a_case_a_rule_an_answer_and_threads(runtime: findings.R
 def test_a_finding_that_ended_is_not_expected_to_fail(runtime: findings.Runtime) -> None:
     _, known = expected_failures.load(runtime.name)
     reasons = {failure.reason for failure in known}
-    assert reasons == {finding.title for finding in runtime.findings if not finding.ended}
+    assert reasons == {finding.reason for finding in runtime.findings if not finding.ended}
 
 
 def test_releases_end_before_the_first_that_is_mended() -> None:

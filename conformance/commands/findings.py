@@ -54,6 +54,6 @@ def _print_changes(report: Report, known: list[findings.Runtime]) -> None:
     if len(unlisted) > MAX_NAMED:
         click.echo(f"{title}: no finding lists {len(unlisted) - MAX_NAMED} other cases that fail")
     for finding in gone:
-        click.echo(f"{title}: no case fails any more of: {finding.title}")
+        click.echo(f"{title}: no case fails any more of: {finding.reason}")
     if not unlisted and not gone:
         click.echo(f"{title}: as listed")

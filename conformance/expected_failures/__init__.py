@@ -10,7 +10,7 @@ The files of runtimes that docs/findings.md speaks of have more keys, which `con
     releases                all releases that were tested, the oldest first
     failures                `harm`: memory, numbers, refuses or accepts; `case`: the id of a case that shows it; `rule`:
                             what the specification says; `answer`: what the runtime answered; `upstream`: addresses of
-                            threads; `since` and `until`: the first and last release that has it, where not all have
+                            threads; `until`: the last release that has it, where the newest has not
 
 An entry with `until` is no longer expected to fail: no backend has it in its list.
 

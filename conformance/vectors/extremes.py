@@ -1,10 +1,14 @@
-"""Default attributes, empty tensors, and many RoIs at one place, for all operators with RoIs; and RoIs far from the map."""
+"""Default attributes, empty tensors, and many RoIs at one place, for all operators with RoIs; and RoIs far from the map.
+
+The files `scenes/{defaults,empty,many}.json` have entries for an operator with its attributes, the roles of its outputs, the
+numbers of each RoI (`roi`), a note, a basis, and a key of `SOURCES`. Those of `empty.json` have a note for each scenario.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,25 +34,6 @@ MANY = 4096
 """The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """An operator with its attributes, and what its outputs are if a tensor is empty: an entry of `scenes/empty.json`.
-
-    outputs: the roles of the outputs.
-    roi: the numbers of each RoI.
-    notes: by scenario, in words.
-    source: a key of `SOURCES`; empty for the reference.
-    """
-
-    operator: str
-    outputs: tuple[str, ...]
-    attributes: Attributes
-    roi: tuple[float, ...]
-    notes: Mapping[str, str]
-    basis: Basis
-    source: str = ""
-
-
 SOURCES = {
     "text": TEXT,
     "text of outputs": replace(TEXT, section="Outputs"),
@@ -57,6 +42,7 @@ SOURCES = {
     "closed forms": CLOSED,
     "by hand": Source("ONNX operator RoiAlign-22", "onnx 1.23.2", "the derivative by hand"),
 }
+"""The sources that the files of this module name; without one, the reference is the source."""
 
 
 def cases() -> Iterator[Case]:
@@ -99,21 +85,21 @@ def _defaults() -> Iterator[Case]:
 def _empty() -> Iterator[Case]:
     """Tensors without RoIs, channels, images or pixels, which are valid."""
     shapes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    for row in load("empty.json", Empty):
-        for (scenario, note), (x_shape, count) in zip(row.notes.items(), shapes, strict=True):
-            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row.roi)))
+    for row in load("empty.json", dict[str, Any]):
+        for (scenario, note), (x_shape, count) in zip(row["notes"].items(), shapes, strict=True):
+            x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row["roi"])))
             indices, shape = np.zeros(count, np.int64), np.array(x_shape)
             yield from make_cases(
                 f"empty/{scenario}",
-                row.operator,
-                row.attributes,
-                {"x": x + 1, "rois": rois + row.roi, "indices": indices, "dy": y + 1, "x_shape": shape},
-                row.outputs,
+                row["operator"],
+                row["attributes"],
+                {"x": x + 1, "rois": rois + row["roi"], "indices": indices, "dy": y + 1, "x_shape": shape},
+                row["outputs"],
                 expected={"y": y, "dx": x, "drois": rois},
-                types=TYPES.get(row.operator, FLOATS),
+                types=TYPES.get(row["operator"], FLOATS),
                 note=note,
-                source=SOURCES.get(row.source),
-                basis=row.basis,
+                source=SOURCES.get(row.get("source", "")),
+                basis=row["basis"],
             )
 
 

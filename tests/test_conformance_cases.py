@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -12,10 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import backends
 from conformance.case import Case
 from conformance.expected_values import expected_outputs, reference
 from conformance.geometry.rois import Geometry
 from conformance.model import build
+from conformance.outcome import Outcome
+from conformance.run import CaseRunner, ask
 from conformance.vectors import collect, literal
 from conformance.vectors.matrix import is_clear
 from ortops.operators import OPERATORS
@@ -89,6 +93,12 @@ def test_reference_refuses_what_is_wrong() -> None:
 
 def is_small(case: Case) -> bool:
     return sum(array.nbytes for array in case.inputs.values()) < 2**14
+
+
+def test_the_reference_passes_a_sample_of_the_cases() -> None:
+    runner = CaseRunner(functools.partial(ask, backends.load("reference")))
+    sample = [case for case in CASES if is_small(case)][::31]
+    assert [case.id for case in sample if runner.result(case).outcome is not Outcome.PASSED] == []
 
 
 def test_reference_confirms_printed_numbers_to_the_last_digit_where_they_are_exact() -> None:

@@ -155,3 +155,9 @@ def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
     assert (samples(small), samples(huge)) == (36, 1e18)
     assert 36 * 3 <= family.work(small) < 36 * 3 + 20
     assert 81 <= family.work(huge) < 2000
+
+
+def test_a_scene_whose_samples_cannot_keep_away_is_an_error() -> None:
+    scene = replace(roi_align_rotated.SCENES[0], rois=((2.0, 2.0, 1.0, 3.0, 0.0, 0),))
+    with pytest.raises(ValueError, match=r"angles: no centre near 2\.0, 2\.0"):
+        scene.tensors_of(0, 0)

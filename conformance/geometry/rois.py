@@ -57,15 +57,6 @@ class AxisGeometry(NamedTuple):
         return self.first - self.offsets[0]
 
     @property
-    def end(self) -> float:
-        """The end of the last bin, in coordinates in which pixel 0 has its centre at 0."""
-        return self.start + self.size
-
-    def edge(self, p: int) -> float:
-        """The coordinate at which bin `p` starts."""
-        return self.start + self.size * p / self.axis.bins
-
-    @property
     def samples(self) -> int:
         """The number of samples of all bins together."""
         return self.axis.bins * self.axis.per_bin

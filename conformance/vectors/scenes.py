@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.case import Array, Basis
 
-OF_30, OF_45, OF_90, OF_135, OF_180 = 67 / 128, 201 / 256, 201 / 128, 151 / 64, 201 / 64
+OF_30, OF_45, OF_90, OF_135 = 67 / 128, 201 / 256, 201 / 128, 151 / 64
 """Angles in radians, close to the degrees in their names, that are exact in bfloat16."""
 
 MORE_THAN_A_TURN = 29 / 4

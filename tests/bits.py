@@ -1,7 +1,7 @@
 """Digests of what the kernels answer to generated problems: `python tests/bits.py` writes them to bits.json.
 
 A change of the kernels' structure must leave every bit as it is. The digests are of Y, dX and drois of 500 problems in four
-types; one thread, 2 and 16 must agree. They follow from IEEE 754 alone, apart from the sines of rotated RoIs.
+types; one thread and 2 or 16 must agree. They follow from IEEE 754 alone, apart from the sines of rotated RoIs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Array = np.ndarray[Any, Any]
 
 PROBLEMS = 500
 TYPES = ("float16", "bfloat16", "float", "double")
-THREADS = (1, 2, 16)
+THREADS = ((1, 2), (1, 16))
+"""The numbers of threads that must agree: of the first ten problems, of the next ten, and so in turn."""
+
 FILE = Path(__file__).with_name("bits.json")
 
 _GROUPS = {
@@ -187,9 +189,8 @@ def digests(kinds: tuple[str, ...] = TYPES) -> dict[str, dict[str, str]]:
     sums = {(group, kind): hashlib.sha256() for group in _GROUPS for kind in kinds}
     for number, problem in enumerate(problems()):
         for kind in kinds:
-            first, *others = ([y.tobytes() for y in answers(problem, kind, threads)] for threads in THREADS)
-            for other in others:
-                assert first == other, f"problem {number}, {problem.group}, {kind}: threads differ"
+            first, other = ([y.tobytes() for y in answers(problem, kind, n)] for n in THREADS[number // 10 % 2])
+            assert first == other, f"problem {number}, {problem.group}, {kind}: threads differ"
             for content in first:
                 sums[problem.group, kind].update(content)
     return {group: {kind: sums[group, kind].hexdigest()[:32] for kind in kinds} for group in _GROUPS}

@@ -18,7 +18,7 @@ from ortops.engine.extensions import OrtError
 from ortops.spec import DOMAIN
 from samples import FORWARD, GRADIENT, open_ranks, with_attributes
 
-SIZE: dict[str, Any] = {"output_height": 2, "output_width": 2}
+POOL, RESAMPLE = open_ranks(onnx_models.max_roi_pool(22)), onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])
 
 
 def session(model: onnx.ModelProto, chosen: Any = None) -> ortops.InferenceSession:
@@ -60,6 +60,26 @@ def test_an_attribute_that_the_c_api_cannot_read_is_no_default(
         session(model)
 
 
+@pytest.mark.parametrize(
+    ("model", "attributes", "says"),
+    [
+        (POOL, {"pooled_shape": 2}, "pooled_shape = 2 has type INT: must be INTS"),
+        (POOL, {"pooled_shape": [2.0, 2.0]}, r"pooled_shape = \[2.0, 2.0\] has type FLOATS: must be INTS"),
+        (POOL, {"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
+        (POOL, {"pooled_shape": [1] * 9}, "must have 2 values, output_height, output_width"),
+        (RESAMPLE, {"scales": 2.0}, "scales = 2.0 has type FLOAT: must be FLOATS"),
+        (RESAMPLE, {"scales": [2, 2]}, r"scales = \[2, 2\] has type INTS: must be FLOATS"),
+        (RESAMPLE, {"scales": [1.0] * 5}, "scales has 5 values: must have at most 4, one for each axis"),
+        (RESAMPLE, {"output_sizes": [3]}, "values: must have the same number"),
+    ],
+)
+def test_a_list_that_breaks_its_rule_is_refused_when_a_session_is_made(
+    model: onnx.ModelProto, attributes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(Exception, match=says):
+        session(with_attributes(copy.deepcopy(model), attributes))
+
+
 def test_a_zero_byte_does_not_end_a_string() -> None:
     with pytest.raises(Exception, match=r"mode = 'avg\\x00max': must be one of"):
         session(with_attributes(onnx_models.roi_align(16), {"mode": "avg\0max"}))
@@ -87,6 +107,7 @@ def test_shapes_are_inferred_where_inputs_settle_them() -> None:
             dimension = value.type.tensor_type.shape.dim.add()
             setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
     assert session(model).get_outputs()[0].shape == ["r", 4, 3, 5]
+    assert session(onnx_models.max_roi_pool(22, pooled_shape=[2, 3])).get_outputs()[0].shape == ["num_rois", "C", 2, 3]
 
 
 def test_registering_the_same_options_twice_is_harmless() -> None:

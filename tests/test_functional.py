@@ -23,6 +23,14 @@ def gradient(inputs: dict[str, Any], **arguments: Any) -> Any:
     return ortops.roi_align_grad(*required, x=inputs["X"], **arguments)
 
 
+def pooled(**attributes: Any) -> Any:
+    return ortops.max_roi_pool(np.ones((1, 1, 5, 5)), np.zeros((1, 5)), **attributes)
+
+
+def resampled(**attributes: Any) -> Any:
+    return ortops.dml_resample(np.ones((2, 3)), **attributes)
+
+
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [
@@ -53,6 +61,35 @@ def test_wrong_element_types_are_named(inputs: dict[str, Any], says: str) -> Non
 def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: str) -> None:
     with pytest.raises(TypeError, match=re.escape(says)):
         forward(FORWARD, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("function", "attributes", "says"),
+    [
+        (pooled, {"pooled_shape": 3}, "pooled_shape = 3: INTS attribute, must be a list"),
+        (pooled, {"pooled_shape": [2]}, "pooled_shape = [2]: must have 2 values, output_height, output_width"),
+        (pooled, {"pooled_shape": [2, 2, 2]}, "pooled_shape = [2, 2, 2]: must have 2 values"),
+        (pooled, {"pooled_shape": []}, "pooled_shape = []: must have 2 values"),
+        (pooled, {"pooled_shape": [2.5, 2]}, "pooled_shape[0] = 2.5: INTS attribute, must be >= 1"),
+        (pooled, {"pooled_shape": [2**64, 2]}, "pooled_shape[0] = 18446744073709551616: must fit in 64 bits"),
+        (resampled, {}, "scales and output_sizes are empty: at least one must have values"),
+        (resampled, {"scales": [1.0]}, "InputTensor has shape [2, 3]: rank must be 1 (rank of scales)"),
+        (
+            resampled,
+            {"scales": [1.0, 1.0], "output_sizes": [1]},
+            "scales has 2, output_sizes has 1 values: must have the",
+        ),
+        (resampled, {"scales": [1.0] * 5}, "scales has 5 values: must have at most 4, one for each axis"),
+        (resampled, {"scales": [3e38, 1.0]}, "must not make an axis longer"),
+        *(
+            (resampled, {"scales": scales}, "FLOATS attribute, must be")
+            for scales in (2.0, "2", [True, 1.0], ["1", 2.0], None, {1.0: 2.0})
+        ),
+    ],
+)
+def test_lists_that_break_their_rule_are_named(function: Any, attributes: dict[str, Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(says)):
+        function(**attributes)
 
 
 def test_integers_beyond_64_bits_are_refused() -> None:

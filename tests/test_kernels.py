@@ -20,6 +20,7 @@ from conformance.fuzz.check import Failure, check
 from conformance.fuzz.generate import generate
 from conformance.run import CaseRunner, ask
 from ortops.jit.kernel import loaded
+from ortops.operators.dml_roi_align import UINT32_MAX
 from problems import (
     COORDINATES,
     MODES,
@@ -147,7 +148,11 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
     for output in ("dx", "drois"):
         with pytest.raises(MemoryError):
             ortops.roi_align_grad(dy, rois, of, x.shape, x=x, mode=mode, outputs=(output,))
-    assert len(calls) == 3
+    with pytest.raises(MemoryError):
+        ortops.max_roi_pool(x, np.column_stack([of.astype(np.float32), rois]), pooled_shape=(2, 2))
+    with pytest.raises(MemoryError):
+        ortops.max_roi_pool_grad(dy, x, np.column_stack([of.astype(np.float32), rois]))
+    assert len(calls) == 5
 
 
 @pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
@@ -304,6 +309,57 @@ def test_sums_in_16_bits_do_not_stall() -> None:
     dx, _ = ortops.roi_align_grad(dy, rois, np.zeros(4096, int), (1, 1, 3, 3), outputs=("dx",))
     assert dx is not None
     assert dx.astype(float).sum() == 4096
+    at_0 = ortops.max_roi_pool_grad(dy, np.ones((1, 1, 2, 2), np.float16), np.zeros((4096, 5), np.float16))
+    assert at_0.ravel().tolist() == [4096, 0, 0, 0]
+    assert ortops.dml_resample_grad(np.ones(4097, np.float16), [1]).item() == 4096  # 4097 rounded once, to even
+
+
+def test_samples_off_the_map_have_their_value_and_no_rounding_reaches_the_others() -> None:
+    x = np.ones((1, 1, 4, 4), np.float32)
+    sizes: dict[str, Any] = {"output_height": 1, "output_width": 3}
+    for value in (1e30, np.inf, np.nan):
+        y = ortops.dml_roi_align(x, [[0.3, 0.3, 12.3, 3.1]], [0], out_of_bounds_input_value=value, **sizes)
+        assert y[0, 0, 0, 0] == pytest.approx(1, abs=1e-6)
+        np.testing.assert_array_equal(y[0, 0, 0, 2], np.float32(value))
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"input_pixel_offset": 1e38},
+        {"output_pixel_offset": -3e38},
+        {"spatial_scale_x": 3e38},
+        {"minimum_samples_per_output": UINT32_MAX},
+        {"minimum_samples_per_output": UINT32_MAX, "reduction_function": "max"},
+        {
+            "minimum_samples_per_output": UINT32_MAX,
+            "align_regions_to_corners": True,
+            "interpolation_mode": "nearest_neighbor",
+        },
+    ],
+)
+def test_huge_regions_offsets_scales_and_counts_take_no_more_than_the_map(attributes: dict[str, Any]) -> None:
+    x = np.ones((1, 2, 20, 20))
+    for roi in ([0, 0, 1e308, 1e308], [-1e308, -1e308, 1e308, 1e308], [5, 5, 5, 5], [1e308, 0, -1e308, 3]):
+        y = ortops.dml_roi_align(x, [roi], [0], output_height=7, output_width=300, **attributes)
+        assert np.all((y >= 0) & (y <= 1 + 1e-9))
+        dx, _ = ortops.dml_roi_align_grad(np.ones_like(y), [roi], [0], x.shape, x=x, **attributes)
+        assert dx is not None
+        assert np.all(np.isfinite(dx))
+
+
+@pytest.mark.parametrize("reduction", ["average", "max"])
+def test_nearest_pixels_that_are_no_numbers_give_the_regions_no_gradient(reduction: str) -> None:
+    x = np.full((1, 2, 5, 6), np.inf, np.float32)
+    x[0, 1] = np.nan
+    dy, rois = np.full((1, 2, 2, 2), np.nan, np.float32), np.array([[0.3, 0.2, 4.1, 3.7]], np.float32)
+    attributes: dict[str, Any] = {"reduction_function": reduction, "interpolation_mode": "nearest_neighbor"}
+    dx, drois = ortops.dml_roi_align_grad(dy, rois, [0], x.shape, x=x, **attributes)
+    np.testing.assert_array_equal(drois, np.zeros((1, 4)))
+    assert dx is not None
+    assert np.isnan(dx).any()
+    alone = ortops.dml_roi_align_grad(dy, rois, [0], x.shape, x=x, outputs=("drois",), **attributes)
+    np.testing.assert_array_equal(alone[1], np.zeros((1, 4)))
 
 
 @pytest.mark.skipif(

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import onnx_models.build
-import ortops
-from conformance.backends.session import CPU, options
-from onnx_models.schema import register_schemas
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from ortops.jit import LANES
-from ortops.operators.max_roi_pool import MAX_ROI_POOL_22
 from problems import DTYPES, SHAPES_OF_ROIS, Array, make_problem
 
 # The first example compiles the kernels.
@@ -144,73 +137,3 @@ def test_many_rois_have_the_bits_of_few(channels: int) -> None:
     same_bits(y, forward(call)[many])
     dx = max_roi_pool_grad(call.dy[many], call.x, call.rois[many])
     np.testing.assert_array_equal(dx, 200 * gradient(call))
-
-
-def test_sums_in_16_bits_do_not_stall() -> None:
-    # In float16 a running sum of ones stops at 2048.
-    dy, rois = np.ones((4096, 1, 1, 1), np.float16), np.zeros((4096, 5), np.float16)
-    assert max_roi_pool_grad(dy, np.ones((1, 1, 2, 2), np.float16), rois).ravel().tolist() == [4096, 0, 0, 0]
-
-
-def test_a_runner_that_fails_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    signature = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 2, *[ctypes.c_size_t] * 2, ctypes.c_void_p)
-    fails = signature(lambda *_: 1)
-    address = ctypes.cast(fails, ctypes.c_void_p).value
-    monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda: (address, 0))
-    x, rois = np.ones((1, 64, 100, 100), np.float32), np.array([[0, 0, 0, 90, 90]] * 30, np.float32)
-    with pytest.raises(MemoryError):
-        max_roi_pool(x, rois, pooled_shape=(2, 2))
-    with pytest.raises(MemoryError):
-        max_roi_pool_grad(np.ones((30, 64, 2, 2), np.float32), x, rois)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "says"),
-    [
-        ({"pooled_shape": 3}, "pooled_shape = 3: INTS attribute, must be a list"),
-        ({"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
-        ({"pooled_shape": [2, 2, 2]}, r"pooled_shape = \[2, 2, 2\]: must have 2 values"),
-        ({"pooled_shape": []}, r"pooled_shape = \[\]: must have 2 values"),
-        ({"pooled_shape": [2.5, 2]}, r"pooled_shape\[0\] = 2.5: INTS attribute, must be >= 1"),
-        ({"pooled_shape": [2**64, 2]}, r"pooled_shape\[0\] = 18446744073709551616: must fit in 64 bits"),
-    ],
-)
-def test_wrong_attributes_are_refused(attributes: dict[str, Any], says: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=says):
-        max_roi_pool(np.ones((1, 1, 5, 5)), np.zeros((1, 5)), **attributes)
-
-
-def without_attributes(**attributes: Any) -> onnx.ModelProto:
-    """A model of MaxRoiPool-22 whose node has these attributes alone, and whose output has no shape."""
-    model = onnx_models.build.model(MAX_ROI_POOL_22)
-    del model.graph.node[0].attribute[:]
-    for name, value in attributes.items():
-        kind = onnx.AttributeProto.INTS if value == [] else None
-        model.graph.node[0].attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))
-    model.graph.output[0].type.tensor_type.ClearField("shape")
-    return model
-
-
-@pytest.mark.parametrize(
-    ("attributes", "says"),
-    [
-        ({"pooled_shape": 2}, "pooled_shape = 2 has type INT: must be INTS"),
-        ({"pooled_shape": [2.0, 2.0]}, r"pooled_shape = \[2.0, 2.0\] has type FLOATS: must be INTS"),
-        ({"pooled_shape": []}, "pooled_shape .* is an empty list: must be INTS"),
-        ({"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
-        ({"pooled_shape": [1] * 9}, "must have 2 values, output_height, output_width"),
-    ],
-)
-def test_wrong_attributes_are_refused_when_a_session_is_made(attributes: dict[str, Any], says: str) -> None:
-    with pytest.raises(Exception, match=says):
-        ortops.InferenceSession(without_attributes(**attributes).SerializeToString(), options(), providers=[CPU])
-
-
-def test_shape_inference_of_onnx_and_of_onnx_runtime_knows_the_lengths_that_pooled_shape_gives() -> None:
-    model = without_attributes(pooled_shape=[2, 3])
-    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-    assert session.get_outputs()[0].shape == ["num_rois", "C", 2, 3]
-    register_schemas([MAX_ROI_POOL_22])
-    (output,) = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output
-    lengths = [d.dim_value or d.dim_param for d in output.type.tensor_type.shape.dim]
-    assert lengths == ["num_rois", "C", 2, 3]

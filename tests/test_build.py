@@ -85,24 +85,6 @@ def test_the_index_type_and_the_ranks_are_chosen() -> None:
     assert model.graph.input[2].type.tensor_type.elem_type == onnx.TensorProto.INT64
 
 
-def test_lists_are_on_the_node_where_they_have_values() -> None:
-    (node,) = onnx_models.dml_resample(scales=[2, 0.5], output_sizes=np.array([4, 4])).graph.node
-    assert attributes(node) == {
-        "interpolation_mode": b"linear",
-        "scales": [2.0, 0.5],
-        "rounding_direction": b"half_up",
-        "output_sizes": [4, 4],
-    }
-    types = {a.name: onnx.AttributeProto.AttributeType.Name(a.type) for a in node.attribute}
-    assert (types["scales"], types["output_sizes"]) == ("FLOATS", "INTS")
-    (node,) = onnx_models.dml_resample_grad(input_pixel_offsets=(0,), output_pixel_offsets=()).graph.node
-    assert attributes(node) == {
-        "interpolation_mode": b"linear",
-        "input_pixel_offsets": [0.0],
-        "rounding_direction": b"half_up",
-    }
-
-
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -274,9 +256,6 @@ def build(name: str, **options: Any) -> Callable[[], object]:
             ValueError,
             "ranks has 'rois': must be one of InputTensor, ROITensor, BatchIndicesTensor",
         ),
-        (onnx_models.dml_resample, ValueError, "scales and output_sizes are empty: at least one must have values"),
-        (lambda: onnx_models.dml_resample(scales=2.0), TypeError, "scales = 2.0: FLOATS attribute, must be a list"),
-        (lambda: onnx_models.dml_resample(scales=(1,) * 5), ValueError, "scales has 5 values: must have at most 4"),
         (
             lambda: onnx_models.dml_resample(scales=(2, 2), rank=3),
             ValueError,

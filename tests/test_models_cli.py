@@ -195,13 +195,6 @@ def test_names_of_a_model_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     assert done.output.removesuffix("\n").isprintable()
 
 
-def test_a_missing_file_is_a_wrong_call(tmp_path: Path) -> None:
-    done = call("convert", tmp_path / "absent.onnx", "--out", tmp_path / "out.onnx")
-    assert done.exit_code == 2
-    assert "does not exist" in done.output
-    assert call("convert", save(tmp_path / "model.onnx")).exit_code == 2
-
-
 def with_external_data(place: str) -> onnx.ModelProto:
     """A model with a tensor outside its file: an initializer, a node's attribute, or an initializer of a subgraph."""
     tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[3])
@@ -264,8 +257,6 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     ("options", "says"),
     [
         (["--wrt", "z"], "wrt has 'z': must be the name of a tensor of the graph"),
-        (["--wrt", "of"], "wrt has 'of' of type int64: must have a floating-point type"),
-        (["--wrt", "x", "--loss", "y"], "loss = 'y' has shape ['r', 2, 2, 2]: must have one element"),
         (["--wrt", "x", "--stop-at", "q"], "stop_at has 'q': must be the name of a tensor of the graph"),
     ],
 )

@@ -42,6 +42,9 @@ SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[Healt
 TWO_DTYPES = [np.dtype(np.float16), np.dtype(np.float32)]
 """A type whose values are computed as others and one whose are not; `test_bits` has all types."""
 
+LARGE = [*(("avg", dtype) for dtype in TWO_DTYPES), *((mode, TWO_DTYPES[1]) for mode in MODES[1:])]
+"""Modes and types for large arrays, which take long: every mode, and both types once."""
+
 
 def forward(problem: Problem) -> Array:
     return ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
@@ -155,8 +158,7 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
     assert len(calls) == 5
 
 
-@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "dtype"), LARGE, ids=str)
 def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None:
     # From 16 MiB on stores are non-temporal; with 15 bins of 33 channels few RoIs are aligned to a cache line.
     attributes: dict[str, Any] = {"output_height": 5, "output_width": 3, "sampling_ratio": 1, "mode": mode}
@@ -170,8 +172,7 @@ def test_a_large_output_has_the_bits_of_its_parts(dtype: Any, mode: Any) -> None
     same_bits(y, y[:50][many])
 
 
-@pytest.mark.parametrize("dtype", TWO_DTYPES, ids=str)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "dtype"), LARGE, ids=str)
 def test_a_large_dx_has_the_bits_of_its_channels(dtype: Any, mode: str) -> None:
     # More than 16 MiB, so that stores are non-temporal; panels are summed up in bands of rows, single channels in one piece.
     attributes: dict[str, Any] = {"output_height": 3, "output_width": 2, "sampling_ratio": 0, "mode": mode}

@@ -194,9 +194,8 @@ class GradientBuilder:
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
         made = self.prepared_model.graph
         own = self.graph.with_replaced()
-        merged = merge(self.graph.needed(list(values.values())), own)
+        nodes, merged = merge(self.graph.needed(list(values.values())), own)
         values = {name: merged.get(value, value) for name, value in values.items()}
-        nodes = self.graph.needed(list(values.values()))
         if self.graph.replaced:
             del made.node[:]
             made.node.extend(own)

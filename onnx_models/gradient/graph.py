@@ -344,6 +344,14 @@ class Graph(NodeBuilder):
         """A constant of int64 [n]."""
         return self.tensor(np.array(list(values), np.int64).reshape(-1))
 
+    def integer(self, value: int) -> str:
+        """A constant of int64 []."""
+        return self.tensor(np.array(value, np.int64))
+
+    def counted(self, count: str) -> str:
+        """The numbers from 0 to `count` - 1, int64; `count` is an int64 tensor of rank 0."""
+        return self.op("Range", self.integer(0), count, self.integer(1))
+
     def tensor(self, value: np.ndarray[Any, Any]) -> str:
         """A constant of any shape and type."""
         return self._constant(onnx.numpy_helper.from_array(value))
@@ -418,8 +426,16 @@ class Graph(NodeBuilder):
         value = self.constant(name)
         if value is not None and list(value.shape) == self.lengths(like):
             return name
-        # allowzero: a length of 0 in the shape means 0, and not a length to copy.
-        return self.op("Reshape", name, self.shape(like), allowzero=1)
+        return self.in_shape(name, self.shape(like))
+
+    def joined(self, *lengths: str | int) -> str:
+        """Int64 tensors of rank 1, and numbers, one after the other: a shape."""
+        parts = [self.ints([length]) if isinstance(length, int) else length for length in lengths]
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
+
+    def in_shape(self, name: str, *lengths: str | int) -> str:
+        """A tensor in a shape that is given as in `joined`; a length of 0 means 0, and not a length to copy."""
+        return self.op("Reshape", name, self.joined(*lengths), allowzero=1)
 
     def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
         """The new nodes that these tensors depend on, in topological order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import onnx
 
@@ -17,8 +17,10 @@ RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 _Key = tuple[object, ...]
 
 
-def merge(nodes: Sequence[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]) -> dict[str, str]:
-    """Let new nodes read the first of several equal tensors; what computes the others is then not needed.
+def merge(
+    nodes: Iterable[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]
+) -> tuple[list[onnx.NodeProto], dict[str, str]]:
+    """Keep the first of several new nodes that compute the same, and none that computes what an earlier node does.
 
     Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched by itself.
 
@@ -28,7 +30,7 @@ def merge(nodes: Sequence[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]) ->
             in a derivative may be a weight, which training changes.
 
     Returns:
-        The names of the tensors to read, by the names of those that equal them.
+        The nodes that are left, and by the names of tensors that are gone those of the tensors that equal them.
     """
     known: dict[_Key, onnx.NodeProto] = {}
     for node in earlier:
@@ -36,8 +38,7 @@ def merge(nodes: Sequence[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]) ->
         if constant is None or constant.data_type not in REAL:
             known.setdefault(_key(node), node)
     names: dict[str, str] = {}
-    _merge(nodes, known, names)
-    return names
+    return _merge(nodes, known, names), names
 
 
 def _merge(
@@ -46,7 +47,7 @@ def _merge(
     names: dict[str, str],
     kept: Collection[str] = frozenset(),
 ) -> list[onnx.NodeProto]:
-    """As `merge`; adds to `names` and returns the nodes that are left. `kept` are outputs of the graph."""
+    """Add to `known` and `names`, and return the nodes that are left. `kept` are outputs of the graph."""
     left = []
     for node in nodes:
         for i, name in enumerate(node.input):

@@ -151,7 +151,7 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     finals, tape, flat_tapes = _taped(graph, node, body, stacked, flattened)
     number, goes_on = (body.new_input(name, tensor_type(kind, [])) for name, kind in LOOP_INPUTS)
     count = graph.op("Size", tape[counter])
-    place = body.before("Sub", graph.op("Sub", count, graph.tensor(np.array(1))), number)
+    place = body.before("Sub", graph.op("Sub", count, graph.integer(1)), number)
     slices = {body.shapes.get(name, name): outer for name, outer in tape.items()}
     slices |= {
         iteration.seeds[name]: str(dy)

@@ -10,8 +10,7 @@ from onnx_models.gradient.rules.registry import Gradients, Zero, rule
 def counted(graph: Graph, node: Node, dy: str) -> Gradients:
     """The numbers start + i*delta up to the limit."""
     start, _, delta = node.inputs
-    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
-    numbers = graph.op("CastLike", graph.op("Range", zero, graph.op("Size", dy), one), dy)
+    numbers = graph.op("CastLike", graph.counted(graph.op("Size", dy)), dy)
     weighted = graph.op("Mul", dy, numbers)
     by_start, by_delta = (graph.op("ReduceSum", terms, keepdims=0) for terms in (dy, weighted))
     no_steps = Zero("the limit only determines how many numbers there are")

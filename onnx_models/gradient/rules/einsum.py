@@ -112,6 +112,5 @@ def broadcast_back(graph: Graph, x: str, product: str, kept: str, term: str) -> 
 
 def _places(graph: Graph, x: str, axis: int, rank: int) -> str:
     """The indices along an axis, as a tensor that broadcasts to the shape of x."""
-    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
-    numbers = graph.op("Range", zero, graph.op("Squeeze", graph.shape(x, axis, axis + 1)), one)
+    numbers = graph.counted(graph.op("Squeeze", graph.shape(x, axis, axis + 1)))
     return graph.op("Unsqueeze", numbers, graph.ints(range(1, rank - axis)))

@@ -92,13 +92,6 @@ def pad(graph: Graph, node: Node, dy: str) -> Gradients:
     return [dx, None, graph.reshaped(total, value)]
 
 
-@rule("TopK")
-def top_k(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The largest or smallest elements along an axis; dy goes to these."""
-    zeros, indices = graph.zeros(node.inputs[0]), node.outputs[1]
-    return [graph.op("ScatterElements", zeros, indices, dy, axis=node.attribute("axis", -1))]
-
-
 @rule("ScatterElements")
 def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
     """A tensor with elements replaced by updates, or combined with them by a sum, product, maximum or minimum."""
@@ -184,13 +177,13 @@ def _extreme(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr,
 def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
     """A cache with updates written at each sample's indices: found as in `gathered`, with the index -1 for old elements."""
     cache, update, places = (node.input(i) for i in range(3))
-    old = graph.op("Expand", graph.op("Constant", value_int=-1), graph.shape(cache))
+    old = graph.op("Expand", graph.integer(-1), graph.shape(cache))
     numbers = graph.replay(node, old, element_indices(graph, update), places)
-    is_new = graph.op("GreaterOrEqual", numbers, graph.op("Constant", value_int=0))
+    is_new = graph.op("GreaterOrEqual", numbers, graph.integer(0))
     by_cache = graph.masked(graph.op("Not", is_new), dy, cache) if node.wants(0) else None
     if not node.wants(1):
         return [by_cache]
-    chosen = graph.op("Max", numbers, graph.op("Constant", value_int=0))
+    chosen = graph.op("Max", numbers, graph.integer(0))
     return [by_cache, scatter_added(graph, update, chosen, graph.masked(is_new, dy, update))]
 
 
@@ -208,8 +201,7 @@ def unique(graph: Graph, node: Node, dy: str) -> Gradients:
 
 def element_indices(graph: Graph, x: str) -> str:
     """The flat index of each element of a tensor, in the shape of the tensor."""
-    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
-    return graph.reshaped(graph.op("Range", zero, graph.op("Size", x), one), x)
+    return graph.reshaped(graph.counted(graph.op("Size", x)), x)
 
 
 def scatter_added(graph: Graph, x: str, places: str, values: str) -> str:

@@ -27,7 +27,7 @@ def _loss(graph: Graph, node: Node, logarithms: str) -> str:
     target, weights, ignored = node.inputs[1], node.input(2), node.attribute("ignore_index")
     kept, column = "", graph.ints([1])
     if ignored is not None:
-        number = graph.op("CastLike", graph.op("Constant", value_int=ignored), target)
+        number = graph.op("CastLike", graph.integer(ignored), target)
         kept = graph.op("Not", graph.op("Equal", target, number))
         # The ignored index need not be a valid class.
         target = graph.op("Where", kept, target, graph.op("Sub", number, number))

@@ -42,19 +42,6 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
     return [None, da, db]
 
 
-@rule("Trilu", "ReverseSequence")
-def itself(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Linear maps that are their own transposes: a triangle of a matrix, and reversal of the start of each sequence."""
-    return [graph.replay(node, dy, *node.inputs[1:])]
-
-
-@rule("CumSum")
-def cumulative_sum(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Cumulative sums along an axis; the gradient is a cumulative sum in the opposite direction."""
-    exclusive, reverse = node.attribute("exclusive", 0), 1 - node.attribute("reverse", 0)
-    return [graph.op("CumSum", dy, node.inputs[1], exclusive=exclusive, reverse=reverse)]
-
-
 @rule("CenterCropPad")
 def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
     """The centre of a tensor, or padding with zeros, along some axes; the gradient restores the lengths of x."""
@@ -77,17 +64,15 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
     strides, dilations = (node.attribute(name) or [1] * rank for name in ("strides", "dilations"))
     pads = node.attribute("pads") or [0] * 2 * rank
     around = graph.op("Pad", dy, graph.ints([0, 0, *pads[:rank], 0, 0, *pads[rank:]])) if any(pads) else dy
-    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
+    one = graph.integer(1)
     for number, (stride, dilation) in enumerate(zip(strides, dilations, strict=True)):
-        here = graph.op("Constant", value_int=number)
+        here = graph.integer(number)
         length, cells = graph.op("Gather", image, here), graph.op("Gather", block, here)
-        more, step, jump = (
-            graph.op("Constant", value_int=value) for value in (pads[number] + pads[rank + number], stride, dilation)
-        )
+        more, step, jump = map(graph.integer, (pads[number] + pads[rank + number], stride, dilation))
         reach = graph.op("Add", graph.op("Mul", graph.op("Sub", cells, one), jump), one)
         moves = graph.op("Div", graph.op("Sub", graph.op("Add", length, more), reach), step)
-        starts = graph.op("Mul", graph.op("Range", zero, graph.op("Add", moves, one), one), step)
-        inside = graph.op("Mul", graph.op("Range", zero, cells, one), jump)
+        starts = graph.op("Mul", graph.counted(graph.op("Add", moves, one)), step)
+        inside = graph.op("Mul", graph.counted(cells), jump)
         places = graph.op("Add", graph.op("Unsqueeze", inside, graph.ints([1])), starts)
         around = graph.op("Gather", around, places, axis=2 + 2 * number)  # its axis becomes two
     order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]

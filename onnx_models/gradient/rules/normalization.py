@@ -128,7 +128,7 @@ def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
     """Each channel of each sample normalized, times scale, plus B."""
     x = node.input(0)
     count = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
-    return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=2), count, axis=0))
+    return _by_groups(graph, node, dy, graph.joined(graph.op("Shape", x, end=2), count))
 
 
 @rule("GroupNormalization")
@@ -136,7 +136,7 @@ def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
     """Groups of channels normalized, times scale, plus bias; these are per channel, before opset 21 per group."""
     x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
     count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
-    return _by_groups(graph, node, dy, graph.op("Concat", graph.op("Shape", x, end=1), groups, count, axis=0))
+    return _by_groups(graph, node, dy, graph.joined(graph.op("Shape", x, end=1), groups, count))
 
 
 def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
@@ -153,12 +153,12 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
     of_groups = node.proto.op_type == "GroupNormalization" and node.version < 21
     if of_groups:
         scale = _for_channels(graph, node, scale)
-    grouped = graph.op("Reshape", wide, shape, allowzero=1)
+    grouped = graph.in_shape(wide, shape)
     normalized = _normalized(graph, grouped, [2], node.attribute("epsilon", 1e-5))
     parts: list[str | None] = [None, None, _channel_sums(graph, node, wide_dy)]
     if node.wants(0):
         scaled = graph.op("Mul", wide_dy, _by_channel(graph, node, scale))
-        by_values = graph.op("Reshape", scaled, shape, allowzero=1)
+        by_values = graph.in_shape(scaled, shape)
         parts[0] = graph.reshaped(_by_normalized(graph, normalized, by_values), x)
     if node.wants(1):
         terms = graph.op("Mul", wide_dy, graph.reshaped(normalized.values, x))
@@ -178,9 +178,7 @@ def _for_channels(graph: Graph, node: Node, name: str) -> str:
     """A tensor with a value for each channel, from one with a value for each group."""
     groups = node.attribute("num_groups")
     count = graph.op("Div", graph.shape(node.input(0), 1, 2), graph.ints([groups]))
-    lines = graph.op(
-        "Expand", graph.op("Unsqueeze", name, graph.ints([1])), graph.op("Concat", graph.ints([groups]), count, axis=0)
-    )
+    lines = graph.op("Expand", graph.op("Unsqueeze", name, graph.ints([1])), graph.joined(groups, count))
     return graph.op("Reshape", lines, graph.ints([-1]))
 
 
@@ -240,8 +238,8 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         parts[1] = _channel_sums(graph, node, graph.op("Mul", wide_dy, normalized.values))
         parts[2] = _channel_sums(graph, node, wide_dy)
     if by_mean is not None or by_variance is not None:
-        one = graph.op("Constant", value_int=1)
-        terms = graph.op("Div", graph.op("Size", x), graph.op("Max", graph.op("Size", node.input(1)), one))
+        count = graph.op("Max", graph.op("Size", node.input(1)), graph.integer(1))
+        terms = graph.op("Div", graph.op("Size", x), count)
         share = graph.op("Div", share, graph.op("CastLike", terms, wide))
     if by_mean is not None:
         parts[3] = graph.op("Mul", by_mean, keep)

@@ -41,7 +41,7 @@ def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
     """For each pixel of x the sum of `shares` over the windows that contain it."""
-    alone = graph.op("Reshape", shares, _one_channel(graph, shares), allowzero=1)
+    alone = graph.in_shape(shares, _one_channel(graph, shares))
     return graph.reshaped(image_gradient(graph, alone, ones, x, layout, 1), x)
 
 
@@ -59,7 +59,7 @@ def _ones(graph: Graph, shape: str, like: str) -> str:
 def _one_channel(graph: Graph, name: str) -> str:
     """The shape [samples * channels, 1, ...] of a tensor."""
     images = graph.op("ReduceProd", graph.op("Shape", name, end=2), keepdims=1)
-    return graph.op("Concat", images, graph.ints([1]), graph.op("Shape", name, start=2), axis=0)
+    return graph.joined(images, 1, graph.op("Shape", name, start=2))
 
 
 def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
@@ -99,9 +99,9 @@ def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
     """The maximum of each channel: dy goes to the first pixel that equals it."""
     x = node.input(0)
     channels, count = graph.op("Shape", x, end=2), graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
-    lines = graph.op("Reshape", x, graph.op("Concat", channels, count, axis=0), allowzero=1)
+    lines = graph.in_shape(x, channels, count)
     places = graph.op("ArgMax", lines, axis=2, keepdims=1)
-    parts = graph.op("Reshape", dy, graph.op("Concat", channels, graph.ints([1]), axis=0), allowzero=1)
+    parts = graph.in_shape(dy, channels, 1)
     zeros = graph.op("Expand", graph.number(0.0, x), graph.op("Shape", lines))
     return [graph.reshaped(graph.op("ScatterElements", zeros, places, parts, axis=2), x)]
 
@@ -141,12 +141,10 @@ def local_response(graph: Graph, node: Node) -> Sequence[str]:
     x = upcast(graph, source)
     size = node.attribute("size")
     rest = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
-    one = graph.ints([1])
-    column = graph.op("Concat", graph.shape(source, 0, 1), one, graph.shape(source, 1, 2), rest, axis=0)
-    squares = graph.op("Reshape", graph.op("Mul", x, x), column, allowzero=1)
+    squares = graph.in_shape(graph.op("Mul", x, x), graph.shape(source, 0, 1), 1, graph.shape(source, 1, 2), rest)
     pads = [(size - 1) // 2, 0, size // 2, 0]
     means = graph.op("AveragePool", squares, kernel_shape=[size, 1], pads=pads, count_include_pad=1)
-    scale = Expr(graph, graph.op("Reshape", means, graph.shape(source), allowzero=1), x)
+    scale = Expr(graph, graph.reshaped(means, source), x)
     scale = scale * node.attribute("alpha", 1e-4) + node.attribute("bias", 1.0)
     y = Expr(graph, x, x) * scale.op("Pow", -node.attribute("beta", 0.75))
     return [downcast(graph, y.name, source)]
@@ -160,9 +158,9 @@ def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
     the index input if there is an output_shape.
     """
     x = node.input(0)
-    zero, one, parts = (graph.op("Constant", value_int=value) for value in (0, 1, _EXACT))
+    one, parts = graph.integer(1), graph.integer(_EXACT)
     size = graph.op("Size", x)
-    numbers = graph.reshaped(graph.op("Add", graph.op("Range", zero, size, one), one), x)
+    numbers = graph.reshaped(graph.op("Add", graph.counted(size), one), x)
     # A float32 holds integers of up to 24 bits exactly.
     ends = [graph.op("Div", numbers, parts), graph.op("Mod", numbers, parts)]
     ends = [graph.op("Cast", end, to=onnx.TensorProto.FLOAT) for end in ends]

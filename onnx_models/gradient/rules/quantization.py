@@ -110,8 +110,7 @@ def _blocks(graph: Graph, node: Node) -> str:
     """The block index of each index along the axis."""
     axis = node.attribute("axis", 1) % graph.rank(node.input(0), node)
     length = graph.op("Squeeze", graph.shape(node.input(0), axis, axis + 1))
-    zero, one, size = (graph.op("Constant", value_int=n) for n in (0, 1, node.attribute("block_size")))
-    return graph.op("Div", graph.op("Range", zero, length, one), size)
+    return graph.op("Div", graph.counted(length), graph.integer(node.attribute("block_size")))
 
 
 def _by_scale(graph: Graph, node: Node, terms: str) -> str:

@@ -532,11 +532,10 @@ def _all_states(graph: Graph, node: Node) -> str:
 def _masks(graph: Graph, x: str, lengths: str) -> tuple[str, str]:
     """Whether a sequence has each step, and the one after it in memory, [T, N, 1]; from x [T, N, I] and lengths [N]."""
     steps = graph.op("Squeeze", graph.shape(x, 0, 1), graph.ints([0]))
-    zero, one = (graph.tensor(np.array(number)) for number in (0, 1))
-    places = graph.op("Unsqueeze", graph.op("Range", zero, steps, one), graph.ints([1]))
+    places = graph.op("Unsqueeze", graph.counted(steps), graph.ints([1]))
     ends = graph.op("Cast", lengths, to=onnx.TensorProto.INT64)
     first, second = (
         graph.op("Unsqueeze", graph.op("Less", place, ends), graph.ints([2]))
-        for place in (places, graph.op("Add", places, one))
+        for place in (places, graph.op("Add", places, graph.integer(1)))
     )
     return first, second

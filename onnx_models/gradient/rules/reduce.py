@@ -21,7 +21,7 @@ def keepdims_view(graph: Graph, node: Node, *reduced: str) -> list[str]:
     if known is not None and known.size:
         return [graph.op("Unsqueeze", name, axes) for name in reduced]
     shape = _shape_kept(graph, node, graph.shape(node.input(0)), axes)
-    return [graph.op("Reshape", name, shape, allowzero=1) for name in reduced]
+    return [graph.in_shape(name, shape) for name in reduced]
 
 
 def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
@@ -42,8 +42,7 @@ def _or_all(graph: Graph, axes: str, rank: str) -> str:
     lengths = graph.lengths(axes)
     if lengths is not None and len(lengths) == 1 and isinstance(lengths[0], int) and lengths[0] > 0:
         return axes
-    zero, one = (graph.op("Constant", value_int=number) for number in (0, 1))
-    every = graph.op("Range", zero, graph.op("Squeeze", rank), one)
+    every = graph.counted(graph.op("Squeeze", rank))
     none = graph.op("Equal", graph.shape(axes), graph.ints([0]))
     end = graph.op("Where", none, rank, graph.ints([0]))
     return graph.op("Concat", axes, graph.op("Slice", every, graph.ints([0]), end), axis=0)
@@ -57,8 +56,8 @@ def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
 
 def _mean(n: Terms) -> Expr:
     graph = n.g.graph
-    one = graph.op("Constant", value_int=1)
-    terms = graph.op("Div", graph.op("Size", n.x.name), graph.op("Max", graph.op("Size", n.y.name), one))
+    count = graph.op("Max", graph.op("Size", n.y.name), graph.integer(1))
+    terms = graph.op("Div", graph.op("Size", n.x.name), count)
     return n.g / n.of(graph.op("CastLike", terms, n.x.name))
 
 

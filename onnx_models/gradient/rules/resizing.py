@@ -264,16 +264,15 @@ def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
         # The axes before this one have the lengths of X by now.
         done, rest = graph.op("Shape", x, end=number), graph.op("Shape", y, start=number + 1)
         first, last = (graph.op("ReduceProd", part, keepdims=1) for part in (done, rest))
-        made = graph.op("Reshape", made, graph.op("Concat", first, lengths[1], last, axis=0), allowzero=1)
+        made = graph.in_shape(made, first, lengths[1], last)
         column = _Column(graph, node, axis.place, lengths[0], lengths[1], width)
         matrix = graph.op("Transpose", column.matrix(made), perm=[1, 0])
         # A product of two matrices: ONNX Runtime fails at a batched one without samples.
-        rows = graph.op("Concat", graph.op("Mul", first, last), lengths[1], axis=0)
-        lines = graph.op("Reshape", graph.op("Transpose", made, perm=[0, 2, 1]), rows, allowzero=1)
-        split = graph.op("Concat", first, last, lengths[0], axis=0)
-        multiplied = graph.op("Reshape", graph.op("MatMul", lines, matrix), split, allowzero=1)
+        rows = graph.op("Transpose", made, perm=[0, 2, 1])
+        lines = graph.in_shape(rows, graph.op("Mul", first, last), lengths[1])
+        multiplied = graph.in_shape(graph.op("MatMul", lines, matrix), first, last, lengths[0])
         made = graph.op("Transpose", multiplied, perm=[0, 2, 1])
-        made = graph.op("Reshape", made, graph.op("Concat", done, lengths[0], rest, axis=0), allowzero=1)
+        made = graph.in_shape(made, done, lengths[0], rest)
     return downcast(graph, made, x)
 
 
@@ -316,7 +315,7 @@ class _Column:
             made = graph.op("Resize", columns, roi, "", sizes, **given)
         else:
             made = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **given)
-        return graph.op("Squeeze", graph.op("Gather", made, graph.op("Constant", value_int=0), axis=3), graph.ints([0]))
+        return graph.op("Squeeze", graph.op("Gather", made, graph.integer(0), axis=3), graph.ints([0]))
 
     def _among(self, i: int, place: int, other: str, last: str = "") -> str:
         """The values of an input for columns: that of this axis, and `other` and `last` for the other axes."""

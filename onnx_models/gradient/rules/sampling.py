@@ -63,19 +63,17 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
     shape = graph.shape(grid)
     outside = graph.op("Slice", shape, graph.ints([1]), graph.ints([-1]))
     points = graph.op("ReduceProd", outside, keepdims=1)
-    listed = graph.op("Concat", graph.shape(grid, 0, 1), points, graph.ints([rank]), axis=0)
-    grid = graph.op("Reshape", graph.op("CastLike", grid, x), listed, allowzero=1)
+    grid = graph.in_shape(graph.op("CastLike", grid, x), graph.shape(grid, 0, 1), points, rank)
     taps = []
     axes = _axes(graph, node.input(0), x, rank)
     for number, axis in enumerate(axes):
-        place = graph.op("Constant", value_int=rank - 1 - number)  # x, the last axis, comes first
+        place = graph.integer(rank - 1 - number)  # x, the last axis, comes first
         at = Expr(graph, graph.op("Gather", grid, place, axis=2), x)
         coordinate = (at + 1) / 2 * (axis.length - 1) if align else ((at + 1) * axis.length - 1) / 2
         taps.append(_grid_taps(coordinate, axis, mode, _BORDERS[padding, align]))
     rows = _sampled(graph, x, axes, taps)
-    channels = graph.shape(node.input(0), 1, 2)
-    y_shape = graph.op("Concat", graph.shape(node.input(0), 0, 1), channels, outside, axis=0)
-    y = graph.op("Reshape", graph.op("Transpose", rows, perm=[0, 2, 1]), y_shape, allowzero=1)
+    samples, channels = graph.shape(node.input(0), 0, 1), graph.shape(node.input(0), 1, 2)
+    y = graph.in_shape(graph.op("Transpose", rows, perm=[0, 2, 1]), samples, channels, outside)
     return [downcast(graph, y, node.input(0))]
 
 
@@ -94,69 +92,55 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     parts = graph.ints([node.attribute("offset_group", 1)])  # groups of channels that share offsets
     samples, channels = graph.shape(given, 0, 1), graph.shape(given, 1, 2)
     kernel, out = graph.shape(weights, 2), graph.shape(offset, 2)
-    one = graph.ints([1])
     both = graph.op("Mul", samples, parts)
     of_part = graph.op("Div", channels, parts)
-    split = graph.op("Concat", both, of_part, graph.shape(given, 2), axis=0)
-    x = graph.op("Reshape", x, split, allowzero=1)
+    x = graph.in_shape(x, both, of_part, graph.shape(given, 2))
     cells, points = (graph.op("ReduceProd", lengths, keepdims=1) for lengths in (kernel, out))
-    listed = graph.op("Concat", both, graph.op("Mul", cells, points), axis=0)
-    offset = graph.op(
-        "Reshape", graph.op("CastLike", offset, x),
-        graph.op("Concat", both, kernel, graph.ints([rank]), out, axis=0), allowzero=1,
-    )  # fmt: skip
+    listed = graph.joined(both, graph.op("Mul", cells, points))
+    offset = graph.in_shape(graph.op("CastLike", offset, x), both, kernel, rank, out)
     axes = _axes(graph, given, x, rank)
     taps = []
     for number, axis in enumerate(axes):
-        moved = graph.op("Gather", offset, graph.op("Constant", value_int=number), axis=1 + rank)
+        moved = graph.op("Gather", offset, graph.integer(number), axis=1 + rank)
         at = graph.op("Add", moved, _regular(graph, node, (number, rank), kernel, out, x))
-        at = graph.op("Reshape", at, listed, allowzero=1)
+        at = graph.in_shape(at, listed)
         taps.append(_linear(Expr(graph, at, x), axis, _zeros))
     rows = _sampled(graph, x, axes, taps)
     if mask:
-        factors = graph.op(
-            "Reshape", graph.op("CastLike", mask, x), graph.op("Concat", listed, one, axis=0), allowzero=1
-        )
-        rows = graph.op("Mul", rows, factors)
+        rows = graph.op("Mul", rows, graph.in_shape(graph.op("CastLike", mask, x), listed, 1))
     # One matrix product for each group, over all samples.
-    apart = graph.op("Concat", samples, parts, cells, points, of_part, axis=0)
-    rows = graph.op("Reshape", rows, apart, allowzero=1)
+    rows = graph.in_shape(rows, samples, parts, cells, points, of_part)
     terms = graph.op("Mul", graph.op("Div", channels, groups), cells)
-    columns = graph.op("Concat", groups, terms, graph.op("Mul", samples, points), axis=0)
-    image = graph.op("Reshape", graph.op("Transpose", rows, perm=[1, 4, 2, 0, 3]), columns, allowzero=1)
+    columns = graph.op("Transpose", rows, perm=[1, 4, 2, 0, 3])
+    image = graph.in_shape(columns, groups, terms, graph.op("Mul", samples, points))
     made = graph.shape(weights, 0, 1)
-    matrix = graph.op("Concat", groups, graph.op("Div", made, groups), terms, axis=0)
-    matrix = graph.op("Reshape", graph.op("CastLike", weights, x), matrix, allowzero=1)
-    split = graph.op("Concat", made, samples, points, axis=0)
-    y = graph.op("Reshape", graph.op("MatMul", matrix, image), split, allowzero=1)
-    y_shape = graph.op("Concat", samples, made, out, axis=0)
-    y = graph.op("Reshape", graph.op("Transpose", y, perm=[1, 0, 2]), y_shape, allowzero=1)
+    matrix = graph.in_shape(graph.op("CastLike", weights, x), groups, graph.op("Div", made, groups), terms)
+    y = graph.in_shape(graph.op("MatMul", matrix, image), made, samples, points)
+    y = graph.in_shape(graph.op("Transpose", y, perm=[1, 0, 2]), samples, made, out)
     if bias:
-        column = graph.op("Concat", made, graph.ints([1] * rank), axis=0)
-        y = graph.op("Add", y, graph.op("Reshape", graph.op("CastLike", bias, x), column, allowzero=1))
+        y = graph.op("Add", y, graph.in_shape(graph.op("CastLike", bias, x), made, *rank * [1]))
     return [downcast(graph, y, given)]
 
 
 def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
     """The coordinates along an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
     strides, dilations, pads = (node.attribute(name) for name in ("strides", "dilations", "pads"))
-    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     number, count = axis
 
     def along(lengths: str, step: int, ones: int) -> str:
-        end = graph.op("Gather", lengths, graph.op("Constant", value_int=number))
-        places = graph.op("Mul", graph.op("Range", zero, end, one), graph.op("Constant", value_int=step))
+        end = graph.op("Gather", lengths, graph.integer(number))
+        places = graph.op("Mul", graph.counted(end), graph.integer(step))
         return graph.op("Reshape", places, graph.ints([-1, *[1] * ones]))
 
     # The kernel's axes precede those of the output: count the axes that follow each.
     weight_gradient = along(kernel, dilations[number] if dilations else 1, 2 * count - 1 - number)
     by_out = along(out, strides[number] if strides else 1, count - 1 - number)
-    begin = graph.op("Constant", value_int=pads[number] if pads else 0)
+    begin = graph.integer(pads[number] if pads else 0)
     return graph.op("CastLike", graph.op("Sub", graph.op("Add", weight_gradient, by_out), begin), like)
 
 
 def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
-    one = graph.op("Constant", value_int=1)
+    one = graph.integer(1)
     axes = []
     for number in range(rank):
         count = graph.op("Squeeze", graph.shape(source, 2 + number, 3 + number))
@@ -168,7 +152,7 @@ def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
 def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequence[_Tap]]) -> str:
     """The values [samples, points, channels] at points of x [samples, channels, ...]."""
     ends = graph.op("Shape", x, end=2)
-    flat = graph.op("Reshape", x, graph.op("Concat", ends, _product(graph, x), axis=0), allowzero=1)
+    flat = graph.in_shape(x, ends, _product(graph, x))
     rows = graph.op("Transpose", flat, perm=[0, 2, 1])
     last, parts = graph.ints([-1]), []
     for combined in itertools.product(*taps):
@@ -216,7 +200,7 @@ def _cubic(share: Expr, offset: int) -> Expr:
 def _gathered(places: Sequence[Expr], weights: Sequence[Expr], axis: _Axis, border: Border) -> list[_Tap]:
     """The taps of pixels, with weight 0 outside of the tensor."""
     graph, taps = places[0].graph, []
-    zero = graph.op("Constant", value_int=0)
+    zero = graph.integer(0)
     for place, weight in zip(places, weights, strict=True):
         share = weight
         if border is _zeros:
@@ -270,15 +254,12 @@ def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
     theta, size = node.inputs
     known = (graph.lengths(theta) or [None, None])[1]
     rank = known if isinstance(known, int) else graph.rank(node.output(0), node) - 2
-    one, end = graph.ints([1]), graph.ints([rank])
+    one = graph.ints([1])
     identity = graph.op("CastLike", graph.tensor(np.eye(rank, rank + 1, dtype=np.float32)[None]), theta)
-    of_one = graph.op("Concat", one, graph.op("Slice", size, one, graph.ints([2 + rank])), axis=0)
+    of_one = graph.joined(1, graph.op("Slice", size, one, graph.ints([2 + rank])))
     places = graph.op("Reshape", graph.replay(node, identity, of_one), graph.ints([-1, rank]))
-    ones = graph.op(
-        "Expand", graph.number(1.0, theta), graph.op("Concat", graph.op("Shape", places, end=1), one, axis=0)
-    )
+    ones = graph.op("Expand", graph.number(1.0, theta), graph.joined(graph.op("Shape", places, end=1), 1))
     rows = graph.op("Concat", places, ones, axis=1)
-    listed = graph.op("Concat", graph.shape(theta, 0, 1), graph.op("Shape", places, end=1), end, axis=0)
-    gradients = graph.op("Reshape", upcast(graph, dy), listed, allowzero=1)
+    gradients = graph.in_shape(upcast(graph, dy), graph.shape(theta, 0, 1), graph.op("Shape", places, end=1), rank)
     summed = graph.op("MatMul", graph.op("Transpose", gradients, perm=[0, 2, 1]), upcast(graph, rows))
     return [downcast(graph, summed, theta)]

@@ -1,8 +1,10 @@
-"""Rules of operators that keep or repeat all elements, in another shape, order or type; and of Dropout."""
+"""Rules of operators that move elements: to another shape, order or type; and of Dropout."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import onnx
@@ -11,11 +13,37 @@ from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import REAL, Gradients, Zero, rule
 
+Adjoint = Callable[[Graph, Node, str], str]
+"""From the gradient of the output to that of the first input, for operators that are linear in it."""
 
-@rule("Identity")
-def identity(_graph: Graph, _node: Node, dy: str) -> Gradients:
-    """A copy."""
-    return [dy]
+ADJOINTS: Mapping[str, Adjoint] = {
+    "CumSum": lambda graph, node, dy: graph.op(
+        "CumSum", dy, node.inputs[1], exclusive=node.attribute("exclusive", 0), reverse=1 - node.attribute("reverse", 0)
+    ),
+    "Expand": lambda graph, node, dy: sum_to(graph, dy, node.inputs[0], node.outputs[0]),
+    "Flatten": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
+    "Identity": lambda _, __, dy: dy,
+    "Reshape": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
+    "ReverseSequence": lambda graph, node, dy: graph.replay(node, dy, node.inputs[1]),  # its own transpose
+    "SpaceToDepth": lambda graph, node, dy: graph.op(
+        "DepthToSpace", dy, blocksize=node.attribute("blocksize"), mode=node.attribute("mode", "DCR")
+    ),
+    "Squeeze": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
+    "TopK": lambda graph, node, dy: graph.op(
+        "ScatterElements", graph.zeros(node.inputs[0]), node.outputs[1], dy, axis=node.attribute("axis", -1)
+    ),
+    "Trilu": lambda graph, node, dy: graph.replay(node, dy, *node.inputs[1:]),  # likewise
+    "Unsqueeze": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
+}
+"""By operator."""
+
+
+def _by_adjoint(adjoint: Adjoint, graph: Graph, node: Node, dy: str) -> Gradients:
+    return [adjoint(graph, node, dy)]
+
+
+for _operator, _adjoint in ADJOINTS.items():
+    rule(_operator)(partial(_by_adjoint, _adjoint))
 
 
 @rule("Cast", "CastLike")
@@ -65,12 +93,6 @@ def _mask(graph: Graph, node: Node) -> str:
     return name
 
 
-@rule("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-def reshape(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The same elements in the same order."""
-    return [graph.reshaped(dy, node.inputs[0])]
-
-
 @rule("Transpose")
 def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     """Axis i of the output is axis perm[i] of the input; without perm the axes are reversed."""
@@ -87,12 +109,6 @@ def _perm(transpose: onnx.NodeProto) -> list[int]:
     return [int(axis) for attribute in transpose.attribute for axis in attribute.ints]
 
 
-@rule("Expand")
-def expand(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Broadcasting."""
-    return [sum_to(graph, dy, node.inputs[0], node.outputs[0])]
-
-
 @rule("Tile")
 def tile(graph: Graph, node: Node, dy: str) -> Gradients:
     """Repetition: each axis of dy is split into (copies, elements), and summed over the copies."""
@@ -100,9 +116,8 @@ def tile(graph: Graph, node: Node, dy: str) -> Gradients:
     column = graph.ints([1])
     pairs = graph.op("Concat", *(graph.op("Unsqueeze", n, column) for n in (repeats, graph.shape(x))), axis=1)
     lengths = graph.op("Reshape", pairs, graph.ints([-1]))
-    blocks = graph.op("Reshape", dy, lengths, allowzero=1)
-    zero, two = (graph.op("Constant", value_int=number) for number in (0, 2))
-    copies = graph.op("Range", zero, graph.op("Size", lengths), two)
+    blocks = graph.in_shape(dy, lengths)
+    copies = graph.op("Range", graph.integer(0), graph.op("Size", lengths), graph.integer(2))
     return [graph.op("ReduceSum", blocks, copies, keepdims=0, noop_with_empty_axes=1)]
 
 
@@ -115,12 +130,5 @@ def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
         return [deep]
     block = graph.ints([size * size])
     batch, channels, plane = (graph.shape(x, *part) for part in ((0, 1), (1, 2), (2, 4)))
-    grouped = graph.op("Concat", batch, block, graph.op("Div", channels, block), plane, axis=0)
-    columns = graph.op("Reshape", deep, grouped, allowzero=1)
+    columns = graph.in_shape(deep, batch, block, graph.op("Div", channels, block), plane)
     return [graph.reshaped(graph.op("Transpose", columns, perm=[0, 2, 1, 3, 4]), x)]
-
-
-@rule("SpaceToDepth")
-def space_to_depth(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Blocks to channels; in mode CRD (opset 28), the channels of a block are adjacent."""
-    return [graph.op("DepthToSpace", dy, blocksize=node.attribute("blocksize"), mode=node.attribute("mode", "DCR"))]

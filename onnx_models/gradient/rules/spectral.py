@@ -89,7 +89,6 @@ def stft(graph: Graph, node: Node) -> Sequence[str]:
     """Fourier transforms of the frames of a signal, weighted by a window."""
     signal, step, window, length = (node.input(i) for i in range(4))
     x = upcast(graph, signal)
-    zero, one = (graph.op("Constant", value_int=value) for value in (0, 1))
     if length:
         length = graph.op("Squeeze", graph.op("Cast", length, to=onnx.TensorProto.INT64))
     else:
@@ -98,9 +97,9 @@ def stft(graph: Graph, node: Node) -> Sequence[str]:
         )
     step = graph.op("Squeeze", graph.op("Cast", step, to=onnx.TensorProto.INT64))
     rest = graph.op("Sub", graph.op("Squeeze", graph.shape(signal, 1, 2)), length)
-    count = graph.op("Add", graph.op("Div", rest, step), one)
-    starts = graph.op("Mul", graph.op("Range", zero, count, one), step)
-    places = graph.op("Add", graph.op("Unsqueeze", starts, graph.ints([1])), graph.op("Range", zero, length, one))
+    count = graph.op("Add", graph.op("Div", rest, step), graph.integer(1))
+    starts = graph.op("Mul", graph.counted(count), step)
+    places = graph.op("Add", graph.op("Unsqueeze", starts, graph.ints([1])), graph.counted(length))
     frames = graph.op("Gather", x, places, axis=1)
     if window:
         frames = graph.op("Mul", frames, graph.op("Unsqueeze", graph.op("CastLike", window, x), graph.ints([1])))

@@ -84,15 +84,13 @@ def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) ->
         weights = graph.op("Expand", weights, graph.ints([channels, 1, *kernel.shape[2:]]))
     else:
         samples = graph.op("ReduceProd", graph.shape(dy, 0, lead), keepdims=1)
-        shape = graph.op("Concat", samples, graph.ints([1]), graph.shape(dy, lead), axis=0)
-        made = graph.op("Reshape", made, shape, allowzero=1)
+        made = graph.in_shape(made, samples, 1, graph.shape(dy, lead))
     spare = [axis.scale * is_open for axis, is_open in zip(resized, may_be_empty[lead:], strict=True)]
     pads = [axis.pads[0] for axis in resized] + [axis.pads[1] + n for axis, n in zip(resized, spare, strict=True)]
     group = channels if isinstance(channels, int) else 1
     made = graph.op("Conv", made, weights, strides=[axis.scale for axis in resized], pads=pads, group=group)
     if not isinstance(channels, int):
-        shape = graph.op("Concat", graph.shape(dy, 0, lead), graph.op("Shape", made, start=2), axis=0)
-        made = graph.op("Reshape", made, shape, allowzero=1)
+        made = graph.in_shape(made, graph.shape(dy, 0, lead), graph.op("Shape", made, start=2))
     for number, axis in enumerate(axes):
         if any(axis.beyond) or (number >= lead and may_be_empty[number]):
             made = _folded(graph, made, x, number, axis)

@@ -125,9 +125,9 @@ def border_along(is_kept: str) -> Steps:
     return border(is_kept) | upright | turned
 
 
-def adaptive_of(size: str, bins: str = "bins") -> Steps:
-    """The numbers of samples follow from another size, and from other bins."""
-    old, new = "samples_per_bin(size, bins, sampling_ratio)", f"samples_per_bin({size}, {bins}, sampling_ratio)"
+def adaptive_of(size: str) -> Steps:
+    """The adaptive number of samples follows from another size."""
+    old, new = "samples_per_bin(size, bins, sampling_ratio)", f"samples_per_bin({size}, bins, sampling_ratio)"
     return edit(axes_of_roi, old, new) | edit(rotated.region_of, old, new)
 
 

@@ -99,7 +99,7 @@ def backward(
 def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], context: DiffContext) -> Node:
     passed = _passed(proto, context)
     wanted = [name in reached and name in passed for name in proto.input]
-    captured = sorted(name for name in input_names(proto) if name in reached and name not in proto.input)
+    captured = sorted(name for name in set(input_names(proto)).difference(proto.input) if name in reached)
     return Node(proto, graph.opsets.get(normalize_domain(proto.domain), 1), wanted, captured, _Reverse(context))
 
 

@@ -18,7 +18,7 @@ _Key = tuple[object, ...]
 
 
 def merge(
-    nodes: Iterable[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]
+    nodes: Collection[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]
 ) -> tuple[list[onnx.NodeProto], dict[str, str]]:
     """Keep the first of several new nodes that compute the same, and none that computes what an earlier node does.
 
@@ -33,12 +33,17 @@ def merge(
         The nodes that are left, and by the names of tensors that are gone those of the tensors that equal them.
     """
     known: dict[_Key, onnx.NodeProto] = {}
+    operators = {node.op_type for node in nodes}
     for node in earlier:
-        constant = constant_tensor(node)
-        if constant is None or constant.data_type not in REAL:
+        if node.op_type in operators and not _is_real_constant(node):
             known.setdefault(_key(node), node)
     names: dict[str, str] = {}
     return _merge(nodes, known, names), names
+
+
+def _is_real_constant(node: onnx.NodeProto) -> bool:
+    constant = constant_tensor(node)
+    return constant is not None and constant.data_type in REAL
 
 
 def _merge(
@@ -50,9 +55,8 @@ def _merge(
     """Add to `known` and `names`, and return the nodes that are left. `kept` are outputs of the graph."""
     left = []
     for node in nodes:
-        for i, name in enumerate(node.input):
-            if name in names:
-                node.input[i] = names[name]
+        if not names.keys().isdisjoint(node.input):
+            node.input[:] = [names.get(name, name) for name in node.input]
         for graph in subgraphs([node]):
             inner = _merge(graph.node, {}, names, {value.name for value in graph.output})
             if len(inner) < len(graph.node):

@@ -301,20 +301,10 @@ class Checker:
         outputs = [output.name for output in made.graph.output]
         feeds = setting.feeds | self._weights(setting, setting.values)
 
-        def tried(warned: str, *, optimized: bool) -> _Gradient:
-            run = loaded(setting.evaluator, made, reload=setting.reload, optimized=optimized)
-            gradient = _Gradient(run, outputs, warned)
-            gradient(feeds)
-            return gradient
-
-        try:
-            return tried(warned, optimized=True)
-        except RunError as error:
-            # Some optimizations break valid models; a user can disable them.
-            try:
-                return tried(_joined(warned, f"only without graph optimizations: {error}"), optimized=False)
-            except RunError:
-                raise error from None
+        run = loaded(setting.evaluator, made, reload=setting.reload)
+        gradient = _Gradient(run, outputs, warned)
+        gradient(feeds)
+        return gradient
 
     def _judge(self, setting: _Setting, gradient: _Gradient, name: str) -> Verdict:
         """Compare a gradient with finite differences at one point after another."""

@@ -27,19 +27,18 @@ class RunError(Exception):
     """A model cannot be loaded or run; the message gives the reason in one line."""
 
 
-def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, reload: bool = False, optimized: bool = True) -> Run:
+def loaded(evaluator: Evaluator, model: onnx.ModelProto, *, reload: bool = False) -> Run:
     """A function that runs a model.
 
     Args:
         evaluator: what runs it.
         model: a model without custom operators.
         reload: True to load the model for each run, so that random generators start from their seeds.
-        optimized: False for sessions without graph optimizations.
 
     Raises:
         RunError: the model cannot be loaded. The returned function raises it if the model cannot be run.
     """
-    load = functools.partial(_session, optimized=optimized) if evaluator == "onnxruntime" else _reference
+    load = _session if evaluator == "onnxruntime" else _reference
     first = load(model)
 
     def run(feeds: Mapping[str, Any]) -> list[Any]:
@@ -61,15 +60,13 @@ def _as_run_error() -> Iterator[None]:
         raise RunError(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
 
 
-def _session(model: onnx.ModelProto, *, optimized: bool = True) -> Run:
+def _session(model: onnx.ModelProto) -> Run:
     import onnxruntime  # not at the top, because every command of the command line imports this module
 
     onnxruntime.set_default_logger_severity(_QUIET)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     options.intra_op_num_threads = 1  # the cases are small
-    if not optimized:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     with _as_run_error():
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]

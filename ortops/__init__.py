@@ -58,8 +58,11 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    """Return a name of `_LAZY`, or import ``ortops.torch``, which needs PyTorch, an extra."""
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
+    if name == "torch":
+        return importlib.import_module("ortops.torch")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -94,8 +94,15 @@ def _check_gradient(
             raise ValueError(f"{tensor.name} is missing: must be given for {reason}")
 
 
-def runner_on_all_cpus() -> tuple[int, int]:
-    """A runner for a call outside a session, with a thread for each CPU. Kernels run small work on one thread."""
-    from ortops.jit.runners import available_cpus, thread_runner
+def runner_on(threads: int) -> tuple[int, int]:
+    """A runner for a call outside a session, with a number of threads. Kernels run small work on one thread."""
+    from ortops.jit.runners import thread_runner
 
-    return thread_runner(available_cpus())
+    return thread_runner(threads)
+
+
+def runner_on_all_cpus() -> tuple[int, int]:
+    """A runner with a thread for each CPU."""
+    from ortops.jit.runners import available_cpus
+
+    return runner_on(available_cpus())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,9 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
+import torchvision_operators  # noqa: F401 - torchvision's operators, compiled or not
 from onnx_models.torch import export, translation_table
+from ortops.torch import roi_align
 from torch_checks import QUIET, assert_close, run
 
 pytestmark = QUIET
@@ -62,11 +63,14 @@ class Head(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.conv = torch.nn.Conv2d(3, 6, 3, stride=2, padding=1)
         self.linear = torch.nn.Linear(6 * 4 * 3, 5)
-        self.attributes = (0.5, 4, 3, sampling_ratio, aligned)
+        self.options = sampling_ratio, aligned
 
     def forward(self, x: Any, rois: Any) -> Any:
-        pooled = torch.ops.torchvision.roi_align(torch.relu(self.conv(x)), rois, *self.attributes)
-        return self.linear(pooled.flatten(1))
+        return self.linear(roi_align(torch.relu(self.conv(x)), rois, (4, 3), 0.5, *self.options).flatten(1))
+
+
+def squares(y: Any) -> Any:
+    return y.square().sum()
 
 
 HEAD_SHAPES = {"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "R"}, "target": {0: "R"}}
@@ -90,7 +94,7 @@ def export_head(module: Any, **arguments: Any) -> onnx.ModelProto:
 @pytest.mark.parametrize(("aligned", "sampling_ratio"), [(True, 2), (False, -1)])
 def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape(aligned: bool, sampling_ratio: int) -> None:
     module = Head(aligned=aligned, sampling_ratio=sampling_ratio)
-    model = export_head(module, wrt=["x", *dict(module.named_parameters())])
+    model = export_head(module, wrt=["x", "rois", *dict(module.named_parameters())])
     assert [node.op_type for node in model.graph.node if "Roi" in node.op_type] == ["RoiAlign", "RoiAlignGrad"]
     for shape in (TRACED, (1, 9, 40, 1)):
         check(model, module, functional.cross_entropy, *head_problem(*shape))
@@ -188,21 +192,26 @@ def test_no_gradient_passes_what_is_detached() -> None:
     check(model, module, loss, {"x": x}, {})
 
 
-def test_rois_have_a_gradient_only_where_it_is_asked_for() -> None:
-    module = Head().eval()
-    args, targets = head_problem(*TRACED)
+class OfTorchvision(torch.nn.Module):  # type: ignore[misc]
+    """torchvision's RoIAlign."""
+
+    def forward(self, x: Any, rois: Any) -> Any:
+        return torch.ops.torchvision.roi_align(x, rois, 0.5, 4, 3, 2, True)
+
+
+def test_rois_of_torchvision_have_a_gradient_only_where_it_is_asked_for() -> None:
+    args, _ = head_problem(*TRACED)
     found = {}
     for through_rois in (False, True):
-        model = export_head(module, wrt=["rois", "x"], through_rois=through_rois)
-        found[through_rois] = run(model, {**args, **targets})
+        model = export(
+            OfTorchvision(), tuple(args.values()), loss=squares, wrt=["rois", "x"], through_rois=through_rois
+        )
+        found[through_rois] = run(model, args)
     assert not found[False]["rois_grad"].any()
     np.testing.assert_array_equal(found[True]["x_grad"], found[False]["x_grad"])
-    # PyTorch has none to compare with: the slope of its own loss, away from the map's edges, where it has kinks.
-    step = torch.zeros_like(args["rois"])
-    step[:, 1:] = 1e-2 * torch.from_numpy(found[True]["rois_grad"][:, 1:]).sign()
-    losses = [functional.cross_entropy(module(args["x"], args["rois"] + s * step), *targets.values()) for s in (1, -1)]
-    slope = float((losses[0] - losses[1]).detach()) / 2
-    assert slope == pytest.approx(float((found[True]["rois_grad"] * step.numpy()).sum()), rel=0.05)
+    rois = args["rois"].requires_grad_()
+    squares(roi_align(args["x"], rois, (4, 3), 0.5, 2, True)).backward()
+    assert_close(found[True]["rois_grad"], rois.grad, "rois_grad")
 
 
 def test_a_module_that_returns_its_loss_in_double_precision() -> None:
@@ -212,8 +221,7 @@ def test_a_module_that_returns_its_loss_in_double_precision() -> None:
             self.linear = torch.nn.Linear(3 * 4 * 3, 5, dtype=torch.float64)
 
         def forward(self, x: Any, rois: Any) -> Any:
-            pooled = torch.ops.torchvision.roi_align(x, rois, 1.0, 4, 3, 2, True)
-            return self.linear(pooled.flatten(1)).square().mean()
+            return self.linear(roi_align(x, rois, (4, 3), 1.0, 2, True).flatten(1)).square().mean()
 
     module = Model()
     args = {name: value.double() for name, value in head_problem(*TRACED)[0].items()}
@@ -291,22 +299,25 @@ def test_the_autograd_route_with_convolutions_and_cross_entropy() -> None:
     check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
 
 
-def test_the_autograd_route_with_roi_align() -> None:
-    def function(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+@pytest.mark.parametrize("function", [roi_align, torch.ops.torchvision.roi_align])
+def test_the_autograd_route_with_roi_align(function: Any) -> None:
+    options = ((4, 3), 0.5, -1, False) if function is roi_align else (0.5, 4, 3, -1, False)
+
+    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
         features = torch.relu(functional.conv2d(parameters[0], parameters[1], stride=2, padding=1))
-        return torch.ops.torchvision.roi_align(features, args[0], 0.5, 4, 3, -1, False).square().mean()
+        rois = torch.cat([args[0][:, :1], args[0][:, 1:] + parameters[2]], 1)
+        return function(features, rois, *options).square().mean() + parameters[2].square().sum()
 
     def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
-        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), weight]
+        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), *weights]
 
-    weight = torch.randn(6, 3, 3, 3)
-    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None])
-    model = traced_and_exported(function, *problem(*TRACED), shapes, standard=False)
-    nodes = [node for node in model.graph.node if "Roi" in node.op_type]
-    assert [node.op_type for node in nodes] == ["RoiAlign_16", "RoiAlignGrad"]
-    assert len(nodes[1].attribute) == 4
+    weights = torch.randn(6, 3, 3, 3), 0.1 * torch.randn(4)
+    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None, None])
+    model = traced_and_exported(loss, *problem(*TRACED), shapes, standard=False)
+    kinds = [node.op_type for node in model.graph.node if "Roi" in node.op_type]
+    assert kinds == ["RoiAlign_16", *["RoiAlignGrad"] * (2 if function is roi_align else 1)]
     for shape in (TRACED, (3, 30, 17, 11)):
-        check_route(model, function, *problem(*shape))
+        check_route(model, loss, *problem(*shape))
 
 
 class Unready(torch.nn.Module):  # type: ignore[misc]
@@ -386,60 +397,24 @@ def test_a_gradient_that_would_be_lost_is_refused() -> None:
     assert StraightThrough.apply(torch.ones(1)) == 1
 
 
-def test_roi_align_of_pytorch_has_the_gradient_of_its_values() -> None:
-    x = torch.randn(2, 2, 6, 7, dtype=torch.float64, requires_grad=True)
-    rois = random_rois(3, 2, 6, 7).double()
-    roi_align = torch.ops.torchvision.roi_align
-    for aligned, sampling_ratio in ((True, 2), (False, -1)):
-        attributes = (rois, 0.9, 2, 3, sampling_ratio, aligned)
-        assert torch.autograd.gradcheck(roi_align, (x, *attributes))
-        torch.library.opcheck(roi_align, (x, *attributes))
-
-
-def test_roi_align_of_pytorch_refuses_other_shapes() -> None:
-    with pytest.raises(ValueError, match=r"rois has shape \(3, 4\): must be \[K, 5\]"):
-        torch.ops.torchvision.roi_align(torch.ones(1, 1, 4, 4), torch.ones(3, 4), 1.0, 2, 2, 2, True)
-
-
-def test_the_package_is_imported_when_it_is_named_and_a_torchvision_that_is_there_keeps_its_operators(
-    tmp_path: Path,
-) -> None:
-    package = tmp_path / "torchvision"
-    package.mkdir()
-    (package / "__init__.py").write_text("""
-import torch
-from onnx_models.torch import vision
-library = torch.library.Library("torchvision", "DEF")
-library.define(vision._FORWARD)
-library.define(vision._BACKWARD)
-library.impl("roi_align", lambda *args: torch.full((1,), 42.0), "CPU")
-""")
+def test_the_packages_are_imported_when_they_are_named() -> None:
     code = """
 import sys
-import onnx_models
+import onnx_models, ortops
 assert "torch" not in sys.modules
 for missing in ("torch", "onnxscript"):
     sys.modules[missing] = None
-    try:
-        onnx_models.torch
-    except ImportError as error:
-        print(error)
+    for package in (onnx_models, ortops):
+        try:
+            package.torch
+        except ImportError as error:
+            print(error)
     del sys.modules[missing]
-print(onnx_models.torch.export.__name__, "torch" in sys.modules, hasattr(onnx_models, "touch"))
-import torch
-print(torch.ops.torchvision.roi_align(torch.ones(1, 1, 2, 2), torch.ones(1, 5), 1.0, 1, 1, 1, True).item())
-print(onnx_models.torch.vision._libraries)
+print(onnx_models.torch.export.__name__, ortops.torch.roi_align.__name__, "torch" in sys.modules)
+print(hasattr(onnx_models, "touch"), hasattr(ortops, "touch"))
 """
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    *refused, imported, value, libraries = done.stdout.splitlines()
-    assert len(refused) == 2
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)  # noqa: S603
+    *refused, imported, touched = done.stdout.splitlines()
+    assert len(refused) == 3
     assert all(line.endswith("pip install ortops[torch]") for line in refused)
-    assert (imported, value, libraries) == ("export True False", "42.0", "[]")
+    assert (imported, touched) == ("export roi_align True", "False False")

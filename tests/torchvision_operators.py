@@ -7,7 +7,7 @@ its modules, but not its operators. There
 - RoiAlign is `_roi_align`, of PyTorch's operators: what tests compare with, gradients too, is then nothing of this
   project's. torchvision has one in Python as well, but it takes the map's edge for samples off the map, where the compiled
   one takes 0;
-- an exporter sees the operators by torchvision's names, as `onnx_models.torch` and the benchmarks' networks declare them.
+- an exporter sees the operators by torchvision's names, with RoiAlign's values and gradient from `ortops.torch`.
 
 Where torchvision's operators are compiled, nothing is replaced.
 """
@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 
 from benchmarks.networks.zoo import models
-from onnx_models.torch.vision import declare_roi_align
+from ortops.torch.operators import OPERATORS
 
 
 def _nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
@@ -55,11 +55,18 @@ def _roi_align(
 def _weights(start: float, end: float, bins: int, length: int, sampling_ratio: int, aligned: bool) -> Any:
     """How much of each pixel [bins, length] is in a bin's mean: of samples between pixels, and of 0 far off the map."""
     size = end - start if aligned else max(end - start, 1.0)
-    samples = sampling_ratio if sampling_ratio > 0 else max(math.ceil(size / bins), 1)
+    samples = sampling_ratio if sampling_ratio > 0 else max(math.ceil(size / bins), 0)
+    if not samples:
+        return torch.zeros(bins, length)
     places = start + (torch.arange(bins * samples, dtype=torch.float64) + 0.5) * size / (bins * samples)
     is_near = (places >= -1) & (places <= length)
     distances = (places.clamp(0, length - 1).unsqueeze(1) - torch.arange(length)).abs()
     return ((1 - distances).clamp(min=0) * is_near.unsqueeze(1)).reshape(bins, samples, length).mean(1)
+
+
+def _roi_align_backward(dy: Any, rois: Any, scale: float, height: int, width: int, *others: Any) -> Any:  # noqa: ARG001
+    *shape, sampling_ratio, aligned = others
+    return torch.ops.ortops.roi_align_dx(dy, rois, shape, scale, sampling_ratio, aligned)
 
 
 def _yes() -> bool:
@@ -70,15 +77,30 @@ def _is_exporting() -> bool:
     return bool(torch.jit.is_tracing() or torch.compiler.is_compiling())
 
 
-declare_roi_align()
 models()
 _extension: Any = importlib.import_module("torchvision.extension")
 _module: Any = importlib.import_module("torchvision.ops.roi_align")
 
 if not _extension._has_ops():  # noqa: SLF001
-    _library = torch.library.Library("torchvision", "IMPL")
+    _library = torch.library.Library("torchvision", "FRAGMENT")
     """Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
     _library.impl("nms", _nms, "CPU")
+    _sizes = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
+    _shape = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
+    for _name, _arguments, _kernel in (
+        ("roi_align", f"Tensor input, Tensor rois, {_sizes}", OPERATORS["roi_align"]),
+        ("_roi_align_backward", f"Tensor grad, Tensor rois, {_sizes}, {_shape}", _roi_align_backward),
+    ):
+        _library.define(f"{_name}({_arguments}, int sampling_ratio, bool aligned) -> Tensor")
+        _library.impl(_name, _kernel, "CPU")
+        torch.library.register_fake(f"torchvision::{_name}", _kernel, lib=_library)
+    _gradients: Any = importlib.import_module("torchvision._autograd_registrations")
+    torch.library.register_autograd(
+        "torchvision::roi_align",
+        _gradients._roi_align_backward,  # noqa: SLF001
+        setup_context=_gradients._roi_align_setup_context,  # noqa: SLF001
+        lib=_library,
+    )
 
 
 @contextmanager

@@ -5,7 +5,7 @@
     session = ortops.InferenceSession(model.SerializeToString())
     output, loss, *gradients = session.run(None, {"x": x.numpy(), "rois": rois.numpy(), "target": labels.numpy()})
 
-Importing this package defines ``torch.ops.torchvision.roi_align`` if torchvision is not installed.
+`ortops.torch` and torchvision have a RoiAlign that is exported as ONNX's.
 """
 
 try:
@@ -17,10 +17,7 @@ except ImportError as error:
 from onnx_models.torch.comparison import UncheckedWarning
 from onnx_models.torch.exporter import export
 from onnx_models.torch.translations import translation_table
-from onnx_models.torch.vision import declare_roi_align
 
 __all__ = ["UncheckedWarning", "export", "translation_table"]
 
 del onnxscript, torch
-
-declare_roi_align()

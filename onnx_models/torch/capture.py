@@ -197,6 +197,9 @@ def _detach_what_has_no_gradient(graph: Any) -> None:
 
 
 def _detach_rois(graph: Any) -> None:
+    """In torchvision's RoiAlign, which takes RoIs for constants, as that of `ortops.torch` does not."""
+    if not hasattr(torch.ops.torchvision, "roi_align"):
+        return
     for node in _calls(graph, torch.ops.torchvision.roi_align.default):
         node.update_arg(1, _detached(node.args[1], graph.inserting_before(node)))
 

@@ -73,7 +73,8 @@ def export(
         opset_version: ONNX opset, 18 or later.
         standard: False for this project's RoiAlign instead of ONNX's own, for which ONNX Runtime's CPU has no kernel from
             opset 22 on.
-        through_rois: whether RoiAlign passes a gradient to the coordinates of its RoIs. torchvision's does not.
+        through_rois: whether torchvision's RoiAlign passes a gradient to the coordinates of its RoIs. In torchvision it does
+            not; `ortops.torch.roi_align` always does.
         parameters_as_inputs: whether parameters, and buffers that the module changes, are inputs too, so that a session can
             be fed with new values in each step; the values at export are the defaults.
         check: whether to compare the exported forward pass with the module's own on the example arguments, in ONNX

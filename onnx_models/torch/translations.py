@@ -15,8 +15,8 @@ from onnxscript import opset18 as op
 from onnxscript.values import Opset
 
 from onnx_models.schema import register_schemas
-from onnx_models.torch.vision import coordinate_transformation_mode, declare_roi_align
 from ortops.spec import DOMAIN, DOMAIN_VERSION
+from ortops.torch.operators import attributes_of_roi_align, attributes_of_rotated
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers for the reductions of a loss; the third is the sum."""
@@ -25,11 +25,13 @@ _NONE, _MEAN = 0, 1
 def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:
     """Translations for ``torch.onnx.export(..., dynamo=True, custom_translation_table=translation_table())``.
 
-    They are for code that calls ``torch.autograd.grad`` itself, traced by ``torch.fx.experimental.proxy_tensor.make_fx``;
-    `export` does not need them.
+    `export` does not need them. The first are for modules that call `ortops.torch`, the others for code that calls
+    ``torch.autograd.grad`` itself, traced by ``torch.fx.experimental.proxy_tensor.make_fx``.
 
-    - ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
-    - ``torchvision::_roi_align_backward``: this project's RoiAlignGrad.
+    - ``ortops::roi_align``, ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
+    - ``ortops::roi_pool``: ONNX's MaxRoiPool.
+    - ``ortops::roi_align_rotated``: this project's RoIAlignRotated.
+    - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: RoiAlignGrad, likewise.
     - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
       does not have it.
     - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the correct total weight. With
@@ -41,15 +43,22 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
 
     Source: PyTorch 2.13, ``torch.onnx.export`` and ``derivatives.yaml``; ONNX operator specification.
     """
-    declare_roi_align()
     register_schemas()
-    return {
-        torch.ops.torchvision.roi_align.default: _roi_align(op.RoiAlign if standard else _ours().RoiAlign_16),
-        torch.ops.torchvision._roi_align_backward.default: _roi_align_backward,  # noqa: SLF001 - its only name
+    roi_align = _roi_align(op.RoiAlign if standard else _ours().RoiAlign_16)
+    table: dict[Any, Callable[..., Any]] = {
+        torch.ops.ortops.roi_align.default: roi_align,
+        torch.ops.ortops.roi_align_dx.default: _roi_align_dx,
+        torch.ops.ortops.roi_align_drois.default: _roi_align_drois,
+        torch.ops.ortops.roi_align_rotated.default: _roi_align_rotated,
+        torch.ops.ortops.roi_pool.default: _roi_pool,
         torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
         torch.ops.aten.nll_loss2d_forward.default: _nll_loss_forward,
     }
+    if hasattr(torch.ops.torchvision, "roi_align"):
+        table[torch.ops.torchvision.roi_align.default] = roi_align
+        table[torch.ops.torchvision._roi_align_backward.default] = _roi_align_backward  # noqa: SLF001 - its only name
+    return table
 
 
 def _ours() -> Any:
@@ -61,32 +70,45 @@ def _roi_align(operator: Callable[..., Any]) -> Callable[..., Any]:
     """The translation of roi_align to one of the operators that compute it."""
 
     def roi_align(
-        x: Any,
-        rois: Any,
-        spatial_scale: float,
-        pooled_height: int,
-        pooled_width: int,
-        sampling_ratio: int = -1,
-        aligned: bool = False,
+        x: Any, rois: Any, scale: float, height: int, width: int, sampling_ratio: int = -1, aligned: bool = False
     ) -> Any:
-        return operator(
-            x,
-            *_boxes_and_images(rois),
-            mode="avg",
-            coordinate_transformation_mode=coordinate_transformation_mode(aligned),
-            output_height=pooled_height,
-            output_width=pooled_width,
-            sampling_ratio=max(sampling_ratio, 0),
-            spatial_scale=spatial_scale,
-        )
+        attributes = attributes_of_roi_align(scale, sampling_ratio, aligned)
+        boxes = _boxes_and_images(rois)
+        return operator(x, *boxes, mode="avg", output_height=height, output_width=width, **attributes)
 
     return roi_align
+
+
+def _roi_align_rotated(
+    x: Any, rois: Any, scale: float, height: int, width: int, sampling_ratio: int, aligned: bool, clockwise: bool
+) -> Any:
+    attributes = attributes_of_rotated(scale, sampling_ratio, aligned, clockwise)
+    boxes = _boxes_and_images(rois)
+    return _ours().RoIAlignRotated(x, *boxes, output_height=height, output_width=width, **attributes)
+
+
+def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
+    return op.MaxRoiPool(x, rois, pooled_shape=[height, width], spatial_scale=scale)
+
+
+def _roi_align_dx(dy: Any, rois: Any, shape: Any, scale: float, sampling_ratio: int, aligned: bool) -> Any:
+    attributes = attributes_of_roi_align(scale, sampling_ratio, aligned)
+    dx, drois = _ours().RoiAlignGrad(dy, *_boxes_and_images(rois), _vector(*shape), mode="avg", **attributes)
+    # Remove the second output: computing it needs X, and the exporter would name an output "".
+    drois.producer().resize_outputs(1)
+    return dx
+
+
+def _roi_align_drois(dy: Any, rois: Any, x: Any, scale: float, sampling_ratio: int, aligned: bool) -> Any:
+    attributes = attributes_of_roi_align(scale, sampling_ratio, aligned)
+    _, drois = _ours().RoiAlignGrad(dy, *_boxes_and_images(rois), op.Shape(x), x, mode="avg", **attributes)
+    return op.Pad(drois, _ints([0, 1, 0, 0]))
 
 
 def _roi_align_backward(
     dy: Any,
     rois: Any,
-    spatial_scale: float,
+    scale: float,
     pooled_height: int,  # noqa: ARG001 - dY has it
     pooled_width: int,  # noqa: ARG001
     batch_size: Any,
@@ -96,24 +118,13 @@ def _roi_align_backward(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ) -> Any:
-    dx, drois = _ours().RoiAlignGrad(
-        dy,
-        *_boxes_and_images(rois),
-        _vector(batch_size, channels, height, width),
-        mode="avg",
-        coordinate_transformation_mode=coordinate_transformation_mode(aligned),
-        sampling_ratio=max(sampling_ratio, 0),
-        spatial_scale=spatial_scale,
-    )
-    # Remove the second output: computing it needs X, and the exporter would name an output "".
-    drois.producer().resize_outputs(1)
-    return dx
+    return _roi_align_dx(dy, rois, (batch_size, channels, height, width), scale, sampling_ratio, aligned)
 
 
 def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
-    """The boxes [K, 4] and batch indices [K] of torchvision's RoIs [K, 5]."""
+    """The numbers [K, n] and the indices of images [K] of RoIs [K, 1 + n]."""
     images = op.Squeeze(op.Slice(rois, [0], [1], [1]), [1])
-    return op.Slice(rois, [1], [5], [1]), op.Cast(images, to=onnx.TensorProto.INT64)
+    return op.Slice(rois, [1], [6], [1]), op.Cast(images, to=onnx.TensorProto.INT64)
 
 
 def _ints(values: Sequence[int]) -> Any:

@@ -1,0 +1,188 @@
+"""The functions and modules of `ortops.torch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ortops.torch.operators import OPERATORS
+
+Size = int | tuple[int, int]
+"""Height and width of the output; one number for both."""
+
+
+def roi_align(
+    input: torch.Tensor,  # noqa: A002 - torchvision's name
+    boxes: torch.Tensor | Sequence[torch.Tensor],
+    output_size: Size,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+    aligned: bool = False,
+) -> torch.Tensor:
+    """Feature maps pooled over boxes: the mean of bilinear samples in each bin, as `torchvision.ops.roi_align` computes it.
+
+    Along the width, with S = spatial_scale, P = output_size[1] and x1, x2 of a box (the height likewise):
+
+        start = x1*S - 0.5,  size = (x2 - x1)*S            if aligned
+        start = x1*S,        size = max((x2 - x1)*S, 1)    if not aligned
+        samples of bin j at start + j*size/P + (k + 0.5)*size/(P*g),  k = 0, ..., g - 1
+
+    with g = sampling_ratio, or ceil(size/P) where that is 0 or less. A sample more than a pixel outside the map counts as 0,
+    and a bin without samples is 0. There are first and second derivatives with respect to input and boxes, in which g is
+    constant, but no third derivatives that involve the boxes.
+
+    Args:
+        input: feature maps [N, C, H, W] on the CPU; float32, float64, float16 or bfloat16, of any strides.
+        boxes: [K, 5] as the index of an image, x1, y1, x2, y2, or a list of N tensors [L, 4] without the index, one for each
+            image; in pixels of the input image; finite, of the type of input.
+        output_size: the numbers of bins along height and width, each >= 1; one number for both.
+        spatial_scale: pixels of input for each pixel of the input image, finite and > 0; rounded to float32 unless input is
+            float64.
+        sampling_ratio: the number of samples of a bin along each axis; 0 or less takes the size of the bin, rounded up.
+        aligned: whether scaled boxes are shifted by -0.5 pixels. If not, they are at least 1 x 1 pixel.
+
+    Returns:
+        [K, C, *output_size] of the type of input, accumulated in float32 (float64 for float64). Its bits do not depend on
+        the number of threads, which is `torch.get_num_threads()`.
+
+    Raises:
+        TypeError: a type is not allowed, or input and boxes differ in type.
+        ValueError: a device, shape, number or index breaks its rule; the message names it.
+        NotImplementedError: a third derivative that involves the boxes was asked for.
+
+    Source: torchvision 0.28, `torchvision.ops.roi_align`.
+    """
+    return _pooled("roi_align", input, _rows(boxes), output_size, spatial_scale, sampling_ratio, aligned)
+
+
+def roi_pool(
+    input: torch.Tensor,  # noqa: A002
+    boxes: torch.Tensor | Sequence[torch.Tensor],
+    output_size: Size,
+    spatial_scale: float = 1.0,
+) -> torch.Tensor:
+    """The largest pixel of each bin of boxes, as `torchvision.ops.roi_pool` computes it.
+
+    Corners are rounded to whole pixels, both belong to the box, and a bin takes every pixel that it touches; see
+    `ortops.max_roi_pool`. Bins have exact bounds, where torchvision computes them in float32. There is a first derivative
+    with respect to input, none with respect to boxes, and there are no second derivatives.
+
+    Args:
+        input: as in `roi_align`.
+        boxes: as in `roi_align`.
+        output_size: as in `roi_align`.
+        spatial_scale: as in `roi_align`.
+
+    Returns:
+        [K, C, *output_size] of the type of input: pixels of input, 0 where a bin has none, NaN where it has one.
+
+    Raises:
+        TypeError, ValueError: as `roi_align`.
+        NotImplementedError: a second derivative was asked for.
+
+    Source: torchvision 0.28, `torchvision.ops.roi_pool`.
+    """
+    return _pooled("roi_pool", input, _rows(boxes), output_size, spatial_scale)
+
+
+def roi_align_rotated(
+    input: torch.Tensor,  # noqa: A002
+    rois: torch.Tensor,
+    output_size: Size,
+    spatial_scale: float,
+    sampling_ratio: int = 0,
+    aligned: bool = True,
+    clockwise: bool = False,
+) -> torch.Tensor:
+    """Feature maps pooled over rotated RoIs, as `mmcv.ops.roi_align_rotated` computes it; see `ortops.roi_align_rotated`.
+
+    There are derivatives as of `roi_align`, also with respect to the angle.
+
+    Args:
+        input: as in `roi_align`.
+        rois: [K, 6] as the index of an image, centre x, centre y, width, height and an angle in radians; finite, of the type
+            of input.
+        output_size: as in `roi_align`.
+        spatial_scale: as in `roi_align`.
+        sampling_ratio: as in `roi_align`, at most 64.
+        aligned: whether scaled centres are shifted by -0.5 pixels. If not, RoIs are at least 1 x 1 pixel.
+        clockwise: whether positive angles turn a RoI clockwise as seen on the image.
+
+    Returns:
+        As `roi_align`.
+
+    Raises:
+        TypeError, ValueError: as `roi_align`.
+
+    Source: mmcv 2.2, `mmcv.ops.roi_align_rotated`.
+    """
+    options = sampling_ratio, aligned, clockwise
+    return _pooled("roi_align_rotated", input, rois, output_size, spatial_scale, *options)
+
+
+def _pooled(name: str, x: Any, rois: Any, output_size: Size, scale: float, *options: Any) -> Any:
+    sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size, output_size)
+    if len(sizes) != 2 or not all(isinstance(one, int | torch.SymInt) and one >= 1 for one in sizes):
+        raise ValueError(f"output_size = {output_size!r}: must be an int >= 1, or two of them")
+    # Under autocast the operator computes in float32.
+    return OPERATORS[name](x, rois, scale, *sizes, *options).to(x.dtype)
+
+
+def _rows(boxes: Any) -> Any:
+    """Boxes [K, 5] of a tensor like that, or of a list with the boxes [L, 4] of each image."""
+    if isinstance(boxes, torch.Tensor):
+        return boxes
+    if not isinstance(boxes, list | tuple) or not boxes:
+        raise ValueError(f"boxes = {boxes!r}: must be a tensor [K, 5] or a list of a tensor [L, 4] for each image")
+    for i, one in enumerate(boxes):
+        if one.dim() != 2 or one.shape[1] != 4:
+            raise ValueError(f"boxes[{i}].shape = {list(one.shape)}: must be [L, 4]")
+    if len(boxes) > 1 + 2 / torch.finfo(boxes[0].dtype).eps:
+        raise ValueError(f"boxes is of {len(boxes)} images: must be of as many as {boxes[0].dtype} can count")
+    return torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])
+
+
+class _Layer(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any], **arguments: Any) -> None:
+        super().__init__()
+        self._function, self._names = function, tuple(arguments)
+        for name, value in arguments.items():
+            setattr(self, name, value)
+
+    def forward(self, input: torch.Tensor, rois: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:  # noqa: A002
+        return self._function(input, rois, *(getattr(self, name) for name in self._names))
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self._names)
+
+
+class RoIAlign(_Layer):
+    """`roi_align` as a module, like `torchvision.ops.RoIAlign`; ``forward(input, rois)`` takes input and boxes."""
+
+    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = False) -> None:
+        options = {"spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio, "aligned": aligned}
+        super().__init__(roi_align, output_size=output_size, **options)
+
+
+class RoIPool(_Layer):
+    """`roi_pool` as a module, like `torchvision.ops.RoIPool`; ``forward(input, rois)`` takes input and boxes."""
+
+    def __init__(self, output_size: Size, spatial_scale: float) -> None:
+        super().__init__(roi_pool, output_size=output_size, spatial_scale=spatial_scale)
+
+
+class RoIAlignRotated(_Layer):
+    """`roi_align_rotated` as a module, like `mmcv.ops.RoIAlignRotated`; ``forward(input, rois)``."""
+
+    def __init__(
+        self,
+        output_size: Size,
+        spatial_scale: float,
+        sampling_ratio: int = 0,
+        aligned: bool = True,
+        clockwise: bool = False,
+    ) -> None:
+        options = {"sampling_ratio": sampling_ratio, "aligned": aligned, "clockwise": clockwise}
+        super().__init__(roi_align_rotated, output_size=output_size, spatial_scale=spatial_scale, **options)

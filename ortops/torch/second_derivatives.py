@@ -1,0 +1,200 @@
+"""The derivatives of drois, the gradient of an average with respect to its RoIs: second derivatives of the average.
+
+They are computed from the samples of one RoI at a time, in float64. Let p be the places of the samples, which depend on the
+RoI, m_k the derivative of p by its number k, and f the interpolated map, which is bilinear between four pixels. Then
+
+    drois[k] = sum of dy * f'(p) m_k
+    L = sum_k v[k]*drois[k] = sum of dy * f'(p) m    with m = sum_k v[k]*m_k
+
+and the derivatives of L are, as f has no second derivative along x or y alone,
+
+    by dy:       f'(p) m
+    by x:        dy * (the change of each pixel's weight along m)
+    by rois[k]:  dy * (f_xy * (m.y*m_k.x + m.x*m_k.y) + f'(p) dm/dk)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+_MOST_SAMPLES = 2**22
+"""Of a RoI: their places and weights then take less than 1 GiB."""
+
+_AT_ONCE = 2**20
+"""Samples of as many channels as have about this number together are taken at once."""
+
+
+class _Samples(NamedTuple):
+    """The samples of a RoI with n numbers, in rows and columns.
+
+    places: y and x of each sample [2, rows, columns].
+    moves: the derivative of the places by each number [n, 2, rows, columns].
+    turns: the derivative, by each number, of the sum of the moves weighted by v [n, 2, rows, columns].
+    """
+
+    places: Any
+    moves: Any
+    turns: Any
+
+
+def gradients_of_drois(
+    v: Any,
+    dy: Any,
+    rois: Any,
+    images: Any,
+    x: Any,
+    scale: float,
+    ratio: int,
+    aligned: bool,
+    clockwise: bool | None = None,
+) -> tuple[Any, Any, Any]:
+    """The derivatives of sum(v * drois) with respect to dy, rois and x, in float64.
+
+    Args:
+        v: weights of drois [K, 1 + n]; the first column has no effect.
+        dy: gradient with respect to the output [K, C, P, Q].
+        rois: the index of an image, and the numbers of a RoI [K, 1 + n].
+        images: these indices, as integers [K].
+        x: feature maps [N, C, H, W].
+        scale: pixels of x for each unit of rois.
+        ratio: samples of a bin along each axis; 0 or less takes the size of the bin, rounded up.
+        aligned: see `ortops.torch.roi_align`.
+        clockwise: see `ortops.torch.roi_align_rotated`; None for RoIs that are not rotated.
+
+    Raises:
+        ValueError: a RoI has more than 2**22 samples.
+    """
+    v, dy, rois, x = (one.detach().double().contiguous() for one in (v, dy, rois, x))
+    by_dy, by_rois, by_x = torch.zeros_like(dy), torch.zeros_like(rois), torch.zeros_like(x)
+    bins = dy.shape[2:]
+    for r, image in enumerate(images.tolist()):
+        _, *roi = rois[r].tolist()
+        lengths = (roi[3] - roi[1], roi[2] - roi[0]) if clockwise is None else (roi[3], roi[2])
+        raised = [not aligned and scale * length < 1 for length in lengths]
+        sizes = [1.0 if one else scale * length for one, length in zip(raised, lengths, strict=True)]
+        counts = [ratio if ratio > 0 else max(math.ceil(a / n), 0) for a, n in zip(sizes, bins, strict=True)]
+        if (number := math.prod(bins) * math.prod(counts)) > _MOST_SAMPLES:
+            raise ValueError(
+                f"rois[{r}] has {number} samples: must have at most {_MOST_SAMPLES} for a second derivative"
+            )
+        if number:
+            steps = [n * count for n, count in zip(bins, counts, strict=True)]
+            parts = [(torch.arange(n, dtype=torch.float64) + 0.5) / n for n in steps]
+            grows = [0.0 if one else scale for one in raised]
+            places = (roi, parts[0].unsqueeze(1), parts[1], sizes, grows, scale, 0.5 * aligned)
+            samples = (
+                _upright(*places) if clockwise is None else _rotated(*places, -1.0 if clockwise else 1.0, v[r, 1:])
+            )
+            by_dy[r], by_rois[r, 1:] = _add_up(samples, v[r, 1:], dy[r], x[image], by_x[image], counts)
+    return by_dy, by_rois, by_x
+
+
+def _upright(
+    roi: list[float], down: Any, across: Any, sizes: list[float], grows: list[float], scale: float, shift: float
+) -> _Samples:
+    """The samples of a RoI x1, y1, x2, y2.
+
+    Args:
+        roi: its numbers.
+        down: the place of each row of samples within the RoI, from 0 to 1 [rows, 1].
+        across: that of each column [columns].
+        sizes: height and width in pixels.
+        grows: the derivatives of height and width with respect to y2 and x2.
+        scale: pixels for each unit of the RoI.
+        shift: what is subtracted from scaled coordinates.
+    """
+    moves = torch.zeros(4, 2, len(down), len(across), dtype=torch.float64)
+    places = torch.zeros_like(moves[0])
+    for axis, at in enumerate((down, across)):
+        low = 1 - axis  # the number of y1 or x1
+        places[axis] = roi[low] * scale - shift + sizes[axis] * at
+        moves[low, axis], moves[low + 2, axis] = scale - grows[axis] * at, grows[axis] * at
+    return _Samples(places, moves, torch.zeros_like(moves))
+
+
+def _rotated(
+    roi: list[float],
+    down: Any,
+    across: Any,
+    sizes: list[float],
+    grows: list[float],
+    scale: float,
+    shift: float,
+    direction: float,
+    v: Any,
+) -> _Samples:
+    """The samples of a RoI cx, cy, w, h, angle; `direction` is -1 where positive angles are clockwise. See `_upright`."""
+    centre_x, centre_y, _, _, angle = roi
+    cos, sin = math.cos(direction * angle), math.sin(direction * angle)
+    moves = torch.zeros(5, 2, len(down), len(across), dtype=torch.float64)
+    turns, one = torch.zeros_like(moves), torch.ones_like(moves[0, 0])
+
+    def turned(right: Any, below: Any) -> Any:
+        """A vector along the RoI's own axes as (y, x) on the map."""
+        return torch.stack([below * cos - right * sin, right * cos + below * sin])
+
+    def quarter(vector: Any) -> Any:
+        """The derivative by the angle of a vector (y, x) that turns with the RoI."""
+        return direction * torch.stack([-vector[1], vector[0]])
+
+    arms = turned(sizes[1] * (across - 0.5) * one, sizes[0] * (down - 0.5) * one)
+    places = arms + torch.stack([(centre_y * scale - shift) * one, (centre_x * scale - shift) * one])
+    moves[0, 1], moves[1, 0] = scale, scale
+    moves[2] = turned(grows[1] * (across - 0.5) * one, 0 * one)
+    moves[3] = turned(0 * one, grows[0] * (down - 0.5) * one)
+    moves[4] = quarter(arms)
+    turns[2], turns[3] = v[4] * quarter(moves[2]), v[4] * quarter(moves[3])
+    turns[4] = v[2] * quarter(moves[2]) + v[3] * quarter(moves[3]) + v[4] * quarter(moves[4])
+    return _Samples(places, moves, turns)
+
+
+class _Cells(NamedTuple):
+    """The two pixels around each coordinate along an axis: their numbers, weights, and the slopes of the weights."""
+
+    pixels: tuple[Any, Any]
+    weights: tuple[Any, Any]
+    slopes: tuple[Any, Any]
+
+
+def _cells(places: Any, length: int) -> _Cells:
+    near = places.clamp(0, length - 1)
+    low = near.floor()
+    slope = ((places >= 0) & (places < length - 1)).double()
+    pixels = low.long(), (low + 1).clamp(max=length - 1).long()
+    return _Cells(pixels, (1 - (near - low), near - low), (-slope, slope))
+
+
+def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[int]) -> tuple[Any, Any]:
+    """The derivatives of one RoI by dy [C, P, Q] and by its numbers [n]; adds that by x to by_x [C, H, W]."""
+    channels, height, width = x.shape
+    (y_at, x_at), moves = samples.places, samples.moves
+    rows, columns = _cells(y_at, height), _cells(x_at, width)
+    is_on_map = (y_at >= -1) & (y_at <= height) & (x_at >= -1) & (x_at <= width)
+    share = is_on_map.double() / math.prod(counts)
+    down, across = torch.einsum("n,nars->ars", v, moves)
+    found, by_roi = torch.zeros_like(dy), torch.zeros_like(v)
+    step = max(_AT_ONCE // share.numel(), 1)
+    for i in range(0, channels, step):
+        part = slice(i, i + step)
+        flat, by_flat = x[part].flatten(1), by_x[part].flatten(1)
+        each = dy[part].repeat_interleave(counts[0], 1).repeat_interleave(counts[1], 2)  # the bin's dy of each sample
+        for j in range(2):
+            for k in range(2):
+                by_y, by_x_axis = rows.slopes[j] * columns.weights[k], rows.weights[j] * columns.slopes[k]
+                change = share * (by_y * down + by_x_axis * across)
+                index = (rows.pixels[j] * width + columns.pixels[k]).flatten()
+                pixels = flat[:, index].reshape(each.shape)
+                found[part] += (
+                    (pixels * change).unflatten(2, (-1, counts[1])).sum(3).unflatten(1, (-1, counts[0])).sum(2)
+                )
+                by_flat.scatter_add_(1, index.expand(len(flat), -1), (each * change).flatten(1))
+                total = share * (each * pixels).sum(0)
+                both = rows.slopes[j] * columns.slopes[k]
+                by_roi += torch.einsum("rs,nrs->n", total * both * down, moves[:, 1])
+                by_roi += torch.einsum("rs,nrs->n", total * both * across, moves[:, 0])
+                by_roi += torch.einsum("rs,nrs->n", total * by_y, samples.turns[:, 0])
+                by_roi += torch.einsum("rs,nrs->n", total * by_x_axis, samples.turns[:, 1])
+    return found, by_roi

@@ -1,0 +1,271 @@
+"""`ortops.torch`: RoIAlign, rotated RoIs and RoIPool as operators of PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torchvision_operators", reason="needs torchvision")
+
+import torch
+import torchvision
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.library import opcheck
+
+from ortops.torch import (
+    RoIAlign,
+    RoIAlignRotated,
+    RoIPool,
+    patch_torchvision,
+    roi_align,
+    roi_align_rotated,
+    roi_pool,
+)
+from ortops.torch.operators import array
+from torchvision_operators import compiled_or_not
+
+ORTOPS = torch.ops.ortops
+
+
+def numbers(*shape: int, dtype: Any = torch.float64) -> Any:
+    return torch.sin(torch.arange(math.prod(shape)) * 2.4 + 0.3).reshape(shape).to(dtype)
+
+
+X = numbers(2, 3, 7, 8)
+BOXES = torch.tensor([[0.7, 1.1, 5.3, 4.9], [-2.3137, 1.2, 7.7, 9.1413], [3.1, 2.2, 3.4, 2.3]], dtype=torch.float64)
+"""One inside the map, one partly off it, and one of less than a pixel; no sample is near a pixel's centre."""
+TURNED = torch.tensor([[3.7, 3.1, 5.3, 4.9, 0.3], [2.3, 4.2, 7.7, 5.1, -1.2], [3.1, 2.2, 0.4, 0.3, 2.0]]).double()
+IMAGES = torch.tensor([[0.0], [1.0], [1.0]], dtype=torch.float64)
+ROIS = torch.cat([IMAGES, BOXES], 1)
+AT_EDGES = torch.tensor(
+    [
+        [0, -1, -1, 1, 1],  # a sample a pixel before the map
+        [1, 7.5, 6.5, 9.5, 8.5],  # and one a pixel after it
+        [0, -9, -9, -3, -3],
+        [0, 3, 3, 3, 3],
+        [1, 5, 4, 2, 1],
+        [1, 0, 0, 30, 30],
+    ],
+    dtype=torch.float64,
+)
+"""Off the map in part and wholly, empty, mirrored, larger than the map."""
+
+
+@pytest.fixture(autouse=True)
+def _settings() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(False)
+
+
+def with_images(function: Callable[..., Any], *options: Any) -> Callable[[Any, Any], Any]:
+    """A function of maps and of RoIs without the index of an image, which has no derivative."""
+    return lambda x, rois: function(x, torch.cat([IMAGES, rois], 1), (2, 3), 0.9, *options)
+
+
+AVERAGES = [
+    *((with_images(roi_align, ratio, aligned), BOXES) for ratio, aligned in ((-1, False), (2, True))),
+    (with_images(roi_align_rotated, 0, False, True), TURNED),
+    (with_images(roi_align_rotated, 2, True, False), TURNED),
+]
+
+
+@pytest.mark.parametrize(("function", "rois"), AVERAGES)
+def test_averages_have_first_and_second_derivatives_by_maps_and_rois(function: Any, rois: Any) -> None:
+    inputs = X.clone().requires_grad_(), rois.clone().requires_grad_()
+    assert gradcheck(function, inputs, fast_mode=True)
+    assert gradgradcheck(function, inputs, fast_mode=True)
+
+
+def test_a_maximum_has_a_first_derivative_by_the_maps() -> None:
+    assert gradcheck(lambda x: roi_pool(x, ROIS, (2, 3), 0.9), (X.clone().requires_grad_(),), fast_mode=True)
+
+
+DY = numbers(3, 3, 2, 3)
+CALLS = [
+    (ORTOPS.roi_align, X, ROIS, 0.9, 2, 3, -1, True),
+    (ORTOPS.roi_align_dx, DY, ROIS, list(X.shape), 0.9, -1, True),
+    (ORTOPS.roi_align_drois, DY, ROIS, X, 0.9, -1, True),
+    (ORTOPS.roi_align_rotated, X, torch.cat([IMAGES, TURNED], 1), 0.9, 2, 3, 2, True, False),
+    (ORTOPS.roi_pool, X, ROIS, 0.9, 2, 3),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: str(call[0]))
+def test_operators_pass_the_checks_of_pytorch(call: Any) -> None:
+    operator, *args = call
+    by_rois = operator is not ORTOPS.roi_pool
+    tensors = [
+        x.clone().requires_grad_(i != 1 or by_rois) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)
+    ]
+    opcheck(operator.default, tuple(tensors))
+
+
+def test_second_derivatives_are_an_operator_without_a_gradient() -> None:
+    opcheck(ORTOPS.roi_align_drois_grad.default, (ROIS, DY, ROIS, X, 0.9, -1, True))
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("ratio", [-1, 0, 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_averages_are_torchvisions(dtype: Any, ratio: int, aligned: bool) -> None:
+    rois = torch.cat([ROIS, AT_EDGES])
+    x, arguments = X.to(dtype), ((2, 3), 0.5, ratio, aligned)
+    with compiled_or_not():
+        wanted = torchvision.ops.roi_align(X, rois.to(dtype).double(), *arguments)
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 2e-3}[dtype]
+    torch.testing.assert_close(roi_align(x, rois.to(dtype), *arguments).double(), wanted, rtol=0, atol=tolerance)
+
+
+def test_the_gradient_by_the_maps_is_torchvisions() -> None:
+    x = X.clone().requires_grad_()
+    with compiled_or_not():
+        (wanted,) = grad(torchvision.ops.roi_align(x, ROIS, (2, 3), 0.9, 2), x, DY)
+    torch.testing.assert_close(grad(roi_align(x, ROIS, (2, 3), 0.9, 2), x, DY)[0], wanted)
+
+
+def test_a_list_of_boxes_has_one_of_each_image_and_modules_call_the_functions() -> None:
+    as_list = [BOXES[:1], BOXES[1:]]
+    assert torch.equal(roi_align(X, as_list, 2), roi_align(X, ROIS, (2, 2)))
+    assert torch.equal(RoIAlign(2, 0.5, 1, aligned=True)(X, as_list), roi_align(X, ROIS, 2, 0.5, 1, True))
+    assert torch.equal(RoIPool((2, 3), 0.5)(X, as_list), roi_pool(X, ROIS, (2, 3), 0.5))
+    rois = torch.cat([IMAGES, TURNED], 1)
+    assert torch.equal(
+        RoIAlignRotated(2, 0.5, clockwise=True)(X, rois), roi_align_rotated(X, rois, 2, 0.5, 0, True, True)
+    )
+    assert repr(RoIPool(2, 0.5)) == "RoIPool(output_size=2, spatial_scale=0.5)"
+
+
+def test_a_half_turn_flips_a_roi() -> None:
+    x1, y1, x2, y2 = BOXES[:1].unbind(1)
+    upright = [IMAGES[0], (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1]
+    wanted = roi_align(X, ROIS[:1], (2, 3), 1.0, 2, True)
+    for angle, found in ((0.0, wanted), (math.pi, wanted.flip((2, 3)))):
+        rois = torch.stack([*upright, torch.full_like(x1, angle)], 1)
+        torch.testing.assert_close(roi_align_rotated(X, rois, (2, 3), 1.0, 2), found)
+
+
+def test_bins_of_a_maximum_are_those_of_adaptive_pooling() -> None:
+    rois = torch.tensor([[1, 1, 2, 6, 5]], dtype=torch.float64)
+    wanted = torch.nn.functional.adaptive_max_pool2d(X[1:, :, 2:6, 1:7], (3, 4))
+    assert torch.equal(roi_pool(X, rois, (3, 4)), wanted)
+    assert torch.equal(roi_pool(X, rois * torch.tensor([1, 2, 2, 2, 2]), (3, 4), 0.5), wanted)
+
+
+def test_no_boxes_give_no_rows_and_a_gradient_of_zeros() -> None:
+    x = X.clone().requires_grad_()
+    found = roi_align(x, [BOXES[:0]] * 2, (2, 3))
+    assert found.shape == (0, 3, 2, 3)
+    assert not grad(found.sum(), x)[0].any()
+
+
+def derivatives(x: Any, rois: Any) -> list[Any]:
+    """The average, its gradients, and those of a sum of these."""
+    x, rois = x.clone().requires_grad_(), rois.clone().requires_grad_()
+    y = roi_align(x, rois, (2, 3), 0.9, 2)
+    first = grad(y.square().sum(), (x, rois), create_graph=True)
+    return [y, *first, *grad(sum(one.square().sum() for one in first), (x, rois))]
+
+
+def test_any_number_of_threads_gives_the_same_bits_also_under_deterministic_algorithms() -> None:
+    x, rois = numbers(2, 40, 30, 32, dtype=torch.float32), 3 * ROIS.float() * torch.tensor([1 / 3, 1, 1, 1, 1])
+    found = []
+    for threads, is_deterministic in ((1, False), (2, True), (5, False)):
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(is_deterministic)
+        found.append(derivatives(x, rois.repeat(20, 1)))
+    for other in found[1:]:
+        assert all(torch.equal(one, same) for one, same in zip(found[0], other, strict=True))
+
+
+def test_contiguous_memory_is_shared_and_strides_do_not_matter() -> None:
+    assert np.shares_memory(array(X), X.numpy())
+    bfloat = X.bfloat16()
+    assert array(bfloat).ctypes.data == bfloat.data_ptr()
+    wanted = derivatives(X, ROIS)
+    for x in (X.contiguous(memory_format=torch.channels_last), X.mT.contiguous().mT):
+        for one, same in zip(wanted, derivatives(x, ROIS.T.contiguous().T), strict=True):
+            torch.testing.assert_close(one, same, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once(dtype: Any) -> None:
+    x, rois = X.to(dtype), ROIS.to(dtype)
+    for one, wanted in zip(derivatives(x, rois)[:3], derivatives(x.float(), rois.float())[:3], strict=True):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one, wanted.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+
+
+def test_autocast_computes_in_float32_and_keeps_the_type_of_the_maps() -> None:
+    x = X.bfloat16().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = roi_align(x, ROIS.float(), 2)
+    assert torch.equal(y, roi_align(x.float(), ROIS.float(), 2).bfloat16())
+    assert grad(y.sum(), x)[0].dtype == torch.bfloat16
+
+
+def test_it_compiles_as_one_graph_of_any_lengths() -> None:
+    def loss(x: Any, *boxes: Any) -> Any:
+        return (roi_align(x, list(boxes), (2, 3), 0.5, -1, True) ** 2).sum()
+
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    for x, boxes in ((X, (BOXES[:1], BOXES[1:])), (numbers(2, 3, 9, 5), (BOXES, BOXES[:2]))):
+        inputs = [one.clone().requires_grad_() for one in (x, *boxes)]
+        found, wanted = (grad(function(*inputs), inputs) for function in (compiled, loss))
+        assert all(torch.equal(one, same) for one, same in zip(found, wanted, strict=True))
+
+
+ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
+    (lambda: roi_align(X, BOXES, 2), ValueError, r"boxes.shape = \[3, 4\]: must be \[K, 5\]"),
+    (lambda: roi_align(X[0], ROIS, 2), ValueError, r"input.shape = \[3, 7, 8\]: must be \[N, C, H, W\]"),
+    (lambda: roi_align(X, ROIS.float(), 2), TypeError, "boxes.dtype = torch.float32: must be torch.float64"),
+    (lambda: roi_align(X.int(), ROIS.int(), 2), TypeError, "input.dtype = torch.int32: must be one of torch.float32"),
+    (lambda: roi_align(X, ROIS + 1, 2), ValueError, r"boxes\[1\] = \[2.0, .*a whole number >= 0 and < 2"),
+    (lambda: roi_align(X, ROIS + 0.5, 2), ValueError, r"boxes\[0\] = \[0.5, .*a whole number"),
+    (lambda: roi_pool(X, ROIS * math.nan, 2), ValueError, r"boxes\[0\] = \[nan, .*must be finite"),
+    (lambda: roi_align(X[:, :, :0], ROIS, 2), ValueError, r"input.shape = \[2, 3, 0, 8\]: must have pixels"),
+    (lambda: roi_align(X, ROIS, (2, 0)), ValueError, r"output_size = \(2, 0\): must be an int >= 1, or two"),
+    (lambda: roi_align(X, ROIS, 2, 0.0), ValueError, "spatial_scale = 0.0: must be finite and > 0"),
+    (lambda: roi_align(X, [], 2), ValueError, r"boxes = \[\]: must be a tensor \[K, 5\] or a list"),
+    (lambda: roi_align(X, [ROIS], 2), ValueError, r"boxes\[0\].shape = \[3, 5\]: must be \[L, 4\]"),
+    (lambda: roi_align(X, [BOXES.bfloat16()] * 300, 2), ValueError, "boxes is of 300 images"),
+    (lambda: roi_align_rotated(X, ROIS, 2, 1.0), ValueError, r"rois.shape = \[3, 5\]: must be \[K, 6\]"),
+    (lambda: ORTOPS.roi_align(X, BOXES, 1.0, 2, 2, 2, True), ValueError, r"boxes.shape = \[3, 4\]"),
+    (lambda: second(roi_align, BOXES * 1e9, 1), ValueError, r"rois\[0\] has .* samples: must have at most"),
+    (lambda: second(roi_align, BOXES, 2), NotImplementedError, "roi_align has no third derivatives"),
+    (lambda: second(roi_pool, BOXES, 1), NotImplementedError, "roi_pool has no second derivatives"),
+)
+
+
+def second(function: Any, boxes: Any, times: int) -> None:
+    """Differentiate by the boxes, or by the maps of a maximum, and then so many times again."""
+    by = (boxes if function is roi_align else X).clone().requires_grad_()
+    x, rois = (X, by) if function is roi_align else (by, boxes)
+    value = function(x, torch.cat([IMAGES, rois], 1), 2).square().sum()
+    for _ in range(times):
+        value = grad(value, by, create_graph=True)[0].square().sum()
+    grad(value, by)
+
+
+@pytest.mark.parametrize(("call", "kind", "message"), ERRORS)
+def test_errors_name_the_argument_its_value_and_the_rule(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_torchvision_calls_it_while_it_is_patched() -> None:
+    module = torchvision.ops.MultiScaleRoIAlign(["0"], 2, 2)
+    features, shapes = {"0": X}, [(14, 16)] * 2
+    theirs = torchvision.ops.roi_align
+    with patch_torchvision():
+        assert torchvision.ops.roi_align is roi_align
+        assert torchvision.models.detection.roi_heads.roi_align is roi_align
+        found = module(features, [BOXES[:1], BOXES[1:]], shapes)
+        assert torch.equal(torchvision.ops.RoIAlign(2, 0.5, 2)(X, ROIS), found)
+    assert torchvision.ops.roi_align is torchvision.ops.poolers.roi_align is theirs
+    assert torch.equal(found, roi_align(X, ROIS, 2, 0.5, 2))

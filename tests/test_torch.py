@@ -59,21 +59,17 @@ def check(
 class Head(torch.nn.Module):  # type: ignore[misc]
     """Convolution, RoiAlign, linear."""
 
-    def __init__(self, *, aligned: bool = True, sampling_ratio: int = 2) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.conv = torch.nn.Conv2d(3, 6, 3, stride=2, padding=1)
         self.linear = torch.nn.Linear(6 * 4 * 3, 5)
-        self.options = sampling_ratio, aligned
 
     def forward(self, x: Any, rois: Any) -> Any:
-        return self.linear(roi_align(torch.relu(self.conv(x)), rois, (4, 3), 0.5, *self.options).flatten(1))
+        return self.linear(roi_align(torch.relu(self.conv(x)), rois, (4, 3), 0.5).flatten(1))
 
 
 def squares(y: Any) -> Any:
     return y.square().sum()
-
-
-HEAD_SHAPES = {"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "R"}, "target": {0: "R"}}
 
 
 def head_problem(images: int, height: int, width: int, rois: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -85,16 +81,17 @@ def head_problem(images: int, height: int, width: int, rois: int) -> tuple[dict[
 TRACED = (2, 21, 26, 7)
 
 
-def export_head(module: Any, **arguments: Any) -> onnx.ModelProto:
+def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape() -> None:
+    module = Head()
     args, targets = head_problem(*TRACED)
-    defaults = {"loss": functional.cross_entropy, "dynamic_shapes": HEAD_SHAPES}
-    return export(module, tuple(args.values()), targets=tuple(targets.values()), **{**defaults, **arguments})
-
-
-@pytest.mark.parametrize(("aligned", "sampling_ratio"), [(True, 2), (False, -1)])
-def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape(aligned: bool, sampling_ratio: int) -> None:
-    module = Head(aligned=aligned, sampling_ratio=sampling_ratio)
-    model = export_head(module, wrt=["x", "rois", *dict(module.named_parameters())])
+    model = export(
+        module,
+        tuple(args.values()),
+        loss=functional.cross_entropy,
+        targets=tuple(targets.values()),
+        wrt=["x", "rois", *dict(module.named_parameters())],
+        dynamic_shapes={"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "R"}, "target": {0: "R"}},
+    )
     assert [node.op_type for node in model.graph.node if "Roi" in node.op_type] == ["RoiAlign", "RoiAlignGrad"]
     for shape in (TRACED, (1, 9, 40, 1)):
         check(model, module, functional.cross_entropy, *head_problem(*shape))
@@ -214,22 +211,6 @@ def test_rois_of_torchvision_have_a_gradient_only_where_it_is_asked_for() -> Non
     assert_close(found[True]["rois_grad"], rois.grad, "rois_grad")
 
 
-def test_a_module_that_returns_its_loss_in_double_precision() -> None:
-    class Model(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = torch.nn.Linear(3 * 4 * 3, 5, dtype=torch.float64)
-
-        def forward(self, x: Any, rois: Any) -> Any:
-            return self.linear(roi_align(x, rois, (4, 3), 1.0, 2, True).flatten(1)).square().mean()
-
-    module = Model()
-    args = {name: value.double() for name, value in head_problem(*TRACED)[0].items()}
-    model = export(module, tuple(args.values()), wrt=["x", "linear.weight"])
-    assert [value.name for value in model.graph.output] == ["loss", "x_grad", "linear.weight_grad"]
-    check(model, module, lambda loss: loss, args, {})
-
-
 class Step(torch.nn.Module):  # type: ignore[misc]
     """A function of arguments and parameters, and its gradient by the parameters, by PyTorch's autograd."""
 
@@ -241,32 +222,6 @@ class Step(torch.nn.Module):  # type: ignore[misc]
         leaves = [parameter.detach().requires_grad_() for parameter in parameters]
         loss = self.function(args, leaves)
         return (loss.detach(), *torch.autograd.grad(loss, leaves))
-
-
-def traced_and_exported(
-    function: Any, args: Sequence[Any], parameters: Sequence[Any], dynamic_shapes: Any = None, **table: Any
-) -> onnx.ModelProto:
-    """The route of those who call torch.autograd themselves."""
-    graph = make_fx(Step(function), tracing_mode="symbolic", _allow_non_fake_inputs=True)(args, parameters)
-    program = torch.onnx.export(
-        graph.eval(),
-        (args, parameters),
-        dynamo=True,
-        opset_version=18,
-        custom_translation_table=translation_table(**table),
-        dynamic_shapes=dynamic_shapes,
-        verbose=False,
-    )
-    model: onnx.ModelProto = program.model_proto
-    return model
-
-
-def check_route(model: onnx.ModelProto, function: Any, args: Sequence[Any], parameters: Sequence[Any]) -> None:
-    wanted = Step(function)(args, parameters)
-    names = [value.name for value in model.graph.input]
-    found = run(model, dict(zip(names, [*args, *parameters], strict=True)))
-    for name, value, expected in zip(found, found.values(), wanted, strict=True):
-        assert_close(value, expected, name)
 
 
 CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
@@ -281,43 +236,51 @@ CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]]
 )
 
 
-def test_the_autograd_route_with_convolutions_and_cross_entropy() -> None:
-    parameters = [torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
+def autograd_loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
+    """Both RoiAligns, at maps and RoIs of any length; every cross-entropy; convolutions."""
+    rois, target, map_target, probabilities = args
+    maps, weight, moved, of_map, rows, *others = parameters
+    features = torch.relu(functional.conv2d(maps, weight, stride=2, padding=1))
+    theirs = torch.ops.torchvision.roi_align(features, rois, 0.5, 4, 3, -1, False)
+    ours = roi_align(features, torch.cat([rois[:, :1], rois[:, 1:] + moved], 1), (4, 3), 0.5, 2, True)
+    total = (theirs * ours).sum() + every_cross_entropy(of_map, rows, target, map_target, probabilities)
+    for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
+        total = total + function(*others[3 * i : 3 * i + 3], **arguments).tanh().sum()
+    return total
+
+
+def test_the_route_of_those_who_call_autograd_themselves() -> None:
+    parameters = [torch.randn(6, 3, 3, 3), 0.1 * torch.randn(4), torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
     for function, x, weight, arguments in CONVOLUTIONS:
         transposed = function is functional.conv_transpose2d
         bias = weight[1] * arguments.get("groups", 1) if transposed else weight[0]
         parameters += [torch.randn(x), torch.randn(weight), torch.randn(bias)]
-    probabilities = torch.softmax(torch.randn(9, 5), 1)
-
-    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-        total = every_cross_entropy(parameters[0], parameters[1], args[0], args[1], probabilities)
-        for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
-            total = total + function(*parameters[3 * i + 2 : 3 * i + 5], **arguments).tanh().sum()
-        return total
-
-    args = [torch.arange(9) % 5, torch.randint(0, 5, (2, 3, 4))]
-    check_route(traced_and_exported(loss, args, parameters), loss, args, parameters)
-
-
-@pytest.mark.parametrize("function", [roi_align, torch.ops.torchvision.roi_align])
-def test_the_autograd_route_with_roi_align(function: Any) -> None:
-    options = ((4, 3), 0.5, -1, False) if function is roi_align else (0.5, 4, 3, -1, False)
-
-    def loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-        features = torch.relu(functional.conv2d(parameters[0], parameters[1], stride=2, padding=1))
-        rois = torch.cat([args[0][:, :1], args[0][:, 1:] + parameters[2]], 1)
-        return function(features, rois, *options).square().mean() + parameters[2].square().sum()
+    targets = [torch.arange(9) % 5, torch.randint(0, 5, (2, 3, 4)), torch.softmax(torch.randn(9, 5), 1)]
 
     def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
-        return [random_rois(rois, images, height, width)], [torch.randn(images, 3, height, width), *weights]
+        maps = torch.randn(images, 3, height, width)
+        return [random_rois(rois, images, height, width), *targets], [maps, *parameters]
 
-    weights = torch.randn(6, 3, 3, 3), 0.1 * torch.randn(4)
-    shapes = ([{0: "R"}], [{0: "N", 2: "H", 3: "W"}, None, None])
-    model = traced_and_exported(loss, *problem(*TRACED), shapes, standard=False)
+    step, problems = Step(autograd_loss), [problem(8, 21, 26, 7), problem(3, 30, 17, 11)]
+    shapes = [{0: "R"}, None, None, None], [{0: "N", 2: "H", 3: "W"}, *[None] * len(parameters)]
+    graph = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*problems[0])
+    program = torch.onnx.export(
+        graph.eval(),
+        problems[0],
+        dynamo=True,
+        opset_version=18,
+        custom_translation_table=translation_table(standard=False),
+        dynamic_shapes=shapes,
+        verbose=False,
+    )
+    model: onnx.ModelProto = program.model_proto
     kinds = [node.op_type for node in model.graph.node if "Roi" in node.op_type]
-    assert kinds == ["RoiAlign_16", *["RoiAlignGrad"] * (2 if function is roi_align else 1)]
-    for shape in (TRACED, (3, 30, 17, 11)):
-        check_route(model, loss, *problem(*shape))
+    assert sorted(kinds) == [*["RoiAlignGrad"] * 3, "RoiAlign_16", "RoiAlign_16"]
+    names = [value.name for value in model.graph.input]
+    for args in problems:
+        found = run(model, dict(zip(names, [*args[0], *args[1]], strict=True)))
+        for (name, value), expected in zip(found.items(), step(*args), strict=True):
+            assert_close(value, expected, name)
 
 
 class Unready(torch.nn.Module):  # type: ignore[misc]

@@ -186,34 +186,39 @@ def test_attention_drops_weights_as_well() -> None:
     assert sum(node.op_type.startswith("Random") for node in model.graph.node) == 4
 
 
-def fake_quantization(*, per_channel: bool, fused: bool) -> Any:
-    """A layer that has seen one batch, and observes no more."""
-    from torch.ao import quantization
+class Quantized(torch.nn.Module):  # type: ignore[misc]
+    """Layers of fake quantization that have seen one batch."""
 
-    if per_channel:
-        layer = quantization.default_per_channel_weight_fake_quant()
-    else:
-        kind = quantization.FusedMovingAvgObsFakeQuantize if fused else quantization.FakeQuantize
-        layer = kind(quantization.MovingAverageMinMaxObserver, 0, 255)
-    layer(torch.linspace(-1, 2, 12).reshape(4, 3))
-    return layer
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.ao import quantization
+
+        observer = quantization.MovingAverageMinMaxObserver
+        self.channels = quantization.default_per_channel_weight_fake_quant()
+        self.fused = quantization.FusedMovingAvgObsFakeQuantize(observer, 0, 255)
+        self(torch.linspace(-1, 2, 12).reshape(4, 3))
+
+    def forward(self, x: Any) -> list[Any]:
+        return [self.channels(x), self.fused(x)]
 
 
-@pytest.mark.parametrize(("per_channel", "fused"), [(True, False), (False, True)])
-def test_layers_of_fake_quantization_are_straight_through(per_channel: bool, fused: bool) -> None:
-    layer = fake_quantization(per_channel=per_channel, fused=fused)
-    x = 3 * torch.randn(4, 3)
-    with pytest.raises(ValueError, match="'module' observes its input"):
-        export(layer, (x,), loss=lambda y: y.square().sum(), wrt="X")
-    torch.ao.quantization.disable_observer(layer)
-    model = export(layer, (x,), loss=lambda y: y.square().sum(), wrt="X")
-    found = run(model, {"X": x})
+def test_layers_of_fake_quantization_are_straight_through() -> None:
+    module, x = Quantized(), 3 * torch.randn(4, 3)
+
+    def loss(outputs: Sequence[Any]) -> Any:
+        return sum(y.square().sum() for y in outputs)
+
+    with pytest.raises(ValueError, match=r"'module\.channels' observes its input"):
+        export(module, (x,), loss=loss, wrt="x")
+    module.apply(torch.ao.quantization.disable_observer)
+    found = run(export(module, (x,), loss=loss, wrt="x"), {"x": x})
     x.requires_grad_()
-    y = layer(x)
-    y.square().sum().backward()
-    np.testing.assert_array_equal(found["output"], y.detach())
-    assert_close(found["X_grad"], x.grad, "X_grad")
-    assert 0 < np.count_nonzero(found["X_grad"]) < found["X_grad"].size
+    outputs = module(x)
+    loss(outputs).backward()
+    for i, y in enumerate(outputs):
+        np.testing.assert_array_equal(found[f"output_{i}"], y.detach())
+    assert_close(found["x_grad"], x.grad, "x_grad")
+    assert 0 < np.count_nonzero(found["x_grad"]) < found["x_grad"].size
 
 
 def test_one_tensor_given_twice_is_two_inputs() -> None:
@@ -227,64 +232,38 @@ def test_one_tensor_given_twice_is_two_inputs() -> None:
     assert_close(found["y_grad"], x * y.cos(), "y_grad")
 
 
-def of_parameter(linear: Any) -> Any:
-    linear.weight.register_hook(lambda gradient: 2 * gradient)
-    return linear
+def ignore(*_: Any) -> None:
+    pass
 
 
-def after_accumulation(linear: Any) -> Any:
-    linear.weight.register_post_accumulate_grad_hook(lambda parameter: None)  # noqa: ARG005
-    return linear
+def hook_output(layer: Any, args: Any, output: Any) -> None:  # noqa: ARG001
+    output.register_hook(ignore)
 
 
-def of_module(linear: Any) -> Any:
-    linear.register_full_backward_hook(lambda *_: None)
-    return torch.nn.Sequential(linear)
-
-
-def before_module(linear: Any) -> Any:
-    linear.register_full_backward_pre_hook(lambda *_: None)
-    return torch.nn.Sequential(linear)
-
-
-class Hooked(torch.nn.Module):  # type: ignore[misc]
-    """With a hook on a tensor in the middle."""
-
-    def __init__(self, linear: Any) -> None:
-        super().__init__()
-        self.linear = linear
-
-    def forward(self, x: Any) -> Any:
-        y = self.linear(x)
-        y.register_hook(lambda gradient: 2 * gradient)
-        return y
-
-
-HOOKS = (
-    (of_parameter, "tensor 'module.weight' has a backward hook"),
-    (after_accumulation, "tensor 'module.weight' has a backward hook"),
-    (of_module, "module 'module.0' has a backward hook"),
-    (before_module, "module 'module.0' has a backward hook"),
-    (Hooked, "the module calls Tensor.register_hook"),
+HOOKS: tuple[tuple[Callable[[Any, Any], Any], str], ...] = (
+    (lambda _, layer: layer.weight.register_hook(ignore), "tensor 'module.0.weight' has a backward hook"),
+    (
+        lambda _, layer: layer.weight.register_post_accumulate_grad_hook(ignore),
+        "tensor 'module.0.weight' has a backward hook",
+    ),
+    (lambda _, layer: layer.register_full_backward_hook(ignore), "module 'module.0' has a backward hook"),
+    (lambda _, layer: layer.register_full_backward_pre_hook(ignore), "module 'module.0' has a backward hook"),
+    (lambda _, layer: layer.register_forward_hook(hook_output), "the module calls Tensor.register_hook"),
+    (lambda x, _: x.register_hook(ignore), "tensor 'input' has a backward hook"),
+    (
+        lambda *_: torch.nn.modules.module.register_module_full_backward_hook(ignore),
+        "all modules have a global backward hook",
+    ),
 )
 
 
-@pytest.mark.parametrize(("hooked", "message"), HOOKS)
-def test_hooks_of_the_gradient_are_refused(hooked: Callable[[Any], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        export(hooked(torch.nn.Linear(4, 4)), (torch.randn(3, 4),), loss=lambda y: y.sum())
-
-
-def test_hooks_of_inputs_and_of_all_modules_are_refused() -> None:
-    x = torch.randn(3, 4, requires_grad=True)
-    handle = x.register_hook(lambda gradient: gradient)
-    with pytest.raises(ValueError, match="tensor 'input' has a backward hook"):
-        export(torch.nn.Linear(4, 4), (x,), loss=lambda y: y.sum())
-    handle.remove()
-    handle = torch.nn.modules.module.register_module_full_backward_hook(lambda *_: None)
+@pytest.mark.parametrize(("hook", "message"), HOOKS)
+def test_hooks_of_the_gradient_are_refused(hook: Callable[[Any, Any], Any], message: str) -> None:
+    layer, x = torch.nn.Linear(4, 4), torch.randn(3, 4, requires_grad=True)
+    handle = hook(x, layer)
     try:
-        with pytest.raises(ValueError, match="all modules have a global backward hook"):
-            export(torch.nn.Linear(4, 4), (x,), loss=lambda y: y.sum())
+        with pytest.raises(ValueError, match=message):
+            export(torch.nn.Sequential(layer), (x,), loss=lambda y: y.sum())
     finally:
         handle.remove()
 

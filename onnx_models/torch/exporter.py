@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import onnx
+import onnx_ir
 import torch
+from onnx_ir import tensor_adapters
 from torch.utils import _pytree as pytree
 
 from onnx_models.convert import convert
@@ -374,23 +376,7 @@ def _without_metadata(model: onnx.ModelProto) -> onnx.ModelProto:
 def _ensure_initializer(model: onnx.ModelProto, name: str, tensor: Any) -> None:
     """Add the tensor to the initializers if it is not among them because the module does not use it."""
     if all(one.name != name for one in model.graph.initializer):
-        values = tensor.detach().cpu().contiguous()
-        kind = onnx.TensorProto.DataType.Value(_ONNX_NAMES[values.dtype])
-        raw = values.reshape(-1).view(torch.uint8).numpy().tobytes()
-        model.graph.initializer.append(
-            onnx.TensorProto(name=name, data_type=kind, dims=list(values.shape), raw_data=raw)
-        )
-
-
-_ONNX_NAMES = {
-    torch.float16: "FLOAT16",
-    torch.bfloat16: "BFLOAT16",
-    torch.float32: "FLOAT",
-    torch.float64: "DOUBLE",
-    torch.int32: "INT32",
-    torch.int64: "INT64",
-    torch.bool: "BOOL",
-}
+        model.graph.initializer.append(onnx_ir.to_proto(tensor_adapters.TorchTensor(tensor.detach(), name)))
 
 
 def _expose_as_inputs(model: onnx.ModelProto, names: Sequence[str]) -> None:

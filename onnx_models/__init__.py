@@ -10,7 +10,7 @@ from onnx_models import directml, portable
 from onnx_models.build import model, node
 from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
-from onnx_models.gradient import gradient, jvp, vjp
+from onnx_models.gradient import gradient, hessian, jacobian, jvp, vjp
 from onnx_models.resize import resample_attributes
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_sgd
@@ -35,6 +35,8 @@ __all__ = [  # noqa: RUF022
     "gradient",
     "vjp",
     "jvp",
+    "jacobian",
+    "hessian",
     "portable",
     # Training steps.
     "with_loss",

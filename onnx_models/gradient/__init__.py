@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import product
+from typing import Literal, get_args
 
 import onnx
 
 from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
 from onnx_models.gradient.coverage import Coverage, coverage
 from onnx_models.gradient.report import Report, operators_between, own_operators
+from onnx_models.gradient.whole import Seeds, elements
 
 __all__ = [
     "PARAMETERS",
     "Coverage",
+    "Mode",
     "Report",
     "ZeroGradientWarning",
     "coverage",
     "gradient",
+    "hessian",
+    "jacobian",
     "jvp",
     "own_operators",
     "report",
@@ -157,7 +163,10 @@ def vjp(
     names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
     found = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
     names = _depended_on(builder, wrt, names, found, "outputs")
-    return builder.build(found, names, "the gradient with respect to {} is 0: none of the outputs depends on it")
+    return builder.build(found, names, _UNREACHED)
+
+
+_UNREACHED = "the gradient with respect to {} is 0: none of the outputs depends on it"
 
 
 def jvp(
@@ -188,20 +197,153 @@ def jvp(
     builder = GradientBuilder(model, stop_at, through_rois)
     derivatives = builder.named("outputs", outputs, "_tangent")
     names: Mapping[str, str] = builder.named("wrt", wrt, "_tangent")
+    moved = _forward(builder, derivatives, wrt, names, lambda of: builder.input(names[of], of))
+    return builder.build(moved, derivatives, _UNMOVED)
+
+
+_UNMOVED = "the derivative of {} is 0: it does not depend on any tensor in wrt"
+
+
+def _forward(
+    builder: GradientBuilder,
+    outputs: Collection[str],
+    wrt: Names,
+    names: Mapping[str, str],
+    tangent: Callable[[str], str],
+) -> dict[str, str]:
+    """Forward mode: derivatives of those outputs that have one, along the tangents of the tensors in `names`."""
     graph = builder.graph
     # Their values do not matter: the gradients are linear in the cotangents.
-    cotangents = {name: graph.zeros(name) for name in derivatives}
+    cotangents = {name: graph.zeros(name) for name in outputs}
     found = builder.backward(cotangents, names)
-    names = _depended_on(builder, wrt, names, found, "outputs")
     tangents: dict[str, list[str]] = {}
-    for of, name in names.items():
-        tangent = builder.input(name, of)
+    for of in _depended_on(builder, wrt, names, found, "outputs"):
+        moving = tangent(of)
         if of in found:
-            tangents.setdefault(found[of], []).append(tangent)
+            tangents.setdefault(found[of], []).append(moving)
     seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
     by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
-    moved = {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
-    return builder.build(moved, derivatives, "the derivative of {} is 0: it does not depend on any tensor in wrt")
+    return {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
+
+
+Mode = Literal["forward", "reverse"]
+"""A Jacobian's passes: forward, one for each element of the inputs, or backward, one for each element of the outputs."""
+
+
+def jacobian(
+    model: onnx.ModelProto,
+    outputs: Sequence[str] | Mapping[str, str],
+    wrt: Names,
+    *,
+    mode: Mode | None = None,
+    per_sample: bool = False,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
+) -> onnx.ModelProto:
+    """A copy of `model` with whole Jacobians: the derivative of each element by each element.
+
+    For each Y in `outputs` and X in `wrt` there is one more output, Y_X_jacobian, of the shape of Y followed by that of X,
+    and of the type of X. It takes one run: the model itself is computed once, and a Scan repeats the backward pass of `vjp`
+    for each element of the outputs, or the forward pass of `jvp` for each element in `wrt`.
+
+    Args:
+        model: not modified, as in `gradient`.
+        outputs: names of floating-point tensors. A mapping gives what the new names have in place of Y.
+        wrt: as in `gradient`; a mapping gives what the new names have in place of X.
+        mode: "forward" or "reverse". None for "forward" if the tensors in `wrt` are known to have fewer elements than those
+            in `outputs`, otherwise "reverse".
+        per_sample: True if the first axes of all these tensors have one length N, and index i of an output depends on index
+            i of the inputs alone, as in a batch. Then Y_X_jacobian has the shape of Y followed by that of X without its
+            first axis, and all samples share the passes, which are N times fewer. The result is wrong (a sum over the
+            samples that an output depends on) for models that mix samples, as batch normalization in training does.
+        stop_at: as in `gradient`.
+        through_rois: as in `gradient`.
+
+    Raises:
+        ValueError, TypeError: as `gradient` and `jvp`. Also for an unknown mode, or a tensor of rank 0 per sample. A session
+            fails at a node if the first axes have different lengths per sample.
+    """
+    return _jacobian(model, outputs, wrt, "jacobian", mode, per_sample, stop_at, through_rois)
+
+
+def _jacobian(
+    model: onnx.ModelProto,
+    outputs: Sequence[str] | Mapping[str, str],
+    wrt: Names,
+    suffix: str,
+    mode: Mode | None,
+    per_sample: bool,
+    stop_at: Collection[str],
+    through_rois: bool,
+) -> onnx.ModelProto:
+    if mode is not None and mode not in get_args(Mode):
+        raise ValueError(f"mode = {mode!r}: must be 'forward', 'reverse' or None")
+    builder = GradientBuilder(model, stop_at, through_rois)
+    graph = builder.graph
+    of_outputs = builder.named("outputs", outputs, "")
+    names: Mapping[str, str] = builder.named("wrt", wrt, "")
+    for name in (*of_outputs, *names) if per_sample else ():
+        if graph.lengths(name) == []:
+            raise ValueError(f"per_sample = True, {name!r} has rank 0: must have a first axis, that of samples")
+    rows, columns = (elements(graph, list(of), int(per_sample)) for of in (of_outputs, names))
+    is_fewer = rows is not None and columns is not None and columns < rows
+    is_forward = mode == "forward" or (mode is None and is_fewer)
+    seeds = Seeds(graph, list(names if is_forward else of_outputs), per_sample=per_sample)
+    if is_forward:
+        found = _forward(builder, of_outputs, wrt, names, seeds.unit)
+    else:
+        found = builder.backward({of: seeds.unit(of) for of in of_outputs}, names)
+        names = _depended_on(builder, wrt, names, found, "outputs")
+    others = of_outputs if is_forward else names
+    for name in others:
+        if name not in found:
+            builder.warn_of_zero(_UNMOVED if is_forward else _UNREACHED, name)
+    scanned = seeds.scan({name: found.get(name) or graph.zeros(name) for name in others})
+    made = {}
+    for (y, of_y), (x, of_x) in product(of_outputs.items(), names.items()):
+        made[seeds.block(scanned, y, x, by_outputs=not is_forward)] = f"{of_y}_{of_x}_{suffix}"
+    return builder.build({value: value for value in made}, made, "")
+
+
+def hessian(
+    model: onnx.ModelProto,
+    loss: str,
+    wrt: Names,
+    *,
+    vector: bool = False,
+    stop_at: Collection[str] = (),
+    through_rois: bool = True,
+) -> onnx.ModelProto:
+    """A copy of `model` with the gradient of its tensor `loss`, and whole Hessians or their product with a vector.
+
+    For each X in `wrt` there is one more output X_grad, the gradient, as of `gradient`. For each A and B in `wrt` there is
+    A_B_hessian, of the shape of A followed by that of B: the derivative of A_grad by B. The cost is that of the backward
+    pass of the gradient for each element in `wrt`, in one run, see `jacobian`.
+
+    Args:
+        model: not modified, as in `gradient`.
+        loss: name of a tensor with one element, as in `gradient`.
+        wrt: as in `gradient`; a mapping gives what the new names have in place of X, A and B.
+        vector: True for a product with a vector instead, for the cost of one backward pass of the gradient. Each X in `wrt`
+            adds an input X_vector, of the shape and type of X, and an output X_hessian_vector, which is the sum over all B
+            in `wrt` of the Hessian of X and B times B_vector.
+        stop_at: as in `gradient`.
+        through_rois: as in `gradient`.
+
+    Raises:
+        ValueError, TypeError: as `gradient`. Also if the gradient of an operator cannot be differentiated itself; the
+            message says so.
+    """
+    builder, found, given = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
+    names = given if isinstance(wrt, Mapping) else {name: name for name in given}
+    gradients = {name: f"{of}_grad" for name, of in names.items()}
+    made = builder.build(found, gradients, _NO_PATH)
+    if not vector:
+        of = {gradients[name]: of for name, of in names.items()}
+        return _jacobian(made, of, names, "hessian", "reverse", False, stop_at, through_rois)
+    vectors = {gradients[name]: f"{of}_vector" for name, of in names.items()}
+    products = {name: f"{of}_hessian_vector" for name, of in names.items()}
+    return vjp(made, vectors, products, stop_at=stop_at, through_rois=through_rois)
 
 
 def _depended_on(

@@ -183,7 +183,7 @@ class GradientBuilder:
             raise ValueError("\n".join(["the model cannot be differentiated:", *lines, _ADVICE]))
         for name in names:
             if name not in found:
-                warnings.warn(self._zero_message(zero.format(repr(name))), ZeroGradientWarning, stacklevel=3)
+                self.warn_of_zero(zero, name)
         self.complete(found, names)
         return restore_weights(self.prepared_model, self._model)
 
@@ -207,12 +207,14 @@ class GradientBuilder:
             made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
             kind = self.graph.type_of(name) or onnx.TypeProto.Tensor()
             made.output.add(name=names[name]).type.tensor_type.CopyFrom(kind)
-        if any(node.domain == DOMAIN for node in nodes) and DOMAIN not in self.graph.opsets:
+        if any(node.domain == DOMAIN for node in iter_nodes(nodes)) and DOMAIN not in self.graph.opsets:
             self.prepared_model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
 
-    def _zero_message(self, what: str) -> str:
+    def warn_of_zero(self, zero: str, name: str) -> None:
+        """Warn that a derivative is 0, by a format with a place for the tensor's name, and say where it is."""
         ends = list(dict.fromkeys(self.context.zeros))
-        return what + (f", or only where the derivative is 0: {'; '.join(ends[:_MAX_SHOWN])}" if ends else "")
+        more = f", or only where the derivative is 0: {'; '.join(ends[:_MAX_SHOWN])}" if ends else ""
+        warnings.warn(zero.format(repr(name)) + more, ZeroGradientWarning, stacklevel=4)
 
 
 def _as_list(argument: str, names: object) -> list[str]:

@@ -129,7 +129,8 @@ class Graph(NodeBuilder):
 
     def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
         self.proto, self.opsets, self.outer = proto, opsets, outer
-        self.check: Callable[[onnx.NodeProto], None] = node_checker(opsets) if outer is None else outer.check
+        self._opsets = {DOMAIN: DOMAIN_VERSION, **opsets}  # a model need not import our domain
+        self.check: Callable[[onnx.NodeProto], None] = node_checker(self._opsets) if outer is None else outer.check
         """Raises ValueError if a node without subgraphs does not match its operator's schema."""
         self.replaced: dict[str, Sequence[onnx.NodeProto]] = {}
         """The nodes that replace a node of `proto`, by the name of its first output."""
@@ -306,11 +307,7 @@ class Graph(NodeBuilder):
     def fragment(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
         """A model of some nodes. Its inputs are the tensors that they read; small constants are initializers."""
         made = onnx.ModelProto(ir_version=onnx.IR_VERSION)
-        opsets = {
-            DOMAIN: DOMAIN_VERSION,
-            **self.opsets,
-        }  # a model need not import our domain
-        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in opsets.items())
+        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in self._opsets.items())
         graph = made.graph
         graph.name = "fragment"
         graph.node.extend(nodes)

@@ -1,0 +1,128 @@
+"""Whole Jacobians: the backward or forward pass in the body of a Scan over the unit vectors that are its seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from onnx_models.gradient.graph import Graph, input_names
+
+
+class Seeds:
+    """The unit vectors of some tensors, one after another: number `index` is 1 at that element, and 0 elsewhere.
+
+    Args:
+        graph: the graph to add nodes to.
+        names: of the tensors.
+        per_sample: True for a 1 at each index of the first axis, which is then not counted.
+    """
+
+    def __init__(self, graph: Graph, names: Sequence[str], *, per_sample: bool) -> None:
+        self._graph, self._first, self._ranges = graph, int(per_sample), dict[str, tuple[str, str]]()
+        self.index = graph.name("seed")
+        graph.known.types[self.index] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type
+        end = _number(graph, 0)
+        for name in names:
+            size = self._size(name)
+            start, end = end, graph.op("Add", end, size) if self._ranges else size
+            self._ranges[name] = start, end
+        self._is_one_tensor = len(names) == 1 and bool(elements(graph, names, self._first))
+        # A Scan fails without iterations: tensors without elements get a row, which is not read.
+        self._count = end if self._is_one_tensor else graph.op("Max", end, _number(graph, 1))
+
+    def unit(self, name: str) -> str:
+        """Unit vector number `index` in the shape of a tensor: zeros if its 1 is in another tensor."""
+        graph = self._graph
+        places = graph.op("Range", *self._ranges[name], _number(graph, 1))
+        seed = graph.op("CastLike", graph.op("Equal", places, self.index), name)
+        if not self._first:
+            return graph.reshaped(seed, name)
+        sample = graph.op("Concat", graph.ints([1]), graph.shape(name, 1), axis=0)
+        return graph.op("Expand", graph.op("Reshape", seed, sample, allowzero=1), graph.shape(name))
+
+    def scan(self, found: Mapping[str, str]) -> dict[str, str]:
+        """Compute tensors for all seeds. What does not depend on the seed is computed once.
+
+        Args:
+            found: tensors that are computed from `index`, by the tensors of whose type they are.
+
+        Returns:
+            For each of the latter a tensor [number of seeds, elements].
+        """
+        graph = self._graph
+        flat = {name: graph.op("Reshape", value, graph.ints([-1])) for name, value in found.items()}
+        inside, nodes = {self.index, *flat.values()}, []
+        for node in graph.needed(flat.values()):
+            if not inside.isdisjoint([*input_names(node), *node.output]):
+                inside.update(node.output)
+                nodes.append(node)
+        entry = onnx.helper.make_tensor_value_info(self.index, onnx.TensorProto.INT64, [])
+        ends = [
+            onnx.helper.make_tensor_value_info(value, graph.element_type(name) or 0, [None])
+            for name, value in flat.items()
+        ]
+        body = onnx.helper.make_graph(nodes, graph.name("body"), [entry], ends)
+        numbers = graph.op("Range", _number(graph, 0), self._count, _number(graph, 1))
+        rows = graph.ops("Scan", numbers, outputs=len(flat), body=body, num_scan_inputs=1)
+        return dict(zip(flat, rows, strict=True))
+
+    def block(self, rows: Mapping[str, str], y: str, x: str, *, by_outputs: bool) -> str:
+        """The derivative of an output by an input.
+
+        Args:
+            rows: from `scan`.
+            y: the output.
+            x: the input.
+            by_outputs: whether the seeds are of outputs, and not of inputs.
+
+        Returns:
+            A tensor of the shape of y followed by that of x; per sample without the first axis of x.
+        """
+        graph, first = self._graph, self._first
+        name, of = (y, x) if by_outputs else (x, y)
+        made = rows[of]
+        if not self._is_one_tensor:
+            start, end = (graph.op("Unsqueeze", one, graph.ints([0])) for one in self._ranges[name])
+            made = graph.op("Slice", made, start, end, graph.ints([0]))
+        if first:
+            sizes = [graph.op("Reshape", self._size(one), graph.ints([1])) for one in (name, of)]
+            lengths = graph.op("Concat", sizes[0], graph.shape(of, 0, 1), sizes[1], axis=0)
+            made = graph.op("Reshape", made, lengths, allowzero=1)
+        if first or not by_outputs:
+            turned = {(0, 0): [1, 0], (1, 1): [1, 0, 2], (1, 0): [1, 2, 0]}[first, int(by_outputs)]
+            made = graph.op("Transpose", made, perm=turned)
+        shape = graph.op("Concat", graph.shape(y), graph.shape(x, first), axis=0)
+        made = graph.op("Reshape", made, shape, allowzero=1)
+        if graph.element_type(of) != graph.element_type(x):
+            made = graph.op("CastLike", made, x)
+        of_y, of_x = graph.lengths(y), graph.lengths(x)
+        both = None if of_y is None or of_x is None else [*of_y, *of_x[first:]]
+        graph.known.types[made] = onnx.helper.make_tensor_type_proto(graph.element_type(x) or 0, both).tensor_type
+        return made
+
+    def _size(self, name: str) -> str:
+        """The number of unit vectors of a tensor, int64 of rank 0."""
+        known = elements(self._graph, [name], self._first)
+        if known is not None:
+            return _number(self._graph, known)
+        return self._graph.op("ReduceProd", self._graph.shape(name, self._first), keepdims=0)
+
+
+def elements(graph: Graph, names: Sequence[str], first: int = 0) -> int | None:
+    """The number of elements of tensors, without the axes before `first`; None if it is not known."""
+    total = 0
+    for name in names:
+        lengths = graph.lengths(name)
+        known = [length for length in (lengths or [None])[first:] if isinstance(length, int)]
+        if lengths is None or len(known) < len(lengths) - first:
+            return None
+        total += math.prod(known)
+    return total
+
+
+def _number(graph: Graph, value: int) -> str:
+    """A constant of int64 and rank 0."""
+    return graph.tensor(np.array(value, np.int64))

@@ -43,8 +43,8 @@ _GROUPS = {
 _LARGE = {
     # images, channels, height, width, RoIs, bins along y and x
     "sliding panels and bands of dX": (1, 24, 200, 304, 120, 7, 7),
-    "non-temporal stores": (1, 256, 50, 68, 400, 7, 7),
-    "tables of each worker": (1, 8, 700, 900, 1200, 1, 2),
+    "non-temporal stores of Y": (1, 256, 9, 20, 400, 7, 7),
+    "tables of each worker, and non-temporal stores of dX": (1, 8, 6, 90000, 100, 1, 2),
     "planes": (2, 3, 300, 400, 60, 14, 14),
 }  # fmt: skip
 """The sizes of problems that reach what small ones do not."""
@@ -66,7 +66,7 @@ def problems() -> Iterator[Problem]:
     large = list(_LARGE.values())
     for number in range(PROBLEMS):
         rng = np.random.default_rng(number)
-        # Maxima of RoIs as large as the map of "tables of each worker" would take most of the time.
+        # Maxima of the long RoIs of "tables of each worker" would take most of the time.
         kinds = (0,) if number // 10 == 2 else (0, 3)
         size = large[number // 10] if number < 10 * len(large) and number % 10 in kinds else None
         yield _problem(rng, groups[number % 10], size)

@@ -13,7 +13,7 @@ from onnx_models.convert import convert
 from onnx_models.gradient import gradient, hessian, jacobian, jvp, vjp
 from onnx_models.resize import resample_attributes
 from onnx_models.schema import register_schemas
-from onnx_models.training import with_loss, with_sgd
+from onnx_models.training import with_loss, with_optimizer, with_sgd
 
 if TYPE_CHECKING:
     from onnx_models import torch as torch
@@ -40,6 +40,7 @@ __all__ = [  # noqa: RUF022
     "portable",
     # Training steps.
     "with_loss",
+    "with_optimizer",
     "with_sgd",
     # Schemas for ONNX's checker and shape inference.
     "register_schemas",

@@ -1,7 +1,7 @@
-"""Build training steps as ONNX models: a loss, its gradient (`onnx_models.gradient`) and gradient descent.
+"""Build training steps as ONNX models: a loss, its gradient (`onnx_models.gradient`) and an optimizer.
 
     step = with_loss(model, "cross_entropy", "scores")
-    step = with_sgd(gradient(step, "loss", "parameters"), momentum=0.9)
+    step = with_optimizer(gradient(step, "loss", "parameters"), "adamw", clip=1.0)
 
 The output NAME_next of a step is the input NAME of the next step:
 
@@ -94,6 +94,122 @@ def _elements(loss: Loss, x: Value, t: Value) -> Value:
     return abs(difference) if loss == "mean_absolute_error" else difference * difference
 
 
+Optimizer = Literal["adam", "adamw", "sgd"]
+
+
+def with_optimizer(
+    model: onnx.ModelProto,
+    optimizer: Optimizer,
+    parameters: Sequence[str] | Mapping[str, str] | None = None,
+    *,
+    clip: float | None = None,
+    weight_decay: float | None = None,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    learning_rate: str = "learning_rate",
+    step: str = "step",
+) -> onnx.ModelProto:
+    """Return a copy of a model with gradients that performs a step of an optimizer; it runs in a plain session.
+
+    For each parameter p with the gradient g, where r is the learning rate and t the number of this step, from 1:
+
+        sgd:    g' = g + weight_decay * p
+                v_next = momentum * v + g'
+                p_next = p - r * v_next                            (nesterov: g' + momentum * v_next for v_next)
+        adam:   g' = g + weight_decay * p
+                m_next = betas[0] * m + (1 - betas[0]) * g'
+                s_next = betas[1] * s + (1 - betas[1]) * g'**2
+                p_next = p - r / (1 - betas[0]**t) * m_next / (sqrt(s_next / (1 - betas[1]**t)) + eps)
+        adamw:  as adam with g for g', and p - r * weight_decay * p for p
+
+    These are PyTorch's SGD, Adam and AdamW. The learning rate is an input, so that a schedule is a number for each step.
+
+    Args:
+        model: a model from `onnx_models.gradient`; not modified.
+        optimizer: "sgd", "adam" or "adamw".
+        parameters: names of the parameters, which are inputs, initializers or outputs of Constant nodes of the graph; the
+            output NAME_grad is the gradient for NAME. A mapping gives other names of outputs, as for
+            `onnx_models.gradient`. None for all with such an output, as `gradient` adds for its own "parameters".
+        clip: above 0, or None. If the norm of all gradients together is more, they are multiplied by clip / (norm + 1e-6).
+        weight_decay: at least 0; None for 0.01 with adamw, and 0 otherwise.
+        momentum: of sgd, at least 0 and less than 1. With 0 there is no input and no output for v.
+        nesterov: of sgd, True for Nesterov momentum; needs a momentum above 0.
+        betas: of adam and adamw, each at least 0 and less than 1.
+        eps: of adam and adamw, at least 0.
+        learning_rate: name of the new input, float of rank 0.
+        step: of adam and adamw, the name of the new input for the number of steps before this one, int64 of rank 0, whose
+            default is 0.
+
+    Returns:
+        The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
+        NAME, with the initializer or the value of the Constant, if there was one, as its default. State of the optimizer is
+        an input and an output ending in _next, too: v is NAME_momentum, m is NAME_exp_avg and s is NAME_exp_avg_sq, of the
+        type and shape of NAME, whose default is zeros if the parameter's shape is known; the number of steps is `step`.
+
+    Raises:
+        ValueError: the optimizer is unknown, an argument is out of range or of another optimizer, a parameter does not exist
+            or has no gradient among the outputs, or a name is in use.
+
+    Source: PyTorch 2.13, torch.optim.SGD, Adam and AdamW, torch.nn.utils.clip_grad_norm_.
+    """
+    if optimizer not in get_args(Optimizer):
+        raise ValueError(f"optimizer = {optimizer!r}: must be one of {', '.join(get_args(Optimizer))}")
+    is_sgd = optimizer == "sgd"
+    if weight_decay is None:
+        weight_decay = 0.01 if optimizer == "adamw" else 0.0
+    if not 0 <= momentum < 1:
+        raise ValueError(f"momentum = {momentum}: must be 0 or more and less than 1")
+    if not (np.shape(betas) == (2,) and all(0 <= beta < 1 for beta in betas)):
+        raise ValueError(f"betas = {betas}: must be two numbers, each 0 or more and less than 1")
+    for name, value in (("weight_decay", weight_decay), ("eps", eps)):
+        if not (value >= 0 and math.isfinite(value)):
+            raise ValueError(f"{name} = {value}: must be 0 or more")
+    if clip is not None and not (clip > 0 and math.isfinite(clip)):
+        raise ValueError(f"clip = {clip}: must be more than 0, or None")
+    if nesterov and not momentum:
+        raise ValueError("nesterov = True: must have a momentum of more than 0")
+    if momentum and not is_sgd:
+        raise ValueError(f"momentum = {momentum}: must be 0 with optimizer = {optimizer!r}, which has betas")
+    model = accepted(model)
+    graph = _Graph(upgrade_opset(model, _OPSET), model)
+    gradients = _gradients(graph, parameters)
+    graph.make_initializers(gradients)
+    graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
+    factor = None if clip is None else _clipping(graph, gradients, clip)
+    corrections = [] if is_sgd else _corrections(graph, step, betas)
+    for name, gradient in gradients.items():
+        kind = graph.tensors[name]
+        if name not in graph.inputs:
+            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
+        p, g = graph.value(name, kind), graph.value(gradient, kind)
+        rate = graph.value(learning_rate, kind).op("CastLike", p)
+        if factor is not None:
+            g = g * factor.op("CastLike", g, kind=g.kind)
+        if weight_decay and optimizer == "adamw":
+            p = p - rate * weight_decay * p
+        elif weight_decay:
+            g = g + p * weight_decay
+        if is_sgd:
+            moved = g
+            if momentum:
+                velocity = f"{name}_momentum"
+                moved = graph.output(graph.state(velocity, kind) * momentum + g, velocity + NEXT, kind)
+            change = rate * (g + moved * momentum if nesterov else moved)
+        else:
+            first, second = (one.op("CastLike", p, kind=p.kind) for one in corrections)
+            mean, square = f"{name}_exp_avg", f"{name}_exp_avg_sq"
+            m = graph.output(graph.state(mean, kind) * betas[0] + g * (1 - betas[0]), mean + NEXT, kind)
+            s = graph.output(graph.state(square, kind) * betas[1] + g * g * (1 - betas[1]), square + NEXT, kind)
+            change = rate / first * m / (s.op("Sqrt") / second.op("Sqrt") + eps)
+        graph.output(p - change, name + NEXT, kind)
+    kept_outputs = [value for value in graph.model.graph.output if value.name not in gradients.values()]
+    del graph.model.graph.output[:]
+    graph.model.graph.output.extend(kept_outputs)
+    return graph.build()
+
+
 def with_sgd(
     model: onnx.ModelProto,
     parameters: Sequence[str] | Mapping[str, str] | None = None,
@@ -105,66 +221,39 @@ def with_sgd(
 ) -> onnx.ModelProto:
     """Return a copy of a model with gradients that performs a step of stochastic gradient descent.
 
-    For each parameter p with the gradient g and the momentum v:
-
-        g' = g + weight_decay * p
-        v_next = momentum * v + g'
-        p_next = p - learning_rate * v_next                        (nesterov: g' + momentum * v_next for v_next)
-
-    This is PyTorch's SGD, and also Momentum of ai.onnx.preview.training with alpha for momentum, beta = 1 and
-    norm_coefficient for weight_decay.
-
-    Args:
-        model: a model from `onnx_models.gradient`; not modified.
-        parameters: names of the parameters, which are inputs, initializers or outputs of Constant nodes of the graph; the
-            output NAME_grad is the gradient for NAME. A mapping gives other names of outputs, as for
-            `onnx_models.gradient`. None for all with such an output, as `gradient` adds for its own "parameters".
-        momentum: at least 0 and less than 1. With 0 there is no input and no output for v.
-        nesterov: True for Nesterov momentum; needs a momentum above 0.
-        weight_decay: at least 0.
-        learning_rate: name of the new input, float of rank 0.
-
-    Returns:
-        The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
-        NAME, with the initializer or the value of the Constant, if there was one, as its default; with momentum also the
-        output NAME_momentum_next and the input NAME_momentum, whose default is zeros if the parameter's shape is known.
-
-    Raises:
-        ValueError: an argument is out of range, a parameter does not exist or has no gradient among the outputs, or a name
-            is in use.
-
-    Source: PyTorch 2.13, torch.optim.SGD; ONNX operator specification, ai.onnx.preview.training.Momentum.
+    This is ``with_optimizer(model, "sgd", ...)``, and also Momentum of ai.onnx.preview.training with alpha for momentum,
+    beta = 1 and norm_coefficient for weight_decay. Arguments, result and errors are those of `with_optimizer`.
     """
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum = {momentum}: must be 0 or more and less than 1")
-    if not (weight_decay >= 0 and math.isfinite(weight_decay)):
-        raise ValueError(f"weight_decay = {weight_decay}: must be 0 or more")
-    if nesterov and not momentum:
-        raise ValueError("nesterov = True: must have a momentum of more than 0")
-    model = accepted(model)
-    graph = _Graph(upgrade_opset(model, _OPSET), model)
-    gradients = _gradients(graph, parameters)
-    graph.make_initializers(gradients)
-    graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
+    return with_optimizer(
+        model,
+        "sgd",
+        parameters,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=weight_decay,
+        learning_rate=learning_rate,
+    )
+
+
+def _clipping(graph: _Graph, gradients: Mapping[str, str], clip: float) -> Value:
+    """Return the factor of all gradients that limits their norm, a float of rank 0."""
+    norms = []
     for name, gradient in gradients.items():
-        kind = graph.tensors[name]
-        if name not in graph.inputs:
-            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
-        p, step = graph.value(name, kind), graph.value(gradient, kind)
-        if weight_decay:
-            step = step + p * weight_decay
-        if momentum:
-            velocity = f"{name}_momentum"
-            graph.input(velocity, kind)
-            graph.zeros(velocity, kind)
-            moved = graph.output(graph.value(velocity, kind) * momentum + step, velocity + NEXT, kind)
-            step = step + moved * momentum if nesterov else moved
-        rate = graph.value(learning_rate, kind).op("CastLike", p)
-        graph.output(p - rate * step, name + NEXT, kind)
-    kept_outputs = [value for value in graph.model.graph.output if value.name not in gradients.values()]
-    del graph.model.graph.output[:]
-    graph.model.graph.output.extend(kept_outputs)
-    return graph.build()
+        of_it = graph.value(gradient, graph.tensors[name])
+        if of_it.kind not in ("FLOAT", "DOUBLE"):
+            of_it = of_it.op("Cast", to=onnx.TensorProto.FLOAT)
+        norms.append(of_it.op("ReduceL2", keepdims=0).op("Cast", to=onnx.TensorProto.FLOAT, kind="FLOAT"))
+    squares = [norm * norm for norm in norms]
+    norm = squares[0].op("Sum", *squares[1:]).op("Sqrt")
+    return (clip / (norm + 1e-6)).op("Min", 1.0)
+
+
+def _corrections(graph: _Graph, step: str, betas: Sequence[float]) -> list[Value]:
+    """Return 1 - beta**t for each beta, double of rank 0, where t is the number of this step."""
+    kind = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type
+    number = graph.output(graph.state(step, kind) + 1, step + NEXT, kind)
+    number = number.op("Cast", to=onnx.TensorProto.DOUBLE, kind="DOUBLE")
+    return [1.0 - number.of(beta).op("Pow", number) for beta in betas]
 
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
@@ -251,12 +340,14 @@ class _Graph(NodeBuilder):
         self._take(name)
         self.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
 
-    def zeros(self, name: str, kind: onnx.TypeProto.Tensor) -> None:
-        """Give an input a default of zeros, if its shape is known."""
+    def state(self, name: str, kind: onnx.TypeProto.Tensor) -> Value:
+        """Add an input, whose default is zeros if its shape is known."""
+        self.input(name, kind)
         if kind.HasField("shape") and all(length.HasField("dim_value") for length in kind.shape.dim):
             lengths = [length.dim_value for length in kind.shape.dim]
             zeros = np.zeros(lengths, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
             self.model.graph.initializer.append(onnx.numpy_helper.from_array(zeros, name))
+        return self.value(name, kind)
 
     def output(self, value: Value, name: str, kind: onnx.TypeProto.Tensor) -> Value:
         """Make the output of the last node an output of the model, under a new name; returns it under that name."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from onnx_models import with_optimizer
 from onnx_models.torch import export
+from onnx_models.training import Optimizer
 from torch_checks import QUIET, assert_close, run, session
 
 pytestmark = QUIET
@@ -308,3 +312,50 @@ def test_what_pieces_need_is_not_left_in_the_model() -> None:
     )
     read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
     assert [node.name for node in model.graph.node if read.isdisjoint(node.output)] == []
+
+
+@cache
+def _classifier() -> tuple[Any, Any, Any, onnx.ModelProto]:
+    """A module, its input and target, and the model with gradients."""
+    module = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    x, target = torch.randn(6, 5), torch.arange(6) % 3
+    return module, x, target, export(module, (x,), loss=functional.cross_entropy, targets=(target,))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+        ("adam", {"betas": (0.8, 0.95), "weight_decay": 0.1}),
+        ("adamw", {"eps": 1e-6}),
+    ],
+)
+def test_twenty_steps_are_those_of_pytorchs_optimizers(optimizer: Optimizer, settings: dict[str, Any]) -> None:
+    module, x, target, model = _classifier()
+    module = copy.deepcopy(module)
+    runs = session(with_optimizer(model, optimizer, clip=0.3, **settings))
+    names = [output.name for output in runs.get_outputs()]
+    made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimizer]
+    theirs = made(module.parameters(), lr=1.0, **settings)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, 0.02, total_steps=20, cycle_momentum=False)
+    state: dict[str, Any] = {}
+    for _ in range(20):
+        feeds = {
+            "input": x.numpy(),
+            "target": target.numpy(),
+            "learning_rate": np.array(schedule.get_last_lr()[0], np.float32),
+        }
+        found = dict(zip(names, runs.run(names, {**feeds, **state}), strict=True))
+        state = {name.removesuffix("_next"): value for name, value in found.items() if name.endswith("_next")}
+        theirs.zero_grad()
+        loss = functional.cross_entropy(module(x), target)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 0.3)
+        theirs.step()
+        schedule.step()
+        np.testing.assert_allclose(found["loss"], loss.item(), rtol=1e-5)
+    for name, parameter in module.named_parameters():
+        np.testing.assert_allclose(state[name], parameter.detach(), rtol=1e-5, atol=2e-6, err_msg=name)
+        for slot, value in theirs.state[parameter].items():
+            if slot.startswith("exp"):
+                np.testing.assert_allclose(state[f"{name}_{slot}"], value, rtol=1e-4, atol=1e-7)

@@ -1,8 +1,9 @@
-"""Training steps: losses and stochastic gradient descent, run by ONNX Runtime as it is."""
+"""Training steps: losses and optimizers, run by ONNX Runtime as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,8 +12,8 @@ import pytest
 
 from conformance.backends.session import CPU, options
 from gradient_checks import Array, parsed
-from onnx_models import gradient, with_loss, with_sgd
-from onnx_models.training import Loss
+from onnx_models import gradient, with_loss, with_optimizer, with_sgd
+from onnx_models.training import Loss, Optimizer
 from pairs import pairwise
 
 SCORES = """<ir_version: 10, opset_import: ["" : {opset}]> g ({kind}[{shape}] x, {kind} factor) => ({kind}[{shape}] y)
@@ -105,46 +106,87 @@ def batches(count: int) -> list[dict[str, Array]]:
     ]
 
 
+RATES = (0.05, 0.03)
+"""The learning rates of even and of odd steps."""
+
+
 def trained(
     step: onnx.ModelProto, state: Mapping[str, Array], feeds: Iterable[Mapping[str, Array]]
 ) -> dict[str, Array]:
     """The state after some steps: what the module's description says to feed back."""
     session, state = session_of(step), dict(state)
-    for one in feeds:
-        found = run(session, {**state, **one, "learning_rate": np.array(0.05, np.float32)})
+    for t, one in enumerate(feeds, 1):
+        found = run(session, {**state, **one, "learning_rate": np.array(RATES[t % 2], np.float32)})
         state = {name.removesuffix("_next"): value for name, value in found.items() if name.endswith("_next")}
     return state
 
 
-def expected(count: int, momentum: float, nesterov: bool, weight_decay: float) -> dict[str, Array]:
-    """The same in numpy, in double."""
+STEPS: list[tuple[Optimizer, dict[str, Any], bool]] = [
+    ("sgd", {}, False),
+    ("sgd", {"weight_decay": 0.1, "clip": 0.5}, True),
+    ("sgd", {"momentum": 0.9}, True),
+    ("sgd", {"momentum": 0.8, "nesterov": True, "weight_decay": 0.05}, False),
+    ("adam", {}, False),
+    ("adam", {"weight_decay": 0.1, "betas": (0.8, 0.9), "eps": 1e-3, "clip": 1.0}, True),
+    ("adamw", {}, True),
+    ("adamw", {"weight_decay": 0.2, "clip": 1e9}, False),
+]
+"""An optimizer, its settings, and whether the parameters are inputs."""
+
+
+def expected(optimizer: str, count: int, settings: Mapping[str, Any]) -> dict[str, Array]:
+    """The state after some steps of an optimizer, in NumPy and in double."""
     p = {name: value.astype(np.float64) for name, value in START.items()}
-    v = {name: np.zeros_like(value) for name, value in p.items()}
-    for one in batches(count):
+    state: dict[str, Array] = {"step": np.array(0)} if optimizer != "sgd" else {}
+    slots = ["exp_avg", "exp_avg_sq"] if state else ["momentum"] * bool(settings.get("momentum"))
+    state |= {f"{name}_{slot}": np.zeros_like(value) for name, value in p.items() for slot in slots}
+    (b1, b2), eps = settings.get("betas", (0.9, 0.999)), settings.get("eps", 1e-8)
+    decay, momentum = settings.get("weight_decay", 0.01 * (optimizer == "adamw")), settings.get("momentum", 0)
+    for t, one in enumerate(batches(count), 1):
+        rate = RATES[t % 2]
         by_y = 2 * (one["x"] @ p["weight"] + p["bias"] - one["target"]) / 8
         gradients = {"weight": one["x"].T @ by_y, "bias": by_y.sum(axis=0)}
-        for name, g in gradients.items():
-            decayed = g + weight_decay * p[name]
-            v[name] = momentum * v[name] + decayed
-            p[name] = p[name] - 0.05 * (decayed + momentum * v[name] if nesterov else v[name])
-    return p | ({f"{name}_momentum": value for name, value in v.items()} if momentum else {})
+        norm = np.sqrt(sum(float((g**2).sum()) for g in gradients.values()))
+        factor = min(1.0, settings.get("clip", np.inf) / norm)
+        for name, raw in gradients.items():
+            g = raw * factor + (0 if optimizer == "adamw" else decay * p[name])
+            if optimizer == "sgd":
+                v = momentum * state.get(f"{name}_momentum", np.zeros(1)) + g
+                p[name] = p[name] - rate * (g + momentum * v if settings.get("nesterov") else v)
+                state |= {f"{name}_momentum": v} if momentum else {}
+                continue
+            m = b1 * state[f"{name}_exp_avg"] + (1 - b1) * g
+            s = b2 * state[f"{name}_exp_avg_sq"] + (1 - b2) * g**2
+            p[name] = p[name] * (1 - rate * decay * (optimizer == "adamw"))
+            p[name] = p[name] - rate * (m / (1 - b1**t)) / (np.sqrt(s / (1 - b2**t)) + eps)
+            state |= {f"{name}_exp_avg": m, f"{name}_exp_avg_sq": s, "step": np.array(t)}
+    return p | state
 
 
-@pytest.mark.parametrize(
-    ("momentum", "nesterov", "weight_decay", "with_inputs"),
-    [(0, False, 0, False), (0, False, 0.1, True), (0.9, False, 0, True), (0.8, True, 0.05, False)],
-)
-def test_steps_are_those_of_sgd(momentum: float, nesterov: bool, weight_decay: float, with_inputs: bool) -> None:
+@pytest.mark.parametrize(("optimizer", "settings", "with_inputs"), STEPS)
+def test_steps_are_those_of(optimizer: Optimizer, settings: dict[str, Any], with_inputs: bool) -> None:
     with_gradients = gradient(
         with_loss(line(with_inputs=with_inputs), "mean_squared_error", "y"), "loss", ["weight", "bias"]
     )
-    step = with_sgd(with_gradients, momentum=momentum, nesterov=nesterov, weight_decay=weight_decay)
+    step = with_optimizer(with_gradients, optimizer, **settings)
+    if optimizer == "sgd" and "clip" not in settings:
+        assert with_sgd(with_gradients, **settings) == step
     onnx.checker.check_model(step, full_check=True)
     found = trained(step, START if with_inputs else {}, batches(20))
-    wanted = expected(20, momentum, nesterov, weight_decay)
+    wanted = expected(optimizer, 20, settings)
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_step_of_doubles_is_computed_in_double() -> None:
+    model = parsed("""<ir_version: 10, opset_import: ["" : 18]> g (double[2] p) => (double loss) {
+        square = Mul (p, p) loss = ReduceSum <keepdims = 0> (square) }""")
+    step = with_optimizer(gradient(model, "loss", ["p"]), "adam", clip=1.0)
+    p = np.array([3.0, -4.0])
+    found = run(session_of(step), {"p": p, "learning_rate": np.array(0.5, np.float32)})
+    np.testing.assert_allclose(found["p_exp_avg_next"], 0.1 * p / 5, rtol=1e-6)
+    np.testing.assert_allclose(found["p_next"], p - 0.5 * np.sign(p), rtol=1e-7)
 
 
 def test_a_network_learns_in_a_plain_session() -> None:
@@ -221,6 +263,13 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"parameters": []}, r"parameters = \[\]: must be one or more names"),
         ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, which lack 'weight_grad'"),
         ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input, an initializer or a Constant"),
+        ({"betas": (0.9, 1)}, r"betas = \(0.9, 1\): must be two numbers, each 0 or more and less than 1"),
+        ({"betas": 0.9}, "betas = 0.9: must be two numbers"),
+        ({"eps": -1}, "eps = -1: must be 0 or more"),
+        ({"clip": 0}, "clip = 0: must be more than 0, or None"),
+        ({"optimizer": "adam", "momentum": 0.9}, "momentum = 0.9: must be 0 with optimizer = 'adam', which has betas"),
+        ({"optimizer": "lion"}, "optimizer = 'lion': must be one of adam, adamw, sgd"),
+        ({"optimizer": "adam", "step": "x"}, "the model has a tensor 'x' already"),
         ({"learning_rate": "x"}, "the model has a tensor 'x' already"),
         ({"learning_rate": ""}, "a new tensor has the name '': must be a str that is not empty"),
     ],
@@ -228,4 +277,4 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
 def test_a_wrong_step(arguments: dict[str, object], message: str) -> None:
     model = gradient(with_loss(line(), "mean_squared_error", "y"), "loss", ["bias"])
     with pytest.raises(ValueError, match=message):
-        with_sgd(model, **arguments)  # type: ignore[arg-type]
+        with_optimizer(model, **{"optimizer": "sgd", **arguments})  # type: ignore[arg-type]

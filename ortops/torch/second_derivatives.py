@@ -174,7 +174,8 @@ def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[
     rows, columns = _cells(y_at, height), _cells(x_at, width)
     is_on_map = (y_at >= -1) & (y_at <= height) & (x_at >= -1) & (x_at <= width)
     share = is_on_map.double() / math.prod(counts)
-    down, across = torch.einsum("n,nars->ars", v, moves)
+    # Sums and no products of matrices, whose bits depend on the number of threads.
+    down, across = (v.reshape(-1, 1, 1, 1) * moves).sum(0)
     found, by_roi = torch.zeros_like(dy), torch.zeros_like(v)
     step = max(_AT_ONCE // share.numel(), 1)
     for i in range(0, channels, step):
@@ -193,8 +194,7 @@ def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[
                 by_flat.scatter_add_(1, index.expand(len(flat), -1), (each * change).flatten(1))
                 total = share * (each * pixels).sum(0)
                 both = rows.slopes[j] * columns.slopes[k]
-                by_roi += torch.einsum("rs,nrs->n", total * both * down, moves[:, 1])
-                by_roi += torch.einsum("rs,nrs->n", total * both * across, moves[:, 0])
-                by_roi += torch.einsum("rs,nrs->n", total * by_y, samples.turns[:, 0])
-                by_roi += torch.einsum("rs,nrs->n", total * by_x_axis, samples.turns[:, 1])
+                terms = both * (down * moves[:, 1] + across * moves[:, 0])
+                terms += by_y * samples.turns[:, 0] + by_x_axis * samples.turns[:, 1]
+                by_roi += (total * terms).sum((1, 2))
     return found, by_roi

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -137,6 +138,23 @@ def test_it_has_no_code_and_is_for_any_platform_unless_asked(plain: Path) -> Non
     assert plain.name.endswith("-py3-none-any.whl")
     assert archives(plain) == []
     assert "conformance/docs/conformance.md" in zipfile.ZipFile(plain).namelist()
+
+
+def test_it_and_the_sdist_are_the_same_made_again_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORTOPS_BUILD_COMPILED", raising=False)
+    folder, made = ROOT, list[dict[str, bytes]]()
+    for name in ("first", "second"):
+        monkeypatch.chdir(folder)
+        run(sys.executable, "-m", "hatchling", "build", "--directory", tmp_path / name, PYTHONPATH=str(folder))
+        made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
+        with tarfile.open(next((tmp_path / name).glob("*.tar.gz"))) as sdist:
+            sdist.extractall(tmp_path, filter="data")
+        folder = next(tmp_path.glob("ortops-*"))
+        (folder / "PKG-INFO").unlink()
+        for path in folder.rglob("*"):
+            path.touch()
+    assert len(made[0]) == 2
+    assert made[0] == made[1]
 
 
 def test_without_extras_it_imports_its_modules_and_shows_its_commands_and_judges_cases(

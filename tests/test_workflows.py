@@ -1,0 +1,103 @@
+"""The shell of the action's steps and of the release's metadata, outside of GitHub: without its programs and the network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from suite_runs import INSIDE
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+
+PROGRAMS = {
+    "python": f'if [ "$2" = pip ]; then printf "%s\\n" "$@" > pip.txt; else exec {sys.executable} "$@"; fi',
+    # The artifact of run 7 is the base's report.
+    "gh": 'case "$*" in run\\ list*) echo 5 7;; run\\ download\\ 7*) cp base.json "${!#}/report.json";; *) exit 1;; esac',
+}
+BACKEND = """
+def answer(op_type, inputs, attributes, outputs):
+    return inputs["X"].mean(keepdims=True) + WRONG
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs in place of others are of a POSIX shell")
+
+
+class Job:
+    """A job that runs the steps of the action in a folder, as GitHub does."""
+
+    def __init__(self, folder: Path) -> None:
+        for name, text in PROGRAMS.items():
+            (folder / name).write_text(f"#!/usr/bin/env bash\n{text}\n", "utf-8")
+            (folder / name).chmod(0o755)
+        self.folder, self.summary, self.output = folder, folder / "summary", folder / "output"
+        self.inputs = {name: str(value.get("default", "")) for name, value in ACTION["inputs"].items()}
+
+    def run(self, step: dict[str, Any]) -> int:
+        """The exit status of a step."""
+        values = {f"inputs.{name}": value for name, value in self.inputs.items()}
+        if self.output.exists():
+            values["steps.run.outputs.reports"] = self.output.read_text("utf-8").strip().partition("=")[2]
+        own = {
+            key: re.sub(r"\$\{\{ (.*?) \}\}", lambda m: values.get(m[1], m[1]), text)
+            for key, text in step["env"].items()
+        }
+        github = {"GITHUB_BASE_REF": "main", "GITHUB_WORKFLOW_REF": "a/b/.github/workflows/c.yml@refs/pull/1/merge"}
+        github |= {"GITHUB_REPOSITORY": "a/b", "GITHUB_ACTION_PATH": str(ROOT), "RUNNER_TEMP": str(self.folder)}
+        github |= {"GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_OUTPUT": str(self.output)}
+        paths = {"PATH": f"{self.folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        return subprocess.run(bash, cwd=self.folder, env=os.environ | github | paths | own, check=False).returncode  # noqa: S603
+
+
+def test_the_action_runs_the_suite_and_shows_what_a_pull_request_changes(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    install, ask, compare, keep = ACTION["runs"]["steps"]
+    job.inputs |= {"backend": "own:answer", "select": INSIDE, "requirements": "one==1\ntwo>=2", "jobs": "1"}
+    assert job.run(install) == 0
+    assert (tmp_path / "pip.txt").read_text("utf-8").split() == [
+        "-m",
+        "pip",
+        "install",
+        f"{ROOT}[conformance]",
+        "one==1",
+        "two>=2",
+    ]
+    (tmp_path / "own.py").write_text(BACKEND.replace("WRONG", "100"), "utf-8")
+    assert job.run(ask) == 1
+    assert "\n    0 passed, 1 failed" in job.summary.read_text("utf-8")
+    (reports,) = tmp_path.glob("conformance.*")
+    assert {path.name for path in reports.iterdir()} == {"report.json", "junit.xml", "page.html", "output.txt"}
+    assert job.run(compare) == 0
+    assert "No report to compare with" in job.summary.read_text("utf-8")
+    base = (reports / "report.json").read_text("utf-8").replace('"failed"', '"passed"')
+    (tmp_path / "base.json").write_text(base, "utf-8")
+    assert job.run(compare) == 0
+    assert f"    1 newly failing\n      {INSIDE}: passed -> failed" in job.summary.read_text("utf-8")
+    assert keep["with"]["path"] == "${{ steps.run.outputs.reports }}"
+
+
+def test_the_action_declares_the_inputs_that_it_reads() -> None:
+    assert set(re.findall(r"\binputs\.([\w-]+)", (ROOT / "action.yml").read_text("utf-8"))) == set(ACTION["inputs"])
+
+
+def test_a_release_says_where_its_sources_are(tmp_path: Path) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+    (command,) = (step["run"] for step in workflow["jobs"]["build"]["steps"] if "HOME_PAGE" in step.get("env", {}))
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text("utf-8"), "utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME_PAGE": "https://example.org/a/b"}
+    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)  # noqa: S603, S607
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["urls"]["Issues"] == "https://example.org/a/b/issues"

@@ -135,12 +135,14 @@ def run_command(shell: Shell, command: str, status: int, shown: str, where: str)
 
 
 def steps(workflow: str) -> Iterator[str]:
-    """The commands of a GitHub workflow that are ours."""
+    """The commands that the steps of a GitHub workflow run which use our action."""
     for job in yaml.safe_load(workflow).get("jobs", {}).values():
         for step in job["steps"]:
-            command = str(step.get("run", "")).replace("${{ matrix.shard }}", "1")
-            if command.startswith("python"):
-                yield command
+            if "/ortops@" in step.get("uses", ""):
+                given = step["with"]
+                assert set(given) <= set(yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["inputs"])
+                options = (f"--{name} {shlex.quote(given[name])}" for name in given if name != "requirements")
+                yield f"python -m conformance {' '.join(options)}"
 
 
 def run_python(block: Block, document: Path, names: dict[str, Any]) -> str:

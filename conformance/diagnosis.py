@@ -50,10 +50,20 @@ class Diagnosis:
         """The name of the mutant in its module of `conformance.mutants`."""
         return self.mutant.short_name
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """What the mutant does."""
         first, _, rest = self.mutant.description.rstrip(".").partition(" ")
         words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
-        return f"answers like {self.name}: {words} ({self.agreed} of {self.compared} failing cases compared)"
+        return f"answers like {self.name}: {words}"
+
+    def __str__(self) -> str:
+        return f"{self.sentence} ({self.agreed} of {self.compared} failing cases compared)"
+
+    def explains(self, result: Result) -> bool:
+        """Whether the mutant gives the same answer as the backend did."""
+        is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result)
+        return is_answer and _is_same(result, _answer(self.mutant, result.case))
 
 
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:

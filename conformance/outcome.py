@@ -11,6 +11,9 @@ from conformance.case import Array, Case
 ACCEPTED = "accepted, though "
 """The start of a result's message if the backend accepted a case that expects an error."""
 
+MISSING = "no implementation: "
+"""The start of a result's message if the runtime lacks an operator that it should have."""
+
 
 class Outcome(str, Enum):
     """The outcome of a case. `unsupported` and `crashed` are never counted as passed.

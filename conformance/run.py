@@ -15,7 +15,7 @@ from conformance.case import Array, Basis, Case
 from conformance.compare import compare
 from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.outcome import ACCEPTED, Difference, Outcome, Result
+from conformance.outcome import ACCEPTED, MISSING, Difference, Outcome, Result
 from conformance.printable import described, message_of, printable
 from conformance.stopping import is_stop
 from conformance.surroundings import EndOfProcessError, kept_surroundings
@@ -183,7 +183,7 @@ def _is_small(output: Array | None) -> bool:
 
 def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]:
     if answer.kind == "missing":
-        return False, f"no implementation: {answer.text}", None
+        return False, f"{MISSING}{answer.text}", None
     if case.expects_error:
         refused = answer.kind == "refusal"
         return refused, "" if refused else f"{ACCEPTED}its {case.expects_error} is wrong: {case.note}", None

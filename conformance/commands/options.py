@@ -52,7 +52,7 @@ def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]
         return file
 
     path = click.Path(dir_okay=False, path_type=Path)
-    name = f"{option.removeprefix('--')}_file"
+    name = f"{option.removeprefix('--').replace('-', '_')}_file"
     return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text)
 
 

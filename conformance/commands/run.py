@@ -29,7 +29,7 @@ from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read
 from conformance.outcome import Outcome, Result
-from conformance.report import junit, page, record, terminal
+from conformance.report import failure_list, junit, page, record, terminal
 from conformance.report.matrix import Matrix
 from conformance.report.record import Report, report_of
 from conformance.run import STRICT
@@ -87,6 +87,15 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     metavar="F",
     help="TOML file with the expected failures, which replaces the backend's own list (see docs/conformance.md).",
 )
+@out_file(
+    "--write-expected-failures",
+    "Run without a list, and write the failures to F as a list for --expected-failures, by cause.",
+)
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Keep the entries of that F, and their reasons, where they still hold, and print what changed.",
+)
 @click.option(
     "--strict",
     type=click.Choice(list(STRICT)),
@@ -136,6 +145,8 @@ def run_command(
     excluded: tuple[str, ...],
     shard: tuple[int, int],
     failures_file: Path | None,
+    write_expected_failures_file: Path | None,
+    update: bool,
     strict: str,
     named: tuple[str, ...],
     only_list: bool,
@@ -155,11 +166,12 @@ def run_command(
 
     SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 
-    The exit status is 0 if no case failed or crashed, 1 if one did or if the backend supports no case, 2 for a wrong call,
-    128 plus the signal's number if a signal stopped the run.
+    The exit status is 0 if no case failed or crashed, or if a list of those that did was written, 1 if one did or if the
+    backend supports no case, 2 for a wrong call, 128 plus the signal's number if a signal stopped the run.
     """
     cases = _selected_cases(glob, excluded, *shard)
     _check_limits(time_limit, memory_limit)
+    older = _older(write_expected_failures_file, failures_file, update=update)
     listed = None if failures_file is None else _listed(failures_file)
     if only_list:
         for case in cases:
@@ -171,7 +183,7 @@ def run_command(
     setting = isolate.Setting(
         backend_name,
         provider,
-        known=None if listed is None else tuple(listed),
+        known=() if write_expected_failures_file else None if listed is None else tuple(listed),
         strict=STRICT[strict],
         conventions=named,
         time_limit=time_limit,
@@ -193,15 +205,17 @@ def run_command(
             reports.write()
     report = reports.report
     terminal.write(report, console(), reports.diagnoses)
-    for error in reports.errors:
-        click.echo(error)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
     is_tested = any(entry.outcome is not Outcome.UNSUPPORTED for entry in report.entries.values())
     if not is_tested:
         click.echo("the backend supports none of the selected cases; nothing was tested")
-    if report.failing or reports.errors or not is_tested:
+    if is_tested and write_expected_failures_file is not None:
+        reports.write_list(write_expected_failures_file, older)
+    for error in reports.errors:
+        click.echo(error)
+    if reports.errors or not is_tested or (report.failing and write_expected_failures_file is None):
         raise click.exceptions.Exit(1)
 
 
@@ -260,6 +274,20 @@ class Reports:
             except OSError as error:  # noqa: PERF203  # each file is tried
                 self.errors.append(f"{file} is not written: {error}")
 
+    def write_list(self, file: Path, older: Sequence[ExpectedFailure]) -> None:
+        """Write the list of expected failures, and print its changes."""
+        known = failure_list.listed(self.results, self.diagnoses, older, [case.id for case in collect()])
+        if older:
+            click.echo("\n".join(failure_list.changes(older, known)) or "no changes")
+        try:
+            atomic_file.write(file, failure_list.render(known, self.report))
+        except OSError as error:
+            self.errors.append(f"{file} is not written: {error}")
+            return
+        reasons = len({entry.reason for entry in known})
+        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(self.report.failing)} failing cases"
+        click.echo(f"{said} written to {file}")
+
 
 def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:
     """The results of an earlier run by case id.
@@ -311,3 +339,20 @@ def _check_limits(time_limit: float, memory_limit: int | None) -> None:
 def _listed(file: Path) -> list[ExpectedFailure]:
     with wrong_call("--expected-failures", OSError, ValueError):
         return read(file, [case.id for case in collect()])
+
+
+def _older(file: Path | None, failures_file: Path | None, *, update: bool) -> list[ExpectedFailure]:
+    """The list that `--write-expected-failures` begins with."""
+    option = "--write-expected-failures"
+    if file is None:
+        if update:
+            raise click.UsageError(f"--update: must come with {option}")
+        return []
+    if failures_file is not None:
+        raise click.UsageError(f"--expected-failures: cannot be used with {option}, which runs without a list")
+    if not file.exists():
+        return []
+    if not update:
+        raise click.BadParameter(f"{file} exists: must be a new file, or --update must be given", param_hint=option)
+    with wrong_call(option, OSError, ValueError):
+        return read(file, ids=None)  # what names no case any more is removed

@@ -18,10 +18,13 @@ The lists are strict both ways: a listed case that passes fails the suite, so th
 elsewhere carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Whoever runs the suite may give a list of
 their own in its place, a TOML file with a table for each reason:
 
+    found_with = "runtime 1.0"          # for readers; need not be there
     [[expected_failure]]
-    glob = "roi_align/edge/*/v16/*"     # or id = "..." for one case
+    cases = ["roi_align/edge/*/v16/*"]  # or glob = "..." for one glob, or id = "..." for one case
     reason = "half a pixel off"
     crashes = true                      # if they may end the process; false by default
+
+`conformance.report.failure_list` makes one from a run.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from __future__ import annotations
 import glob as globs
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
@@ -40,6 +43,9 @@ from conformance.printable import printable
 
 TABLE = "expected_failure"
 """The name of the tables in a TOML file."""
+
+FOUND_WITH = "found_with"
+"""The name of the versions in a TOML file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,12 @@ def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
     return [ExpectedFailure(glob, printable(reason)) for glob, reason in reasons.items()]
 
 
-def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:
+def read(file: Path, ids: Sequence[str] | None) -> list[ExpectedFailure]:
     """The list of expected failures in a TOML file.
 
     Args:
         file: its path.
-        ids: the ids of all cases; each table must match at least one.
+        ids: the ids of all cases, of which each glob must match at least one; None does not check that.
 
     Raises:
         OSError: the file cannot be read.
@@ -98,30 +104,37 @@ def read(file: Path, ids: Sequence[str]) -> list[ExpectedFailure]:
     except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{file}: must be TOML in UTF-8: {error}") from error
     tables = data.get(TABLE, [])
-    if set(data) - {TABLE} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ValueError(f"{file} has {', '.join(sorted(data))}: must have tables [[{TABLE}]] and nothing else")
-    return [_from_table(f"{file}: {TABLE} {i}", table, ids) for i, table in enumerate(tables, 1)]
+    if set(data) - {TABLE, FOUND_WITH} or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        rule = f"must have tables [[{TABLE}]], {FOUND_WITH} and nothing else"
+        raise ValueError(f"{file} has {', '.join(sorted(data))}: {rule}")
+    return [entry for i, table in enumerate(tables, 1) for entry in _entries(f"{file}: {TABLE} {i}", table, ids)]
 
 
-def _from_table(where: str, table: dict[str, Any], ids: Sequence[str]) -> ExpectedFailure:
-    unknown = sorted(set(table) - {"id", "glob", "reason", "crashes"})
+def _entries(where: str, table: dict[str, Any], ids: Sequence[str] | None) -> Iterator[ExpectedFailure]:
+    names = {"id", "glob", "cases"}
+    unknown = sorted(set(table) - names - {"reason", "crashes"})
     if unknown:
-        raise ValueError(f"{where}: {unknown[0]} = {table[unknown[0]]!r}: must be one of id, glob, reason, crashes")
-    if ("id" in table) == ("glob" in table):
-        raise ValueError(f"{where} has {', '.join(sorted(table)) or 'nothing'}: must have either id or glob")
-    key = "id" if "id" in table else "glob"
-    for name in (key, "reason"):
-        value = table.get(name)
+        raise ValueError(
+            f"{where}: {unknown[0]} = {table[unknown[0]]!r}: must be one of id, glob, cases, reason, crashes"
+        )
+    if len(names & set(table)) != 1:
+        raise ValueError(f"{where} has {', '.join(sorted(table)) or 'nothing'}: must have one of id, glob and cases")
+    (key,) = names & set(table)
+    values = table[key] if key == "cases" else [table[key]]
+    if not isinstance(values, list) or not values:
+        raise ValueError(f"{where}: cases = {values!r}: must be a list of globs that is not empty")
+    for name, value in [*((key, value) for value in values), ("reason", table.get("reason"))]:
         if not isinstance(value, str) or not value.strip():
             raise ValueError(f"{where}: {name} = {value!r}: must be a string that is not empty")
     crashes = table.get("crashes", False)
     if not isinstance(crashes, bool):
         raise ValueError(f"{where}: crashes = {crashes!r}: must be true or false")
-    glob = globs.escape(table["id"]) if key == "id" else table["glob"]
-    if not any(fnmatchcase(case_id, glob) for case_id in ids):
-        rule = "be the id of a case" if key == "id" else "match a case"
-        raise ValueError(f"{where}: {key} = {table[key]!r}: must {rule}")
-    return ExpectedFailure(glob, printable(table["reason"]), crashes)
+    for value in values:
+        glob = globs.escape(value) if key == "id" else value
+        if ids is not None and not any(fnmatchcase(case_id, glob) for case_id in ids):
+            rule = "be the id of a case" if key == "id" else "match a case"
+            raise ValueError(f"{where}: {key} = {value!r}: must {rule}")
+        yield ExpectedFailure(glob, printable(table["reason"]), crashes)
 
 
 def find(known: Sequence[ExpectedFailure], case_id: str) -> ExpectedFailure | None:

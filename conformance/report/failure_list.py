@@ -1,0 +1,139 @@
+"""A list of expected failures that is written from a run: a table for each cause, with globs that cover no other case."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from conformance.case import scenario_of
+from conformance.diagnosis import Diagnosis
+from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
+from conformance.outcome import MISSING, Outcome, Result
+from conformance.report.record import Report
+from conformance.report.tally import pattern_of
+
+MOST_CHARACTERS = 240
+"""The length of a reason that is made from a message."""
+
+
+def listed(
+    results: Sequence[Result], diagnoses: Sequence[Diagnosis], old: Sequence[ExpectedFailure], ids: Collection[str]
+) -> list[ExpectedFailure]:
+    """The entries of an older list that still hold, and new ones for the other cases that fail.
+
+    An entry keeps its reason, and its glob unless a case passes that the glob matches. Cases that were not run stay listed.
+
+    Args:
+        results: those of a run without a list.
+        diagnoses: those of its failures.
+        old: the older list, which may be empty.
+        ids: the ids of all cases of the suite.
+    """
+    ran = {result.case.id: result for result in results}
+    outcomes = {case_id: result.outcome for case_id, result in ran.items()}
+    # A list may name unsupported cases, which are what they were.
+    supported = Counter(
+        glob for case_id in ids if outcomes.get(case_id) is not Outcome.UNSUPPORTED for glob in _globs_of(case_id)
+    )
+    left = {case_id for case_id, outcome in outcomes.items() if outcome.is_bad}
+    waiting = set(ids) - set(ran)
+    found: list[ExpectedFailure] = []
+    for entry in old:
+        matched = {case_id for case_id in ids if fnmatchcase(case_id, entry.glob)}
+        passed = {case_id for case_id in matched if outcomes.get(case_id) is Outcome.PASSED}
+        ended = set() if entry.crashes else {i for i in matched & left if outcomes[i] is Outcome.CRASHED}
+        kept = matched & (left | waiting) - ended
+        globs = [] if not kept else covering(kept, supported) if passed or ended else [entry.glob]
+        found += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
+        left, waiting = left - kept, waiting - kept
+    for (reason, crashes), own in _causes(ran.values(), diagnoses).items():
+        globs = covering(own & left, supported, own)
+        found += [ExpectedFailure(glob, reason, crashes) for glob in globs]
+    return found
+
+
+def _causes(results: Iterable[Result], diagnoses: Sequence[Diagnosis]) -> Mapping[tuple[str, bool], set[str]]:
+    """The ids of failures and departures by reason, and by whether they end the process.
+
+    The reason is the diagnosis that explains the case. Other wrong numbers have one reason for each scenario, a kernel that
+    is missing one for each version of the operator, and other messages that differ only in numbers share the first of them.
+    """
+    reasons: dict[tuple[str, bool], str] = {}
+    causes: dict[tuple[str, bool], set[str]] = {}
+    for result in results:
+        case, message, crashes = result.case, result.message, result.outcome is Outcome.CRASHED
+        if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
+            continue
+        explained = (one.sentence for one in diagnoses if one.family == case.group and one.explains(result))
+        key = reason = next(explained, "")
+        if not reason and message.startswith(case.outputs):
+            key, reason = scenario_of(case.id), f"wrong output: {case.note} ({message})"
+        elif not reason:
+            key, reason = case.operator if message.startswith(MISSING) else pattern_of(message), message
+        first = reasons.setdefault((key, crashes), reason if len(reason) <= MOST_CHARACTERS else _cut(reason))
+        causes.setdefault((first, crashes), set()).add(case.id)
+    return causes
+
+
+def _cut(text: str) -> str:
+    return f"{text[: MOST_CHARACTERS - 3].rstrip()}..."
+
+
+def _globs_of(case_id: str) -> set[str]:
+    """All globs that match the case and have `*` in place of some parts of its id, but not of the operator."""
+    first, *parts = case_id.split("/")
+    globs = set()
+    for chosen in itertools.product(*((part, "*") for part in parts)):
+        kept = [part for part, _ in itertools.groupby(chosen)] if "*" in chosen else chosen
+        globs.add("/".join([first, *kept]))
+    return globs
+
+
+def covering(ids: Collection[str], known: Mapping[str, int], alike: Collection[str] = ()) -> list[str]:
+    """Globs that match these cases and no other known ones; few of them, although not always the fewest.
+
+    Args:
+        ids: the ids of the cases.
+        known: how many of the known cases, these included, match each glob of `_globs_of`.
+        alike: the ids of known cases that may be matched as well.
+    """
+    matched: dict[str, set[str]] = {}
+    for case_id in {*ids, *alike}:
+        for glob in _globs_of(case_id):
+            matched.setdefault(glob, set()).add(case_id)
+    allowed = {glob: own for glob, own in matched.items() if len(own) == known[glob]}
+    left, found = set(ids), []
+    while left:
+        best = max(allowed, key=lambda glob: (len(allowed[glob] & left), -glob.count("*"), len(glob), glob))
+        found.append(best)
+        left -= allowed.pop(best)
+    return sorted(found)
+
+
+def render(known: Iterable[ExpectedFailure], report: Report) -> str:
+    """A list as TOML, with the versions of the run."""
+    tables: dict[tuple[str, bool], list[str]] = {}
+    for entry in known:
+        tables.setdefault((entry.reason, entry.crashes), []).append(entry.glob)
+    origin = report.origin
+    versions = f"{report.title}, onnx {origin.onnx}, ortops {origin.suite}"
+    texts = [f"{FOUND_WITH} = {_quoted(versions)}\n"]
+    for (reason, crashes), globs in tables.items():
+        cases = "".join(f"    {_quoted(glob)},\n" for glob in globs)
+        lines = f"\n[[{TABLE}]]\nreason = {_quoted(reason)}\ncases = [\n{cases}]\n"
+        texts.append(lines + "crashes = true\n" * crashes)
+    return "".join(texts)
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML: it has the escapes of JSON, and `printable` leaves no control characters."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def changes(old: Sequence[ExpectedFailure], new: Sequence[ExpectedFailure]) -> Iterator[str]:
+    """A line for each entry that is in one of two lists only."""
+    for mark, own, other in (("-", old, new), ("+", new, old)):
+        yield from (f"{mark} {entry.glob}: {entry.reason}" for entry in own if entry not in other)

@@ -36,6 +36,9 @@ networks: .venv/.test-torch
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box
 	$(BIN)/python -m examples.train_detector
+	$(BIN)/python -m examples.grad_cam
+	$(BIN)/python -m examples.integrated_gradients
+	$(BIN)/python -m examples.fgsm
 
 # Writes what docs/ has from the definitions, the pictures included.
 docs: .venv/.base

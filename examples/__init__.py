@@ -1,1 +1,1 @@
-"""Two uses of the gradients, run by ONNX Runtime: `make examples`."""
+"""Uses of the gradients, run by ONNX Runtime: `make examples`."""

@@ -137,8 +137,9 @@ def _rows(boxes: Any) -> Any:
     if not isinstance(boxes, list | tuple) or not boxes:
         raise ValueError(f"boxes = {boxes!r}: must be a tensor [K, 5] or a list of a tensor [L, 4] for each image")
     for i, one in enumerate(boxes):
-        if one.dim() != 2 or one.shape[1] != 4:
-            raise ValueError(f"boxes[{i}].shape = {list(one.shape)}: must be [L, 4]")
+        if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.shape[1] != 4 or not one.is_floating_point():
+            found = f"{one.dtype} {list(one.shape)}" if isinstance(one, torch.Tensor) else repr(one)
+            raise ValueError(f"boxes[{i}] = {found}: must be a tensor [L, 4] of a floating-point type")
     if len(boxes) > 1 + 2 / torch.finfo(boxes[0].dtype).eps:
         raise ValueError(f"boxes is of {len(boxes)} images: must be of as many as {boxes[0].dtype} can count")
     return torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])

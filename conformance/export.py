@@ -9,6 +9,18 @@
 KIND is the dialect. NAME is the case's id with `_` in place of characters that an identifier cannot have. The calls of a
 session become data sets, which a runner may take in any order. The same cases give the same bytes.
 
+The whole suite has two more kinds, which ONNX's runners must not be given, and DIR/index.json:
+
+    DIR/must_fail/test_NAME/...       without outputs: the runtime has to refuse the model or its inputs
+    DIR/must_fail/test_NAME/twin/...  a valid case, which differs in the one fault; a refusal counts if the twin is answered
+    DIR/huge/test_NAME/...            cases with more than `MAX_SAMPLES` samples
+
+    {"generator", "licence", "cases": [{"id", "folder", "dialect", "basis", "source", "note", "must_fail", "watches_inputs",
+     "atol", "rtol", "twin", "sha256"}]}
+
+`sha256` is that of the lines that `sha256sum` prints for the folder's files in the order of their paths. `dialect` is
+ortops for nodes that ONNX does not have. A runtime must not write to the inputs of a case with `watches_inputs`.
+
 Both runners accept y' for y if |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and with y rounded
 to the tensor's type; infinities and NaN must be the same. The suite has a tolerance for each element, so the exported ones
 allow at least as much, and more for elements that are smaller than others. onnx.backend.test always takes an rtol of 2^-6
@@ -17,6 +29,7 @@ for bfloat16.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -29,8 +42,9 @@ from typing import NamedTuple
 import numpy as np
 from onnx import ValueInfoProto, numpy_helper
 
+import ortops
 from conformance.backends import UnsupportedError
-from conformance.backends.base import require_standard
+from conformance.backends.base import is_standard, require_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
@@ -101,7 +115,7 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
     """Write a case, and replace an older export of it.
 
     Args:
-        case: one that expects values.
+        case: any case.
         kind_folder: DIR/KIND; created with its parents if it is missing.
         dialect: the kind of node that the model has.
 
@@ -112,6 +126,12 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
         OSError: something cannot be written.
     """
     folder = kind_folder / folder_name(case)
+    _write_into(folder, case, dialect)
+    return folder
+
+
+def _write_into(folder: Path, case: Case, dialect: Dialect) -> None:
+    """Write a case; one that must fail has no outputs, and its twin is a folder in its own."""
     for stale in folder.glob(f"{DATA_SET}*"):
         shutil.rmtree(stale)
     model = build(case, dialect)
@@ -119,10 +139,55 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
         data = folder / f"{DATA_SET}{i}"
         data.mkdir(parents=True)
         _write_tensors(data, "input", model.graph.input, call.inputs)
-        _write_tensors(data, "output", model.graph.output, rounded_outputs(call))
+        if not case.expects_error:
+            _write_tensors(data, "output", model.graph.output, rounded_outputs(call))
     (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
-    _write_tolerances(folder, tolerances(case))
-    return folder
+    if not case.expects_error:
+        _write_tolerances(folder, tolerances(case))
+    if case.twin:
+        _write_into(folder / "twin", case.twin, dialect)
+
+
+def write_whole(cases: Iterable[Case], folder: Path) -> None:
+    """Write cases of all kinds, and their index.
+
+    Raises:
+        OSError: something cannot be written.
+    """
+    entries = []
+    for case in cases:
+        dialect: Dialect = "standard" if is_standard(case) else "ortops"
+        is_huge = not case.expects_error and max(map(samples, _calls(case))) > MAX_SAMPLES
+        written = write(case, folder / ("must_fail" if case.expects_error else "huge" if is_huge else dialect), dialect)
+        rtol, atol = tolerances(case.twin or case)
+        name = written.relative_to(folder).as_posix()
+        entries.append(
+            {
+                "id": case.id,
+                "folder": name,
+                "dialect": dialect,
+                "basis": case.basis.value,
+                "source": str(case.source),
+                "note": case.note,
+                "must_fail": bool(case.expects_error),
+                "watches_inputs": case.watches_inputs,
+                "atol": atol,
+                "rtol": rtol,
+                "twin": f"{name}/twin" if case.twin else None,
+                "sha256": _digest(written),
+            }
+        )
+    head = {"generator": f"ortops {ortops.__version__}", "licence": "MIT"}
+    lines = ",\n".join(json.dumps(entry) for entry in entries)
+    text = f'{json.dumps(head)[:-1]}, "cases": [\n{lines}\n]}}\n'
+    (folder / "index.json").write_text(text, "utf-8", newline="\n")
+
+
+def _digest(folder: Path) -> str:
+    """The SHA-256 sum of the output of `sha256sum` for the files below a folder."""
+    names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
+    lines = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _calls(case: Case) -> list[Case]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import unittest
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +34,7 @@ from conformance.expected_values import expected_outputs
 from conformance.geometry.rois import samples
 from conformance.model import with_named_axes
 from conformance.vectors import collect
+from examples import read_corpus
 from suite_runs import run, words
 
 BY_ID = {case.id: case for case in collect()}
@@ -311,3 +315,30 @@ def farthest(case: Case, sign: float) -> dict[str, Array]:
             answer[beyond] = expected.astype(case.dtype)[beyond]
         answers[name] = answer
     return answers
+
+
+def test_the_whole_suite_has_an_index_that_a_reader_without_this_package_validates(tmp_path: Path) -> None:
+    chosen = ["--whole", "--select", "roi_align/[er]*/[hb]*_in[sd]*/v16/float"]
+    assert run("export", tmp_path / "here", *chosen).exit_code == 0
+    command = [sys.executable, "-m", "conformance", "export", str(tmp_path / "there"), *chosen]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": "1"})  # noqa: S603
+    assert files_of(tmp_path / "here") == files_of(tmp_path / "there")
+    assert read_corpus.main(tmp_path / "here") == {"answered": 2, "must fail, refused": 4}
+    (tmp_path / "here" / "must_fail" / "test_roi_align_refusal_batch_index_N_v16_float" / "new").touch()
+    with pytest.raises(ValueError, match="batch_index_N_v16_float is not what was exported"):
+        read_corpus.main(tmp_path / "here")
+
+
+def test_the_reader_fails_wrong_answers_and_does_not_run_what_onnx_does_not_have(tmp_path: Path) -> None:
+    assert run("export", tmp_path, "--whole", "--select", "*roi_align*/edge/*_inside/*float").exit_code == 0
+    before = read_corpus.main(tmp_path)
+    assert before["not run"] > 0
+    for file in (tmp_path / "standard").glob("*/test_data_set_0/output_0.pb"):
+        y = numpy_helper.to_array(onnx.load_tensor(file))
+        file.write_bytes(numpy_helper.from_array(y + 1).SerializeToString())
+    index = json.loads((tmp_path / "index.json").read_text("utf-8"))
+    for case in index["cases"]:
+        case["sha256"] = export._digest(tmp_path / case["folder"])  # noqa: SLF001
+    (tmp_path / "index.json").write_text(json.dumps(index), "utf-8")
+    after = read_corpus.main(tmp_path)
+    assert (after["answered"], after["wrong"]) == (0, before["answered"])

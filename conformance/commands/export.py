@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from conformance import export
-from conformance.commands.options import FOLDER, SELECT, selected_cases
+from conformance.commands.options import FOLDER, SELECT, selected_cases, wrong_call
 from conformance.model import Dialect
 from ortops.progress import with_progress
 
@@ -23,15 +23,25 @@ from ortops.progress import with_progress
     help="ONNX's own nodes, or the custom operators.",
 )
 @click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MAX_SAMPLES} samples.")
-def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool) -> None:
+@click.option("--whole", is_flag=True, help="All kinds of cases, also those that must fail, and DIR/index.json.")
+def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, whole: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
     Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner.
     Cases that the layout cannot express are left out and counted: those that expect an error and, with the standard
     dialect, those of operators and modes that ONNX does not have.
 
+    With --whole nothing is left out: each case has ONNX's node where there is one, or else a custom operator. What ONNX's
+    runners cannot run is in folders of its own, and DIR/index.json tells of each case what it is and how it is judged.
+
     The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
+    if whole:
+        cases = selected_cases(glob)
+        with wrong_call("DIR", OSError):
+            export.write_whole(with_progress(cases, "export", len(cases)), folder)
+        click.echo(f"{len(cases)} cases written to {folder}")
+        return
     kept, left_out = export.split_exportable(selected_cases(glob), dialect, with_huge=with_huge)
     reasons = [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
     if not kept:

@@ -69,18 +69,21 @@ def _of_float() -> set[str]:
     return {scenario_of(case.id) for case in collect() if not case.expects_error and case.element_type == "float"}
 
 
-def candidates(mutant: Mutant) -> list[Case]:
-    """The decisive cases that a default run counts, or of the one rule that the mutant breaks."""
+def candidates(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:
+    """Those of the cases that are decisive and that a default run counts, or of the one rule that the mutant breaks."""
     rule = lives().get(mutant.name)
-    cases = decisive(mutant, collect())
-    return [case for case in cases if (rule_of(case) == rule if case.basis is Basis.OURS else rule is None)]
+    return [
+        case
+        for case in decisive(mutant, cases)
+        if (rule_of(case) == rule if case.basis is Basis.OURS else rule is None)
+    ]
 
 
 def first_caught(mutant: Mutant, lately: dict[str, None]) -> str:
     """The first case that catches the mutant: those that caught others first, then one of each kind of scenario."""
     met: Counter[str] = Counter()
     ranks = {}
-    for case in candidates(mutant):
+    for case in candidates(mutant, collect()):
         kind = re.sub(r"\d+", "", scenario_of(case.id))
         ranks[case] = (case.id != recorded().get(mutant.name), case.id not in lately, met[kind])
         met[kind] += 1

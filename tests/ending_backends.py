@@ -1,4 +1,4 @@
-"""Functions that a fuzzed backend is made of: some end or block a process in mode max, one never answers."""
+"""Functions that a fuzzed backend is made of: some end a process or fill its memory in mode max, others never answer."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ def supports_nothing(*_: object) -> None:
 def ends_itself_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
     if attributes["mode"] == "max":
         os.abort()
-    raise NotImplementedError
-
-
-def hangs_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
-    if attributes["mode"] == "max":
-        time.sleep(1000)
     raise NotImplementedError
 
 

@@ -114,19 +114,14 @@ def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
     assert check(file.read(path), examiner_of("reference")) == "passed"
 
 
-@pytest.mark.parametrize(
-    ("backend", "message"),
-    [("ends_itself", "the process ended with exit code -6"), ("hangs", "no answer within 1 s")],
-)
-def test_a_case_that_ends_or_hangs_the_backend_is_found_and_the_others_are_counted(
-    backend: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_case_that_ends_the_backend_is_found_and_the_others_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hypothesis.internal.conjecture.engine.MAX_SHRINKS", 1)  # each of them costs a process
-    monkeypatch.setattr(campaign, "TIME_LIMIT", 60.0 if backend == "ends_itself" else 1.0)
     arguments = ("--cases", "6", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
-    result = fuzz("--backend", f"ending_backends:{backend}_at_max", *arguments)
+    result = fuzz("--backend", "ending_backends:ends_itself_at_max", *arguments)
     assert result.exit_code == 1
-    assert message in result.output
+    assert "the process ended with exit code -6" in result.output
     assert " unsupported" in result.output.splitlines()[-1]
     (path, *_) = found(tmp_path, "crash")
     assert file.read(path).attributes["mode"] == "max"

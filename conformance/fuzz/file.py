@@ -2,7 +2,7 @@
 
     id, note                         the case's name, and what it is about
     operator, attributes, outputs    of the node
-    inputs                           by name: element type, shape and flat values; NaN and infinities are strings
+    inputs                           by name: element type, shape and flat values; NaN and infinities as Python writes them
     backend, kind, message           the backend that failed, the kind of failure, and its message
 
 Expected values are not written, because the reference computes them again.
@@ -11,7 +11,6 @@ Expected values are not written, because the reference computes them again.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from conformance.fuzz.check import Failure
 from conformance.fuzz.generate import BY_REFERENCE
 from conformance.printable import printable
 from ortops import atomic_file
-from ortops.operators import BY_NAME
-from ortops.spec import ELEMENT_DTYPES, AttributeValue
+from ortops.spec import ELEMENT_DTYPES
 
 
 def write(path: Path, failure: Failure, backend: str) -> None:
@@ -36,7 +34,7 @@ def write(path: Path, failure: Failure, backend: str) -> None:
         "kind": failure.kind,
         "message": failure.message,
         "operator": case.operator,
-        "attributes": {name: _plain(value) for name, value in case.attributes.items()},
+        "attributes": dict(case.attributes),
         "outputs": list(case.outputs),
         "inputs": {name: _written(array) for name, array in case.inputs.items()},
     }
@@ -55,7 +53,9 @@ def read(path: Path) -> Case:
             id=printable(str(data["id"])),
             source=BY_REFERENCE,
             operator=data["operator"],
-            attributes={name: _attribute(value, name, data["operator"]) for name, value in data["attributes"].items()},
+            attributes={
+                n: tuple(value) if isinstance(value, list) else value for n, value in data["attributes"].items()
+            },
             inputs={name: _read(entry) for name, entry in data["inputs"].items()},
             outputs=tuple(data["outputs"]),
             note=printable(str(data["note"])),
@@ -66,25 +66,10 @@ def read(path: Path) -> Case:
 
 def _written(array: Array) -> dict[str, Any]:
     exact = array if array.dtype.kind in "iu" else array.astype(np.float64)
-    values = _plain(tuple(exact.ravel().tolist()))
-    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": values}
+    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": exact.ravel().tolist()}
 
 
 def _read(entry: dict[str, Any]) -> Array:
     dtype = ELEMENT_DTYPES[entry["type"]]
-    is_whole, values = dtype.kind in "iu", entry["values"]
-    exact = np.array(values, np.int64) if is_whole else np.array([float(value) for value in values], np.float64)
+    exact = np.array(entry["values"], np.int64 if dtype.kind in "iu" else np.float64)
     return np.asarray(exact.astype(dtype).reshape(entry["shape"]))
-
-
-def _plain(value: AttributeValue) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _attribute(value: Any, name: str, operator: str) -> AttributeValue:
-    kind = next((a.type for a in BY_NAME[operator].attributes if a.name == name), "STRING")
-    if isinstance(value, list):
-        return tuple(float(one) if kind == "FLOATS" else one for one in value)
-    return float(value) if kind == "FLOAT" else value

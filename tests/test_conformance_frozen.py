@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from onnx.backend.test.case import node
 
 from conformance import vectors
-from conformance.case import Case
+from conformance.case import Basis, Case
 from conformance.vectors import collect, frozen
 
 FLOATS = {case.id: case for case in collect() if case.group == "roi_align/official" and case.element_type == "float"}
@@ -47,17 +48,30 @@ def test_the_frozen_vectors_are_those_of_the_installed_onnx(case: Case) -> None:
     np.testing.assert_allclose(case.expected["Y"], outputs[0].astype(np.float64), rtol=0, atol=1e-7, strict=True)
 
 
-def test_the_list_of_cases_is_that_of_this_release() -> None:
-    changes = frozen.changes(case.id for case in collect())
-    assert not changes, "\n".join([*changes, f"If that is meant: {frozen.COMMAND}"])
+DIGESTS = frozen.digests_of(collect())
 
 
-def test_a_case_that_comes_goes_or_is_renamed_changes_the_list() -> None:
-    ids = [case.id for case in collect()]
-    came, gone, renamed = [*ids, "roi_align/edge/new/float"], ids[1:], [f"{ids[0]}s", *ids[1:]]
-    (added,) = frozen.changes(came)
+def test_the_cases_are_those_of_this_release() -> None:
+    changes = frozen.changes(DIGESTS)
+    assert not changes, "\n".join([*changes, f"If that is meant: a line in CHANGELOG.md, and {frozen.COMMAND}"])
+    assert frozen.FILE.read_text("utf-8") == frozen.render(DIGESTS)
+
+
+def test_a_case_that_comes_goes_changes_or_is_renamed_changes_the_list() -> None:
+    (first, digest), *others = DIGESTS.items()
+    rest = dict(others)
+    (added,) = frozen.changes({**DIGESTS, "roi_align/edge/new/float": digest})
     assert added.startswith("+ roi_align/edge/new 1 ")
-    for changed in (gone, renamed):
+    for changed in (rest, {**rest, f"{first}s": digest}, {**rest, first: "changed"}):
         removed, added = sorted(frozen.changes(changed), reverse=True)
         assert (removed[0], added[0]) == ("-", "+")
-        assert removed.split()[1] == added.split()[1] == "/".join(ids[0].split("/")[:3])
+        assert removed.split()[1] == added.split()[1] == "/".join(first.split("/")[:3])
+
+
+def test_what_a_runtime_sees_of_a_case_is_in_its_digest_and_words_are_not() -> None:
+    case = next(case for case in collect() if case.twin)
+    assert case.twin is not None
+    twin = replace(case.twin, inputs={name: array + 1 for name, array in case.inputs.items()})
+    changed = [replace(case, basis=Basis.TEXT), replace(case, attributes={}), replace(case, twin=twin)]
+    assert len({frozen.digests_of([one])[case.id] for one in (case, *changed)}) == 4
+    assert frozen.digests_of([replace(case, note="other words")]) == frozen.digests_of([case])

@@ -1,44 +1,71 @@
-"""The list of cases of this release, in `cases.txt`: a test compares it, so no case is added, lost or renamed by accident.
+"""The cases of this release, in `cases.txt`: a test compares it, so no case is added, lost, renamed or changed by accident.
 
-The first line is the release of the suite. Then follows a line for each scenario: the first three parts of its ids, the
-number of its cases, and a digest of their ids. After an intended change, write the list again:
+The first line is the release of the suite and a digest of all other lines. Then follows a line for each scenario: the first
+three parts of its ids, the number of its cases, and a digest of them without their notes and sources. After an intended
+change, write the list again, and tell users of the suite in CHANGELOG.md what changed:
 
     python -m conformance.vectors.frozen
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import ortops
+from conformance.case import Case, scenario_of
 
 FILE = Path(__file__).with_name("cases.txt")
 
 COMMAND = "python -m conformance.vectors.frozen"
 
+_WORDS = ("note", "source")
+"""Fields of a case that say something to readers and nothing to a runtime."""
 
-def render(ids: Iterable[str]) -> str:
-    """The content of the list for cases with these ids."""
+
+def digests_of(cases: Iterable[Case]) -> dict[str, str]:
+    """A digest of each case, by id."""
+    return {case.id: _digest(json.dumps(case, default=_plain, sort_keys=True)) for case in cases}
+
+
+def _plain(value: object) -> Any:
+    """A value that JSON does not have."""
+    if isinstance(value, Case):
+        stored = {name.name: getattr(value, name.name) for name in dataclasses.fields(value) if name.name not in _WORDS}
+        # Sums of BLAS differ in their last digit from machine to machine.
+        with np.errstate(over="ignore"):
+            rounded = {name: expected.astype(np.float32) for name, expected in (value.expected or {}).items()}
+        return {**stored, "expected": rounded if value.expected else None}
+    if isinstance(value, np.ndarray):
+        return [str(value.dtype), value.shape, hashlib.sha256(value.tobytes()).hexdigest()]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return sorted(value) if isinstance(value, frozenset) else np.asarray(value).item()
+
+
+def render(digests: Mapping[str, str]) -> str:
+    """The content of the list for cases with these digests."""
     scenarios: dict[str, list[str]] = defaultdict(list)
-    for case_id in ids:
-        scenarios["/".join(case_id.split("/")[:3])].append(case_id)
-    lines = [
-        f"{scenario} {len(ids_of_scenario)} {_digest(ids_of_scenario)}"
-        for scenario, ids_of_scenario in sorted(scenarios.items())
-    ]
-    return "\n".join([f"suite {ortops.__version__}", *lines, ""])
+    for case_id, digest in digests.items():
+        scenarios[scenario_of(case_id)].append(f"{case_id} {digest}")
+    lines = [f"{name} {len(own)} {_digest(chr(10).join(sorted(own)))}" for name, own in sorted(scenarios.items())]
+    return "\n".join([f"suite {ortops.__version__} {_digest(chr(10).join(lines))}", *lines, ""])
 
 
-def _digest(ids: list[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()[:8]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def changes(ids: Iterable[str]) -> list[str]:
-    """The differences to the list: its lines that do not fit these ids, marked with `-`, and the new ones with `+`."""
-    frozen, found = set(FILE.read_text("utf-8").splitlines()), set(render(ids).splitlines())
+def changes(digests: Mapping[str, str]) -> list[str]:
+    """The differences to the list: its lines that do not fit these cases, marked with `-`, and the new ones with `+`."""
+    frozen, found = (set(text.splitlines()[1:]) for text in (FILE.read_text("utf-8"), render(digests)))
     return sorted(
         [f"- {line}" for line in frozen - found] + [f"+ {line}" for line in found - frozen], key=lambda line: line[2:]
     )
@@ -47,4 +74,4 @@ def changes(ids: Iterable[str]) -> list[str]:
 if __name__ == "__main__":
     from conformance.vectors import collect
 
-    FILE.write_text(render(case.id for case in collect()), "utf-8", newline="\n")
+    FILE.write_text(render(digests_of(collect())), "utf-8", newline="\n")

@@ -30,9 +30,9 @@ class OpenVinoProvider:
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU") -> OpenVinoProvider:
-        """A session for a model, which must have an operator of ONNX."""
-        if model.graph.node[0].domain:
-            raise NotImplementedError("only ONNX's own operators")
+        """A session for a model, which must be ONNX's RoiAlign."""
+        if model.graph.node[0].op_type != "RoiAlign" or model.graph.node[0].domain:
+            raise NotImplementedError("the provider claims RoiAlign only")
         return cls(model)
 
     def run(self, inputs: list[Array]) -> list[Array]:

@@ -15,10 +15,12 @@ from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from ortops.operators import OPERATORS
 from ortops.precompile import warmup
+from ortops.spec import Attribute, Tensor
 
 if TYPE_CHECKING:
-    from ortops.engine.session import InferenceSession, library_path, register
+    from ortops.custom import CustomOperator, operator
     from ortops.ortvalue import from_ort, to_ort
+    from ortops.session import InferenceSession, library_path, register
 
 __version__ = "0.1.0"
 
@@ -31,6 +33,11 @@ __all__ = [  # noqa: RUF022  # in groups
     "library_path",
     "register",
     "to_ort",
+    # operators of your own
+    "Attribute",
+    "CustomOperator",
+    "Tensor",
+    "operator",
     # in servers
     "warmup",
     # on NumPy arrays
@@ -48,13 +55,15 @@ __all__ = [  # noqa: RUF022  # in groups
 
 
 _LAZY = {
-    "InferenceSession": "ortops.engine.session",
-    "library_path": "ortops.engine.session",
-    "register": "ortops.engine.session",
+    "CustomOperator": "ortops.custom",
+    "operator": "ortops.custom",
+    "InferenceSession": "ortops.session",
+    "library_path": "ortops.session",
+    "register": "ortops.session",
     "from_ort": "ortops.ortvalue",
     "to_ort": "ortops.ortvalue",
 }
-"""The modules of names that need onnxruntime, which is imported on first use, so that `import ortops` stays fast."""
+"""The modules of names that are imported on first use, so that `import ortops` stays fast; most need onnxruntime."""
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ortops.shapes import Shape, output_shapes
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import AttributeValue, Compute, Operator
 
 if TYPE_CHECKING:
     from ortops.kernels.entries import Entry
@@ -43,6 +43,26 @@ def _output_shapes(
     return output_shapes(operator, named, elements, dict(attributes))
 
 
+def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Compute:
+    """Make the function that computes the outputs of a node of this project's operators.
+
+    Args:
+        operator: the definition.
+        attributes: the result of `Operator.check_attributes`.
+    """
+    of_lengths, items = _inputs_of_lengths(operator), tuple(attributes.items())
+
+    def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
+        shapes = tuple([None if array is None else array.shape for array in inputs])
+        values = tuple([tuple(inputs[i].ravel().tolist()) for i in of_lengths if inputs[i] is not None])
+        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, values, items))]
+        if operator.is_gradient:
+            _check_gradient(operator, inputs, outputs, attributes)
+        _entries()[operator.function](inputs, outputs, attributes, runner or runner_on_all_cpus())
+
+    return run
+
+
 def compute(
     operator: Operator,
     inputs: Sequence[Any],
@@ -65,15 +85,7 @@ def compute(
             an input that its outputs need.
         MemoryError: there is not enough memory.
     """
-    shapes = tuple([None if array is None else array.shape for array in inputs])
-    values = tuple([tuple(inputs[i].ravel().tolist()) for i in _inputs_of_lengths(operator) if inputs[i] is not None])
-    outputs = [
-        allocate(i, shape)
-        for i, shape in enumerate(_output_shapes(operator, shapes, values, tuple(attributes.items())))
-    ]
-    if operator.is_gradient:
-        _check_gradient(operator, inputs, outputs, attributes)
-    _entries()[operator.function](inputs, outputs, attributes, runner)
+    bind(operator, attributes)(inputs, allocate, runner)
 
 
 def _check_gradient(

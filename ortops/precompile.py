@@ -168,4 +168,4 @@ def compile_entry_points() -> None:
 
     thread_runner(2)
     with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
-        Inputs(ort_api(), 0).read(0)
+        Inputs(ort_api(), (), 0).read(0)

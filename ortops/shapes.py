@@ -6,8 +6,9 @@ It serves calls, in which all lengths are numbers, and models, in which a length
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ortops.spec import RANK, VARIABLE_AXES, AttributeValue, Length, Operator, Tensor
+from ortops.spec import ANY_SHAPE, RANK, VARIABLE_AXES, AttributeValue, Length, Operator, Tensor
 
 Shape = tuple[int, ...]
 
@@ -26,6 +27,7 @@ class Axes:
         self._known: dict[str, Length] = {name: value for name, value in attributes.items() if isinstance(value, int)}
         self._source = dict.fromkeys(self._known, "the attribute")
         self._leading: dict[str, int] = {}
+        self._operator, self._shapes = operator, dict[str, Any]()
         for attribute in operator.attributes:
             value = attributes.get(attribute.name)
             if attribute.is_per_axis and value:
@@ -41,6 +43,12 @@ class Axes:
             ValueError: the rank is wrong, or a length disagrees with a known one.
         """
         rank = len(shape)
+        if tensor.variadic:
+            self._shapes.setdefault(tensor.name, []).append(tuple(shape))
+        else:
+            self._shapes[tensor.name] = tuple(shape)
+        if tensor.shape == ANY_SHAPE:
+            return
         if rank not in tensor.ranks:
             axes = ", ".join(map(str, tensor.shape))
             ranks = " or ".join(map(str, tensor.ranks))
@@ -70,6 +78,11 @@ class Axes:
         Raises:
             ValueError: a length that follows from others breaks a rule.
         """
+        if self._operator.shapes is not None:
+            shapes = self._operator.shapes(self._shapes, self._attributes)
+            return None if shapes is None else shapes[self._operator.outputs.index(tensor)]
+        if tensor.shape == ANY_SHAPE:
+            return None
         if not tensor.has_variable_rank:
             return tuple(map(self._length, tensor.axes(len(tensor.shape) + self._leading.get(tensor.leading_from, 0))))
         rank = self._known.get(RANK)

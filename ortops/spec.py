@@ -10,7 +10,7 @@ import math
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import ml_dtypes
 import numpy as np
@@ -23,11 +23,14 @@ DOMAIN_VERSION = 1
 MAX_RANK = 4
 """The largest rank of a tensor of variable rank, and the largest length of a list with one value for each axis."""
 
-AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS"]
+AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS", "TENSOR"]
 AttributeValue: TypeAlias = Any
-"""An int, a float or a str, or a tuple of ints or of floats, as the attribute's type says."""
+"""An int, a float, a str, a tuple of one of these or an array, as the attribute's type says; None for an absent one."""
 
-ElementType = Literal["float16", "bfloat16", "float", "double", "int64", "uint32"]
+ElementType = Literal[
+    "float16", "bfloat16", "float", "double", "int64", "uint32",
+    "int8", "int16", "int32", "uint8", "uint16", "uint64", "bool", "string",
+]  # fmt: skip
 
 ELEMENT_DTYPES: Mapping[str, np.dtype] = {
     "float16": np.dtype(np.float16),
@@ -36,33 +39,49 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
     "double": np.dtype(np.float64),
     "int64": np.dtype(np.int64),
     "uint32": np.dtype(np.uint32),
+    # Of operators of users alone.
+    "int8": np.dtype(np.int8),
+    "int16": np.dtype(np.int16),
+    "int32": np.dtype(np.int32),
+    "uint8": np.dtype(np.uint8),
+    "uint16": np.dtype(np.uint16),
+    "uint64": np.dtype(np.uint64),
+    "bool": np.dtype(np.bool_),
+    "string": np.dtype(np.object_),
 }
-"""The NumPy type of each ONNX element type."""
+"""The NumPy type of each ONNX element type; strings are arrays of str objects."""
 
 _INT64 = np.iinfo(np.int64)
 _PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
-_TYPE_RULES = {"INT": "must be an integer", "FLOAT": "must be a number", "STRING": "must be a string"}
+_TYPE_RULES = {
+    "INT": "must be an integer",
+    "FLOAT": "must be a number",
+    "STRING": "must be a string",
+    "TENSOR": "must be a tensor",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of an operator: its type, its default and the rule for its value, or for each value of a list.
 
-    A list (INTS, FLOATS) is empty or has one value for each axis of the operator's tensors of variable rank; with `axes`,
-    its values are the lengths of these axes.
+    A list (INTS, FLOATS, STRINGS) is empty or has one value for each axis of the operator's tensors of variable rank; with
+    `axes`, its values are the lengths of these axes; with `any_length`, it is any list.
 
+    default: the value where a node does not have the attribute; None for no value, or, with `required`, for an error.
     doc: full sentences: the meaning, the unit and the allowed values.
     choices: the allowed strings, case-sensitive; empty if every string is allowed.
     minimum, maximum: the least and the largest allowed number, or None.
     positive: True if the number must be finite and above 0.
     finite: True if the number must be finite.
     axes: the names of the axes whose lengths a list gives.
-    required: True if ONNX requires the attribute, so that the default is this project's own.
+    required: True if ONNX requires the attribute; a default is then this project's own.
+    any_length: True for a list of any length.
     """
 
     name: str
     type: AttributeType
-    default: AttributeValue
+    default: AttributeValue = None
     doc: str = ""
     choices: tuple[str, ...] = ()
     minimum: int | None = None
@@ -71,11 +90,13 @@ class Attribute:
     finite: bool = False
     axes: tuple[str, ...] = ()
     required: bool = False
+    any_length: bool = False
 
     def __post_init__(self) -> None:
         if self.type not in get_args(AttributeType):
             raise ValueError(f"attribute {self.name}: type {self.type!r} is not one of {get_args(AttributeType)}")
-        self.check(self.default)
+        if self.default is not None:
+            self.check(self.default)
 
     @property
     def rule(self) -> str:
@@ -100,7 +121,7 @@ class Attribute:
     @property
     def is_per_axis(self) -> bool:
         """Whether the value is a list with one entry for each axis of the tensors of variable rank."""
-        return self.is_list and not self.axes
+        return self.is_list and not self.axes and not self.any_length
 
     @property
     def _kind(self) -> str:
@@ -108,19 +129,23 @@ class Attribute:
         return self.type.removesuffix("S")
 
     def check(self, value: object) -> AttributeValue:
-        """The value as int, float (rounded to float32) or str, or a list of them as a tuple.
+        """The value as int, float (rounded to float32), str or array, or a list of them as a tuple.
 
         Raises:
             TypeError: the value has a wrong type.
             ValueError: the value breaks the rule. Both messages name attribute, value and rule.
         """
+        if self.type == "TENSOR":
+            if not isinstance(value, np.ndarray):
+                raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be an array")
+            return value
         if not self.is_list:
             return self._check_one(self.name, value)
         if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
             raise TypeError(f"{self.name} = {value!r}: {self.type} attribute, must be a list")
         if self.axes and len(value) != len(self.axes):
             raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
-        if len(value) > MAX_RANK:
+        if len(value) > MAX_RANK and not self.any_length:
             raise ValueError(f"{self.name} has {len(value)} values: must have at most {MAX_RANK}, one for each axis")
         return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
 
@@ -148,6 +173,9 @@ class Attribute:
 VARIABLE_AXES = "..."
 """The suffix of a name that stands for all axes of a tensor of variable rank: ``N...`` for N0, N1 and so on."""
 
+ANY_SHAPE = ("*",)
+"""The shape of a tensor of any rank, of which nothing is checked."""
+
 RANK = "rank"
 """The name of the axis whose length is the rank of the tensors of variable rank."""
 
@@ -158,16 +186,22 @@ LengthFunction = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
 """Takes the length of an input axis, its number and the attributes; returns the length of the output axis."""
 
 
+ShapeFunction = Callable[[Mapping[str, Any], Mapping[str, AttributeValue]], Sequence[tuple[Length, ...] | None] | None]
+"""Takes the shapes of the inputs, a list of them for a variadic one, and the attributes, by name; returns the shape of
+each output. A shape is None if its rank is unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One input or output of an operator.
 
     type: a type variable of the operator (``T1``) or an element type (``int64``).
-    shape: for each axis its length or its name. Axes of one name have the same length in all tensors of the operator; the
-        name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4 axes, for the
-        same number in every tensor; the axis `RANK` has this number as its length.
+    shape: `ANY_SHAPE`, or for each axis its length or its name. Axes of one name have the same length in all tensors of
+        the operator; the name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4
+        axes, for the same number in every tensor; the axis `RANK` has this number as its length.
     element_axes: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis for each element.
     optional: True if a node may leave the tensor out.
+    variadic: True, for the last input or output alone, if it stands for one or more tensors of one type.
     max_leading_ones: how many axes of length 1 may come before those of `shape`.
     leading_from: for an output: the input that has the same leading axes of length 1.
     zero_gradient_reason: for a floating-point input whose derivative is 0 everywhere: the reason.
@@ -178,9 +212,10 @@ class Tensor:
 
     name: str
     type: str
-    shape: tuple[int | str, ...]
+    shape: tuple[int | str, ...] = ANY_SHAPE
     element_axes: tuple[str, ...] = ()
     optional: bool = False
+    variadic: bool = False
     max_leading_ones: int = 0
     leading_from: str = ""
     zero_gradient_reason: str = ""
@@ -223,8 +258,8 @@ def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
 class Operator:
     """The definition of an operator. Its schema, registration, builder, documentation and test cases are made from it.
 
-    family: the name of its module in ``reference`` and in ``functional``.
-    function: the name of the function of these modules, and of the entry in ``kernels``, that computes it.
+    family: the name of its module in ``reference`` and in ``functional``; empty for an operator of a user.
+    function: the name of the function of these modules, and of the entry in ``kernels``, that computes it; likewise.
     doc: what the operator does, in one sentence or a few.
     types: for each type variable, the element types it may have.
     constants: arguments of `function` that this operator fixes and has no attributes for.
@@ -234,6 +269,10 @@ class Operator:
         gives the output's lengths.
     standard: name and opset of the ONNX operator that it implements, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
+    domain: the domain of its nodes.
+    shapes: gives the shapes of the outputs, where their named axes do not.
+    max_rank: how many dimensions of a tensor an engine reads, enough to refuse one with more.
+    keeps_inputs: whether what computes it may keep and change its inputs, which must then be copies.
     formula: what it computes, as lines of plain text for a code block.
     source: the document that defines it, with its version and its URL.
     """
@@ -254,6 +293,11 @@ class Operator:
     gradient: str | None = None
     formula: str = ""
     source: str = ""
+    domain: str = DOMAIN
+    shapes: ShapeFunction | None = None
+
+    max_rank: ClassVar[int] = 8
+    keeps_inputs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         for kind in ("attributes", "inputs", "outputs"):
@@ -270,10 +314,15 @@ class Operator:
                 raise ValueError(
                     f"{self.name}: {tensor.name} has type {tensor.type!r}, which is not one of {sorted(known)}"
                 )
-        for tensor in self.outputs:
+        for tensor in self.outputs if self.domain == DOMAIN else ():
             unknown = [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]
             if unknown:
                 raise ValueError(f"{self.name}: no input or attribute gives axis {unknown} of {tensor.name}")
+
+    @property
+    def label(self) -> str:
+        """The name in errors: with the domain, except in the domain of this project."""
+        return self.name if self.domain == DOMAIN else f"{self.domain}::{self.name}"
 
     @property
     def is_gradient(self) -> bool:
@@ -311,7 +360,12 @@ class Operator:
         unknown = set(given) - {attribute.name for attribute in self.attributes}
         if unknown:
             raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
-        checked = {a.name: a.check(given.get(a.name, a.default)) for a in self.attributes}
+        checked: dict[str, AttributeValue] = {}
+        for a in self.attributes:
+            value = given.get(a.name, a.default)
+            if value is None and a.default is None and a.required:
+                raise ValueError(f"{a.name} is missing: {self.label} requires it")
+            checked[a.name] = None if value is None and a.default is None else a.check(value)
         for low, high in self.ordered_attributes:
             if checked[low] > checked[high]:
                 raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
@@ -322,3 +376,12 @@ class Operator:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())
             raise ValueError(f"{counts} values: must have the same number, one for each axis")
         return checked | dict(self.constants)
+
+
+Compute: TypeAlias = Callable[[Sequence[Any], Callable[[int, tuple[int, ...]], Any], tuple[int, int] | None], None]
+"""Computes a node from the array of each input, None for an absent one. Its second argument takes the number and the shape
+of an output and returns an array to fill, or None if the node leaves the output out; the third runs tasks (`jit.runners`),
+or is None for threads on all CPUs."""
+
+Bind: TypeAlias = Callable[[Operator, dict[str, AttributeValue], Sequence[str]], Compute]
+"""Makes the function that computes a node from its operator, its checked attributes and its outputs' element types."""

@@ -104,6 +104,14 @@ def test_imports_run_down_the_layers(package: str) -> None:
     assert upward == []
 
 
+def test_the_engine_knows_operators_by_their_definitions_alone() -> None:
+    imported = {other for one, others in imports().items() if one.startswith("ortops.engine") for other in others}
+    below = ("ortops.engine", "ortops.jit", "ortops.shapes", "ortops.spec")
+    assert [name for name in imported if not name.startswith(below)] == []
+    engine = (path for module, path in MODULES.items() if module.startswith("ortops.engine"))
+    assert [path.name for path in engine if "roi" in path.read_text("utf-8").lower()] == []
+
+
 def test_every_layer_has_modules() -> None:
     assert {_layer(module) for module in MODULES} == set(range(len(LAYERS)))
 

@@ -236,7 +236,8 @@ def test_direct_is_refused_once_pyop_is_in_use() -> None:
 def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> None:
     assert run("""
         import ctypes
-        from ortops.engine import extensions, session as engine
+        from ortops import session as engine
+        from ortops.engine import extensions
 
         class Bare:
             def __init__(self, path): pass
@@ -301,3 +302,86 @@ def test_a_mended_model_of_a_file_finds_its_external_data(tmp_path: Path) -> Non
         """)
         == "equal"
     )
+
+
+USERS = """
+from numpy.typing import NDArray
+from typing import TypeVar
+
+A = TypeVar("A", bound=np.generic)
+
+def made(name, function, **settings):
+    return ortops.operator(domain="t", name=name, **settings)(function)
+
+def one(graph, *operators):
+    chosen = onnxruntime.SessionOptions()
+    chosen.log_severity_level = 4
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g ' + graph)
+    return ortops.InferenceSession(model.SerializeToString(), chosen, operators=operators)
+
+def fails(call, *arguments):
+    try:
+        call(*arguments)
+    except Exception as error:
+        print(type(error).__name__, error, repr(error.__cause__))
+"""
+
+
+def test_operators_of_users_have_types_attributes_and_errors() -> None:
+    code = """
+        def Same(
+            x: NDArray[A], axes: list[int] = [1], words: list[str] = ["ä"], f: float = 0.1, n: int | None = None
+        ) -> NDArray[A]:
+            assert not x.size or (axes, words, f, n) == ([1, 2], ["ä"], float(np.float32(0.1)), None)
+            return x
+
+        def Bad(x: NDArray[A]) -> NDArray[A]:
+            raise KeyError("k") if len(x) == 1 else KeyboardInterrupt
+
+        same, bad = made("Same", Same), made("Bad", Bad)
+        for kind, texts in (("float", float), ("int8", int), ("uint64", int), ("bool", bool), ("string", str)):
+            runner = one(f"({kind}[n] x) => ({kind}[m] y) {{ y = t.Same <axes = [1, 2]> (x) }}", same, bad)
+            x = np.array([0, 1, 2], np.int8).astype(object if kind == "string" else {"float": "f4"}.get(kind, kind))
+            x = x.astype(str).astype(object) if kind == "string" else x
+            y = runner.run(None, {"x": x})[0]
+            print(kind, y.dtype == x.dtype and (y == x).all())
+        for n in (1, 2):
+            runner = one("(float[n] x) => (float[m] y) { y = t.Bad(x) }", bad)
+            try:
+                runner.run(None, {"x": np.ones(n, np.float32)})
+            except BaseException as error:
+                print(type(error).__name__, error, repr(error.__cause__))
+        """
+    assert run(USERS + textwrap.dedent(code)).splitlines() == [
+        *(f"{kind} True" for kind in ("float", "int8", "uint64", "bool", "string")),
+        """OrtError t::Bad: KeyError: 'k' KeyError('k')""",
+        "KeyboardInterrupt  None",
+    ]
+
+
+def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
+    code = """
+        def Many(*x: NDArray[A]) -> NDArray[A]: ...
+        def Half(x: NDArray[np.float16]) -> NDArray[np.float16]: ...
+        def Table(x: NDArray[A], *, table: NDArray[A]) -> NDArray[A]: ...
+        def Two(x: NDArray[A], b: NDArray[A] | None = None) -> NDArray[A]: ...
+        for function in (Many, Half, Table):
+            fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made(function.__name__, function))
+        two = made("Two", Two)
+        fails(one, "(float[n] x) => (float[m] y) { y = t.Two(x) }", two)
+        fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made("Two", Two))
+        chosen = onnxruntime.SessionOptions()
+        ortops.register(chosen)
+        fails(lambda: ortops.register(chosen, operators=[two]))
+        """
+    assert [line.removesuffix(" None") for line in run(USERS + textwrap.dedent(code)).splitlines()] == [
+        "TypeError t::Many: x is variadic: the pyop engine, that of Windows, has none such",
+        "TypeError t::Half: x is float16: the pyop engine, that of Windows, has none such",
+        "TypeError t::Table: table is a tensor: the pyop engine, that of Windows, has none such",
+        "ValueError t::Two leaves out b: the pyop engine, that of Windows, needs it",
+        "ValueError t::Two: the pyop engine has another operator of this name: must have one in a process",
+        (
+            "ValueError operators has t::Two: the pyop engine, that of Windows, takes operators only in the first call for "
+            "session options"
+        ),
+    ]

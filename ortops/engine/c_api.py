@@ -28,14 +28,23 @@ API_VERSION = 20
 FAIL, INVALID_ARGUMENT = layout.FAIL, 2
 
 # ONNXTensorElementDataType and OrtOpAttrType.
-ELEMENT_TYPES = {"float": 1, "int64": 7, "float16": 10, "double": 11, "uint32": 12, "bfloat16": 16}
-ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5}
+ELEMENT_TYPES = {
+    "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9,
+    "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
+}  # fmt: skip
+ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
 
 # The position in OrtApi and the argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
 _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "CreateStatus": (0, (c_int, c_char_p)),
     "GetErrorMessage": (2, (c_void_p,)),
+    "CreateCustomOpDomain": (26, (c_char_p, c_void_p)),
+    "CustomOpDomain_Add": (27, (c_void_p, c_void_p)),
+    "AddCustomOpDomain": (28, (c_void_p, c_void_p)),
     "GetTensorMutableData": (51, (c_void_p, c_void_p)),
+    "FillStringTensor": (52, (c_void_p, c_void_p, c_size_t)),
+    "GetStringTensorDataLength": (53, (c_void_p, c_void_p)),
+    "GetStringTensorContent": (54, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t)),
     "CreateTensorTypeAndShapeInfo": (57, (c_void_p,)),
     "SetTensorElementType": (58, (c_void_p, c_int)),
     "SetDimensions": (59, (c_void_p, c_void_p, c_size_t)),
@@ -44,17 +53,24 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "GetDimensions": (62, (c_void_p, c_void_p, c_size_t)),
     "GetSymbolicDimensions": (63, (c_void_p, c_void_p, c_size_t)),
     "GetTensorTypeAndShape": (65, (c_void_p, c_void_p)),
+    "AllocatorFree": (76, (c_void_p, c_void_p)),
+    "GetAllocatorWithDefaultOptions": (78, (c_void_p,)),
     "KernelInfoGetAttribute_float": (85, (c_void_p, c_char_p, c_void_p)),
     "KernelInfoGetAttribute_int64": (86, (c_void_p, c_char_p, c_void_p)),
     "KernelInfoGetAttribute_string": (87, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelContext_GetInput": (90, (c_void_p, c_size_t, c_void_p)),
     "KernelContext_GetOutput": (91, (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "ReleaseStatus": (93, (c_void_p,)),
+    "ReleaseValue": (96, (c_void_p,)),
     "ReleaseTensorTypeAndShapeInfo": (99, (c_void_p,)),
+    "ReleaseCustomOpDomain": (101, (c_void_p,)),
     "KernelInfoGetAttributeArray_float": (162, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelInfoGetAttributeArray_int64": (163, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelInfo_GetInputCount": (230, (c_void_p, c_void_p)),
     "KernelInfo_GetOutputCount": (231, (c_void_p, c_void_p)),
+    "KernelInfoGetAttribute_tensor": (236, (c_void_p, c_char_p, c_void_p, c_void_p)),
+    "HasSessionConfigEntry": (237, (c_void_p, c_char_p, c_void_p)),
+    "GetResizedStringTensorElementBuffer": (252, (c_void_p, c_size_t, c_size_t, c_void_p)),
     "ShapeInferContext_GetInputCount": (267, (c_void_p, c_void_p)),
     "ShapeInferContext_GetInputTypeShape": (268, (c_void_p, c_size_t, c_void_p)),
     "ShapeInferContext_GetAttribute": (269, (c_void_p, c_char_p, c_void_p)),
@@ -63,7 +79,12 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "ReadOpAttr": (272, (c_void_p, c_int, c_void_p, c_size_t, c_void_p)),
     "KernelContext_ParallelFor": (274, (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p)),
 }
-_OTHER_RESULTS = {"GetErrorMessage": c_char_p, "ReleaseStatus": None, "ReleaseTensorTypeAndShapeInfo": None}
+_OTHER_RESULTS = {"GetErrorMessage": c_char_p} | {name: None for name in _FUNCTIONS if name.startswith("Release")}
+
+_LATER_FUNCTIONS = {
+    "KernelInfoGetAttributeArray_string": ((1, 27), 417, (c_void_p, c_char_p, c_void_p, c_void_p, c_void_p)),
+}
+"""Functions of later releases, each with the first release that is known to have it."""
 
 
 class Api:
@@ -75,6 +96,9 @@ class Api:
         for name, (_, arguments) in _FUNCTIONS.items():
             result = _OTHER_RESULTS.get(name, c_void_p)
             setattr(self, name, ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name]))
+        for name, (release, slot, arguments) in _LATER_FUNCTIONS.items():
+            if onnxruntime_version() >= release:
+                setattr(self, name, ctypes.CFUNCTYPE(c_void_p, *arguments)(table[slot]))
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
@@ -107,21 +131,19 @@ _fill = Kernel(callbacks.fill)
 Callback: TypeAlias = Callable[[int], Any]
 
 
+REQUIRED, OPTIONAL, VARIADIC = range(3)
+"""OrtCustomOpInputOutputCharacteristic."""
+
+
 class TensorType(NamedTuple):
-    """An input or an output of an operator: its value in `ELEMENT_TYPES`, and whether a node may leave it out."""
+    """An input or an output of an operator: its value in `ELEMENT_TYPES`, and whether it is optional or variadic."""
 
     element_type: int
-    is_optional: bool = False
+    presence: int = REQUIRED
 
 
-def add_custom_op(
-    name: str,
-    inputs: Sequence[TensorType],
-    outputs: Sequence[TensorType],
-    create: Callback | None = None,
-    infer: Callback | None = None,
-) -> Any:
-    """Add an operator of version 1 to the library of onnxruntime-extensions, for sessions that register it later.
+class CustomOp:
+    """An OrtCustomOp of version 1, for one combination of element types. ONNX Runtime may use it while this object lives.
 
     ONNX Runtime calls `create` with the address of an OrtKernelInfo, the function that it returns with that of an
     OrtKernelContext, and `infer` with that of an OrtShapeInferContext. They return 0 for success, else an OrtStatus. If
@@ -130,30 +152,47 @@ def add_custom_op(
 
     Args:
         name: the operator's name.
+        label: its name in messages.
         inputs: its inputs.
         outputs: its outputs.
         create: returns the function that computes a node, or a status. Without it a session can be made but not run.
         infer: sets the shapes of the outputs.
 
-    Returns:
-        The table: an OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
-
-    Raises:
-        OrtError: the library refuses the operator, or takes no operators in C.
+    Attributes:
+        table: the OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
+        address: the address of the table.
     """
-    tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
-    texts = [ctypes.create_string_buffer(text.encode()) for text in (name, f"{name}: interrupted by ")]
-    table = np.zeros(layout.TENSORS + len(tensors), np.int64)
-    table[layout.NAME], table[layout.TEXT] = map(ctypes.addressof, texts)
-    table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
-    table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
-    table[layout.API] = _api_address[0] if _api_address else 0
-    table[layout.PROCESS] = PROCESS_STATE.ctypes.data
-    table[layout.TENSORS :] = tensors
-    _fill(table, API_VERSION)
-    keep_forever((texts, table, create, infer))
-    add_c_operator(table.ctypes.data)
-    return table
+
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType],
+        create: Callback | None = None,
+        infer: Callback | None = None,
+    ) -> None:
+        tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
+        texts = [ctypes.create_string_buffer(text.encode()) for text in (name, f"{label}: interrupted by ")]
+        self.table = table = np.zeros(layout.TENSORS + len(tensors), np.int64)
+        table[layout.NAME], table[layout.TEXT] = map(ctypes.addressof, texts)
+        table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
+        table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
+        table[layout.API] = _api_address[0] if _api_address else 0
+        table[layout.PROCESS] = PROCESS_STATE.ctypes.data
+        table[layout.TENSORS :] = tensors
+        _fill(table, API_VERSION)
+        self._used = texts, create, infer
+        self.address: int = table.ctypes.data
+
+    def add_to_extensions(self) -> None:
+        """Add the operator to the library of onnxruntime-extensions, for sessions that register it later.
+
+        Raises:
+            OrtError: the library refuses the operator, or takes no operators in C.
+        """
+        keep_forever(self)
+        add_c_operator(self.address)
 
 
 def onnxruntime_version() -> tuple[int, ...]:
@@ -197,9 +236,10 @@ def _probe() -> None:
         if _api_address:
             return
         tensor = (TensorType(ELEMENT_TYPES["float"]),)
-        table = add_custom_op("OrtopsProbe", tensor, tensor)
+        probe = CustomOp("OrtopsProbe", "OrtopsProbe", tensor, tensor)
+        probe.add_to_extensions()
         probe_session()
-        _api_address.append(int(table[layout.API]))
+        _api_address.append(int(probe.table[layout.API]))
 
 
 def probe_session() -> Any:

@@ -1,4 +1,4 @@
-"""The direct engine: each operator as an OrtCustomOp, added to onnxruntime-extensions through AddExternalCustomOp.
+"""The direct engine: each operator as an OrtCustomOp, in a domain of its session or in that of onnxruntime-extensions.
 
 Tensors are views of ONNX Runtime's memory, errors become its statuses, and tasks run on the session's own threads. An
 exception that is not an error of the operator, such as the KeyboardInterrupt of Ctrl-C, leaves these functions. The compiled
@@ -10,26 +10,30 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Sequence
-from ctypes import byref, c_float, c_int64, c_size_t
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import Any
 
-from ortops.compute import compute
 from ortops.engine.c_api import (
     ELEMENT_TYPES,
     FAIL,
     INVALID_ARGUMENT,
+    OPTIONAL,
+    REQUIRED,
+    VARIADIC,
     Api,
     Callback,
+    CustomOp,
     TensorType,
-    add_custom_op,
     onnxruntime_version,
     ort_api,
 )
+from ortops.engine.errors import keep_cause
+from ortops.engine.extensions import OrtError
 from ortops.engine.shape_inference import infer_output_shapes
-from ortops.engine.tensors import Inputs, output
+from ortops.engine.tensors import Inputs, output, tensor_attribute
 from ortops.shapes import Shape
-from ortops.spec import Attribute, AttributeValue, Operator
+from ortops.spec import Attribute, AttributeValue, Bind, Operator, Tensor
 
 
 def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
@@ -38,8 +42,13 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
     Raises:
         TypeError: the node's attribute has another type.
         ValueError: the value breaks the attribute's rule.
+        OrtError: this release of ONNX Runtime cannot read a list of strings.
     """
     name = attribute.name.encode()
+    if attribute.type in _LATER_READERS:
+        found = _LATER_READERS[attribute.type](api, info, name)
+        if found is not None and len(found):
+            return attribute.check(found)
     # The attribute's own type first, which the node nearly always has.
     for kind in sorted(_READERS, key=lambda kind: kind != attribute.type):
         value = _READERS[kind](api, info, name)
@@ -49,6 +58,8 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
                 return attribute.check(value)
             raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
     if not attribute.is_per_axis and _has_attribute(api, info, name):
+        if attribute.any_length and not _is_tensor_or_strings(api, info, name):
+            return ()
         raise TypeError(
             f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
         )
@@ -109,6 +120,45 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
     "INTS": functools.partial(_read_list, "int64", c_int64),
 }
 
+
+def _read_strings(api: Api, info: int, name: bytes) -> list[str] | None:
+    if not hasattr(api, "KernelInfoGetAttributeArray_string"):
+        raise OrtError(f"{name.decode()}: ONNX Runtime reads lists of strings from 1.27 on")
+    allocator, texts, count = c_void_p(), ctypes.POINTER(c_void_p)(), c_size_t()
+    api.check(api.GetAllocatorWithDefaultOptions(byref(allocator)))
+    if not api.succeeds(api.KernelInfoGetAttributeArray_string(info, name, allocator, byref(texts), byref(count))):
+        return None
+    values = []
+    for i in range(count.value):
+        values.append(ctypes.string_at(texts[i] or 0).decode(errors="replace"))
+        api.check(api.AllocatorFree(allocator, texts[i]))
+    if texts:
+        api.check(api.AllocatorFree(allocator, texts))
+    return values
+
+
+def _read_tensor(api: Api, info: int, name: bytes) -> Any | None:
+    allocator, value = c_void_p(), c_void_p()
+    api.check(api.GetAllocatorWithDefaultOptions(byref(allocator)))
+    if not api.succeeds(api.KernelInfoGetAttribute_tensor(info, name, allocator, byref(value))):
+        return None
+    try:
+        array = tensor_attribute(api, value)
+        array.flags.writeable = False  # all calls of a node share it
+        return array
+    finally:
+        api.ReleaseValue(value)
+
+
+def _is_tensor_or_strings(api: Api, info: int, name: bytes) -> bool:
+    """Whether an attribute has one of these types, as far as this release of ONNX Runtime can tell."""
+    reads_strings = hasattr(api, "KernelInfoGetAttributeArray_string")
+    return _read_tensor(api, info, name) is not None or bool(reads_strings and _read_strings(api, info, name))
+
+
+_LATER_READERS: dict[str, Callable[[Api, int, bytes], Any]] = {"STRINGS": _read_strings, "TENSOR": _read_tensor}
+"""Of types that our own operators' attributes do not have."""
+
 _PACKAGE = f"{__name__.split('.', maxsplit=1)[0]}."
 """The prefix of the names of this package's modules."""
 
@@ -126,9 +176,10 @@ def _with_statuses(operator: Operator, function: Callable[[int], Any]) -> Callba
         except Exception as error:
             if not _is_raised_here(error):
                 raise
+            keep_cause(error)
             code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
             return ort_api().CreateStatus(
-                code, f"{operator.name}: {str(error) or type(error).__name__}".encode(errors="replace")
+                code, f"{operator.label}: {str(error) or type(error).__name__}".encode(errors="replace")
             )
 
     return callback
@@ -142,12 +193,13 @@ def _is_raised_here(error: BaseException) -> bool:
     return traceback is not None and str(traceback.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
 
 
-def _kernel(operator: Operator, output_types: Sequence[int], info: int) -> Callback:
+def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) -> Callback:
     """The function that computes one node; it takes the address of an OrtKernelContext.
 
     Args:
         operator: the definition.
-        output_types: the element types of the node's outputs, as in `ELEMENT_TYPES`.
+        bind: makes the function that computes the outputs from arrays.
+        types: the element type of each type variable.
         info: the address of the node's OrtKernelInfo.
 
     Raises:
@@ -155,39 +207,72 @@ def _kernel(operator: Operator, output_types: Sequence[int], info: int) -> Callb
     """
     api = ort_api()
     attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
-    count = c_size_t()
-    api.check(api.KernelInfo_GetInputCount(info, byref(count)))
-    inputs = Inputs(api, count.value)
-    absent = [None] * (len(operator.inputs) - count.value)
+    counts = c_size_t(), c_size_t()
+    api.check(api.KernelInfo_GetInputCount(info, byref(counts[0])))
+    api.check(api.KernelInfo_GetOutputCount(info, byref(counts[1])))
+    input_kinds, output_kinds = (
+        [types.get(tensor.type, tensor.type) for tensor in _given(tensors, count.value)]
+        for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
+    )
+    inputs = Inputs(
+        api,
+        [ELEMENT_TYPES[kind] for kind in input_kinds[: counts[0].value]],
+        operator.max_rank,
+        copies=operator.keeps_inputs,
+    )
+    absent = [None] * (len(input_kinds) - counts[0].value)
+    output_types = [ELEMENT_TYPES[kind] for kind in output_kinds]
+    compute, read = bind(operator, attributes, output_kinds), inputs.read
     parallel_for = api.addresses["KernelContext_ParallelFor"]
 
     def run(context: int) -> int:
         def allocate(i: int, shape: Shape) -> Any:
             return output(api, context, i, shape, output_types[i])
 
-        compute(operator, inputs.read(context) + absent, attributes, allocate, (parallel_for, context))
+        compute(read(context) + absent, allocate, (parallel_for, context))
         return 0
 
     return _with_statuses(operator, run)
 
 
-def add_operator(operator: Operator) -> None:
-    """Add an operator to the library of onnxruntime-extensions, with one table for each combination of element types.
+def _given(tensors: Sequence[Tensor], count: int) -> list[Tensor]:
+    """The definition of each of `count` inputs or outputs of a node, and of those that it leaves out at the end."""
+    return [*tensors, *(tensors[-1] for _ in range(count - len(tensors)))]
+
+
+def custom_ops(operator: Operator, bind: Bind) -> Iterator[CustomOp]:
+    """Make an OrtCustomOp for each combination of element types of an operator.
+
+    Args:
+        operator: the definition.
+        bind: makes the function that computes a node.
 
     Raises:
-        OrtError: the library refuses the operator, or onnxruntime is too old.
+        OrtError: onnxruntime is too old.
     """
-    ort_api()  # raises for an onnxruntime that is too old, before anything is added
+    ort_api()  # raises for an onnxruntime that is too old
     infer = None
     # In onnxruntime 1.20 to 1.23 shape inference crashes if a node leaves an input or an output out.
     if onnxruntime_version() >= (1, 24) or not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
         infer = _with_statuses(operator, functools.partial(infer_output_shapes, operator))
     for kinds in itertools.product(*operator.types.values()):
-        types = dict(zip(operator.types, kinds, strict=True))
+        types: dict[str, str] = dict(zip(operator.types, kinds, strict=True))
         inputs, outputs = (
-            [TensorType(ELEMENT_TYPES[types.get(tensor.type, tensor.type)], tensor.optional) for tensor in tensors]
+            [TensorType(ELEMENT_TYPES[types.get(tensor.type, tensor.type)], _presence(tensor)) for tensor in tensors]
             for tensors in (operator.inputs, operator.outputs)
         )
-        output_types = [tensor.element_type for tensor in outputs]
-        create = _with_statuses(operator, functools.partial(_kernel, operator, output_types))
-        add_custom_op(operator.name, inputs, outputs, create, infer)
+        made: list[CustomOp] = []
+        create = _with_statuses(operator, functools.partial(_kernel_of, made, operator, bind, types))
+        made.append(CustomOp(operator.name, operator.label, inputs, outputs, create, infer))
+        yield made[0]
+
+
+def _kernel_of(made: list[CustomOp], operator: Operator, bind: Bind, types: dict[str, str], info: int) -> Callback:
+    """As `_kernel`, and keep the OrtCustomOp alive as long as the kernel, which may outlive the session options."""
+    run = _kernel(operator, bind, types, info)
+    run.custom_op = made  # type: ignore[attr-defined]
+    return run
+
+
+def _presence(tensor: Tensor) -> int:
+    return VARIADIC if tensor.variadic else OPTIONAL if tensor.optional else REQUIRED

@@ -5,6 +5,9 @@ digits. Threads are not those of the session. In a session of onnxruntime's own 
 lists cannot be read; `ortops.InferenceSession` rewrites such models (`pyop_attributes`). An exception that left the body
 would abort the process, so the outputs become NaN, the error is logged once, and `ortops.InferenceSession` raises it after
 the run.
+
+An operator of a user runs in sessions of `ortops.InferenceSession`, which writes the attributes of its nodes as
+JSON. It can have all types but float16 and bfloat16, and no variadic tensors.
 """
 
 from __future__ import annotations
@@ -12,36 +15,61 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ortops.compute import compute, runner_on_all_cpus
 from ortops.engine.c_api import probe_session
-from ortops.engine.extensions import add_python_operator, install_call_hook
-from ortops.engine.pyop_attributes import from_text
+from ortops.engine.extensions import OrtError, add_python_operator, install_call_hook
+from ortops.engine.pyop_attributes import JSON, from_json, from_text
 from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, Operator
+from ortops.spec import DOMAIN, ELEMENT_DTYPES, AttributeValue, Bind, Operator
 
 _LOGGER = logging.getLogger("ortops")
-_ELEMENT_TYPES = ("float", "double", "int64", "uint32")
+_REFUSED_TYPES = ("float16", "bfloat16")
 
 _logged_operators: set[str] = set()
+_added: dict[str, Operator] = {}
 
 
-def add_operators(operators: Iterable[Operator]) -> None:
-    """Add the operators to the library and install the hook for its calls."""
+def add_operator(operator: Operator, bind: Bind) -> None:
+    """Add an operator to the library, for all sessions that register it later. A second call does nothing.
+
+    Raises:
+        ValueError: the process has another operator of this domain and name.
+        TypeError: the library cannot run such an operator.
+    """
+    if _added.get(operator.label, operator) is not operator:
+        raise ValueError(
+            f"{operator.label}: the pyop engine has another operator of this name: must have one in a process"
+        )
+    if operator.label in _added:
+        return
+    tensors = (*operator.inputs, *operator.outputs)
+    for tensor in tensors:
+        if tensor.variadic or set(operator.element_types(tensor)) <= set(_REFUSED_TYPES):
+            what = "variadic" if tensor.variadic else " or ".join(operator.element_types(tensor))
+            raise TypeError(
+                f"{operator.label}: {tensor.name} is {what}: the pyop engine, that of Windows, has none such"
+            )
+    for attribute in operator.attributes:
+        if attribute.type == "TENSOR":
+            raise TypeError(
+                f"{operator.label}: {attribute.name} is a tensor: the pyop engine, that of Windows, has none such"
+            )
+    choices = ([kind for kind in allowed if kind not in _REFUSED_TYPES] for allowed in operator.types.values())
+    for kinds in itertools.product(*choices):
+        _add(operator, bind, dict(zip(operator.types, kinds, strict=True)))
+    _added[operator.label] = operator
+
+
+def start() -> None:
+    """Install the hook for the library's calls, and run one Python operator.
+
+    The library then imports parts of NumPy, which would deadlock with a signal handler later.
+    """
     install_call_hook()
-    for operator in operators:
-        choices = ([kind for kind in allowed if kind in _ELEMENT_TYPES] for allowed in operator.types.values())
-        for kinds in itertools.product(*choices):
-            _add(operator, dict(zip(operator.types, kinds, strict=True)))
-    _run_probe()
-
-
-def _run_probe() -> None:
-    """Run one Python operator: the library then imports parts of NumPy, which would deadlock with a signal handler later."""
     nothing = np.empty(0, np.float32)
     add_python_operator("OrtopsProbe", lambda x: [x], ["float"], ["float"], {}, [nothing])
     probe_session().run(None, {"x": nothing})
@@ -82,22 +110,25 @@ class RunErrors:
                 errors.append(error)
 
 
-def _add(operator: Operator, types: Mapping[str, str]) -> None:
+def _add(operator: Operator, bind: Bind, types: Mapping[str, str]) -> None:
     inputs, outputs = (
         [types.get(tensor.type, tensor.type) for tensor in tensors] for tensors in (operator.inputs, operator.outputs)
     )
     dtypes = [ELEMENT_DTYPES[kind] for kind in outputs]
 
     def body(*arrays: np.ndarray[Any, Any], **attributes: object) -> Sequence[np.ndarray[Any, Any]]:
-        return _compute_outputs(operator, arrays, attributes, dtypes)
+        return _compute_outputs(operator, bind, arrays, attributes, outputs)
 
-    attributes = {a.name: {"INT": "int64", "FLOAT": "float"}.get(a.type, "string") for a in operator.attributes}
-    add_python_operator(operator.name, body, inputs, outputs, attributes, _empty_outputs(operator, dtypes))
+    attributes = {JSON: "string"}
+    if operator.domain == DOMAIN:
+        attributes = {a.name: {"INT": "int64", "FLOAT": "float"}.get(a.type, "string") for a in operator.attributes}
+    add_python_operator(operator.label, body, inputs, outputs, attributes, _empty_outputs(operator, dtypes))
 
 
 def _compute_outputs(
-    operator: Operator, arrays: Sequence[Any], attributes: Mapping[str, object], dtypes: Sequence[np.dtype[Any]]
+    operator: Operator, bind: Bind, arrays: Sequence[Any], given: Mapping[str, object], kinds: Sequence[str]
 ) -> list[np.ndarray[Any, Any]]:
+    dtypes = [ELEMENT_DTYPES[kind] for kind in kinds]
     outputs = _empty_outputs(operator, dtypes)
 
     def allocate(i: int, shape: Shape) -> np.ndarray[Any, Any]:
@@ -106,17 +137,29 @@ def _compute_outputs(
 
     try:
         inputs = [np.asarray(array, order="C") for array in arrays]
-        lists = {a.name: from_text(a, str(attributes[a.name])) for a in operator.attributes if a.is_list}
-        compute(operator, inputs, operator.check_attributes({**attributes, **lists}), allocate, runner_on_all_cpus())
+        bind(operator, _attributes(operator, given), kinds)(inputs, allocate, None)
     except BaseException as error:  # noqa: BLE001 - an exception that left would abort the process
-        RunErrors.add(error)
+        message = str(error) or type(error).__name__
+        if operator.domain != DOMAIN and isinstance(error, Exception):
+            named = OrtError(f"{operator.label}: {message}")
+            named.__cause__ = error.__cause__ or error
+            RunErrors.add(named)
+        else:
+            RunErrors.add(error)
         if operator.name not in _logged_operators:
             _logged_operators.add(operator.name)
-            message = str(error) or type(error).__name__
             _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, message)
-        for output in outputs:
-            output[...] = np.nan
+        for output, dtype in zip(outputs, dtypes, strict=True):
+            output[...] = {"f": np.nan, "O": ""}.get(dtype.kind, 0)
     return outputs
+
+
+def _attributes(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
+    """The checked attributes of a node, from those that the library passes."""
+    if operator.domain != DOMAIN:
+        return operator.check_attributes(from_json(str(given[JSON])))
+    lists = {a.name: from_text(a, str(given[a.name])) for a in operator.attributes if a.is_list}
+    return operator.check_attributes({**given, **lists})
 
 
 def _empty_outputs(operator: Operator, dtypes: Sequence[np.dtype[Any]]) -> list[np.ndarray[Any, Any]]:

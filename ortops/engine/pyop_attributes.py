@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,10 +10,18 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from ortops.operators import BY_NAME
-from ortops.spec import DOMAIN, Attribute, AttributeValue
+from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
 Model = str | bytes | os.PathLike[str]
+
+JSON = "attributes"
+"""The attribute of a user's operator that has all others as JSON."""
+
+
+def from_json(text: str) -> dict[str, AttributeValue]:
+    """The attributes of a node of a user's operator, from their JSON."""
+    values: dict[str, AttributeValue] = json.loads(text)
+    return values
 
 
 def to_text(values: Iterable[float]) -> str:
@@ -33,22 +42,29 @@ def from_text(attribute: Attribute, text: str) -> Sequence[float]:
         raise TypeError(f"{attribute.name} = {text!r}: must be numbers with commas between ({error})") from error
 
 
-def with_readable_attributes(model: Model) -> Model:
-    """The model as bytes, with absent attributes of our operators added and lists written as strings.
+def with_readable_attributes(model: Model, operators: Iterable[Operator]) -> Model:
+    """The model as bytes, with absent attributes of operators added and lists written as strings.
 
     It is the argument itself if there is nothing to rewrite, or if onnx cannot load it.
 
     Raises:
         TypeError: a node has an attribute of another type where a list is expected.
+        ValueError: a node of a user's operator leaves out an input or an output.
     """
+    known = {(operator.domain, operator.name): operator for operator in operators}
     try:
         is_bytes = isinstance(model, bytes)
         loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
     except (OSError, ValueError, DecodeError):  # ONNX Runtime gives the better error for it
         return model
-    is_changed = [_rewrite(node) for node in _nodes(loaded.graph.node)]
-    is_changed += [_rewrite(node) for function in loaded.functions for node in _nodes(function.node)]
-    return loaded.SerializeToString() if any(is_changed) else model
+    is_changed = False
+    for nodes in (loaded.graph.node, *(function.node for function in loaded.functions)):
+        for node in _nodes(nodes):
+            operator = known.get((node.domain, node.op_type))
+            if operator is None:
+                continue
+            is_changed |= _rewrite(node, operator) if node.domain == DOMAIN else _rewrite_as_json(node, operator)
+    return loaded.SerializeToString() if is_changed else model
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -59,12 +75,38 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(graph.node)
 
 
-def _rewrite(node: onnx.NodeProto) -> bool:
+def _rewrite_as_json(node: onnx.NodeProto, operator: Operator) -> bool:
+    """Write all attributes of a node of a user's operator as one."""
+    for tensors, names in ((operator.inputs, node.input), (operator.outputs, node.output)):
+        for i, tensor in enumerate(tensors):
+            if i >= len(names) or not names[i]:
+                raise ValueError(
+                    f"{operator.label} leaves out {tensor.name}: the pyop engine, that of Windows, needs it"
+                )
+    values: dict[str, object] = {}
+    types = {attribute.name: attribute.type for attribute in operator.attributes}
+    for attribute in node.attribute:
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        if kind != types.get(attribute.name, kind):
+            raise TypeError(f"{operator.label}: {attribute.name} has type {kind}: must be {types[attribute.name]}")
+        value = onnx.helper.get_attribute_value(attribute)
+        values[attribute.name] = _as_text(list(value) if kind.endswith("S") else value)
+    del node.attribute[:]
+    node.attribute.append(onnx.helper.make_attribute(JSON, json.dumps(values)))
+    return True
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_text(one) for one in value]
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _rewrite(node: onnx.NodeProto, operator: Operator) -> bool:
     """Add a node's absent attributes and write its lists as strings; return whether there were any."""
-    operator = BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
     written = {attribute.name: attribute for attribute in node.attribute}
-    missing = [a for a in operator.attributes if a.name not in written] if operator else []
-    lists = [a for a in operator.attributes if a.is_list and a.name in written] if operator else []
+    missing = [a for a in operator.attributes if a.name not in written]
+    lists = [a for a in operator.attributes if a.is_list and a.name in written]
     for attribute in lists:
         proto = written[attribute.name]
         kind = onnx.AttributeProto.AttributeType.Name(proto.type)

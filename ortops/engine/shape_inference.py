@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
-from typing import Any
+
+import numpy as np
 
 from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
 from ortops.shapes import Axes
-from ortops.spec import MAX_RANK, Attribute, AttributeValue, Length, Operator
+from ortops.spec import Attribute, AttributeValue, Length, Operator
 
-_MAX_STRING_BYTES = 256
-"""No attribute allows a longer string."""
+_BYTES = 256
+"""The size of an attribute that is read at once; a longer one is read again."""
 
 
 def infer_output_shapes(operator: Operator, context: int) -> int:
@@ -31,17 +32,20 @@ def infer_output_shapes(operator: Operator, context: int) -> int:
     api = ort_api()
     given = {attribute.name: _attribute(api, context, attribute) for attribute in operator.attributes}
     known = {name: value for name, value in given.items() if value is not None}
-    axes = Axes(operator, operator.check_attributes(known))
+    unknown = {a.name: np.empty(0) for a in operator.attributes if a.type == "TENSOR"}
+    checked = operator.check_attributes(known | unknown)
+    axes = Axes(operator, {name: value for name, value in checked.items() if name not in unknown})
     types = dict(ELEMENT_TYPES)
     count = c_size_t()
     api.check(api.ShapeInferContext_GetInputCount(context, byref(count)))
-    for i, tensor in enumerate(operator.inputs[: count.value]):
+    for i in range(count.value):
+        tensor = operator.inputs[min(i, len(operator.inputs) - 1)]
         element_type, lengths = _input(api, context, i)
         if element_type:
             types.setdefault(tensor.type, element_type)
         if lengths:
             axes.bind_shape(tensor, lengths)
-    for i, tensor in enumerate(operator.outputs):
+    for i, tensor in enumerate(() if operator.outputs[-1].variadic else operator.outputs):
         shape = axes.shape_of(tensor)
         # The interface cannot express an unknown length: it takes -1 for a length.
         if tensor.type in types and shape is not None and None not in shape:
@@ -53,20 +57,19 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
     handle, size = c_void_p(), c_size_t()
     if not api.succeeds(api.ShapeInferContext_GetAttribute(context, attribute.name.encode(), byref(handle))):
         return None
-    cells: dict[str, Callable[[], Any]] = {
-        "INT": c_int64,
-        "FLOAT": c_float,
-        "STRING": lambda: ctypes.create_string_buffer(_MAX_STRING_BYTES),
-        "INTS": c_int64 * MAX_RANK,
-        "FLOATS": c_float * MAX_RANK,
-    }
-    cell = cells[attribute.type]()
-    status = api.ReadOpAttr(handle, ATTRIBUTE_TYPES[attribute.type], byref(cell), ctypes.sizeof(cell), byref(size))
-    if not api.succeeds(status):
-        return None  # of another type or too long, which the kernel reports
-    if attribute.is_list:
-        return list(cell[: size.value // ctypes.sizeof(cell._type_)])
-    return cell.value.decode(errors="replace") if attribute.type == "STRING" else cell.value
+    if attribute.type not in ATTRIBUTE_TYPES:
+        return None  # a tensor, which the interface does not give
+    kind, content = ATTRIBUTE_TYPES[attribute.type], ctypes.create_string_buffer(_BYTES)
+    while not api.succeeds(api.ReadOpAttr(handle, kind, content, len(content), byref(size))):
+        if size.value <= len(content):
+            return None  # of another type, which the kernel reports
+        content = ctypes.create_string_buffer(size.value)
+    if attribute.type.startswith("STRING"):
+        texts = content.raw[: size.value].decode(errors="replace").split("\0")
+        return texts[:-1] if attribute.is_list else texts[0]
+    cell = c_int64 if attribute.type.startswith("INT") else c_float
+    values = list((cell * (size.value // ctypes.sizeof(cell))).from_buffer(content))
+    return values if attribute.is_list else values[0]
 
 
 def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_int64, c_void_p
+import ctypes
+import math
+from collections.abc import Sequence
+from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from ortops.engine.c_api import ELEMENT_TYPES, Api
-from ortops.jit.kernel import Kernel
+from ortops.jit.kernel import Kernel, data_pointer
 from ortops.jit.source import Unimported
 from ortops.shapes import Shape
+from ortops.spec import ELEMENT_DTYPES
 
 Array = np.ndarray[Any, Any]
 
@@ -22,11 +26,15 @@ else:
 
 _describe = Kernel(inputs.describe)
 
-MAX_DIMENSIONS = 8
-"""The number of dimensions that are read at most, which is enough to refuse a tensor with more."""
-
-_TYPESTR = {1: "<f4", 7: "<i8", 10: "<f2", 11: "<f8", 12: "<u4", 16: "<i2"}
-_BFLOAT16 = ELEMENT_TYPES["bfloat16"]
+_TYPESTR = {
+    1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
+    13: "<u8", 16: "<i2",
+    8: "<u8",  # of the objects of strings, which nobody reads
+}  # fmt: skip
+_DTYPES = {ELEMENT_TYPES[name]: dtype for name, dtype in ELEMENT_DTYPES.items() if name != "string"} | {
+    8: np.dtype("<u8")
+}
+_BFLOAT16, _STRING = ELEMENT_TYPES["bfloat16"], ELEMENT_TYPES["string"]
 _FUNCTIONS = (
     "KernelContext_GetInput",
     "GetTensorTypeAndShape",
@@ -39,26 +47,97 @@ _FUNCTIONS = (
 
 
 class Inputs:
-    """Reads the inputs of a node as arrays."""
+    """Reads the inputs of a node as arrays.
 
-    def __init__(self, api: Api, count: int) -> None:
+    Args:
+        api: the functions of ONNX Runtime.
+        types: the element type of each input, as in `ELEMENT_TYPES`.
+        max_rank: the number of dimensions that are read at most, enough to refuse a tensor with more.
+        copies: whether the arrays are copies, which remain valid after the call and can be changed.
+    """
+
+    def __init__(self, api: Api, types: Sequence[int], max_rank: int, *, copies: bool = False) -> None:
         self._functions = np.array([api.addresses[name] for name in _FUNCTIONS], np.intp)
-        self._count = count
+        self._api, self._count, self._max_rank = api, len(types), max_rank
+        self._array = _copy if copies else _view
+        self._strings = [i for i, kind in enumerate(types) if kind == _STRING]
 
     def read(self, context: int) -> list[Array | None]:
-        """The inputs of a call, None for an absent one; the arrays are valid during the call.
+        """The inputs of a call, None for an absent one; arrays that are no copies are valid during the call.
 
         Raises:
             RuntimeError: ONNX Runtime gives no access to an input.
         """
-        rows = np.zeros((self._count, 3 + MAX_DIMENSIONS), np.int64)
-        if _describe(self._functions, context, self._count, MAX_DIMENSIONS, rows) != 0:
+        rows = np.zeros((self._count, 3 + self._max_rank), np.int64)
+        if _describe(self._functions, context, self._count, self._max_rank, rows) != 0:
             raise RuntimeError("ONNX Runtime gives no access to an input")
-        return [_view(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
+        arrays = [self._array(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
+        for i in self._strings:
+            if (array := arrays[i]) is not None:
+                value = c_void_p()
+                self._api.check(self._api.KernelContext_GetInput(context, i, byref(value)))
+                arrays[i] = _strings(self._api, value, array.shape)
+        return arrays
 
 
-def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> Array | None:
+def _strings(api: Api, value: c_void_p, shape: Shape) -> Array:
+    """The elements of a tensor of strings. Bytes that are not UTF-8 become surrogates, as in names of files."""
+    count, size = math.prod(shape), c_size_t()
+    strings = np.empty(count, object)
+    if count:
+        api.check(api.GetStringTensorDataLength(value, byref(size)))
+        text, starts = ctypes.create_string_buffer(max(size.value, 1)), (c_size_t * count)()
+        api.check(api.GetStringTensorContent(value, text, size.value, starts, count))
+        ends, content = [*starts[1:], size.value], text.raw
+        strings[:] = [content[i:j].decode(errors="surrogateescape") for i, j in zip(starts, ends, strict=True)]
+    return strings.reshape(shape)
+
+
+class _Strings:
+    """A tensor of strings, which takes an array as ``tensor[...] = array``."""
+
+    def __init__(self, api: Api, value: c_void_p) -> None:
+        self._api, self._value = api, value
+
+    def __setitem__(self, _: object, array: Array) -> None:
+        texts = [text if isinstance(text, bytes) else text.encode(errors="surrogateescape") for text in array.flat]
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        content = np.frombuffer(b"\0".join([*texts, b""]), np.uint8)
+        # Measured: for a million strings, an array of c_char_p took 7 times as long.
+        starts = content.ctypes.data + np.cumsum(lengths + 1) - (lengths + 1)
+        self._api.check(self._api.FillStringTensor(self._value, starts.ctypes.data, len(texts)))
+        if np.count_nonzero(content == 0) == len(texts):
+            return
+        for i, text in enumerate(texts):
+            if b"\0" in text:  # where the function above ends a string
+                memory = c_void_p()
+                self._api.check(self._api.GetResizedStringTensorElementBuffer(self._value, i, len(text), byref(memory)))
+                ctypes.memmove(memory, text, len(text))
+
+
+def tensor_attribute(api: Api, value: c_void_p) -> Array:
+    """A copy of an OrtValue that is a tensor."""
+    info, kind, rank, data = c_void_p(), c_int(), c_size_t(), c_void_p()
+    api.check(api.GetTensorTypeAndShape(value, byref(info)))
+    try:
+        api.check(api.GetTensorElementType(info, byref(kind)))
+        api.check(api.GetDimensionsCount(info, byref(rank)))
+        lengths = (c_int64 * rank.value)()
+        api.check(api.GetDimensions(info, lengths, rank.value))
+    finally:
+        api.ReleaseTensorTypeAndShapeInfo(info)
+    if kind.value == _STRING:
+        return _strings(api, value, tuple(lengths))
+    if kind.value not in _TYPESTR:
+        raise TypeError(f"a tensor has the element type {kind.value}: must be one of {', '.join(ELEMENT_TYPES)}")
+    api.check(api.GetTensorMutableData(value, byref(data)))
+    return _copy(data.value or 0, kind.value, tuple(lengths))
+
+
+def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> Any:
     """Output `i` as an array over ONNX Runtime's memory, or None if the node leaves it out.
+
+    A tensor of strings is no array, but takes one as ``tensor[...] = array``.
 
     Raises:
         OrtError: ONNX Runtime cannot allocate it.
@@ -67,8 +146,18 @@ def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> A
     api.check(api.KernelContext_GetOutput(context, i, (c_int64 * len(shape))(*shape), len(shape), byref(value)))
     if not value:
         return None
+    if element_type == _STRING:
+        return _Strings(api, value)
     api.check(api.GetTensorMutableData(value, byref(data)))
     return _view(data.value or 0, element_type, shape)
+
+
+def _copy(data: int, element_type: int, shape: Shape) -> Array:
+    # Measured: faster than a copy of a view, by 3 us.
+    array: Array = np.empty(shape, _DTYPES[element_type])
+    if array.nbytes:
+        ctypes.memmove(data_pointer(array), data, array.nbytes)
+    return array
 
 
 class _Memory:

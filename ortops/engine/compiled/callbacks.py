@@ -57,16 +57,16 @@ def fill(table: Any, version: int) -> int:
     table[6] = pointer_to(_output_type)  # GetOutputType
     table[7] = pointer_to(_output_count)  # GetOutputTypeCount
     table[9] = pointer_to(_destroy)  # KernelDestroy
-    table[10] = pointer_to(_input_is_optional)  # GetInputCharacteristic
-    table[11] = pointer_to(_output_is_optional)  # GetOutputCharacteristic
+    table[10] = pointer_to(_input_presence)  # GetInputCharacteristic
+    table[11] = pointer_to(_output_presence)  # GetOutputCharacteristic
     table[12] = pointer_to(_nothing_of)  # GetInputMemoryType: the default
     for i in range(13, 17):
-        table[i] = pointer_to(_nothing)  # GetVariadic...: there are none
+        table[i] = pointer_to(_one)  # GetVariadic...: at least one tensor, all of one type
     table[17] = pointer_to(_create)  # CreateKernelV2
     table[18] = pointer_to(_compute)  # KernelComputeV2
     if table[INFER] != 0:
         table[19] = pointer_to(_infer)  # InferOutputShapeFn
-    table[20] = pointer_to(_first_version)  # GetStartVersion
+    table[20] = pointer_to(_one)  # GetStartVersion
     table[21] = pointer_to(_last_version)  # GetEndVersion
     return 0
 
@@ -92,7 +92,7 @@ def _input_type(table: int, i: int) -> int:
 
 
 @compiled
-def _input_is_optional(table: int, i: int) -> int:
+def _input_presence(table: int, i: int) -> int:
     return int64_pointer(table)[TENSORS + 2 * i + 1]
 
 
@@ -107,8 +107,8 @@ def _output_type(table: int, i: int) -> int:
 
 
 @compiled
-def _output_is_optional(table: int, i: int) -> int:
-    return _input_is_optional(table, _input_count(table) + i)
+def _output_presence(table: int, i: int) -> int:
+    return _input_presence(table, _input_count(table) + i)
 
 
 @compiled
@@ -117,7 +117,7 @@ def _output_count(table: int) -> int:
 
 
 @compiled
-def _first_version(_table: int) -> int:
+def _one(_table: int) -> int:
     return 1
 
 
@@ -134,7 +134,7 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
     if words[CREATE] == 0:
         return 0
     cells = allocate(2)
-    lock = _begin(table)
+    lock = _begin(words[PROCESS])
     made = call_python(words[CREATE], info) if address_of(cells) != 0 else 0
     if made != 0 and is_callable(made) != 0:
         cells[0], cells[1] = made, table
@@ -142,7 +142,7 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
     else:
         status = _status(table, made)
         release(cells)
-    _end(table, lock)
+    _end(words[PROCESS], lock)
     return status
 
 
@@ -150,17 +150,19 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
 def _compute(kernel: int, context: int) -> int:
     cells = int64_pointer(kernel)
     table = cells[1]
-    lock = _begin(table)
+    process = int64_pointer(table)[PROCESS]
+    lock = _begin(process)
     status = _status(table, call_python(cells[0], context))
-    _end(table, lock)
+    _end(process, lock)
     return status
 
 
 @compiled
 def _infer(table: int, context: int) -> int:
-    lock = _begin(table)
-    status = _status(table, call_python(int64_pointer(table)[INFER], context))
-    _end(table, lock)
+    words = int64_pointer(table)
+    lock = _begin(words[PROCESS])
+    status = _status(table, call_python(words[INFER], context))
+    _end(words[PROCESS], lock)
     return status
 
 
@@ -168,10 +170,10 @@ def _infer(table: int, context: int) -> int:
 def _destroy(kernel: int) -> int:
     if kernel != 0:
         cells = int64_pointer(kernel)
-        table = cells[1]
-        lock = _begin(table)
-        decref(cells[0])
-        _end(table, lock)
+        process = int64_pointer(cells[1])[PROCESS]
+        lock = _begin(process)
+        decref(cells[0])  # the last kernel of a table frees the table, too
+        _end(process, lock)
         release(cells)
     return 0
 
@@ -200,9 +202,9 @@ def _status(table: int, result: int) -> int:
 
 
 @compiled
-def _begin(table: int) -> int:
+def _begin(state: int) -> int:
     """Acquire the GIL. While the interpreter finalizes, wait for the end of the process instead."""
-    process = int64_pointer(int64_pointer(table)[PROCESS])
+    process = int64_pointer(state)
     add_atomically(offset(process, ACTIVE), 1)
     if _has_ended(process):
         add_atomically(offset(process, ACTIVE), -1)
@@ -211,9 +213,9 @@ def _begin(table: int) -> int:
 
 
 @compiled
-def _end(table: int, lock: int) -> None:
+def _end(state: int, lock: int) -> None:
     """Release the GIL. While the interpreter finalizes, wait for the end of the process."""
-    process = int64_pointer(int64_pointer(table)[PROCESS])
+    process = int64_pointer(state)
     release_gil(lock)
     add_atomically(offset(process, ACTIVE), -1)
     if _has_ended(process):

@@ -7,7 +7,8 @@ NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35
 
 NAME, TEXT: addresses of C strings, the operator's name and the prefix of messages about exceptions. INPUTS, OUTPUTS: their
 numbers. CREATE, INFER: addresses of Python functions, or 0. API: the address of OrtApi. PROCESS: the address of the words
-ACTIVE and ENDING. From TENSORS on: the element type of each input, then of each output, and whether it is optional.
+ACTIVE and ENDING. From TENSORS on: the element type of each input, then of each output, and its presence:
+0 if it is required, 1 if it is optional, 2 if it is variadic.
 """
 
 ACTIVE, ENDING = range(2)

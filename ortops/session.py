@@ -1,16 +1,19 @@
-"""Registers the operators with ONNX Runtime sessions."""
+"""Registers operators with ONNX Runtime sessions: those of this project and those of users, by the same door."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import onnxruntime
 
+from ortops.compute import bind
+from ortops.custom import CustomOperator
 from ortops.engine import extensions
+from ortops.engine.errors import RaiseOperatorErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
@@ -26,7 +29,56 @@ Engine = Literal["auto", "direct", "pyop"]
 
 _lock = threading.RLock()
 _engine_in_use: Engine | None = None
-_registered: set[weakref.ref[onnxruntime.SessionOptions]] = set()
+_run_errors: Any = None
+_registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
+
+
+class _Registration:
+    """What one SessionOptions object has: the operators of users, and their domains with the direct engine.
+
+    It is kept as soon as the options have a first operator, even if a later one is refused.
+    """
+
+    def __init__(self) -> None:
+        self.operators: dict[tuple[str, str], CustomOperator] = {}
+        self.domains: Any = None
+        self.has_library = False
+
+    def add(self, options: onnxruntime.SessionOptions, operators: Sequence[CustomOperator]) -> None:
+        """Add operators that the options do not have yet.
+
+        Raises:
+            TypeError: one is no operator, or the pyop engine cannot run it.
+            ValueError: two have the same domain and name, or it is too late for the pyop engine.
+        """
+        known = dict(self.operators)
+        for operator in operators:
+            if not isinstance(operator, CustomOperator):
+                raise TypeError(f"operators has {operator!r}: must be made by ortops.operator")
+            if known.setdefault((operator.domain, operator.name), operator) is not operator:
+                raise ValueError(f"operators has two of the name {operator.label}: must have one of each name")
+        missing = [one for identity, one in known.items() if identity not in self.operators]
+        if not missing:
+            return
+        if _engine_in_use == "pyop":
+            from ortops.engine import pyop
+
+            if self.has_library:
+                raise ValueError(
+                    f"operators has {missing[0].label}: the pyop engine, that of Windows, takes operators only in the first "
+                    "call for session options"
+                )
+            for operator in missing:
+                pyop.add_operator(operator, operator.bind)
+        else:
+            from ortops.engine.direct import custom_ops
+            from ortops.engine.domains import Domains
+
+            keep_causes()
+            self.domains = self.domains or Domains()
+            for operator in missing:
+                self.domains.add(options, operator.domain, custom_ops(operator, operator.bind))
+        self.operators = known
 
 
 def library_path() -> str:
@@ -41,8 +93,12 @@ def library_path() -> str:
     return extensions.library_path()
 
 
-def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto") -> None:
-    """Register the operators with session options, for all sessions that are made with them. A second call does nothing.
+def register(
+    session_options: onnxruntime.SessionOptions, engine: Engine = "auto", *, operators: Iterable[CustomOperator] = ()
+) -> None:
+    """Register operators with session options, for all sessions that are made with them.
+
+    These are the operators of this project and those in `operators`. What the options have already is not added again.
 
     The function registers the library of onnxruntime-extensions, which adds the operators of onnxruntime-extensions too.
     Do not pass options that have this library already: ONNX Runtime refuses to make a session from options with the library
@@ -53,24 +109,34 @@ def register(session_options: onnxruntime.SessionOptions, engine: Engine = "auto
         engine: how ONNX Runtime calls the operators. "direct" uses C functions, has all element types and reports errors as
             ONNX Runtime does. "pyop" uses Python operators of onnxruntime-extensions, for float and double only. "auto" is
             direct if the library supports it (Linux, macOS), else pyop. A process can use only one of the two.
+        operators: operators of your own, from `ortops.operator`. They live as long as the options and the sessions.
 
     Raises:
-        ValueError: engine is not one of these.
+        ValueError: engine is not one of these, or two operators have the same domain and name.
+        TypeError: one of `operators` is none, or the pyop engine cannot run it.
         RuntimeError: the process uses the other engine already, onnxruntime-extensions lacks a part that the engine needs,
             or onnxruntime is too old.
     """
-    if engine != "auto" or weakref.ref(session_options) not in _registered:
-        exceptions.uninterrupted(lambda: _register(session_options, engine))
+    own = tuple(operators)
+    found = _registered.get(weakref.ref(session_options))
+    if own or engine != "auto" or found is None or not found.has_library:
+        exceptions.uninterrupted(lambda: _register(session_options, engine, own))
 
 
-def _register(session_options: onnxruntime.SessionOptions, engine: Engine) -> None:
+def _register(session_options: onnxruntime.SessionOptions, engine: Engine, operators: Sequence[CustomOperator]) -> None:
     _select_engine(engine)
     with _lock:
-        # Not a WeakSet: its callbacks are Python code, and an exception that a signal handler raises in them is lost.
-        _registered.difference_update([reference for reference in _registered if reference() is None])
-        if weakref.ref(session_options) not in _registered:
+        # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
+        # lost.
+        for dead in [reference for reference in _registered if reference() is None]:
+            domains = _registered.pop(dead).domains
+            if domains is not None:
+                domains.release()
+        registration = _registered.setdefault(weakref.ref(session_options), _Registration())
+        registration.add(session_options, operators)
+        if not registration.has_library:
             session_options.register_custom_ops_library(extensions.library_path())
-            _registered.add(weakref.ref(session_options))
+            registration.has_library = True
 
 
 def _select_engine(engine: Engine) -> Engine:
@@ -96,52 +162,34 @@ def _add_all(engine: Engine) -> Engine:
         RuntimeError: the library cannot be imported or lacks what the engine needs, or onnxruntime is too old.
     """
     if engine != "pyop" and extensions.takes_c_operators():
-        from ortops.engine.direct import add_operator
+        from ortops.engine.direct import custom_ops
 
         for operator in OPERATORS:
-            add_operator(operator)
+            for made in custom_ops(operator, bind):
+                made.add_to_extensions()
         return "direct"
     if engine == "direct":
         raise RuntimeError(
             "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
         )
-    from ortops.engine.pyop import add_operators
+    from ortops.engine import pyop
 
-    add_operators(OPERATORS)
+    global _run_errors  # noqa: PLW0603 - likewise
+    _run_errors = pyop.RunErrors
+    pyop.start()
+    for operator in OPERATORS:
+        pyop.add_operator(operator, bind)
     return "pyop"
 
 
-class _RaiseOperatorErrors:
-    """A context for calls of ONNX Runtime that raises the exception of an operator of ours at its end.
-
-    ONNX Runtime gets only a status with the text "interrupted" for it, or no error at all with the pyop engine.
-    """
-
-    def __enter__(self) -> None:
-        """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
-        exceptions.take()
-        self._errors = None
-        if _engine_in_use == "pyop":
-            from ortops.engine.pyop import RunErrors
-
-            self._errors = RunErrors()
-
-    def __exit__(self, *_: object) -> None:
-        """Raise the first exception, in place of ONNX Runtime's error."""
-        error = exceptions.take()
-        if self._errors is not None:
-            error = error or self._errors.end()
-        if error is not None:
-            raise error from None
-
-
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """onnxruntime.InferenceSession with the operators registered; it takes the same arguments.
+    """onnxruntime.InferenceSession with operators registered; it takes the same arguments, and `operators`.
 
-    It calls `register` for the given options too. If Python raises an exception while an operator of ours runs, such as
+    It calls `register` for the given options too. If Python raises an exception while an operator runs, such as
     KeyboardInterrupt for Ctrl-C, the session raises the same exception; a session of onnxruntime's own class raises an
-    error with the text "interrupted". With the pyop engine, nodes may omit attributes and have lists, and the session raises
-    the errors of our operators, which ONNX Runtime itself does not see there.
+    error with the text "interrupted". An exception in the function of an operator of your own is the cause (``__cause__``)
+    of the error that the session raises. With the pyop engine, nodes may omit attributes and have lists, and the session
+    raises the errors of operators, which ONNX Runtime itself does not see there.
     """
 
     def __init__(
@@ -150,25 +198,29 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         sess_options: onnxruntime.SessionOptions | None = None,
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[dict[Any, Any]] | None = None,
+        *,
+        operators: Iterable[CustomOperator] = (),
         **kwargs: Any,
     ) -> None:
-        """Make a session as onnxruntime.InferenceSession does.
+        """Make a session as onnxruntime.InferenceSession does, with operators of your own (`ortops.operator`).
 
         Raises:
+            TypeError, ValueError: as `register`.
             OrtError: sess_options had the library of onnxruntime-extensions before.
             BaseException: the exception that Python raised in an operator of ours.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        register(options)
+        register(options, operators=operators)
         if _engine_in_use == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
-            model = with_readable_attributes(path_or_bytes)
+            own = _registered[weakref.ref(options)].operators.values()
+            model = with_readable_attributes(path_or_bytes, (*OPERATORS, *own))
             if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
         try:
-            with inside_session(), _RaiseOperatorErrors():
+            with inside_session(), RaiseOperatorErrors(_run_errors):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT not in str(error):
@@ -186,7 +238,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             BaseException: the exception that Python raised in an operator of ours, in place of onnxruntime's error.
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        with inside_session(), _RaiseOperatorErrors():
+        with inside_session(), RaiseOperatorErrors(_run_errors):
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
@@ -194,16 +246,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), _RaiseOperatorErrors():
+        with inside_session(), RaiseOperatorErrors(_run_errors):
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), _RaiseOperatorErrors():
+        with inside_session(), RaiseOperatorErrors(_run_errors):
             super().run_with_ortvaluevector(*args, **kwargs)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), _RaiseOperatorErrors():
+        with inside_session(), RaiseOperatorErrors(_run_errors):
             super().run_with_iobinding(iobinding, run_options)

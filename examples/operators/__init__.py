@@ -1,0 +1,1 @@
+"""Operators of your own: see docs/custom_operators.md."""

@@ -1,0 +1,183 @@
+"""The definition of a custom operator from the signature of its function: parameters, annotations and defaults."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, ElementType, Tensor
+
+_NUMBERS: dict[Any, Any] = {int: "INT", float: "FLOAT", str: "STRING"}
+
+ARRAYS = "numpy.typing.NDArray[np.float32], of a TypeVar with constraints, or of a class such as np.integer"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a signature says of an operator.
+
+    attributes, inputs, outputs: in the order of the parameters and of the result.
+    types: the element types of each type variable.
+    as_lists: the names of the attributes that the function takes as lists, and not as tuples.
+    """
+
+    attributes: tuple[Attribute, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    types: dict[str, tuple[ElementType, ...]]
+    as_lists: frozenset[str]
+
+
+def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) -> Signature:
+    """Read the parameters of a function, or of the Python function that numba compiles.
+
+    Args:
+        function: an array is an input, ``X | None = None`` an optional one and ``*x`` a variadic one; behind ``*`` it is an
+            attribute of type TENSOR. int, float, str, a Literal of strings and lists of these are attributes.
+        name: the operator's name, for errors.
+        has_outputs: whether the outputs are known, so that the annotation of the result does not count.
+
+    Raises:
+        TypeError: a parameter or the result has no annotation that says what it is.
+    """
+    plain = getattr(function, "py_func", function)
+    try:
+        parameters = inspect.signature(plain).parameters
+        hints = typing.get_type_hints(plain, include_extras=True)
+    except (NameError, ValueError) as error:
+        raise TypeError(f"{name}: the annotations of its function cannot be read: {error}") from error
+    variables: dict[str, tuple[ElementType, ...]] = {}
+    attributes, inputs, as_lists = [], [], set()
+    for parameter in parameters.values():
+        where = f"{name}: parameter {parameter.name}"
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise TypeError(f"{where} takes any keyword: attributes must be given to ortops.operator, or be parameters")
+        hint, shape = _without_shape(hints.get(parameter.name))
+        inner, is_optional = _without_none(hint)
+        inner, shape = _without_shape(inner, shape)
+        kinds = _element_types(inner)
+        has_default = parameter.default is not parameter.empty
+        default = parameter.default if has_default else None
+        if kinds is None:
+            kind, choices = _attribute_type(inner, where)
+            if get_origin(inner) is list:
+                as_lists.add(parameter.name)
+            attributes.append(
+                Attribute(
+                    parameter.name,
+                    kind,
+                    tuple(default) if isinstance(default, list) else default,
+                    choices=choices,
+                    required=not has_default,
+                    any_length=kind.endswith("S"),
+                )
+            )
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            attributes.append(Attribute(parameter.name, "TENSOR", default, required=not has_default))
+        elif has_default and default is not None:
+            raise TypeError(f"{where} = {default!r}: an input must have no default, or None if it is optional")
+        else:
+            is_variadic = parameter.kind is parameter.VAR_POSITIONAL
+            variable = _variable(inner, kinds, parameter.name, variables)
+            inputs.append(
+                Tensor(parameter.name, variable, shape, optional=has_default or is_optional, variadic=is_variadic)
+            )
+    outputs = () if has_outputs else tuple(_outputs(hints.get("return"), name, variables))
+    return Signature(tuple(attributes), tuple(inputs), outputs, variables, frozenset(as_lists))
+
+
+def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]) -> Iterator[Tensor]:
+    """The outputs: one array, a tuple of arrays, or a list of arrays (also as the last of a tuple), which is variadic."""
+    origin, parts = get_origin(hint), get_args(hint)
+    is_several = origin is tuple and parts[-1:] != (Ellipsis,)
+    for i, part in enumerate(parts if is_several else [hint]):
+        own = f"y{i}" if is_several else "y"
+        inner, shape = _without_shape(part)
+        inner, is_optional = _without_none(inner)
+        is_variadic = get_origin(inner) in (list, tuple)
+        inner, shape = _without_shape(get_args(inner)[0] if is_variadic else inner, shape)
+        kinds = _element_types(inner)
+        if kinds is None:
+            raise TypeError(
+                f"{name}: its result is annotated by {part!r}: must be {ARRAYS}; or a tuple or list of these"
+            )
+        variable = _variable(inner, kinds, own, variables)
+        if variable in variables and not isinstance(_scalar(inner), TypeVar):
+            raise TypeError(f"{name}: its result has one of {len(kinds)} types: must have one, or that of a TypeVar")
+        yield Tensor(own, variable, shape, optional=is_optional, variadic=is_variadic)
+
+
+def _variable(
+    inner: Any, kinds: tuple[ElementType, ...], name: str, variables: dict[str, tuple[ElementType, ...]]
+) -> str:
+    """The type of a tensor: an element type, or the name of a type variable, which is added to `variables`."""
+    scalar = _scalar(inner)
+    if len(kinds) == 1 and not isinstance(scalar, TypeVar):
+        return kinds[0]
+    variable = scalar.__name__ if isinstance(scalar, TypeVar) else f"T_{name}"
+    variables[variable] = kinds
+    return variable
+
+
+def _without_shape(hint: Any, shape: tuple[int | str, ...] = ANY_SHAPE) -> tuple[Any, tuple[int | str, ...]]:
+    """An annotation without ``Annotated[..., ("n", 4)]``, and the shape in it."""
+    if get_origin(hint) is not Annotated:
+        return hint, shape
+    inner, *notes = get_args(hint)
+    return inner, next((note for note in notes if isinstance(note, tuple)), shape)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    return (parts[0], True) if len(parts) == 1 else (hint, False)
+
+
+def _scalar(hint: Any) -> Any:
+    """The scalar type of the annotation of an array, np.generic for any; None if it is no array."""
+    if hint is np.ndarray:
+        return np.generic
+    if get_origin(hint) is not np.ndarray:
+        return None
+    (scalar,) = get_args(get_args(hint)[1]) or (np.generic,)
+    return np.generic if scalar is Any else scalar
+
+
+def _element_types(hint: Any) -> tuple[ElementType, ...] | None:
+    """The element types that an array may have; None if the annotation is of no array."""
+    scalar = _scalar(hint)
+    if scalar is None:
+        return None
+    if isinstance(scalar, TypeVar):
+        scalars: Sequence[Any] = scalar.__constraints__ or (scalar.__bound__ or np.generic,)
+    else:
+        scalars = (scalar,)
+    # Arrays of strings hold objects here, whatever their annotation says.
+    scalars = [np.object_ if one is np.str_ else one for one in scalars]
+    kinds = tuple(
+        name for name in get_args(ElementType) if any(issubclass(ELEMENT_DTYPES[name].type, one) for one in scalars)
+    )
+    if not kinds:
+        raise TypeError(f"{hint!r} is an array of none of the element types {', '.join(ELEMENT_DTYPES)}")
+    return kinds
+
+
+def _attribute_type(hint: Any, where: str) -> tuple[Any, tuple[str, ...]]:
+    """The type of an attribute, and the strings that it may be."""
+    if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
+        return "STRING", get_args(hint)
+    if get_origin(hint) in (list, tuple, Sequence) and get_args(hint)[0] in _NUMBERS:
+        return f"{_NUMBERS[get_args(hint)[0]]}S", ()
+    if hint not in _NUMBERS:
+        raise TypeError(
+            f"{where} is annotated by {hint!r}: must be an input, {ARRAYS}; or an attribute, int, float, str or a list of "
+            "one of these"
+        )
+    return _NUMBERS[hint], ()

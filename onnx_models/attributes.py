@@ -10,21 +10,39 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
+import numpy as np
 import onnx
 
+from ortops.custom import CustomOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 
 _MAX_SHOWN = 80
 """Characters of a name or string that an error shows. No valid one is longer."""
 
-_FIELDS = {"INT": "i", "FLOAT": "f", "STRING": "s", "INTS": "ints", "FLOATS": "floats"}
+_FIELDS = {
+    "INT": "i",
+    "FLOAT": "f",
+    "STRING": "s",
+    "INTS": "ints",
+    "FLOATS": "floats",
+    "STRINGS": "strings",
+    "TENSOR": "t",
+}
 """The field of AttributeProto that holds the value, by type."""
+
+CUSTOM: dict[tuple[str, str], CustomOperator] = {}
+"""The operators of users that `onnx_models.register_schemas` was given, by domain and name."""
 
 
 def operator_of(node: onnx.NodeProto) -> Operator | None:
-    """Return the operator of a node, or None if it is not one of this project's."""
-    return BY_NAME.get(node.op_type) if node.domain == DOMAIN else None
+    """Return the operator of a node, one of this project's or of a user's; None for others."""
+    return BY_NAME.get(node.op_type) if node.domain == DOMAIN else custom_of(node)
+
+
+def custom_of(node: onnx.NodeProto) -> CustomOperator | None:
+    """Return the operator of a node if it is a user's."""
+    return CUSTOM.get((node.domain, node.op_type))
 
 
 @contextmanager
@@ -93,6 +111,10 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
     if given.ref_attr_name:
         return None
     value = getattr(given, place)
+    if rule.type == "TENSOR":
+        return rule.check(onnx.numpy_helper.to_array(value))
+    if rule.type == "STRINGS":
+        return rule.check([text.decode(errors="backslashreplace") for text in value])
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
         return rule.check(text if len(text) <= _MAX_SHOWN or not rule.choices else f"{text[:_MAX_SHOWN]}...")
@@ -102,13 +124,21 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
 def attribute_protos(
     attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
 ) -> list[onnx.AttributeProto]:
-    """Make the attributes of a node. Empty lists are left out: an absent list means the same."""
-    return [attribute_proto(one, values[one.name]) for one in attributes if values[one.name] or not one.is_list]
+    """Make the attributes of a node. Values of None are left out, and empty lists, where an absent list means the same."""
+    return [attribute_proto(one, values[one.name]) for one in attributes if _is_written(one, values[one.name])]
+
+
+def _is_written(attribute: Attribute, value: AttributeValue) -> bool:
+    if attribute.is_list and value is not None:
+        return bool(value or attribute.default)
+    return value is not None
 
 
 def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
     """Make an attribute of its declared type, whatever Python type the value has."""
     kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
+    if isinstance(value, np.ndarray):
+        value = onnx.numpy_helper.from_array(value)
     return onnx.helper.make_attribute(attribute.name, value, attr_type=kind)
 
 

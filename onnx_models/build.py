@@ -10,7 +10,6 @@ from onnx_models.attributes import attribute_protos, attribute_values, refuse_ex
 from onnx_models.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
 from onnx_models.portable.attach import attach
 from ortops.spec import (
-    DOMAIN,
     DOMAIN_VERSION,
     ELEMENT_DTYPES,
     MAX_RANK,
@@ -123,7 +122,7 @@ def node(
 def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
     """Return the op_type, domain and version of a node, for `operator` or for the ONNX operator that it implements."""
     if not standard:
-        return operator.name, DOMAIN, DOMAIN_VERSION
+        return operator.name, operator.domain, DOMAIN_VERSION
     if operator.standard is None:
         raise ValueError(f"standard = True: ONNX has no operator that computes {operator.name}")
     op_type, opset = operator.standard

@@ -222,7 +222,7 @@ def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def is_body(function: onnx.FunctionProto) -> bool:
-    """Return whether a function is the body of one of this project's operators."""
+    """Return whether a function is the body of an operator of this project or of a user."""
     return operator_of(onnx.NodeProto(domain=function.domain, op_type=function.name)) is not None
 
 

@@ -14,22 +14,24 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from onnx_models.attributes import attribute_proto, checked_value
+from onnx_models.attributes import CUSTOM, attribute_proto, checked_value
+from ortops.custom import CustomOperator, OperatorError
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
-from ortops.spec import DOMAIN, DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor
+from ortops.spec import DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor
 
 if TYPE_CHECKING:
     from onnx.shape_inference import InferenceContext
 
 
 def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
-    """Register the operators' schemas with ``onnx`` in this process.
+    """Register the operators' schemas with ``onnx`` in this process, also those of operators of `ortops.operator`.
 
     ``onnx.checker.check_model(model, full_check=True, check_custom_domain=True)`` and
     ``onnx.shape_inference.infer_shapes`` then check their types, shapes and attributes. A mistake raises
     ``onnx.shape_inference.InferenceError`` even without ``strict_mode``: ONNX catches only errors of schemas in C++.
-    A second call does nothing. ONNX Runtime's own schemas do not change.
+    A second call does nothing. ONNX Runtime's own schemas do not change. `onnx_models.gradient` then uses the gradient of a
+    user's operator, and `onnx_models.portable.attach` its body.
 
     Raises:
         RuntimeError: onnx is older than 1.19, the first version with shape inference in Python; or another schema has
@@ -37,13 +39,21 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
     """
     if not hasattr(OpSchema, "set_type_and_shape_inference_function"):
         raise RuntimeError(f"onnx is {onnx.__version__}: schemas with shape inference in Python need onnx >= 1.19")
+    operators = tuple(operators)
+    custom = {
+        (operator.domain, operator.name): operator for operator in operators if isinstance(operator, CustomOperator)
+    }
+    for identity, operator in custom.items():
+        if CUSTOM.get(identity, operator) is not operator:
+            raise RuntimeError(f"operators has {operator.label}: another operator of this name is registered already")
     wanted = [schema(operator) for operator in operators]
     missing = [one for one in wanted if not _is_registered(one)]
     for one in missing:
         onnx.defs.register_schema(one)
         # ONNX destroys its schemas after the interpreter has ended: a schema with a Python function then hangs (onnx
         # 1.19) or crashes (1.20, 1.21) the process.
-        atexit.register(_deregister, one.name)
+        atexit.register(_deregister, one.name, one.domain)
+    CUSTOM.update(custom)
 
 
 def schema(operator: Operator) -> OpSchema:
@@ -53,7 +63,7 @@ def schema(operator: Operator) -> OpSchema:
     """
     made = OpSchema(
         operator.name,
-        DOMAIN,
+        operator.domain,
         DOMAIN_VERSION,
         operator.doc,
         inputs=[_parameter(operator, tensor) for tensor in operator.inputs],
@@ -66,10 +76,11 @@ def schema(operator: Operator) -> OpSchema:
 
 
 def _attribute(attribute: Attribute) -> OpSchema.Attribute:
-    """Make the attribute with its default; without one if that is an empty list, which no node has."""
-    if attribute.is_list and not attribute.default:
+    """Make the attribute with its default; without one if that is None, or an empty list, which no node has."""
+    if attribute.default is None or (attribute.is_list and not attribute.default):
         kind = getattr(OpSchema.AttrType, attribute.type)
-        return OpSchema.Attribute(attribute.name, kind, attribute.doc, required=False)
+        is_required = attribute.required and attribute.default is None
+        return OpSchema.Attribute(attribute.name, kind, attribute.doc, required=is_required)
     return OpSchema.Attribute(attribute.name, attribute_proto(attribute, attribute.default), attribute.doc)
 
 
@@ -79,36 +90,36 @@ def _parameter(operator: Operator, tensor: Tensor) -> OpSchema.FormalParameter:
         tensor.name,
         tensor.type if tensor.type in operator.types else f"tensor({tensor.type})",
         tensor.doc,
-        param_option=options.Optional if tensor.optional else options.Single,
+        param_option=options.Variadic if tensor.variadic else options.Optional if tensor.optional else options.Single,
     )
 
 
 def _is_registered(wanted: OpSchema) -> bool:
-    if not onnx.defs.has(wanted.name, DOMAIN_VERSION, DOMAIN):
+    if not onnx.defs.has(wanted.name, DOMAIN_VERSION, wanted.domain):
         return False
-    found = onnx.defs.get_schema(wanted.name, DOMAIN_VERSION, DOMAIN)
+    found = onnx.defs.get_schema(wanted.name, DOMAIN_VERSION, wanted.domain)
     if repr(found) != repr(wanted) or not found.has_type_and_shape_inference_function:
         raise RuntimeError(
-            f"onnx has another schema of {wanted.name} in {DOMAIN}: must be this project's. "
-            f"Deregister it first: onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {DOMAIN!r})"
+            f"onnx has another schema of {wanted.name} in {wanted.domain}: must be this project's. Deregister it first: "
+            f"onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {wanted.domain!r})"
         )
     return True
 
 
-def _deregister(name: str) -> None:
-    if onnx.defs.has(name, DOMAIN_VERSION, DOMAIN):
-        onnx.defs.deregister_schema(name, DOMAIN_VERSION, DOMAIN)
+def _deregister(name: str, domain: str) -> None:
+    if onnx.defs.has(name, DOMAIN_VERSION, domain):
+        onnx.defs.deregister_schema(name, DOMAIN_VERSION, domain)
 
 
 def _infer(operator: Operator, context: InferenceContext) -> None:
     try:
         _set_outputs(operator, context)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OperatorError) as error:
         raise onnx.shape_inference.InferenceError(f"{context.get_display_name().strip()}: {error}") from error
 
 
 def _set_outputs(operator: Operator, context: InferenceContext) -> None:
-    present = [i for i in range(len(operator.outputs)) if i < context.get_num_outputs() and context.has_output(i)]
+    present = [i for i in range(context.get_num_outputs()) if context.has_output(i)]
     if not present:
         names = ", ".join(tensor.name for tensor in operator.outputs)
         raise ValueError(f"{operator.name} has no output: must have at least one of {names}")
@@ -117,7 +128,8 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
     types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
     have_shape = set()
     # A missing input has no type; the checker reports one that is required.
-    for i, tensor in enumerate(operator.inputs[: context.get_num_inputs()]):
+    for i in range(context.get_num_inputs()):
+        tensor = operator.inputs[min(i, len(operator.inputs) - 1)]
         given = context.get_input_type(i)
         if given is not None and given.WhichOneof("value") is not None:
             _bind_type(operator, tensor, given, types)
@@ -127,7 +139,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
         if tensor.element_axes:
             axes.bind_values(tensor, _values(context, i))
     for i in present:
-        tensor = operator.outputs[i]
+        tensor = operator.outputs[min(i, len(operator.outputs) - 1)]
         kind = types.get(tensor.type, tensor.type)
         # It is still the type variable if no input of a known type determines it.
         if kind not in operator.types:

@@ -11,6 +11,7 @@ from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, input_names
 from onnx_models.gradient.ours import WITH_ROIS
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
+from onnx_models.gradient.rules.custom import custom_rule
 from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.traversal import label, normalize_domain, subgraphs
 
@@ -127,7 +128,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
         graph.check(node.proto)
     _check_quantized(graph, node)
     rule = RULES.get(key)
-    by_rule = rule(graph, node, incoming) if rule is not None else None
+    by_rule = rule(graph, node, incoming) if rule is not None else custom_rule(graph, node, incoming)
     if by_rule is not None:
         return by_rule
     expansion = expanded(graph, node)

@@ -11,13 +11,13 @@ from onnx_models.accepted import accepted
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.merging import merge
-from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
+from onnx_models.gradient.ours import DOMAIN_VERSION
 from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.large_models import restore_weights
-from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs, tensor_names
+from onnx_models.traversal import import_domain, iter_nodes, label, normalize_domain, subgraphs, tensor_names
 
 PARAMETERS = "parameters"
 """The value of `wrt` that selects all parameters of a model."""
@@ -207,8 +207,8 @@ class GradientBuilder:
             made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
             kind = self.graph.type_of(name) or onnx.TypeProto.Tensor()
             made.output.add(name=names[name]).type.tensor_type.CopyFrom(kind)
-        if any(node.domain == DOMAIN for node in iter_nodes(nodes)) and DOMAIN not in self.graph.opsets:
-            self.prepared_model.opset_import.append(onnx.helper.make_opsetid(DOMAIN, DOMAIN_VERSION))
+        for domain in dict.fromkeys(normalize_domain(node.domain) for node in iter_nodes(nodes)):
+            import_domain(self.prepared_model, domain, DOMAIN_VERSION)  # of this project's operators, or of a user's
 
     def warn_of_zero(self, zero: str, name: str) -> None:
         """Warn that a derivative is 0, by a format with a place for the tensor's name, and say where it is."""

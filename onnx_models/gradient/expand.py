@@ -11,7 +11,7 @@ import copy
 import onnx
 import onnx.inliner
 
-from onnx_models.attributes import operator_of
+from onnx_models.attributes import custom_of, operator_of
 from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
@@ -37,7 +37,7 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
     if decomposition is not None:
         outputs = list(decomposition(graph, node))
         return graph.added[start:], outputs
-    if operator_of(node.proto):
+    if operator_of(node.proto) and not custom_of(node.proto):
         outputs = _add_our_body(graph, node)
     elif has_body(node.proto, node.version):
         outputs = _add_body(graph, node)
@@ -49,7 +49,8 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
 def has_body(proto: onnx.NodeProto, version: int) -> bool:
     """Whether ONNX's specification or this project defines an operator by a function."""
     if operator_of(proto):
-        return True
+        custom = custom_of(proto)
+        return custom is None or custom.body is not None
     domain = normalize_domain(proto.domain)
     if not onnx.defs.has(proto.op_type, version, domain):
         return False
@@ -88,6 +89,8 @@ def _of_outputs(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
 def _add_body(graph: Graph, node: Node) -> list[str]:
     proto = _with_defaults(node)
     model = _of_outputs(graph, proto)
+    if custom_of(proto):
+        model = attach(model)
     for value in model.graph.output:
         value.type.tensor_type.CopyFrom(graph.type_of(value.name) or onnx.TypeProto.Tensor())
     # The inliner needs the types of all inputs, but finds none for initializers and omitted inputs.

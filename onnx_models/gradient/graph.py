@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from onnx_models.attributes import CUSTOM
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
@@ -129,7 +130,12 @@ class Graph(NodeBuilder):
 
     def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
         self.proto, self.opsets, self.outer = proto, opsets, outer
-        self._opsets = {DOMAIN: DOMAIN_VERSION, **opsets}  # a model need not import our domain
+        # A model need not import our domain, nor that of a user's gradient operator.
+        self._opsets = {
+            DOMAIN: DOMAIN_VERSION,
+            **dict.fromkeys((domain for domain, _ in CUSTOM), DOMAIN_VERSION),
+            **opsets,
+        }
         self.check: Callable[[onnx.NodeProto], None] = node_checker(self._opsets) if outer is None else outer.check
         """Raises ValueError if a node without subgraphs does not match its operator's schema."""
         self.replaced: dict[str, Sequence[onnx.NodeProto]] = {}

@@ -10,7 +10,7 @@ from onnx import helper
 
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
-from onnx_models.attributes import attribute_protos, attribute_values, node_attribute_values, operator_of
+from onnx_models.attributes import attribute_protos, attribute_values, custom_of, node_attribute_values, operator_of
 from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import known_types, node_checker
@@ -34,7 +34,8 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     Each body is a function with the name of its operator. ONNX Runtime uses the kernel if one is registered
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
-    lengths of lists and in which inputs they have. Existing bodies are replaced.
+    lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get the bodies
+    that these have (`ortops.operator`), and stay as they are where there is none.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
@@ -59,11 +60,12 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     check_attributes(model)
     Functions(model).check_size()
     copy = copy_model(model)
-    kept = [function for function in copy.functions if not is_body(function)]
+    _attach_custom(copy)
+    kept = [function for function in copy.functions if not _is_ours(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
-    nodes = list(filter(operator_of, iter_nodes(copy.graph)))
-    inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if operator_of(node)]
+    nodes = list(filter(_of_ours, iter_nodes(copy.graph)))
+    inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if _of_ours(node)]
     if not nodes and not inner:
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
@@ -82,6 +84,32 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
         copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, onnx_opset(copy) or DEFAULT_OPSET))
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION)
     return copy
+
+
+def _of_ours(node: onnx.NodeProto) -> bool:
+    return operator_of(node) is not None and node.domain == DOMAIN
+
+
+def _is_ours(function: onnx.FunctionProto) -> bool:
+    return is_body(function) and function.domain == DOMAIN
+
+
+def _attach_custom(copy: onnx.ModelProto) -> None:
+    """Attach the bodies of users' operators to a copy of a model."""
+    bodies: dict[tuple[str, str], onnx.FunctionProto] = {}
+    for scope in (copy, *copy.functions):
+        for node in iter_nodes(scope.graph if isinstance(scope, onnx.ModelProto) else scope):
+            operator = custom_of(node)
+            if operator is not None and operator.body is not None:
+                _checked(operator, node)
+                node.overload = ""
+                bodies[node.domain, node.op_type] = operator.body
+    kept = [function for function in copy.functions if (function.domain, function.name) not in bodies]
+    del copy.functions[:]
+    copy.functions.extend([*kept, *bodies.values()])
+    for domain, _ in bodies:
+        import_domain(copy, domain, DOMAIN_VERSION)
+    copy.ir_version = max(copy.ir_version, MIN_IR_VERSION) if bodies else copy.ir_version
 
 
 def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:

@@ -1,0 +1,698 @@
+"""Operators of users in sessions: definitions, types, results, errors, lives, threads and processes."""
+
+# mypy: disable-error-code="empty-body, no-any-return"
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pickle
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import ml_dtypes
+import numba
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import onnx_models
+import ortops
+from conformance.backends.session import CPU, options
+from gradient_nodes import IS_OLD
+from onnx_models.attributes import CUSTOM
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
+from processes import python
+
+F = NDArray[np.float32]
+A = TypeVar("A", bound=np.generic)
+R = TypeVar("R", np.float32, np.float64)
+
+ONE = "(float[n] x) => (float[m] y) { y = t.f(x) }"
+
+
+def made(function: Callable[..., Any], **settings: Any) -> ortops.CustomOperator:
+    return ortops.operator(domain="t", name="f", **settings)(function)
+
+
+def parsed(graph: str, *attributes: onnx.AttributeProto) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
+    model.graph.node[0].attribute.extend(attributes)
+    return model
+
+
+def session(graph: str, *operators: ortops.CustomOperator, attributes: Any = ()) -> ortops.InferenceSession:
+    model = parsed(graph, *attributes).SerializeToString()
+    return ortops.InferenceSession(model, options(), [CPU], operators=operators)
+
+
+def answer(function: Callable[..., Any], x: Any = None, graph: str = ONE, **settings: Any) -> Any:
+    x = np.arange(3, dtype=np.float32) if x is None else x
+    return session(graph, made(function, **settings)).run(None, {"x": x})[0]
+
+
+@made
+def same(x: NDArray[A]) -> NDArray[A]:
+    """The input."""
+    return x
+
+
+def test_annotations_give_the_definition() -> None:
+    def f(
+        x: Annotated[NDArray[R], ("n", 4)],
+        b: NDArray[np.int64] | None = None,
+        *more: NDArray[np.bool_],
+        mode: Literal["mean", "sum"] = "mean",
+        names: list[str],
+        axes: tuple[int, ...] | None = None,
+        scale: float = 0.5,
+        table: NDArray[np.float32],
+    ) -> tuple[NDArray[R], list[NDArray[np.str_]]]: ...
+
+    one = made(f)
+    assert [(t.name, t.type, t.shape, t.optional, t.variadic) for t in (*one.inputs, *one.outputs)] == [
+        ("x", "R", ("n", 4), False, False),
+        ("b", "int64", ANY_SHAPE, True, False),
+        ("more", "bool", ANY_SHAPE, False, True),
+        ("y0", "R", ANY_SHAPE, False, False),
+        ("y1", "string", ANY_SHAPE, False, True),
+    ]
+    assert [(a.name, a.type, a.default, a.required, a.choices) for a in one.attributes] == [
+        ("mode", "STRING", "mean", False, ("mean", "sum")),
+        ("names", "STRINGS", None, True, ()),
+        ("axes", "INTS", None, False, ()),
+        ("scale", "FLOAT", 0.5, False, ()),
+        ("table", "TENSOR", None, True, ()),
+    ]
+    assert one.types == {"R": ("float", "double")}
+    assert made(same.call).types["A"] == tuple(ELEMENT_DTYPES)
+
+
+def _no_hint(x): ...  # type: ignore[no-untyped-def]
+def _no_result(x: F): ...  # type: ignore[no-untyped-def]
+def _bool(x: F, flag: bool = True) -> F: ...
+def _keywords(x: F, **rest: int) -> F: ...
+def _complex(x: NDArray[np.complex64]) -> F: ...
+def _default(x: F = np.zeros(1, np.float32)) -> F: ...  # noqa: B008
+def _any_result(x: F) -> NDArray[np.integer]: ...
+def _unread(x: F) -> NDArray[R]: ...
+def _first_is_variadic(x: F) -> tuple[list[F], F]: ...
+def _ok(x: F) -> F: ...
+def _unknown(x: Missing) -> F: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "says"),
+    [
+        (_no_hint, {}, r"t::f: parameter x is annotated by None: must be an input, "),
+        (_no_result, {}, r"its result is annotated by None: must be "),
+        (_bool, {}, "parameter flag is annotated by <class 'bool'>"),
+        (_keywords, {}, "parameter rest takes any keyword"),
+        (_complex, {}, "an array of none of the element types"),
+        (_default, {}, "an input must have no default, or None"),
+        (_any_result, {}, "its result has one of 8 types: must have one, or that of a TypeVar"),
+        (_unread, {}, "no input has the type R: must have one"),
+        (_first_is_variadic, {}, "y0 is variadic: only the last output can be"),
+        (_unknown, {}, "its function cannot be read: name 'Missing' is not defined"),
+        (_ok, {"domain": ""}, "domain = '': must be a name of your own"),
+        (_ok, {"domain": "ai.onnx.contrib"}, "must be a name of your own"),
+        (_ok, {"name": "a b"}, "name = 'a b': must be a Python identifier"),
+        (_ok, {"inputs": [ortops.Tensor("x", "float")]}, "outputs must be given where inputs are"),
+        (_ok, {"outputs": [ortops.Tensor("y", "U")]}, "y has type 'U', which is not one of"),
+        (_ok, {"body": onnx.FunctionProto(name="g")}, "body is of ::g: must be of t::f"),
+        (
+            _first_is_variadic,
+            {"shapes": len, "outputs": [ortops.Tensor("y", "float", variadic=True)]},
+            "shapes: must not",
+        ),
+        (3, {}, "3: must be a function"),
+    ],
+)
+def test_a_wrong_definition_is_refused(function: Any, settings: Any, says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        ortops.operator(**{"domain": "t", "name": "f", **settings})(function)
+
+
+@pytest.mark.parametrize("kind", sorted(set(ELEMENT_DTYPES) - {"bfloat16"}))
+def test_every_type_goes_through_with_any_number_of_elements(kind: str) -> None:
+    runner = session(f"({kind}[...] x) => ({kind}[...] y) {{ z = t.f(x) y = t.f(z) }}".replace("[...]", "[]"), same)
+    for shape in ((), (3,), (2, 0), (1, 2, 1, 1, 2)):
+        x = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(ELEMENT_DTYPES[kind])
+        x = x.astype(str).astype(object) if kind == "string" else x
+        if kind != "string" or x.ndim:  # onnxruntime's Python takes no string of rank 0
+            y = runner.run(None, {"x": x})[0] if x.ndim == 0 else _free(kind).run(None, {"x": x})[0]
+            assert (y.dtype, y.shape, y.tolist()) == (x.dtype, shape, x.tolist())
+
+
+def _free(kind: str) -> ortops.InferenceSession:
+    """A session from x to y, of a type and any shape."""
+    model = parsed(f"({kind}[n] x) => ({kind}[n] y) {{ z = t.f(x) y = t.f(z) }}")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    return ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[same])
+
+
+def test_bfloat16_goes_through() -> None:
+    x = np.arange(4).astype(ml_dtypes.bfloat16)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), onnx.TensorProto.BFLOAT16)
+
+    def f(x: NDArray[ml_dtypes.bfloat16]) -> F:
+        assert x.dtype == ml_dtypes.bfloat16
+        return x.astype(np.float32)
+
+    runner = session("(bfloat16[n] x) => (float[n] y) { y = t.f(x) }", made(f))
+    assert runner.run_with_ort_values(None, {"x": value})[0].numpy().tolist() == [0, 1, 2, 3]
+
+
+def test_bytes_that_are_no_text_and_zero_bytes_survive() -> None:
+    found: list[str] = []
+
+    def f(x: NDArray[np.str_]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+        found.extend(x)
+        return x, np.array([len(text) for text in x])
+
+    texts = [b"a\0b", b"\xff\xfe", b"", "ä€".encode(), b"\0"]
+    model = parsed("() => (string[n] y, int64[n] same) { z, of = t.f(x)  y, same = t.f(z) }")
+    model.graph.initializer.append(onnx.TensorProto(name="x", dims=[5], data_type=8, string_data=texts))
+    runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[made(f)])
+    assert runner.run(["same"], {})[0].tolist() == [3, 2, 0, 2, 1]
+    assert {text.encode(errors="surrogateescape") for text in found} == set(texts)
+
+
+def test_a_string_is_of_any_type_of_strings() -> None:
+    for kind in (object, "U3", "S3"):
+        y = answer(lambda x, k=kind: np.array(["ab", "c"]).astype(k), outputs=[ortops.Tensor("y", "string")],
+                   inputs=[ortops.Tensor("x", "float")], graph="(float[n] x) => (string[m] y) { y = t.f(x) }")  # fmt: skip
+        assert y.tolist() == ["ab", "c"]
+
+
+@pytest.mark.parametrize("given", ["", "axes", "table", "all"])
+def test_attributes_arrive_as_the_annotation_says(given: str) -> None:
+    seen: list[Any] = []
+
+    def f(
+        x: F, axes: list[int] = [4], sizes: tuple[float, ...] = (0.1,), n: int | None = None, *, table: F | None = None
+    ) -> F:  # fmt: skip
+        seen.append((axes, sizes, n, None if table is None else table.tolist()))
+        axes.append(7)
+        return x
+
+    table = onnx.numpy_helper.from_array(np.ones((2, 1), np.float32))
+    wrote: dict[str, list[tuple[str, Any]]] = {"axes": [("axes", [])], "table": [("table", table)]}
+    wrote["all"] = [("axes", [-1, 2]), ("sizes", list(range(9))), ("n", 3), ("table", table)]
+    types = {"axes": onnx.AttributeProto.INTS, "sizes": onnx.AttributeProto.FLOATS}
+    attributes = [
+        onnx.helper.make_attribute(name, value, attr_type=types.get(name)) for name, value in wrote.get(given, ())
+    ]
+    runner = session(ONE, made(f), attributes=attributes)
+    for _ in range(2):  # the list is a new one in each call
+        runner.run(None, {"x": np.ones(1, np.float32)})
+    expected = {
+        "": ([4], pytest.approx((0.1,)), None, None),
+        "axes": ([], pytest.approx((0.1,)), None, None),
+        "table": ([4], pytest.approx((0.1,)), None, [[1], [1]]),
+        "all": ([-1, 2], (0, 1, 2, 3, 4, 5, 6, 7, 8), 3, [[1], [1]]),
+    }[given]
+    assert [(axes[:-1], *rest) for axes, *rest in seen] == [expected] * 2
+
+
+@pytest.mark.skipif(IS_OLD, reason="ONNX Runtime reads lists of strings from 1.27 on")
+def test_a_list_of_strings_arrives() -> None:
+    def f(x: F, words: list[str] = ["d"]) -> NDArray[np.str_]:
+        return np.array(words, object)
+
+    graph = "(float[n] x) => (string[m] y) { y = t.f(x) }"
+    for words in (["a", "", "ä" * 300], ["d"]):
+        attributes = [onnx.helper.make_attribute("words", words)] if words != ["d"] else []
+        runner = session(graph, made(f), attributes=attributes)
+        assert runner.run(None, {"x": np.ones(1, np.float32)})[0].tolist() == words
+
+
+@pytest.mark.parametrize(
+    ("attribute", "says"),
+    [
+        ([], "axes is missing: t::f requires it"),
+        ([onnx.helper.make_attribute("axes", 1)], "axes = 1 has type INT: must be INTS"),
+        (
+            [onnx.helper.make_attribute("axes", onnx.numpy_helper.from_array(np.ones(1)))],
+            "axes has a type that cannot be read",
+        ),
+    ],
+)
+def test_a_wrong_attribute_is_refused(attribute: Any, says: str) -> None:
+    def f(x: F, axes: list[int]) -> F: ...
+
+    with pytest.raises(Exception, match=says):
+        session(ONE, made(f), attributes=attribute)
+
+
+def test_optional_and_variadic_tensors() -> None:
+    def f(x: F, b: F | None = None) -> tuple[F, F | None]:
+        return (x, None) if b is None else (x + b, b)
+
+    def g(*parts: NDArray[A], axis: int = 0) -> tuple[NDArray[np.int64], list[NDArray[A]]]:
+        return np.array(len(parts)), [part[::-1] for part in parts]
+
+    graph = """(float[n] x, string[n] s) => (float[n] y, float[n] z, float[n] b, float[m] p, string[m] q, int64 count) {
+        y = t.f(x)
+        z, b = t.f(x, y)
+        count, unused, p, r = t.g(x, z, x)
+        one, q = t.g(s)
+    }"""
+    operators = made(f), ortops.operator(domain="t")(g)
+    y, z, b, p, q, count = session(graph, *operators).run(
+        None, {"x": np.array([1, 2], np.float32), "s": np.array(["a", "b"], object)}
+    )
+    assert [one.tolist() for one in (y, z, b, p, q, count)] == [[1, 2], [2, 4], [1, 2], [4, 2], ["b", "a"], 3]
+    with pytest.raises(Exception, match=r"t::f: it returned None for y1, which the node has"):
+        session("(float[n] x) => (float[n] y, float[n] z) { y, z = t.f(x) }", operators[0]).run(
+            None, {"x": np.ones(1, np.float32)}
+        )
+
+
+def test_an_operator_may_have_no_input() -> None:
+    def f(n: int, size: list[int] = [2]) -> NDArray[np.int64]:
+        return np.full(size, n)
+
+    assert session("() => (int64[n] y) { y = t.f <n = 3> () }", made(f)).run(None, {})[0].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [lambda x: x[::-2], lambda x: np.ones((2, 3), np.float32).T, lambda x: np.broadcast_to(x[1], (4, 5)), lambda x: x[0],
+     lambda x: np.empty((0, 4), np.float32), lambda x: np.ones((1,) * 30, np.float32), lambda x: np.ma.array(x)]  # noqa: PLW0108,
+)  # fmt: skip
+def test_a_result_may_have_any_layout(result: Any) -> None:
+    x = np.arange(3, dtype=np.float32)
+    y = answer(result, x, inputs=[ortops.Tensor("x", "float")], outputs=[ortops.Tensor("y", "float")])
+    np.testing.assert_array_equal(y, np.asarray(result(x)))
+    assert y.shape == np.shape(result(x))
+
+
+def _two(x: F) -> tuple[F, F]: ...
+def _shaped(x: Annotated[F, ("n",)]) -> Annotated[F, ("n", 2)]: ...
+def _texts(x: F) -> NDArray[np.str_]: ...
+def _list(x: F) -> list[F]: ...
+
+
+_TWO = "(float[n] x) => (float[m] y) { y, z = t.f(x) }"
+
+
+@pytest.mark.parametrize(
+    ("like", "result", "says", "graph"),
+    [
+        (_ok, np.ones(1), "float64 for y: must return float32", ONE),
+        (_ok, np.ones(1, ">f4"), ">f4 for y: must return float32", ONE),
+        (_ok, [1.0], "a list for y: must return an array", ONE),
+        (_ok, None, "a NoneType for y: must return an array", ONE),
+        (_ok, 1.0, "a float for y: must return an array", ONE),
+        (_shaped, np.ones((3, 3), np.float32), r"shape \[3, 3\] for y: must return \[3, 2\]", ONE),
+        (_shaped, np.ones(3, np.float32), r"shape \[3\] for y: must return \[3, 2\]", ONE),
+        (_two, np.ones(1, np.float32), "a ndarray: must return a tuple of 2, y0, y1", _TWO),
+        (_two, (np.ones(1, np.float32),) * 3, "3 values: must return a tuple of 2", _TWO),
+        (_texts, np.array(["a", 1], object), "int in y: must return strings", ONE.replace("float[m]", "string[m]")),
+        (_texts, np.ones(2), "float64 in y: must return strings", ONE.replace("float[m]", "string[m]")),
+        (_list, [np.ones(1, np.float32)] * 3, "3 arrays for y: must return a list of 2, as the node has", _TWO),
+        (_list, np.ones(2, np.float32), "a ndarray for y: must return a list of 2", _TWO),
+    ],
+)
+def test_a_wrong_result_is_an_error_that_names_operator_and_output(
+    like: Any, result: Any, says: str, graph: str
+) -> None:
+    definition = made(like)
+    function = made(lambda x: result, inputs=definition.inputs, outputs=definition.outputs)
+    runner = session(graph, function)
+    with pytest.raises(Exception, match=f"t::f: it returned {says}"):
+        runner.run(None, {"x": np.ones(3, np.float32)})
+
+
+def test_an_input_of_a_wrong_shape_or_of_too_many_axes_is_refused() -> None:
+    runner = session(ONE.replace("[n]", "[]").replace("[m]", "[]"), made(_shaped))
+    with pytest.raises(Exception, match=r"t::f: x has shape \[\]: must have rank 1, \[n\]"):
+        runner.run(None, {"x": np.ones((), np.float32)})
+    with pytest.raises(Exception, match="t::f: an input has 17 axes or more: must have at most 16"):
+        _free("float").run(None, {"x": np.ones((1,) * 17, np.float32)})
+
+
+class Mute(Exception):  # noqa: N818 - an exception of a user
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+@pytest.mark.parametrize(
+    ("raised", "says", "leaves"),
+    [
+        (ZeroDivisionError("by zero"), "t::f: ZeroDivisionError: by zero", None),
+        (Exception(), "t::f: Exception", None),
+        (ValueError("a\udc80"), r"t::f: ValueError: a\?", None),
+        (MemoryError("much"), "t::f: MemoryError: much", None),
+        (KeyboardInterrupt(), "t::f: interrupted by KeyboardInterrupt", KeyboardInterrupt),
+        (SystemExit(3), "t::f: interrupted by SystemExit", SystemExit),
+        (RecursionError("deep"), "t::f: interrupted by RecursionError", RecursionError),
+        (Mute(), "t::f: interrupted by LookupError", LookupError),
+    ],
+)
+def test_an_exception_is_an_error_of_the_session(raised: BaseException, says: str, leaves: Any) -> None:
+    def f(x: F) -> F:
+        raise raised
+
+    operator = made(f)
+    chosen = options()
+    ortops.register(chosen, operators=[operator])
+    plain = onnxruntime.InferenceSession(parsed(ONE).SerializeToString(), chosen, [CPU])
+    feeds = {"x": np.ones(1, np.float32)}
+    with pytest.raises(Exception, match=says):
+        plain.run(None, feeds)
+    with pytest.raises(leaves or Exception, match=None if leaves else says) as caught:
+        session(ONE, operator).run(None, feeds)
+    assert (caught.value if leaves not in (None, LookupError) else caught.value.__cause__) in (raised, None)
+
+
+def test_the_cause_of_an_error_is_that_of_its_own_call() -> None:
+    def f(x: F) -> F:
+        time.sleep(0.001)
+        raise ValueError(int(x[0]))
+
+    runner = session(ONE, made(f))
+
+    def run(i: int) -> bool:
+        with pytest.raises(Exception, match=rf"ValueError: {i}\b") as caught:
+            runner.run(None, {"x": np.full(1, i, np.float32)})
+        return str(caught.value.__cause__) == str(i)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(run, range(40)))
+    inner = runner
+
+    def g(x: F) -> F:
+        return inner.run(None, {"x": x})[0]
+
+    with pytest.raises(Exception, match="t::f: Fail") as caught:
+        session(ONE, made(g)).run(None, {"x": np.ones(1, np.float32)})
+    assert caught.value.__cause__ is not None
+    assert isinstance(caught.value.__cause__.__cause__, ValueError)
+
+
+def test_inputs_are_copies_that_can_be_kept_and_changed() -> None:
+    kept: list[F] = []
+
+    def f(x: F) -> F:
+        kept.append(x)
+        x += 1
+        return x
+
+    runner = session("(float[n] x) => (float[n] y, float[n] z) { y = t.f(x) z = Neg(x) }", made(f))
+    for i in range(3):
+        x = np.full(1000, i, np.float32)
+        y, z = runner.run(None, {"x": x})
+        assert (y == i + 1).all() and (z == -i).all() and (x == i).all()  # noqa: PT018
+    assert [array[0] for array in kept] == [1, 2, 3]
+
+
+def test_shapes_are_inferred_in_sessions_and_by_onnx(users: None) -> None:
+    def shapes(x: Any, axes: Any, name: str) -> Any:
+        return (*x[1:], len(axes)) if name == "long" * 200 else None
+
+    def f(x: NDArray[R], axes: list[int], name: str = "") -> NDArray[R]: ...
+
+    def g(x: Annotated[NDArray[R], ("n", "m")]) -> tuple[Annotated[NDArray[np.int8], ("m", "k")], NDArray[R]]: ...
+
+    operators = made(f, shapes=shapes), ortops.operator(domain="t")(g)
+    model = parsed("""(double[a, 3] x) => (double[p, q] y, int8[r, s] z) {
+        y = t.f <axes = [5, 6], name = "%s"> (x)
+        z, w = t.g(x)
+    }""" % ("long" * 200))  # fmt: skip
+    if not IS_OLD:
+        runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=operators)
+        assert [one.shape for one in runner.get_outputs()] == [[3, 2], ["r", "s"]]
+    onnx_models.register_schemas(operators)
+    model.graph.ClearField("output")
+    kinds = {one.name: one.type.tensor_type for one in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    assert [length.dim_value for length in kinds["y"].shape.dim] == [3, 2]
+    assert [length.dim_value for length in kinds["z"].shape.dim] == [3, 0]
+    assert (kinds["z"].elem_type, kinds["w"].elem_type) == (onnx.TensorProto.INT8, onnx.TensorProto.DOUBLE)
+    assert not kinds["w"].HasField("shape")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "says"),
+    [
+        (lambda x: 1 / 0, "t::f: shapes: ZeroDivisionError: division by zero"),
+        (lambda x: 3, "t::f: shapes: it returned 3: must return a tuple of lengths"),
+        (lambda x: (-1,), r"t::f: shapes: it returned \(-1,\): must return"),
+        (lambda y: y, "t::f: shapes: TypeError"),
+    ],
+)
+def test_a_wrong_function_of_shapes_is_an_error(shapes: Any, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        session(ONE.replace("[n]", "[3]"), made(_ok, shapes=shapes)).run(None, {"x": np.ones(3, np.float32)})
+
+
+def test_a_function_of_shapes_need_not_know_unknown_lengths() -> None:
+    def f(x: F) -> F:
+        return np.concatenate([x, x])
+
+    y = answer(f, shapes=lambda x: (2 * x[0],), graph=ONE.replace("[n]", "[]").replace("float[] x", "float[n] x"))
+    assert y.shape == (6,)
+    with pytest.raises(Exception, match=r"it returned shape \[6\] for y: must return \[9\]"):
+        answer(f, shapes=lambda x: (x[0] ** 2,) if isinstance(x[0], int) else (None,))
+
+
+def test_an_operator_of_a_name_is_registered_once() -> None:
+    chosen = options()
+    ortops.register(chosen, operators=[same, same])
+    ortops.register(chosen, operators=[same])
+    other = made(same.call)
+    with pytest.raises(ValueError, match="operators has two of the name t::f: must have one of each name"):
+        ortops.register(chosen, operators=[other])
+    with pytest.raises(TypeError, match=r"operators has <built-in function len>: must be made by ortops.operator"):
+        ortops.register(chosen, operators=[len])  # type: ignore[list-item]
+    ortops.register(chosen, operators=[ortops.operator(domain="t", name="g")(_ok)])  # the same domain, later
+    graph = "(float[n] x) => (float[n] y) { y = t.f(x) z = t.g(x) }"
+    assert ortops.InferenceSession(parsed(graph).SerializeToString(), chosen, [CPU])
+
+
+def test_sessions_have_operators_of_their_own() -> None:
+    def twice(x: F) -> F:
+        return 2 * x
+
+    first, second = session(ONE, same), session(ONE, made(twice))
+    x = np.ones(1, np.float32)
+    assert [one.run(None, {"x": x})[0][0] for one in (first, second, first)] == [1, 2, 1]
+    with pytest.raises(Exception, match=r"t:f.* is not a registered function/op"):
+        session(ONE)
+
+
+def test_an_operator_lives_as_long_as_options_and_sessions() -> None:
+    def begin() -> tuple[Any, weakref.ref[Any]]:
+        def f(x: F) -> F:
+            return x + 1
+
+        operator, chosen = made(f), options()
+        ortops.register(chosen, operators=[operator])
+        runner = onnxruntime.InferenceSession(parsed(ONE).SerializeToString(), chosen, [CPU])
+        return runner._sess, weakref.ref(operator)  # noqa: SLF001 - the session in C++, without its options
+
+    def clean() -> None:
+        ortops.register(options())  # forgets the options that are gone
+        gc.collect()
+
+    raw, operator = begin()
+    clean()
+    assert operator() is not None
+    assert raw.run(["y"], {"x": np.ones(1, np.float32)}, None)[0] == 2
+    del raw
+    clean()
+    assert operator() is None
+
+
+def test_sixteen_threads_share_a_session() -> None:
+    runner = session(ONE, made(lambda x: x * 2, inputs=same.inputs, outputs=same.outputs, types=same.types))
+
+    def run(i: int) -> bool:
+        return all((runner.run(None, {"x": np.full(k, i, np.float32)})[0] == 2 * i).all() for k in range(20))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(run, range(64)))
+
+
+@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+def _spin(x: F) -> F:
+    k = int(x[2])
+    for _ in range(2_000_000_000):
+        if x[0] != 0:  # another thread, which needs the lock, has changed it
+            break
+        x[k] += 1  # which may be x[0], so that it is read each time
+    return x.copy()
+
+
+def test_a_function_of_numba_runs_without_the_lock() -> None:
+    given: list[F] = []
+
+    def f(x: F) -> F:
+        _spin(np.ones(3, np.float32))  # compiles
+        given.append(x)
+        return _spin(x)
+
+    def end() -> None:
+        while not given:
+            time.sleep(0.001)
+        given[0][0] = 5
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert answer(f, np.array([0, 0, 1], np.float32))[0] == 5
+    ending.join()
+    assert answer(_spin, np.full(3, 2, np.float32)).tolist() == [2, 2, 2]  # and as an operator itself
+
+
+SCRIPT = """
+import multiprocessing, os
+import numpy as np, onnx, onnxruntime, ortops
+from numpy.typing import NDArray
+
+@ortops.operator(domain="t")
+def f(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return x + 1
+
+def made():
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 16, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.f(x) }')
+    return ortops.InferenceSession(model.SerializeToString(), options, operators=[f])
+
+def run(session=None):
+    return (session or made()).run(None, {"x": np.ones(1, np.float32)})[0].tolist()
+
+if __name__ == "__main__":
+    session = made()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(run(), pool.apply(run), pool.apply(f, (np.ones(1, np.float32),)).tolist())
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if run(session) == run() == [2.0] else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_spawned_and_forked_children_run_operators(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT, "utf-8")
+    assert python(tmp_path / "script.py").split("\n") == ["[2.0] [2.0] [2.0]", "0"]
+
+
+def test_it_is_still_the_function() -> None:
+    operator = importlib.import_module("examples.operators.suppress").suppress
+    assert operator.__name__ == "suppress"
+    assert "The boxes" in operator.__doc__
+    assert repr(operator) == "<ortops.operator examples::Suppress>"
+    assert pickle.loads(pickle.dumps(operator)) is operator  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("word_pieces", "[1 2 3 4 5 0] [3 3]\n"),
+        ("suppress", "[2 1] [[1.0, 1.0, 11.0, 11.0], [50.0, 50.0, 60.0, 60.0]]\n"),
+        ("standardize", "[[-1.0703125, -0.52978515625], [0.0, 1.599609375]]\n[[-1.0, 10.0], [-1.0, 10.0]]\n"),
+    ],
+)
+def test_an_example_prints_what_it_should(name: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    importlib.import_module(f"examples.operators.{name}").main()
+    assert capsys.readouterr().out == printed
+
+
+@pytest.fixture
+def users() -> Iterator[None]:
+    """Forgets the operators that a test registers with onnx."""
+    before = dict(CUSTOM)
+    yield
+    for domain, name in set(CUSTOM) - set(before):
+        del CUSTOM[domain, name]
+        onnx.defs.deregister_schema(name, 1, domain)
+
+
+def _cube(x: NDArray[R], power: int = 3) -> NDArray[R]:
+    return x**power
+
+
+def _cube_grad(dy: NDArray[R], x: NDArray[R], power: int = 3) -> NDArray[R]:
+    return dy * power * x ** (power - 1)
+
+
+_BODY = """<opset_import: ["" : 18], domain: "t"> f <power> (x) => (y) {
+    n = Constant <value_int: int = @power> ()
+    y = Pow(x, n)
+}"""
+
+
+@pytest.mark.parametrize("way", ["gradient", "body"])
+def test_a_gradient_is_that_of_the_operator_or_of_its_body(users: None, way: str) -> None:
+    gradient = ortops.operator(domain="t.grad", name="g")(_cube_grad)
+    body = onnx.parser.parse_function(_BODY)
+    settings: Any = {"gradient": gradient} if way == "gradient" else {"body": body}
+    operators = made(_cube, shapes=lambda x, power: x, **settings), gradient
+    onnx_models.register_schemas(operators)
+    onnx_models.register_schemas(operators)
+    with pytest.raises(RuntimeError, match="another operator of this name is registered already"):
+        onnx_models.register_schemas([made(_cube)])
+    model = parsed("(double[n] x) => (double loss) { y = t.f(x) loss = ReduceSum <keepdims = 0> (y) }")
+    onnx.checker.check_model(model, full_check=True, check_custom_domain=True)
+    made_model = onnx_models.gradient(model, "loss", ["x"])
+    runner = ortops.InferenceSession(made_model.SerializeToString(), options(), [CPU], operators=operators)
+    x = np.array([1.0, 2.0])
+    np.testing.assert_allclose(runner.run(["x_grad"], {"x": x})[0], 3 * x**2)
+    assert any(node.domain == "t.grad" for node in made_model.graph.node) == (way == "gradient")
+    if way == "body":
+        portable = onnx_models.portable.attach(onnx_models.portable.attach(model))
+        assert [function.name for function in portable.functions] == ["f"]
+        assert session_of(portable).run(None, {"x": x})[0] == 9
+
+
+def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(model.SerializeToString(), options(), [CPU])
+
+
+@pytest.mark.parametrize(
+    ("gradient", "function", "says"),
+    [
+        ("t::none", None, "has the gradient t::none: must be registered by onnx_models.register_schemas"),
+        ("g", lambda dz, x: x, "the input dz of its gradient t::g must be one of x, y, dy"),
+        (None, None, r"has no gradient rule \(domain t\)"),
+    ],
+)
+def test_a_missing_gradient_is_named(users: None, gradient: Any, function: Any, says: str) -> None:
+    operators = [made(_ok, gradient=gradient, shapes=lambda x: x)]
+    if function is not None:
+        names = function.__code__.co_varnames
+        inputs = [ortops.Tensor(name, "float") for name in names]
+        operators.append(
+            ortops.operator(domain="t", name="g", inputs=inputs, outputs=[ortops.Tensor("dx", "float")])(function)
+        )
+    onnx_models.register_schemas(operators)
+    model = parsed("(float[n] x) => (float loss) { y = t.f(x) loss = ReduceSum <keepdims = 0> (y) }")
+    with pytest.raises(ValueError, match=says):
+        onnx_models.gradient(model, "loss", ["x"])
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ("t.f <pow = 3> (x)", "Unrecognized attribute: pow"),
+        ("t.f <power = 3.0> (x)", "Mismatched attribute type"),
+        ("t.f(x, x)", r"input size 2 not in range \[min=1, max=1\]"),
+    ],
+)
+def test_onnx_checks_nodes_of_users(users: None, node: str, says: str) -> None:
+    onnx_models.register_schemas([made(_cube)])
+    model = parsed(f"(float[n] x) => (float[m] y) {{ y = {node} }}")
+    with pytest.raises(onnx.checker.ValidationError, match=says):
+        onnx.checker.check_model(model, full_check=True, check_custom_domain=True)

@@ -101,6 +101,7 @@ def test_the_command_writes_a_row_for_each_network(tmp_path: Path) -> None:
     if sys.platform == "linux":
         # The weights, their gradients and what a step keeps take more than the weights alone.
         assert min(row["memory"].values()) > 4e6
+    assert row["gradient_ms"] > 0
     assert "| gpt | 1 |" in result.output
 
 

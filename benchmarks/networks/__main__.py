@@ -32,13 +32,28 @@ MAX_RATIO_TO_TORCH, MAX_ERROR = 3.0, 1e-4
 element of all gradients. The latter is for gradients that are nearly 0, such as those for the weights before a ReLU near 0,
 for which both computations are inexact."""
 
-HEADINGS = ["network", "threads", "ms", TORCH, "times", "MiB", TORCH, "times", "error", TORCH, "wrong", "nodes"]
+HEADINGS = [
+    "network",
+    "threads",
+    "ms",
+    TORCH,
+    "times",
+    "MiB",
+    TORCH,
+    "times",
+    "error",
+    TORCH,
+    "wrong",
+    "nodes",
+    "ms of gradient",
+]
 LEGEND = (
     "A step: the network, its loss, and the gradients for its input and parameters; a batch of 1 image, 2 to 8 sequences.",
     f"ms: medians of steps in turn, of ONNX Runtime, of {TORCH} with autograd, and their ratio.",
     "MiB: peak memory beyond that of the imports, in a separate process.",
     "error: the largest difference from float64, relative to the largest element of all gradients.",
     f"wrong: gradients with over {MAX_RATIO_TO_TORCH:g} times {TORCH}'s difference, and over {MAX_ERROR:g} of all.",
+    "ms of gradient: of onnx_models.gradient, which writes the model, per 1,000 nodes of it: processor time, median of 3.",
     "*: the model contains operators of ours.",
 )
 
@@ -49,7 +64,8 @@ class Row:
 
     seconds: the seconds of each step of `OURS` and `TORCH`. memory: peak bytes beyond the imports, None if unknown.
     errors: the largest of `OURS` and `TORCH`, as `errors` returns them. wrong: the names of our wrong gradients.
-    nodes: those of the model. plain: whether all operators are standard.
+    nodes: those of the model. gradient_ms: the processor time of `onnx_models.gradient` per 1,000 of them.
+    plain: whether all operators are standard.
     """
 
     network: str
@@ -59,6 +75,7 @@ class Row:
     errors: Mapping[str, float]
     wrong: Sequence[str]
     nodes: int
+    gradient_ms: float
     plain: bool
 
 
@@ -124,6 +141,7 @@ def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: 
     try:
         model = step.exported(network)
         data, nodes = model.SerializeToString(), len(model.graph.node)
+        by_gradient = step.gradient_ms(model)
         plain = all(item.domain != DOMAIN for item in model.opset_import)
         del model
         feeds, truth = step.feeds(network), step.torch_gradients(network, wide=True)
@@ -135,7 +153,7 @@ def measure(name: str, threads: Sequence[int], rounds: int | None = None, size: 
             seconds = interleave(calls, rounds)
             del made, calls
             peaks = _peaks(name, size, data, feeds, count, plain)
-            yield Row(name, count, seconds, peaks, *errors(found, truth), nodes, plain)
+            yield Row(name, count, seconds, peaks, *errors(found, truth), nodes, by_gradient, plain)
     except Exception as error:  # of PyTorch's exporter and of ONNX Runtime, of any class
         raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from error
 
@@ -189,6 +207,7 @@ def _texts(row: Row) -> list[str]:
         *(f"{row.errors[who]:.0e}" for who in (OURS, TORCH)),
         str(len(row.wrong)),
         str(row.nodes),
+        f"{row.gradient_ms:.0f}",
     ]
 
 

@@ -49,32 +49,40 @@ def listed(
         globs = [] if not kept else covering(kept, supported) if passed or ended else [entry.glob]
         found += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
         left, waiting = left - kept, waiting - kept
-    for (reason, crashes), own in _causes(ran.values(), diagnoses).items():
-        globs = covering(own & left, supported, own)
-        found += [ExpectedFailure(glob, reason, crashes) for glob in globs]
+    said: dict[str, str] = {}
+    for (_, crashes), own in _causes(ran.values(), diagnoses).items():
+        for glob in covering(left & set(own), supported, own):
+            keys = {key: reason for case_id, (key, reason) in own.items() if fnmatchcase(case_id, glob)}
+            key, reason = next(iter(keys.items()))
+            reason = said.setdefault(key, reason)
+            reason = reason if len(keys) == 1 else f"in {len(keys)} scenarios, such as {key}: {reason}"
+            found.append(ExpectedFailure(glob, reason, crashes))
     return found
 
 
-def _causes(results: Iterable[Result], diagnoses: Sequence[Diagnosis]) -> Mapping[tuple[str, bool], set[str]]:
-    """The ids of failures and departures by reason, and by whether they end the process.
+def _causes(
+    results: Iterable[Result], diagnoses: Sequence[Diagnosis]
+) -> Mapping[tuple[str, bool], Mapping[str, tuple[str, str]]]:
+    """Failures and departures with one cause each: by id, what has the same reason and the reason.
 
-    The reason is the diagnosis that explains the case. Other wrong numbers have one reason for each scenario, a kernel that
-    is missing one for each version of the operator, and other messages that differ only in numbers share the first of them.
+    The cause is the diagnosis that explains the case; other wrong outputs of a group are taken together, and a glob has the
+    reason of its first case. A kernel that is missing is one cause for each version of the operator, and so are other
+    messages that differ only in numbers. A case that ends the process has another cause than one that does not.
     """
-    reasons: dict[tuple[str, bool], str] = {}
-    causes: dict[tuple[str, bool], set[str]] = {}
+    causes: dict[tuple[str, bool], dict[str, tuple[str, str]]] = {}
     for result in results:
         case, message, crashes = result.case, result.message, result.outcome is Outcome.CRASHED
         if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
             continue
         explained = (one.sentence for one in diagnoses if one.family == case.group and one.explains(result))
-        key = reason = next(explained, "")
+        cause = key = reason = next(explained, "")
         if not reason and message.startswith(case.outputs):
-            key, reason = scenario_of(case.id), f"wrong output: {case.note} ({message})"
+            cause, key, reason = case.group, scenario_of(case.id), f"wrong output: {case.note} ({message})"
         elif not reason:
-            key, reason = case.operator if message.startswith(MISSING) else pattern_of(message), message
-        first = reasons.setdefault((key, crashes), reason if len(reason) <= MOST_CHARACTERS else _cut(reason))
-        causes.setdefault((first, crashes), set()).add(case.id)
+            cause = key = case.operator if message.startswith(MISSING) else pattern_of(message)
+            reason = message
+        shown = reason if len(reason) <= MOST_CHARACTERS else _cut(reason)
+        causes.setdefault((cause, crashes), {})[case.id] = key, shown
     return causes
 
 

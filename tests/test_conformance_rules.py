@@ -66,6 +66,7 @@ def test_a_refusal_alone_has_a_valid_twin_of_the_same_node() -> None:
         if case.twin is not None:
             twin = case.twin
             assert (twin.expects_error, twin.operator, twin.outputs) == (None, case.operator, case.outputs)
+            assert {(name, 0) for name in case.outputs} <= twin.named_axes  # as in the case's own model
 
 
 def test_what_is_said_to_be_the_rule_of_onnx_evaluator_is_not_listed_as_its_failure() -> None:

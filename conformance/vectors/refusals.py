@@ -92,11 +92,12 @@ def _refused(
             name: array for name, array in changed.items() if isinstance(change[name], dict) and "type" in change[name]
         }
         twin, tensors = twins[case.operator], {**case.inputs, **typed}
-        # Wrong lengths are symbolic in both models, so that the models differ in nothing but the data.
+        # Wrong lengths, and those of outputs, are symbolic in both models: these differ in nothing but the data.
         named = frozenset(
             (name, axis)
             for name, array in tensors.items()
             for axis, (length, of_twin) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
             if array.ndim == twin.inputs[name].ndim and length != of_twin
         )
-        yield replace(case, inputs=tensors, named_axes=named, twin=replace(twin, named_axes=named))
+        of_outputs = {(t.name, axis) for t in case.definition.outputs for axis in range(len(t.shape))}
+        yield replace(case, inputs=tensors, named_axes=named, twin=replace(twin, named_axes=named | of_outputs))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import onnx
 from emx_onnx_cgen.errors import UnsupportedOpError
 from emx_onnx_cgen.onnx_backend import prepare
@@ -19,8 +17,10 @@ class EmxBackend:
     """A program that the system's C compiler has made."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
+        for output in model.graph.output:  # emx-onnx-cgen refuses outputs with symbolic axes
+            output.type.tensor_type.ClearField("shape")
         try:
-            self._program = prepare(model)
+            self._program = prepare(onnx.shape_inference.infer_shapes(model))
         except UnsupportedOpError as error:  # also for attributes that it refuses
             raise NotImplementedError(str(error)) if str(error).startswith("Unsupported op ") else error from None
 
@@ -29,7 +29,7 @@ class EmxBackend:
         """Write, compile and link the program."""
         return cls(model)
 
-    def run(self, inputs: list[Array]) -> list[Any]:
+    def run(self, inputs: list[Array]) -> list[Array]:
         """The outputs for inputs in the order of the model."""
         try:
             return list(self._program.run(inputs))

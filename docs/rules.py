@@ -145,7 +145,9 @@ def lives() -> dict[str, str]:
 
 def counted(text: str) -> str:
     """A document with the numbers of cases and mutants as they are: in its sentences and in the table of rules."""
-    cases = Counter(rule_of(case) for case in collect() if case.basis is Basis.OURS)
+    every = collect()
+    cases = Counter(rule_of(case) for case in every if case.basis is Basis.OURS)
+    text = re.sub(r"(suite of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
     failed = f"fails {len(MUTANTS) - len(lives())} of {len(MUTANTS)} wrong implementations"
     text = re.sub(r"fails \d+ of \d+ wrong implementations", failed, text)
     text = re.sub(r"has \d+ \*wrong implementations\*", f"has {len(MUTANTS)} *wrong implementations*", text)

@@ -110,7 +110,8 @@ def training(dtype: Any) -> str:
     (ours, ours_loss), (theirs, theirs_loss) = ((median(t for t, _ in one), one[-1][1]) for one in found)
     largest = max(abs(a - b) / b for (_, a), (_, b) in zip(*found, strict=True))
     steps = f"{ms(ours)} | {ms(theirs)} ({theirs / ours:.2f})"
-    return f"| {dtype} | {torch.get_num_threads()} | {steps} | {ours_loss:.6f} | {theirs_loss:.6f} | {largest:.0e} |"
+    kind = str(dtype).removeprefix("torch.")
+    return f"| {kind} | {torch.get_num_threads()} | {steps} | {ours_loss:.6f} | {theirs_loss:.6f} | {largest:.0e} |"
 
 
 def batch(seed: int, dtype: Any) -> tuple[list[Any], list[dict[str, Any]]]:

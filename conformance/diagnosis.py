@@ -61,9 +61,9 @@ class Diagnosis:
         return f"{self.sentence} ({self.agreed} of {self.compared} failing cases compared)"
 
     def explains(self, result: Result) -> bool:
-        """Whether the mutant gives the same answer as the backend did."""
-        is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result)
-        return is_answer and _is_same(result, _answer(self.mutant, result.case))
+        """Whether the mutant gives the same answer as the backend did; a refusal explains itself."""
+        is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and not _is_refusal(result)
+        return is_answer and _is_comparable(result) and _is_same(result, _answer(self.mutant, result.case))
 
 
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:

@@ -14,8 +14,11 @@ from ortops.help_text import keep_names_whole
 
 keep_names_whole()
 
-EXTRA = ("hypothesis", "jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
-"""Packages that commands import and a plain installation of ortops lacks; without them there is only `--help`."""
+EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
+"""Packages that all commands import and a plain installation of ortops lacks; without them there is only `--help`.
+
+`fuzz` needs hypothesis, too. `conformance.venv` runs the other commands where that is not installed.
+"""
 
 VERSION = "--version"
 
@@ -35,14 +38,14 @@ class RunByDefault(click.Group):
         """Return the command's name, the command and its arguments, if all packages that it may need are installed."""
         found = super().resolve_command(ctx, args)
         if not set(ctx.help_option_names).intersection(found[2]):
-            _check_extra()
+            _check_extra(*EXTRA, *(["hypothesis"] if found[0] == "fuzz" else []))
         return found
 
 
-def _check_extra() -> None:
+def _check_extra(*names: str) -> None:
     """End the process with status 2 if a package of the extra is missing, rather than in the middle of a run."""
     try:
-        for name in EXTRA:
+        for name in names:
             if importlib.util.find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}")
     except ModuleNotFoundError as error:

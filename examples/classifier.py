@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import onnx
 import onnxruntime
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 Array = np.ndarray[Any, Any]
 
@@ -49,9 +48,8 @@ def page() -> Array:
     """Draw a page with a line of text that is the right way up, as the network wants it, [1, 3, SIDE, SIDE]."""
     figure = plt.figure(figsize=(1, 1), dpi=SIDE)
     figure.text(0.06, 0.94, TEXT, va="top", fontsize=3.7, linespacing=1.6)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    pixels: Array = np.asarray(canvas.buffer_rgba())[..., :3] / 255
+    figure.canvas.draw()
+    pixels: Array = np.asarray(figure.canvas.buffer_rgba())[..., :3] / 255
     plt.close(figure)
     return np.asarray(((pixels - MEAN) / DEVIATION).transpose(2, 0, 1)[None], np.float32)
 

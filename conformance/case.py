@@ -10,10 +10,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ortops.operators import BY_NAME
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN_VERSION, ELEMENT_DTYPES, AttributeValue, Operator
 
 Array = npt.NDArray[Any]
+
+DTYPES = {
+    name: dtype
+    for name, dtype in ELEMENT_DTYPES.items()
+    if any(name in definition.element_types(tensor) for definition in OPERATORS for tensor in definition.inputs)
+}
+"""The NumPy type of each ONNX element type that the suite's operators have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ class Case:
 
 def element_type_of(dtype: np.dtype[Any]) -> str:
     """ONNX's name of a NumPy type."""
-    return next(name for name, known in ELEMENT_DTYPES.items() if known == dtype)
+    return next(name for name, known in DTYPES.items() if known == dtype)
 
 
 def group_of(case_id: str) -> str:

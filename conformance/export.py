@@ -45,13 +45,12 @@ from onnx import ValueInfoProto, numpy_helper
 import ortops
 from conformance.backends import UnsupportedError
 from conformance.backends.base import is_standard, require_standard
-from conformance.case import Array, Case
+from conformance.case import DTYPES, Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, expected_outputs
 from conformance.geometry import samples
 from conformance.model import Dialect, build
-from ortops.spec import ELEMENT_DTYPES
 
 DATA_SET = "test_data_set_"
 
@@ -98,7 +97,7 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
         return "a backend must not write to its inputs, which no runner checks"
     if dialect == "standard":
         try:
-            require_standard(case, element_types=ELEMENT_DTYPES)
+            require_standard(case, element_types=DTYPES)
         except UnsupportedError as error:
             return str(error)
     if not with_huge and max(map(samples, _calls(case))) > MAX_SAMPLES:

@@ -11,9 +11,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 from conformance import expected_failures
 from conformance.backends import session
 from conformance.backends.base import Backend, OperatorMissingError, Session, UnsupportedError, require_standard
-from conformance.case import Case
+from conformance.case import DTYPES, Case
 from conformance.model import build
-from ortops.spec import ELEMENT_DTYPES
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback"
 """The session option that refuses a session in which another provider would leave nodes to the CPU."""
@@ -38,7 +37,7 @@ class OnnxRuntime(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else ELEMENT_DTYPES)
+        require_standard(case, element_types=("float16", "float", "double") if self._is_cpu else DTYPES)
         return session.as_session(self._session(build(case, "standard").SerializeToString()), case)
 
     def _session(self, model: bytes) -> Any:

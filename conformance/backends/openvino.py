@@ -13,9 +13,8 @@ from openvino.properties import hint
 
 from conformance import expected_failures
 from conformance.backends.base import Backend, Session, UnsupportedError, require_standard
-from conformance.case import Array, Case
+from conformance.case import DTYPES, Array, Case
 from conformance.model import build, feeds
-from ortops.spec import ELEMENT_DTYPES
 
 PRECISE = {
     hint.inference_precision(): openvino.Type.f32,
@@ -50,7 +49,7 @@ class OpenVino(Backend):
         """See `Backend`."""
         if case.operator == "RoIAlignRotated":
             return self._rotated(case)
-        require_standard(case, element_types=ELEMENT_DTYPES)
+        require_standard(case, element_types=DTYPES)
         compiled = self._compiled(build(case, "standard"))
         if case.element_type == "double" and (precision := _precision(compiled)) != "f64":
             raise UnsupportedError(f"double tensors are computed in {precision}")

@@ -23,8 +23,8 @@ from torchvision.ops import roi_align
 from conformance import expected_failures
 from conformance.backends.base import MissingBackendError
 from conformance.backends.external import FunctionBackend
-from conformance.case import Array
-from ortops.spec import ELEMENT_DTYPES, AttributeValue
+from conformance.case import DTYPES, Array
+from ortops.spec import AttributeValue
 
 ALIGNED = {"half_pixel": True, "output_half_pixel": False}
 
@@ -41,7 +41,7 @@ class Torchvision(FunctionBackend):
     def __init__(self) -> None:
         super().__init__(self._answer)
         _, self.expected_failures = expected_failures.load("torchvision")
-        floats = {name: dtype for name, dtype in ELEMENT_DTYPES.items() if dtype.kind not in "iu"}
+        floats = {name: dtype for name, dtype in DTYPES.items() if dtype.kind not in "iu"}
         self._taken = {dtype: name for name, dtype in floats.items() if _takes(dtype)}
         if not self._taken:
             raise MissingBackendError("backend torchvision: its kernels support no element type, or are missing")

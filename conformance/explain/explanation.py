@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from conformance.case import Array, Case
+from conformance.case import DTYPES, Array, Case
 from conformance.expected_values import Floats, expected_outputs, reference
 from conformance.explain import dml_resample, max_roi_pool, sampled_rois
 from conformance.explain.parts import Comparison, Explanation, differences
 from conformance.outcome import Result
 from conformance.run import Answer
-from ortops.spec import ELEMENT_DTYPES
 
 _FAMILIES: Mapping[str, Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]] = {
     "roi_align": sampled_rois.explanation,
@@ -81,7 +80,7 @@ def _refusal(case: Case) -> str:
 def _numbers(answer: Answer | None) -> dict[str, Floats]:
     """The backend's outputs in float64. Outputs of an element type that no operator has are left out."""
     outputs: Mapping[str, Array] = (answer.outputs if answer else None) or {}
-    known = set(ELEMENT_DTYPES.values())
+    known = set(DTYPES.values())
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 

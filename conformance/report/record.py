@@ -28,10 +28,9 @@ import numpy as np
 
 import ortops
 from conformance.backends import package_of
-from conformance.case import Array, Basis, Case, element_type_of
+from conformance.case import DTYPES, Array, Basis, Case, element_type_of
 from conformance.outcome import ACCEPTED, Difference, Outcome, Result
 from conformance.printable import PrintableError, printable
-from ortops.spec import ELEMENT_DTYPES
 
 
 class NotAReportError(PrintableError):
@@ -267,7 +266,7 @@ def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:
     """Tensors by name in the form for JSON; tensors of element types that no operator has are left out."""
     encoded = {}
     for name, array in outputs.items():
-        if array.dtype in set(ELEMENT_DTYPES.values()):
+        if array.dtype in set(DTYPES.values()):
             data = base64.b64encode(_little_endian(array).tobytes()).decode("ascii")
             encoded[name] = {"type": element_type_of(array.dtype), "shape": list(array.shape), "data": data}
     return encoded
@@ -292,15 +291,15 @@ def decode(stored: object) -> dict[str, Array]:
 def _decoded(name: str, tensor: object) -> Array:
     fields = tensor if isinstance(tensor, dict) else {}
     kind, shape, data = (fields.get(key) for key in ("type", "shape", "data"))
-    if not isinstance(kind, str) or kind not in ELEMENT_DTYPES:
-        raise ValueError(f"output {name}: type {kind!r} is not one of {', '.join(ELEMENT_DTYPES)}")
+    if not isinstance(kind, str) or kind not in DTYPES:
+        raise ValueError(f"output {name}: type {kind!r} is not one of {', '.join(DTYPES)}")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"output {name}: shape {shape!r} is not a list of lengths")
     try:
         stored = base64.b64decode(data if isinstance(data, str) else "?", validate=True)
     except ValueError as error:
         raise ValueError(f"output {name}: data is not base64: {error}") from error
-    dtype = ELEMENT_DTYPES[kind]
+    dtype = DTYPES[kind]
     if len(stored) != math.prod(shape) * dtype.itemsize:
         raise ValueError(f"output {name}: {len(stored)} bytes of data for shape {shape} of {kind}")
     return _little_endian(np.frombuffer(stored, dtype)).reshape(shape)

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 PACKAGES = ("ortops", "onnx_models", "conformance")
 WITH_EXTRAS = (
     "onnx_models.torch",
+    "ortops.torch",
     "conformance.cluster",
     "conformance.backends.openvino",
     "conformance.backends.torchvision",

@@ -215,7 +215,7 @@ class WorkerProcess:
         """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
         self._is_closed = True
         if (running := self._running) is not None:
-            running[0].kill()
+            _kill(running[0])
 
     def end(self) -> int | None:
         """End the process and return its exit code, or None if it is not running. The next call starts a new one."""
@@ -225,9 +225,8 @@ class WorkerProcess:
         self._running = None
         connection.close()
         process.join(1.0)
-        if process.exitcode is None:
-            process.kill()
-            process.join()
+        _kill(process)
+        process.join()
         return process.exitcode
 
 
@@ -250,13 +249,24 @@ def _end_in_time(process: BaseProcess, current: _Stage) -> None:
     """Kill a process whose time is over: the parent would wait for ever for the rest of an object of which it has a part."""
     while not pipes.wait([process.sentinel], STEP):
         if time.monotonic() > current.deadline + STEP:
-            process.kill()
+            _kill(process)
+
+
+def _kill(process: BaseProcess) -> None:
+    """End a child process and what it has started, such as the program that a backend compiles and runs."""
+    # There is no group under Windows, nor before the child has made it, nor after its last process has ended.
+    if process.pid:
+        with contextlib.suppress(AttributeError, OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
     """Run calls in a child process until the connection closes. The first one is `begin`."""
     global _current  # noqa: PLW0603  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # what a backend starts is of this group, and ends with it
     _current = current
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:

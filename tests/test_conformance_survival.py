@@ -20,6 +20,7 @@ from conformance.run import ask, judge
 from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops import atomic_file
+from ortops.worker_process import ProcessLostError, WorkerProcess
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
 
@@ -102,6 +103,22 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
 def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message: str) -> None:
     with LocalPool(1), child_of(Setting(backend, time_limit=0.5 if "hangs" in backend else 10.0)) as child:
         assert [message in result.message for result in child.results(CASES[:2])] == [True, True]
+
+
+def waits_for_a_program(file: Path) -> None:
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    file.write_text(str(program.pid), "ascii")
+    program.wait()
+
+
+@on_linux
+def test_a_program_that_a_backend_waits_for_ends_with_it(tmp_path: Path) -> None:
+    child, file = WorkerProcess(os.getpid), tmp_path / "pid"
+    with pytest.raises(ProcessLostError, match=r"within 3 s"):
+        child.call(waits_for_a_program, file, seconds=3.0)
+    child.end()
+    status = Path(f"/proc/{file.read_text('ascii')}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text("ascii")
 
 
 MODULES = [

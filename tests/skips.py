@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 NOT_IN_EVERY_RUN = (
-    *("apache-tvm", "emx-onnx-cgen", "mindspore", "onnx2torch", "onnxruntime-openvino"),
+    *("apache-tvm", "emx-onnx-cgen", "mindspore", "onnx2tf", "onnx2torch", "onnxruntime-openvino"),
     *("opencv-python-headless", "paddlepaddle"),
 )
 """Runtimes of examples/backends."""

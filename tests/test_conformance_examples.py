@@ -21,6 +21,7 @@ PACKAGES = {
     "mindspore_backend:answer": "mindspore",
     "mnn_backend:MnnBackend": "MNN",
     "ncnn_backend:answer": "ncnn",
+    "onnx2tf_backend:Onnx2TfBackend": "onnx2tf",
     "onnx2torch_backend:Onnx2TorchBackend": "onnx2torch",
     "onnxruntime_openvino_backend:OpenVinoProvider": "onnxruntime-openvino",
     "opencv_backend:OpenCvBackend": "opencv-python-headless",

@@ -13,7 +13,8 @@ import onnx_models
 import ortops
 from benchmarks.bench import Call
 from benchmarks.workloads import Problem, Resampling
-from conformance.backends.session import CPU, from_ort, options, to_ort
+from conformance.backends.session import CPU, options
+from ortops import from_ort, to_ort
 from ortops.operators import BY_NAME
 from ortops.spec import Operator
 

@@ -18,16 +18,16 @@ from conformance.mutants.base import Model
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 
-MOST_COMPARED = 9
+MAX_COMPARED = 9
 """How many failing cases of a family are compared, and how many that passed."""
 
-LEAST_SHARE = 0.8
+MIN_SHARE = 0.8
 """The share of the compared failing cases that a mutant must explain."""
 
-MOST_SHOWN = 2
+MAX_SHOWN = 2
 """How many mutants are named for a family."""
 
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 """Cases with more bytes of inputs are not compared."""
 
 
@@ -69,14 +69,14 @@ class Diagnosis:
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
     """The mutants that explain most failures of each family of cases, the best first.
 
-    A mutant must give the backend's answers to at least `LEAST_SHARE` of the compared failing cases, and
+    A mutant must give the backend's answers to at least `MIN_SHARE` of the compared failing cases, and
     pass the compared cases that the backend passed.
 
     Args:
         results: the results of any cases, with the outputs of those that failed.
 
     Returns:
-        At most `MOST_SHOWN` for each family, none for a family that no mutant explains.
+        At most `MAX_SHOWN` for each family, none for a family that no mutant explains.
     """
     failed: dict[str, list[Result]] = {}
     for result in results:
@@ -88,11 +88,11 @@ def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
     for one in found:
         weight[one.mutant] += one.agreed
     ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.mutant]))
-    return [one for family in failed for one in [r for r in ranked if r.family == family][:MOST_SHOWN]]
+    return [one for family in failed for one in [r for r in ranked if r.family == family][:MAX_SHOWN]]
 
 
 def _is_comparable(result: Result) -> bool:
-    if sum(array.nbytes for array in result.case.inputs.values()) > MOST_BYTES:
+    if sum(array.nbytes for array in result.case.inputs.values()) > MAX_BYTES:
         return False
     if result.case.expects_error is not None:
         return result.message.startswith(ACCEPTED)
@@ -120,23 +120,23 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
 
 
 def _chosen(results: Sequence[Result]) -> list[Result]:
-    """At most `MOST_COMPARED` of them, from as many scenarios as possible, float before other types."""
+    """At most `MAX_COMPARED` of them, from as many scenarios as possible, float before other types."""
     ordered = sorted(results, key=lambda result: result.case.element_type != "float")
     firsts: dict[str, Result] = {}
     for result in ordered:
         firsts.setdefault(scenario_of(result.case.id), result)
     # Neighbouring scenarios are alike, so take some from everywhere instead of the first ones.
-    spread = list(firsts.values())[:: max(len(firsts) // MOST_COMPARED, 1)]
+    spread = list(firsts.values())[:: max(len(firsts) // MAX_COMPARED, 1)]
     unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
-    return list(unique.values())[:MOST_COMPARED]
+    return list(unique.values())[:MAX_COMPARED]
 
 
 def _agreed(mutant: Mutant, failed: Sequence[Result]) -> int:
-    """The number of cases to which the mutant gives the backend's answer; 0 as soon as it is below `LEAST_SHARE`."""
+    """The number of cases to which the mutant gives the backend's answer; 0 as soon as it is below `MIN_SHARE`."""
     misses = 0
     for result in failed:
         misses += not _is_same(result, _answer(mutant, result.case))
-        if len(failed) - misses < LEAST_SHARE * len(failed):
+        if len(failed) - misses < MIN_SHARE * len(failed):
             return 0
     return len(failed) - misses
 

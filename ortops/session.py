@@ -1,4 +1,4 @@
-"""Registers operators with ONNX Runtime sessions: those of this project and those of users, by the same door."""
+"""Registers operators with ONNX Runtime sessions: those of this project and those of users."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case
-from conformance.diagnosis import MOST_SHOWN, diagnose
+from conformance.diagnosis import MAX_SHOWN, diagnose
 from conformance.expected_values import expected_outputs
 from conformance.families import family_of
 from conformance.mutants import MUTANTS
@@ -71,7 +71,7 @@ def test_few_mutants_are_shown_of_a_family_and_always_the_same() -> None:
     results = results_of("roi_align:AttributesUnchecked")
     found = diagnose(results)
     assert found == diagnose(results)
-    assert all(sum(one.family == family for one in found) <= MOST_SHOWN for family in {one.family for one in found})
+    assert all(sum(one.family == family for one in found) <= MAX_SHOWN for family in {one.family for one in found})
 
 
 def answered(case: Case, change: Callable[[Array], Array]) -> Result:

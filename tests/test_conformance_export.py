@@ -75,10 +75,10 @@ class OurOperators:
         ours = ortops.InferenceSession(model.SerializeToString(), session.options())
 
         def answer(inputs: Sequence[Array]) -> list[Array]:
-            feeds = {i.name: session.to_ort(array) for i, array in zip(ours.get_inputs(), inputs, strict=True)}
+            feeds = {i.name: ortops.to_ort(array) for i, array in zip(ours.get_inputs(), inputs, strict=True)}
             names = [output.name for output in ours.get_outputs()]
             values = ours.run_with_ort_values(names, feeds, onnxruntime.RunOptions())
-            return [session.from_ort(value) for value in values]
+            return [ortops.from_ort(value) for value in values]
 
         return SimpleNamespace(run=answer)
 

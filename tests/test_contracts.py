@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ortops
-from conformance.backends.session import CPU, from_ort, options, to_ort
+from conformance.backends.session import CPU, options
+from ortops import from_ort, to_ort
 from ortops.operators import OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import Operator

@@ -19,7 +19,8 @@ import onnxruntime
 import pytest
 
 import ortops
-from conformance.backends.session import CPU, QUIET, from_ort, options, to_ort
+from conformance.backends.session import CPU, QUIET, options
+from ortops import from_ort, to_ort
 from ortops.operators import OPERATORS
 from problems import Array
 from samples import Refusal, Sample, edges, open_ranks, refusals, right, samples

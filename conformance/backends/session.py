@@ -15,8 +15,6 @@ from conformance.case import Array, Case
 from conformance.model import feeds
 from ortops import from_ort, to_ort
 
-__all__ = ["CPU", "QUIET", "as_session", "check_provider", "from_ort", "options", "to_ort"]
-
 CPU = "CPUExecutionProvider"
 
 QUIET = 4

@@ -12,7 +12,7 @@ from conformance.error_bounds.rotated import Roundings
 from conformance.families import DrawnCase
 from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors
 from conformance.families.well_posed_rois import in_all_directions
-from conformance.fuzz.perturbation import MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
+from conformance.fuzz.perturbation import MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.geometry.rois import ONNX_NAMES
 from conformance.geometry.rotated import Geometry, coordinates, samples_of, work_of
@@ -108,7 +108,7 @@ def _is_exact(region: Region, angle: float) -> bool:
     if angle != 0:
         return False
     for side in (region.height, region.width):
-        is_few = side.samples < MOST_EXACT and is_power_of_2(max(side.samples, 1))
+        is_few = side.samples < MAX_EXACT and is_power_of_2(max(side.samples, 1))
         if not (is_few and _has_exact_size(side, region.scale)):
             return False
     shift = [region.center_x, region.center_y]

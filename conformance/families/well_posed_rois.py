@@ -18,7 +18,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.expected_values import Floats
-from conformance.fuzz.perturbation import FACTORS, MOST_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
+from conformance.fuzz.perturbation import FACTORS, MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.geometry.rois import AxisGeometry, Geometry
 from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
@@ -84,7 +84,7 @@ def _has_exact_size(line: AxisGeometry) -> bool:
 
 def _is_exact(line: AxisGeometry) -> bool:
     """Whether all intermediate numbers of its samples' coordinates are exact."""
-    if not (_has_exact_size(line) and line.steps < MOST_EXACT and is_power_of_2(max(line.steps, 1))):
+    if not (_has_exact_size(line) and line.steps < MAX_EXACT and is_power_of_2(max(line.steps, 1))):
         return False
     samples = itertools.product(range(line.axis.bins), range(line.axis.per_bin))
     return have_few_bits([line.first, *line.offsets, *(line.axis.coordinate(p, i) for p, i in samples)])

@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Case, element_type_of
+from conformance.case import DTYPES, Array, Case, element_type_of
 from conformance.fuzz.check import Failure
 from conformance.fuzz.generate import BY_REFERENCE
 from conformance.printable import printable
 from ortops import atomic_file
-from ortops.spec import ELEMENT_DTYPES
 
 
 def write(path: Path, failure: Failure, backend: str) -> None:
@@ -70,6 +69,6 @@ def _written(array: Array) -> dict[str, Any]:
 
 
 def _read(entry: dict[str, Any]) -> Array:
-    dtype = ELEMENT_DTYPES[entry["type"]]
+    dtype = DTYPES[entry["type"]]
     exact = np.array(entry["values"], np.int64 if dtype.kind in "iu" else np.float64)
     return np.asarray(exact.astype(dtype).reshape(entry["shape"]))

@@ -27,7 +27,7 @@ EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
 """The shares of exact cases, of corrupted cases, of attributes that are left out, and of valid cases that may have
 infinities, NaN and numbers at either end of their type's range."""
 
-MOST_WORK = 15_000
+MAX_WORK = 15_000
 """The most samples that the reference computes for a case, which takes 0.1 to 0.2 s."""
 
 
@@ -50,7 +50,7 @@ def draw_case(
     operator = pick(rng, [operator for operator in OPERATORS if not names or operator.name in names])
     is_corrupt = bool(rng.random() < CORRUPT)
     case = _case(rng, operator, f"{operator.function}/fuzz/{place}", no_extremes=is_corrupt)
-    while family_of(operator).work(case) > MOST_WORK:
+    while family_of(operator).work(case) > MAX_WORK:
         reject()
         case = _case(rng, operator, case.id, no_extremes=is_corrupt)
     return corrupt(case, rng) if is_corrupt else case

@@ -18,7 +18,7 @@ from conformance.run import AnswerFunction
 DENOMINATOR = 64
 """Exact coordinates and values are multiples of 1/64, so that products of two weights and a value fit in float32."""
 
-MOST_EXACT = 1024.0
+MAX_EXACT = 1024.0
 """The largest absolute value of exact coordinates, in pixels, and of exact values."""
 
 FACTORS = (1.0, 8.0)
@@ -53,9 +53,9 @@ def is_stable(case: Case, name: str, perturbations: Perturbations, oracle: Answe
 
 
 def have_few_bits(numbers: list[float] | Array) -> bool:
-    """Whether numbers are multiples of 1/`DENOMINATOR` and at most `MOST_EXACT`, so that arithmetic on them is exact."""
+    """Whether numbers are multiples of 1/`DENOMINATOR` and at most `MAX_EXACT`, so that arithmetic on them is exact."""
     multiples = np.asarray(numbers) * DENOMINATOR
-    return bool(np.all((multiples == np.round(multiples)) & (np.abs(multiples) <= MOST_EXACT * DENOMINATOR)))
+    return bool(np.all((multiples == np.round(multiples)) & (np.abs(multiples) <= MAX_EXACT * DENOMINATOR)))
 
 
 def is_power_of_2(value: float) -> bool:

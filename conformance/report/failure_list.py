@@ -15,7 +15,7 @@ from conformance.outcome import MISSING, Outcome, Result
 from conformance.report.record import Report
 from conformance.report.tally import pattern_of
 
-MOST_CHARACTERS = 240
+MAX_CHARACTERS = 240
 """The length of a reason that is made from a message."""
 
 
@@ -81,13 +81,13 @@ def _causes(
         elif not reason:
             cause = key = case.operator if message.startswith(MISSING) else pattern_of(message)
             reason = message
-        shown = reason if len(reason) <= MOST_CHARACTERS else _cut(reason)
+        shown = reason if len(reason) <= MAX_CHARACTERS else _cut(reason)
         causes.setdefault((cause, crashes), {})[case.id] = key, shown
     return causes
 
 
 def _cut(text: str) -> str:
-    return f"{text[: MOST_CHARACTERS - 3].rstrip()}..."
+    return f"{text[: MAX_CHARACTERS - 3].rstrip()}..."
 
 
 def _globs_of(case_id: str) -> set[str]:

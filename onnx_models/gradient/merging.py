@@ -11,8 +11,10 @@ from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.traversal import normalize_domain, subgraphs
 
-RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-"""Operators that draw random numbers; Dropout does, too, in training."""
+RANDOM = {
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+}  # fmt: skip
+"""Operators that may draw random numbers; Dropout does in training."""
 
 _Key = tuple[object, ...]
 
@@ -73,7 +75,7 @@ def _merge(
 def _key(node: onnx.NodeProto) -> _Key:
     """What equal nodes have in common; a node with a subgraph, or one that may draw random numbers, equals no other."""
     domain = normalize_domain(node.domain)
-    is_drawn = domain not in ("", DOMAIN) or node.op_type in RANDOM or node.op_type == "Dropout"
+    is_drawn = domain not in ("", DOMAIN) or node.op_type in RANDOM
     if is_drawn or any(subgraphs([node])):
         return (id(node),)
     attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)

@@ -17,20 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ortops
 from onnx_models.gradient.graph import input_names
+from onnx_models.gradient.merging import RANDOM
 from onnx_models.torch.custom_gradients import needed_nodes
 from onnx_models.torch.training import visible_statistics
 from onnx_models.traversal import iter_nodes
 from ortops.spec import DOMAIN
 
-_RANDOM = {
-    "Bernoulli",
-    "Dropout",
-    "Multinomial",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-}
 _POWER = 2 / 3
 _RUNS = 2
 _FACTOR = 16
@@ -159,7 +151,7 @@ def _random(graph: onnx.GraphProto) -> set[str]:
     """The tensors of a graph that depend on random numbers."""
     random: set[str] = set()
     for node in graph.node:
-        if any(one.op_type in _RANDOM for one in iter_nodes([node])) or not random.isdisjoint(input_names(node)):
+        if any(one.op_type in RANDOM for one in iter_nodes([node])) or not random.isdisjoint(input_names(node)):
             random.update(node.output)
     return random
 

@@ -53,9 +53,9 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
     with single_line_errors("shape inference"):
         watched = _watched(model, data_prop)
         found = onnx.shape_inference.infer_shapes(watched, data_prop=data_prop)
-        splits = sum(node.op_type == "Split" for node in found.graph.node)
-        for _ in range(splits):  # the lengths of one Split may determine those of the next
-            if not _infer_splits(found):
+        missed = sum(node.op_type in ("STFT", "Split") for node in found.graph.node)
+        for _ in range(missed):  # the lengths of one Split may determine those of the next
+            if not _infer_splits(found) | _infer_transforms(found):
                 break
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found if watched is model else _unwatched(found)
@@ -185,6 +185,31 @@ def _infer_splits(model: onnx.ModelProto) -> bool:
             if kind is not None and length is not None and not kind.shape.dim[axis].HasField("dim_value"):
                 kind.shape.dim[axis].dim_value = length
                 found = True
+    return found
+
+
+def _infer_transforms(model: onnx.ModelProto) -> bool:
+    """Add the rank of the outputs of STFT and their known lengths, and return whether any rank was missing.
+
+    ONNX (1.23 at least) infers nothing but the element type unless the length of the signal is a number. The shape is
+    [batch, frames, frequencies, 2].
+    """
+    kinds = {value.name: value for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    found = False
+    for node in model.graph.node:
+        if node.op_type != "STFT" or normalize_domain(node.domain) or not (node.input and node.output):
+            continue
+        kind = (kinds.get(node.output[0]) or model.graph.value_info.add(name=node.output[0])).type.tensor_type
+        if kind.HasField("shape"):
+            continue
+        batch, *_, parts = (kind.shape.dim.add() for _ in range(4))
+        parts.dim_value = 2
+        if node.input[0] in kinds:
+            signal = kinds[node.input[0]].type.tensor_type
+            kind.elem_type = kind.elem_type or signal.elem_type
+            if signal.shape.dim:
+                batch.CopyFrom(signal.shape.dim[0])
+        found = True
     return found
 
 

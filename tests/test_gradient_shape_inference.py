@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnxruntime.tools import symbolic_shape_infer as symbolic
 
-from onnx_models.gradient import gradient
+from onnx_models.gradient import gradient, vjp
+from onnx_models.onnx_tools import infer_shapes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
 
@@ -71,3 +75,28 @@ def test_gradients_have_the_shapes_of_their_tensors() -> None:
     assert shapes["k_grad"] == [4, 4, 3, 3]
     assert shapes["d_grad"] == [4, 1, 3, 3]
     assert shapes["x_grad"] == ["n", 4, 16, 20]
+
+
+SPECTRUM = """g (float[{shape}] waveforms, float[9, 4] w) => (float[n, t, 4] features) <int64[1] last = {{-1}}> {{
+    step = Constant<value = int64 {{8}}>() length = Constant<value = int64 {{16}}>()
+    framed = Unsqueeze(waveforms, last) image = STFT(framed, step, , length)
+    power = ReduceSumSquare<keepdims = 0>(image, last) features = MatMul(power, w) }}"""
+
+
+def test_the_rank_of_stft_is_known_with_open_lengths() -> None:
+    rng = np.random.default_rng(0)
+    feeds = {"waveforms": rng.normal(size=(2, 40)).astype(np.float32), "w": rng.normal(size=(9, 4)).astype(np.float32)}
+    feeds["features_cotangent"] = rng.normal(size=(2, 4, 4)).astype(np.float32)
+    found: list[np.ndarray[Any, Any]] = []
+    for shape in ("n, samples", "2, 40"):
+        model = onnx.parser.parse_model(HEADER + SPECTRUM.format(shape=shape))
+        session = onnxruntime.InferenceSession(vjp(model, ["features"], ["waveforms"]).SerializeToString())
+        found += session.run(["waveforms_grad"], feeds)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+def test_the_shape_of_stft_has_the_batch_and_two_parts() -> None:
+    made = infer_shapes(onnx.parser.parse_model(HEADER + SPECTRUM.format(shape="n, samples")))
+    (image,) = (value.type.tensor_type for value in made.graph.value_info if value.name == "image")
+    assert image.elem_type == onnx.TensorProto.FLOAT
+    assert [dim.dim_param or dim.dim_value for dim in image.shape.dim] == ["n", 0, 0, 2]

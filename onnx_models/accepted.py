@@ -30,12 +30,8 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
             for attribute in node.attribute:
                 if attribute.name == "axis" and abs(attribute.i) > _MAX_AXES:
                     raise ValueError(f"{label(node)} has axis = {attribute.i}: must be an axis of a tensor")
-            given = {
-                attribute.name for attribute in node.attribute if attribute.HasField("g") or attribute.ref_attr_name
-            }
-            for name in _SUBGRAPHS.get(node.op_type, ()) if normalize_domain(node.domain) == "" else ():
-                if name not in given:
-                    raise ValueError(f"{label(node)} has no {name}: must have this graph as an attribute")
+            if normalize_domain(node.domain) == "":
+                _check_subgraphs(node)
     kinds = list(_declared_types(model))
     for kind in kinds:
         if kind.elem_type not in _TYPES and kind.elem_type != onnx.TensorProto.UNDEFINED:
@@ -56,6 +52,18 @@ _SUBGRAPHS = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": (
 _MAX_AXES = 2**16
 
 _TYPES = set(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
+
+
+def _check_subgraphs(node: onnx.NodeProto) -> None:
+    given = {attribute.name: attribute for attribute in node.attribute}
+    for name in _SUBGRAPHS.get(node.op_type, ()):
+        body = given.get(name)
+        if body is None or not (body.HasField("g") or body.ref_attr_name):
+            raise ValueError(f"{label(node)} has no {name}: must have this graph as an attribute")
+        if body.type != onnx.AttributeProto.GRAPH:
+            kinds = onnx.AttributeProto.AttributeType
+            kind = kinds.Name(body.type) if body.type in kinds.values() else str(body.type)
+            raise ValueError(f"{label(node)} has {name} as an attribute of type {kind}: must be a GRAPH")
 
 
 def _tensors(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:

@@ -89,6 +89,13 @@ def test_long_vectors_are_quick_and_keep_their_lengths() -> None:
             lambda made: setattr(made.graph.input[0].type.tensor_type, "elem_type", 99),
             "declares the element type 99: must",
         ),
+        *(
+            (
+                lambda made, kind=kind: setattr(made.graph.node[1].attribute[0], "type", kind),
+                rf"node of 'y' \(If\) has then_branch as an attribute of type {name}: must be a GRAPH",
+            )
+            for kind, name in ((0, "UNDEFINED"), (6, "FLOATS"), (10, "GRAPHS"))
+        ),
         (lambda made: nest(made, 60), "subgraphs are nested more than 30 deep"),
         (lambda made: nest(made, 1000), "subgraphs are nested more than 30 deep"),
     ],
@@ -108,6 +115,16 @@ def test_what_no_tool_of_onnx_should_see(change: object, message: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call(made)
+
+
+def test_a_loop_whose_body_is_no_graph_is_refused() -> None:
+    text = f"""{HEADER} g (float[3] x, int64 n, bool c) => (float[3] y) {{
+        y = Loop (n, c, x) <body = b (int64 i, bool go, float[3] s) => (bool on, float[3] t) {{
+            on = Identity (go) t = Exp (s) }}> }}"""
+    made = onnx.parser.parse_model(text)
+    made.graph.node[0].attribute[0].type = onnx.AttributeProto.GRAPHS
+    with pytest.raises(ValueError, match=r"\(Loop\) has body as an attribute of type GRAPHS: must be a GRAPH"):
+        onnx_models.vjp(made, ["y"], ["x"])
 
 
 def test_an_axis_beyond_the_rank_is_refused() -> None:

@@ -12,6 +12,7 @@ import pytest
 from gradient_calls import Call
 from gradient_checks import of_sum
 from onnx_models.gradient import gradient
+from onnx_models.gradient.rules import RULES
 from ortops.spec import ELEMENT_DTYPES
 
 NAN, INF = np.nan, np.inf
@@ -121,6 +122,7 @@ REFUSED = [
     ('Einsum<equation = "ij,ij->ij">(x, z)', "float[1,3] x, float[2,3] z", "axis 'i' of 'z' has length 2: must be 1"),
     ('Einsum<equation = "ij,jk">(x)', "float[n,m] x", "has 2 operands: must have 1"),
     ('Einsum<equation = "...ijk->i">(x)', "float[n,m] x", r"must agree with operands of ranks \[2\]"),
+    ('GridSample<padding_mode = "wrap">(x, z)', "float[1,1,2,2] x, float[1,2,2,2] z", "padding_mode = 'wrap': must be"),
     ("Det(x)", "float[N,N] x", "its matrices have an unknown number of rows: must be 32 or less"),
     ("Det(x)", "float[33,33] x", "its matrices have 33 rows: must be 32 or less"),
     ("MatMul(x, w)", "float[M,K] x, float[] w", r"node 'it' \(MatMul\): the rank of 'w' must be known"),
@@ -149,3 +151,13 @@ def test_refusals(call: str, inputs: str, message: str) -> None:
         [it] y = {call} loss = ReduceSum<keepdims = 0>(y) }}"""
     with pytest.raises(ValueError, match=message):
         gradient(onnx.parser.parse_model(text), "loss", ["x"])
+
+
+def test_a_mistake_of_a_rule_is_no_mistake_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(*_: object) -> None:
+        raise KeyError("missing")
+
+    monkeypatch.setitem(RULES, ("", "Exp"), mistaken)
+    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> g (float x) => (float y) { y = Exp(x) }')
+    with pytest.raises(KeyError, match="missing"):
+        gradient(model, "y", ["x"])

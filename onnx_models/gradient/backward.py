@@ -77,8 +77,9 @@ def backward(
         node = _node(graph, proto, reached, context)
         try:
             found = _by_inputs(graph, node, incoming, context)
-        except (ArithmeticError, LookupError, ValueError) as error:
-            # Rules read attributes and shapes; in an invalid model they may not fit, such as an axis beyond the rank.
+        except (ArithmeticError, IndexError, ValueError) as error:
+            # Rules read attributes and shapes; in an invalid model they may not fit, such as an axis beyond the rank. A
+            # KeyError is a mistake of a rule.
             message = (
                 str(error) if isinstance(error, ValueError) else f"{node} has attributes that do not fit: {error!r}"
             )

@@ -60,6 +60,8 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
         raise ValueError(f"{node}: {node.input(0)!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     mode = str(node.attribute("mode", "linear")).removeprefix("bi")
     padding, align = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
+    if (padding, align) not in _BORDERS:
+        raise ValueError(f"{node}: padding_mode = {padding!r}: must be zeros, border or reflection")
     shape = graph.shape(grid)
     outside = graph.op("Slice", shape, graph.ints([1]), graph.ints([-1]))
     points = graph.op("ReduceProd", outside, keepdims=1)

@@ -106,7 +106,7 @@ def test_no_help_breaks_a_name(group: click.Group, width: int) -> None:
 
 @pytest.mark.parametrize("command", [["convert"], ["attach"], ["gradient", "--wrt", "X"]])
 def test_a_model_is_overwritten_by_force_only(tmp_path: Path, command: list[str]) -> None:
-    made = onnx_models.roi_align(16, standard=True)
+    made = onnx_models.roi_align(16, standard=command[0] != "attach")
     path, link = save(tmp_path / "a.onnx", made), tmp_path / "link.onnx"
     link.symlink_to(path)
     before = path.read_bytes()
@@ -251,6 +251,17 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     feeds = {"x": np.ones((1, 2, 8, 9), np.float32), "boxes": boxes, "of": np.zeros(2, np.int64)}
     _, dx, _ = session.run(None, feeds)
     assert dx.sum() == pytest.approx(16, abs=1e-4)  # of 2 boxes, 2 channels and 2 x 2 bins each
+
+
+def test_nothing_to_attach_is_an_error_that_names_the_command_to_run_first(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
+    done = call("attach", model, "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert "nothing to attach: RoiAlign must be converted first, by onnx_models.convert (python -m onnx" in done.output
+    assert not (tmp_path / "out.onnx").exists()
+    assert call("convert", model, "--out", tmp_path / "converted.onnx").exit_code == 0
+    done = call("attach", tmp_path / "converted.onnx", "--out", tmp_path / "out.onnx")
+    assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'out.onnx'}\n")
 
 
 @pytest.mark.parametrize(

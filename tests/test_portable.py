@@ -15,7 +15,7 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from onnx_models.portable import attach
+from onnx_models.portable import NothingToAttachWarning, attach
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN, Operator
@@ -293,8 +293,17 @@ def test_what_a_body_lacks_or_cannot_share_is_said() -> None:
 
 
 def test_a_model_without_these_operators_is_left_as_it_is() -> None:
-    model = onnx_models.roi_align(16, standard=True)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Relu (x) }'
+    )
     assert attach(model) == model
+
+
+def test_a_model_that_must_be_converted_first_is_left_as_it_is_with_a_warning() -> None:
+    model = onnx_models.roi_align(22, standard=True)
+    with pytest.warns(NothingToAttachWarning, match="RoiAlign must be converted first, by onnx_models.convert"):
+        assert attach(model) == model
+    assert len(attach(onnx_models.convert(model)).functions) == 1
 
 
 @pytest.mark.parametrize("name", ["RoiAlignGrad", "MaxRoiPoolGrad", "RoIAlignRotated"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
@@ -11,6 +12,7 @@ from onnx import helper
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_protos, attribute_values, custom_of, node_attribute_values, operator_of
+from onnx_models.convert import conversions
 from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import known_types, node_checker
@@ -28,6 +30,10 @@ MIN_IR_VERSION = 8
 """The oldest IR version with functions in models."""
 
 
+class NothingToAttachWarning(UserWarning):
+    """No node got a body, while the model has nodes that get one after `onnx_models.convert`."""
+
+
 def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy of a model with bodies in standard ONNX operators, so that it also runs without this project's kernels.
 
@@ -35,7 +41,9 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
     lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get the bodies
-    that these have (`ortops.operator`), and stay as they are where there is none.
+    that these have (`ortops.operator`), and stay as they are where there is none. So do RoiAlign and MaxRoiPool of ONNX, of
+    mmcv and of caffe2 until `onnx_models.convert` has made nodes of this project of them; if a model has only such nodes, a
+    `NothingToAttachWarning` is issued.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
@@ -60,13 +68,19 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     check_attributes(model)
     Functions(model).check_size()
     copy = copy_model(model)
-    _attach_custom(copy)
+    has_custom = _attach_custom(copy)
     kept = [function for function in copy.functions if not _is_ours(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
     nodes = list(filter(_of_ours, iter_nodes(copy.graph)))
     inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if _of_ours(node)]
     if not nodes and not inner:
+        if not has_custom and (others := sorted({source for source, _ in conversions(copy)})):
+            warnings.warn(
+                f"there is nothing to attach: {', '.join(others)} must be converted first, by onnx_models.convert",
+                NothingToAttachWarning,
+                stacklevel=2,
+            )
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
         return attach(upgrade_opset(model, MIN_OPSET))
@@ -94,8 +108,8 @@ def _is_ours(function: onnx.FunctionProto) -> bool:
     return is_body(function) and function.domain == DOMAIN
 
 
-def _attach_custom(copy: onnx.ModelProto) -> None:
-    """Attach the bodies of users' operators to a copy of a model."""
+def _attach_custom(copy: onnx.ModelProto) -> bool:
+    """Attach the bodies of users' operators to a copy of a model; return whether there are any."""
     bodies: dict[tuple[str, str], onnx.FunctionProto] = {}
     for scope in (copy, *copy.functions):
         for node in iter_nodes(scope.graph if isinstance(scope, onnx.ModelProto) else scope):
@@ -110,6 +124,7 @@ def _attach_custom(copy: onnx.ModelProto) -> None:
     for domain, _ in bodies:
         import_domain(copy, domain, DOMAIN_VERSION)
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION) if bodies else copy.ir_version
+    return bool(bodies)
 
 
 def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:

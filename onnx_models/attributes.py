@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 import numpy as np
 import onnx
 
+from onnx_models.near_names import meant
+from onnx_models.traversal import label, normalize_domain
 from ortops.custom import CustomOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
@@ -43,6 +44,21 @@ def operator_of(node: onnx.NodeProto) -> Operator | None:
 def custom_of(node: onnx.NodeProto) -> CustomOperator | None:
     """Return the operator of a node if it is a user's."""
     return CUSTOM.get((node.domain, node.op_type))
+
+
+def remedy(node: onnx.NodeProto) -> str:
+    """What to do about a node of a domain that is not ONNX's and whose operator is unknown, or has no gradient."""
+    if custom_of(node) is not None:
+        return ": ortops.operator can give its operator a gradient or a body"
+    return ": an operator of ortops.operator must be among operators=, or be given to onnx_models.register_schemas"
+
+
+def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:
+    """The end of an error of shape inference: the first node whose operator has no schema, and a remedy; "" if all have."""
+    for node in nodes:
+        if normalize_domain(node.domain) and not onnx.defs.has(node.op_type, node.domain):
+            return f". It knows nothing of {label(node)} of the domain {node.domain}{remedy(node)}"
+    return ""
 
 
 @contextmanager
@@ -147,6 +163,6 @@ def _check_names(operator: Operator, names: Iterable[str]) -> None:
     for name in names:
         if name not in known:
             shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
-            close = get_close_matches(shown, known, 1)
-            hint = f" ({close[0]}?)" if close else ""
-            raise TypeError(f"{operator.name} has no attribute {shown!r}{hint}: must be one of {', '.join(known)}")
+            raise TypeError(
+                f"{operator.name} has no attribute {shown!r}{meant(shown, known)}: must be one of {', '.join(known)}"
+            )

@@ -6,7 +6,9 @@ Schemas are made from `ortops.spec.Operator` alone.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from onnx.shape_inference import InferenceContext
 
 
+_GIVEN = threading.RLock()
+"""Held while the operators of one call are registered (`schemas_of`)."""
+
+
 def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
     """Register the operators' schemas with ``onnx`` in this process, also those of operators of `ortops.operator`.
 
@@ -31,22 +37,54 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
     ``onnx.shape_inference.infer_shapes`` then check their types, shapes and attributes. A mistake raises
     ``onnx.shape_inference.InferenceError`` even without ``strict_mode``: ONNX catches only errors of schemas in C++.
     A second call does nothing. ONNX Runtime's own schemas do not change. `onnx_models.gradient` then uses the gradient of a
-    user's operator, and `onnx_models.portable.attach` its body.
+    user's operator, and `onnx_models.portable.attach` its body; their argument `operators` does the same for one call.
 
     Raises:
+        TypeError: one of the operators is none.
         RuntimeError: onnx is older than 1.19, the first version with shape inference in Python; or another schema has
             the name of one of the operators. Nothing is registered then.
     """
+    with _GIVEN:
+        _register(operators)
+
+
+@contextmanager
+def schemas_of(operators: Iterable[Operator]) -> Iterator[None]:
+    """Register operators as `register_schemas` does, until the block ends; those that were registered before stay.
+
+    Another thread that gives operators waits until the block ends.
+    """
+    operators = tuple(operators)
+    if not operators:
+        yield
+        return
+    with _GIVEN:
+        before = dict(CUSTOM)
+        added = _register(operators)
+        try:
+            yield
+        finally:
+            for one in added:
+                _deregister(one.name, one.domain)
+            for identity in CUSTOM.keys() - before.keys():
+                del CUSTOM[identity]
+
+
+def _register(operators: Iterable[Operator]) -> list[OpSchema]:
+    """Register what is not registered yet, and return it."""
     if not hasattr(OpSchema, "set_type_and_shape_inference_function"):
         raise RuntimeError(f"onnx is {onnx.__version__}: schemas with shape inference in Python need onnx >= 1.19")
     operators = tuple(operators)
+    for given in operators:
+        if not isinstance(given, Operator):
+            raise TypeError(f"operators has {given!r}: must be an operator, as ortops.operator makes them")
     custom = {
         (operator.domain, operator.name): operator for operator in operators if isinstance(operator, CustomOperator)
     }
     for identity, operator in custom.items():
         if CUSTOM.get(identity, operator) is not operator:
             raise RuntimeError(f"operators has {operator.label}: another operator of this name is registered already")
-    wanted = [schema(operator) for operator in operators]
+    wanted = [schema(operator) for operator in dict.fromkeys(operators)]
     missing = [one for one in wanted if not _is_registered(one)]
     for one in missing:
         onnx.defs.register_schema(one)
@@ -54,6 +92,7 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
         # 1.19) or crashes (1.20, 1.21) the process.
         atexit.register(_deregister, one.name, one.domain)
     CUSTOM.update(custom)
+    return missing
 
 
 def schema(operator: Operator) -> OpSchema:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -9,12 +11,42 @@ from typing import TypeVar
 
 import click
 
+from ortops.spec import Operator
+
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUT = click.option("--out", required=True, type=OUT_FILE, help="File to write.")
 FORCE = click.option("--force", is_flag=True, help="Let --out be the file MODEL itself.")
 
+OPERATORS = click.option(
+    "--operators",
+    "operators",
+    multiple=True,
+    metavar="MODULE:NAME",
+    help="Operator of ortops.operator that the model uses, by its module, in the working folder or installed, and its name "
+    "there; may be repeated.",
+)
+
 T = TypeVar("T")
+
+
+def imported(names: Sequence[str]) -> list[Operator]:
+    """Import the operators of --operators.
+
+    Raises:
+        click.BadParameter: a name is none, or that of no operator.
+    """
+    found: list[Operator] = []
+    for name in names:
+        module, _, attribute = name.partition(":")
+        try:
+            one = operator.attrgetter(attribute)(importlib.import_module(module))
+        except (ImportError, AttributeError, ValueError) as error:
+            raise click.BadParameter(f"--operators {name}: must be MODULE:NAME ({error})") from error
+        if not isinstance(one, Operator):
+            raise click.BadParameter(f"--operators {name}: must be an operator, as ortops.operator makes them")
+        found.append(one)
+    return found
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

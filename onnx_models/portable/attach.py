@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
 import onnx
@@ -19,6 +19,7 @@ from onnx_models.onnx_tools import known_types, node_checker
 from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
 from onnx_models.portable.attributes import Attributes, BodyRequest
 from onnx_models.portable.graph import Graph, Kind, Value
+from onnx_models.schema import schemas_of
 from onnx_models.traversal import import_domain, iter_nodes, label, onnx_opset
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
@@ -34,7 +35,7 @@ class NothingToAttachWarning(UserWarning):
     """No node got a body, while the model has nodes that get one after `onnx_models.convert`."""
 
 
-def attach(model: onnx.ModelProto) -> onnx.ModelProto:
+def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx.ModelProto:
     """Return a copy of a model with bodies in standard ONNX operators, so that it also runs without this project's kernels.
 
     Each body is a function with the name of its operator. ONNX Runtime uses the kernel if one is registered
@@ -47,6 +48,7 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
+        operators: operators of `ortops.operator` in the model; `onnx_models.register_schemas` makes some known to all calls.
 
     Returns:
         The copy. Its bodies compute sums in float, or in double if some node of the operator outside of functions is known
@@ -64,6 +66,11 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
     the rows and columns of the RoI, or over the bounding box of a rotated RoI, and a maximum can miss a NaN. Memory grows
     with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map.
     """
+    with schemas_of(operators):
+        return _attached(model)
+
+
+def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     model = accepted(model)
     check_attributes(model)
     Functions(model).check_size()
@@ -79,11 +86,11 @@ def attach(model: onnx.ModelProto) -> onnx.ModelProto:
             warnings.warn(
                 f"there is nothing to attach: {', '.join(others)} must be converted first, by onnx_models.convert",
                 NothingToAttachWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
-        return attach(upgrade_opset(model, MIN_OPSET))
+        return _attached(upgrade_opset(model, MIN_OPSET))
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)

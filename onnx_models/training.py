@@ -14,19 +14,25 @@ The output NAME_next of a step is the input NAME of the next step:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
 import onnx
 
 from onnx_models.accepted import accepted
+from onnx_models.attributes import unknown_among
 from onnx_models.gradient.parameters import constant_tensor
+from onnx_models.gradient.tied import TiedParametersWarning, describe_tied, find_tied
 from onnx_models.large_models import copy_model, strip_weights
+from onnx_models.near_names import meant
 from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import infer_shapes
 from onnx_models.opset_upgrade import upgrade_opset
-from onnx_models.traversal import tensor_names
+from onnx_models.schema import schemas_of
+from onnx_models.traversal import onnx_opset, tensor_names
+from ortops.spec import Operator
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]
 
@@ -38,7 +44,13 @@ _OPSET = 18
 
 
 def with_loss(
-    model: onnx.ModelProto, loss: Loss, output: str, target: str = "target", *, name: str = "loss"
+    model: onnx.ModelProto,
+    loss: Loss,
+    output: str,
+    target: str = "target",
+    *,
+    name: str = "loss",
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """Return a copy of a model with a loss as a new output and its target as a new input.
 
@@ -53,6 +65,7 @@ def with_loss(
         output: name of the tensor to compare with the target, of type float or double.
         target: name of the new input, of the type and shape of `output` except for cross_entropy.
         name: name of the new output, of rank 0.
+        operators: operators of `ortops.operator` in the model, for shape inference.
 
     Raises:
         ValueError: the loss or the tensor does not exist, its type or rank is unknown or wrong, or a name is in use.
@@ -63,7 +76,8 @@ def with_loss(
         raise ValueError(f"loss = {loss!r}: must be one of {', '.join(get_args(Loss))}")
     model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
-    of = _typed(graph, output)
+    with schemas_of(operators):
+        of = _typed(graph, output)
     kind = onnx.TypeProto.Tensor()
     kind.CopyFrom(of)
     if loss == "cross_entropy":
@@ -142,6 +156,9 @@ def with_optimizer(
         step: of adam and adamw, the name of the new input for the number of steps before this one, int64 of rank 0, whose
             default is 0.
 
+    A `TiedParametersWarning` names parameters that an exporter merged: give each layer its own by
+    ``onnx_models.gradient(..., untie=True)``.
+
     Returns:
         The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
         NAME, with the initializer or the value of the Constant, if there was one, as its default. State of the optimizer is
@@ -175,6 +192,8 @@ def with_optimizer(
     model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
+    if found := find_tied(graph.model.graph, gradients, {}):
+        warnings.warn(describe_tied(found, onnx_opset(graph.model) or _OPSET), TiedParametersWarning, stacklevel=2)
     graph.make_initializers(gradients)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
     factor = None if clip is None else _clipping(graph, gradients, clip)
@@ -263,12 +282,16 @@ def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
         value.name: value.type.tensor_type for value in (*found.value_info, *found.input, *found.output)
     }
     if name not in graph.names:
-        raise ValueError(f"output has {name!r}: must be the name of a tensor of the graph")
+        raise ValueError(f"output has {name!r}{meant(name, graph.names)}: must be the name of a tensor of the graph")
     kind = values.get(name)
-    if kind is None or kind.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
+    if kind is None or not kind.elem_type:
+        unknown = unknown_among(graph.model.graph.node)
+        raise ValueError(f"output = {name!r}: its type must be known, and shape inference does not find it{unknown}")
+    if kind.elem_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE):
         raise ValueError(f"output = {name!r}: must be a tensor of float or double")
     if not kind.HasField("shape"):
-        raise ValueError(f"output = {name!r}: its rank must be known, and shape inference does not find it")
+        unknown = unknown_among(graph.model.graph.node)
+        raise ValueError(f"output = {name!r}: its rank must be known, and shape inference does not find it{unknown}")
     return kind
 
 
@@ -282,10 +305,14 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
     found = parameters if isinstance(parameters, Mapping) else {name: f"{name}_grad" for name in parameters}
     for name, gradient in found.items():
         if name not in graph.tensors:
-            raise ValueError(f"parameters has {name!r}: must be an input, an initializer or a Constant of the graph")
+            raise ValueError(
+                f"parameters has {name!r}{meant(name, graph.tensors)}: "
+                "must be an input, an initializer or a Constant of the graph"
+            )
         if gradient not in outputs:
             raise ValueError(
-                f"parameters has {name!r}: must have its gradient among the outputs, which lack {gradient!r}"
+                f"parameters has {name!r}: must have its gradient among the outputs, "
+                f"which lack {gradient!r}{meant(gradient, outputs)}"
             )
     return found
 

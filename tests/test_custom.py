@@ -657,6 +657,53 @@ def test_a_gradient_is_that_of_the_operator_or_of_its_body(users: None, way: str
         assert session_of(portable).run(None, {"x": x})[0] == 9
 
 
+def test_operators_can_be_given_to_one_call() -> None:
+    gradient = ortops.operator(domain="t.grad", name="g")(_cube_grad)
+    body = onnx.parser.parse_function(_BODY)
+    cube = made(_cube, shapes=lambda x, power: x, gradient=gradient, body=body)
+    operators = iter([cube, gradient])
+    model = parsed("(double[n, 2] x, double[2, 1] w) => (double[n, 1] z) { y = t.f(x) z = MatMul(y, w) }")
+    unknown = (
+        r"does not find it\. It knows nothing of node of 'y' \(f\) of the domain t: .* must be among operators=, or"
+    )
+    with pytest.raises(
+        ValueError, match=r"'y' \(f\) has no gradient rule \(domain t\): .* must be among operators=, or"
+    ):
+        onnx_models.vjp(model, ["z"], ["x"])
+    with pytest.raises(ValueError, match=f"the rank of 'y' must be known, .* {unknown}"):
+        onnx_models.vjp(model, ["z"], ["w"])
+    with pytest.raises(ValueError, match=f"outputs has 'y': its type must be known, .* {unknown}"):
+        onnx_models.vjp(model, ["y"], ["x"])
+    with pytest.raises(ValueError, match=f"output = 'y': its type must be known, .* {unknown}"):
+        onnx_models.with_loss(model, "mean_squared_error", "y")
+    weighted = onnx_models.with_loss(model, "mean_squared_error", "z", operators=[cube])
+    made_model = onnx_models.gradient(weighted, "loss", ["x"], operators=operators)
+    assert "t.grad" in {node.domain for node in made_model.graph.node}
+    again = made(_cube, shapes=lambda x, power: x, body=body)  # as after the cell of a notebook has run again
+    for made_by in (onnx_models.vjp, onnx_models.jvp, onnx_models.jacobian):
+        assert len(made_by(model, ["z"], ["x"], operators=[again]).graph.output) == 2
+    assert len(onnx_models.hessian(weighted, "loss", ["x"], operators=[again]).graph.output) == 4
+    portable = onnx_models.portable.attach(model, operators=[cube])
+    feeds = {"x": np.array([[1.0, 2.0]]), "w": np.ones((2, 1))}
+    assert session_of(portable).run(None, feeds)[0] == 9
+    assert not onnx.defs.has("f", 1, "t")
+    assert ("t", "f") not in CUSTOM
+    with pytest.raises(
+        TypeError, match=r"operators has <function _cube .*: must be an operator, as ortops.operator makes"
+    ):
+        onnx_models.gradient(weighted, "loss", ["x"], operators=[_cube])  # type: ignore[list-item]
+
+
+def test_operators_that_are_registered_stay_registered_after_a_call(users: None) -> None:
+    cube = made(_cube, shapes=lambda x, power: x)
+    onnx_models.register_schemas([cube])
+    model = parsed("(double[n, 2] x) => (double[n, 2] y) { y = t.f(x) }")
+    onnx_models.portable.attach(model, operators=[cube])
+    assert CUSTOM["t", "f"] is cube
+    with pytest.raises(RuntimeError, match="another operator of this name is registered already"):
+        onnx_models.portable.attach(model, operators=[made(_cube)])
+
+
 def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model.SerializeToString(), options(), [CPU])
 
@@ -664,9 +711,9 @@ def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 @pytest.mark.parametrize(
     ("gradient", "function", "says"),
     [
-        ("t::none", None, "has the gradient t::none: must be registered by onnx_models.register_schemas"),
+        ("t::none", None, "has the gradient t::none: must be among operators=, or given to onnx_models.register_sch"),
         ("g", lambda dz, x: x, "the input dz of its gradient t::g must be one of x, y, dy"),
-        (None, None, r"has no gradient rule \(domain t\)"),
+        (None, None, r"has no gradient rule \(domain t\): ortops.operator can give its operator a gradient or a body"),
     ],
 )
 def test_a_missing_gradient_is_named(users: None, gradient: Any, function: Any, says: str) -> None:

@@ -32,6 +32,7 @@ FEEDS = {"x": X, "k": np.array([1, 2])}
     ("loss", "wrt", "stop_at", "message"),
     [
         ("nothing", ["x"], [], "loss has 'nothing': must be the name of a tensor"),
+        ("lsos", ["x"], [], r"loss has 'lsos' \(loss\?\): must be the name of a tensor"),
         ("loss", ["nothing"], [], "wrt has 'nothing': must be the name of a tensor"),
         ("loss", ["x"], ["nothing"], "stop_at has 'nothing': must be the name of a tensor"),
         ("loss", [], [], "must be one or more different names"),

@@ -241,6 +241,7 @@ def test_a_parameter_of_open_shape_has_no_momentum_to_begin_with() -> None:
     [
         (("hinge", "y"), "loss = 'hinge': must be one of binary_cross_entropy_with_logits, cross_entropy, mean_abs"),
         (("mean_squared_error", "z"), "output has 'z': must be the name of a tensor of the graph"),
+        (("mean_squared_error", "weigth"), r"output has 'weigth' \(weight\?\): must be the name"),
         (("mean_squared_error", "y", "x"), "the model has a tensor 'x' already"),
         (("mean_squared_error", "y", ""), "a new tensor has the name '': must be a str that is not empty"),
         (("cross_entropy", "bias"), "output = 'bias' has rank 1: must have axes of samples and of classes"),
@@ -262,6 +263,8 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"nesterov": True}, "nesterov = True: must have a momentum"),
         ({"parameters": []}, r"parameters = \[\]: must be one or more names"),
         ({"parameters": ["weight"]}, "'weight': must have its gradient among the outputs, which lack 'weight_grad'"),
+        ({"parameters": ["wieght"]}, r"parameters has 'wieght' \(weight\?\): must be an input, an initializer"),
+        ({"parameters": {"bias": "bias_gard"}}, r"which lack 'bias_gard' \(bias_grad\?\)"),
         ({"parameters": {"y": "bias_grad"}}, "parameters has 'y': must be an input, an initializer or a Constant"),
         ({"betas": (0.9, 1)}, r"betas = \(0.9, 1\): must be two numbers, each 0 or more and less than 1"),
         ({"betas": 0.9}, "betas = 0.9: must be two numbers"),

@@ -5,13 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import onnx
 
-from onnx_models.commands.common import FORCE, MODEL, OUT_FILE, count, show_table
+from onnx_models.commands.common import FORCE, MODEL, OPERATORS, OUT_FILE, count, imported, show_table
 from onnx_models.files import change_file, click_errors, load_model, one_line
-from onnx_models.gradient import PARAMETERS, Report, ZeroGradientWarning, gradient, own_operators, report
+from onnx_models.gradient import (
+    PARAMETERS,
+    Report,
+    TiedParametersWarning,
+    ZeroGradientWarning,
+    gradient,
+    own_operators,
+    report,
+)
 from onnx_models.portable.attach import attach
 
 _MAX_NAMES = 10
@@ -47,6 +56,8 @@ _MAX_NAMES = 10
     default=True,
     help="Whether gradients flow through the RoIs of RoiAlign. In torchvision, they do not.",
 )
+@click.option("--untie", is_flag=True, help="Give each layer its own of those parameters that an exporter merged.")
+@OPERATORS
 @click.option("--portable", is_flag=True, help="Also attach bodies of standard operators.")
 @click.option("--dry-run", is_flag=True, help="Write nothing and show how each operator is differentiated.")
 def gradient_command(
@@ -58,15 +69,23 @@ def gradient_command(
     chosen: tuple[tuple[str, str], ...],
     stop_at: tuple[str, ...],
     through_rois: bool,
+    untie: bool,
+    operators: tuple[str, ...],
     portable: bool,
     dry_run: bool,
 ) -> None:
     """Add gradients to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
 
-    The command warns of a gradient that is 0 for all inputs. The exit status of --dry-run is 1 if an operator cannot be
-    differentiated.
+    The command warns of a gradient that is 0 for all inputs, and of parameters that an exporter merged. The exit status of
+    --dry-run is 1 if an operator cannot be differentiated.
     """
     names = _names(wrt, chosen)
+    settings: Any = {
+        "stop_at": stop_at,
+        "through_rois": through_rois,
+        "untie": untie,
+        "operators": imported(operators),
+    }
 
     def arguments(before: onnx.ModelProto) -> tuple[onnx.ModelProto, str, Sequence[str] | Mapping[str, str] | str]:
         return before, _loss(before, loss), _checked(before, names)
@@ -74,22 +93,24 @@ def gradient_command(
     if dry_run:
         before = load_model(model)
         with click_errors(model):
-            found = report(*arguments(before), stop_at=stop_at, through_rois=through_rois)
+            found = report(*arguments(before), **settings)
         _show(found)
         raise click.exceptions.Exit(1 if found.refused else 0)
     if out is None:
         raise click.UsageError("Missing option '--out', which only --dry-run does not need.")
 
     def change(before: onnx.ModelProto) -> onnx.ModelProto:
-        made = gradient(*arguments(before), stop_at=stop_at, through_rois=through_rois)
-        return attach(made) if portable else made
+        made = gradient(*arguments(before), **settings)
+        return attach(made, operators=settings["operators"]) if portable else made
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ZeroGradientWarning)
+        warnings.simplefilter("always", TiedParametersWarning)
         before, after = change_file(model, out, change, force)
-    zeros = [str(one.message) for one in told if issubclass(one.category, ZeroGradientWarning)]
-    for zero in zeros:
-        click.echo(f"warning: {one_line(zero)}", err=True)
+    told = [one for one in told if issubclass(one.category, (ZeroGradientWarning, TiedParametersWarning))]
+    for one in told:
+        click.echo(f"warning: {one_line(one.message)}", err=True)
+    zeros = [one for one in told if issubclass(one.category, ZeroGradientWarning)]
     number = len(after.graph.output) - len(before.graph.output)
     all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
     click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
@@ -149,6 +170,8 @@ def _show(found: Report) -> None:
     for reason, names in by_reason.items():
         shown = [*names[:_MAX_NAMES], f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else names
         click.echo(one_line(f"left out: {', '.join(shown)}: {reason}"))
+    for line in found.tied:
+        click.echo(one_line(f"tied: {line}; --untie gives each its own"))
     for line in found.refused:
         click.echo(one_line(f"refused: {line}"))
     after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Literal, get_args
 
@@ -10,14 +10,18 @@ import onnx
 
 from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
 from onnx_models.gradient.coverage import Coverage, coverage
+from onnx_models.gradient.ours import Operator
 from onnx_models.gradient.report import Report, operators_between, own_operators
+from onnx_models.gradient.tied import TiedParametersWarning
 from onnx_models.gradient.whole import Seeds, elements
+from onnx_models.schema import schemas_of
 
 __all__ = [
     "PARAMETERS",
     "Coverage",
     "Mode",
     "Report",
+    "TiedParametersWarning",
     "ZeroGradientWarning",
     "coverage",
     "gradient",
@@ -37,6 +41,8 @@ def gradient(
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """A copy of `model` with gradients of its tensor `loss`: one more output, NAME_grad, for each name in `wrt`.
 
@@ -60,6 +66,11 @@ def gradient(
         stop_at: names of tensors to treat as constants.
         through_rois: False to treat the RoIs of RoiAlign as constants, as torchvision does. If other nodes of a detector
             also read the RoIs, and PyTorch detaches them, name them in `stop_at`.
+        untie: exporters keep one initializer for parameters of equal values (`onnx_models.gradient.tied.find_tied` says how
+            they are told from shared ones). True to give each layer its own, under the name NODE.INPUT. Otherwise its
+            gradient is the sum over all layers, and a `TiedParametersWarning` names these.
+        operators: operators of `ortops.operator` in the model, and their gradients. `onnx_models.register_schemas` makes
+            operators known to all calls.
 
     Returns:
         The model. NAME_grad has the type and shape of NAME. If the loss does not depend on NAME, NAME_grad is 0 and a
@@ -72,10 +83,14 @@ def gradient(
             attribute, or gives an operator of this project an attribute that breaks its rule. Also if the opset cannot
             be converted, or inlining would make the model too large (`onnx_models.functions`).
         TypeError: an attribute of an operator of this project is unknown, which a session would not notice, or has the
-            wrong type.
+            wrong type. Or one of `operators` is no operator.
+        RuntimeError: another operator or schema has the name of one of `operators`.
     """
-    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
-    return builder.build(found, names, _NO_PATH)
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        found, names = _differentiated_loss(builder, loss, wrt)
+        builder.warn_of_ties(names)
+        return builder.build(found, names, _NO_PATH)
 
 
 _NO_PATH = "the gradient with respect to {} is 0: the loss does not depend on it"
@@ -88,31 +103,35 @@ def report(
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> Report:
     """Describe what `gradient` does for the same arguments, without building the model.
 
     Raises:
         ValueError, TypeError: as `gradient`, except that the report lists operators that cannot be differentiated.
     """
-    builder, found, names = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
-    operators = operators_between(builder.graph, list(names), loss, builder.context)
-    refused, before, after = tuple(builder.refused), builder.size(), None
-    zeros: tuple[str, ...] = ()
-    if not refused:
-        zeros = tuple(name for name in names if name not in found)
-        builder.complete(found, names)
-        after = builder.size()
-    ours = () if refused else tuple(sorted(own_operators(builder.prepared_model).items()))
-    left_out = tuple(builder.left_out.items())
-    ends = tuple(dict.fromkeys(builder.context.zeros))
-    return Report(operators, ends, zeros, refused, before, after, tuple(names), left_out, ours)
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        found, names = _differentiated_loss(builder, loss, wrt)
+        passed = operators_between(builder.graph, list(names), loss, builder.context)
+        refused, before, after = tuple(builder.refused), builder.size(), None
+        ties = tuple(one.described(builder.graph.opsets[""]) for one in builder.ties(names))
+        zeros: tuple[str, ...] = ()
+        if not refused:
+            zeros = tuple(name for name in names if name not in found)
+            builder.complete(found, names)
+            after = builder.size()
+        ours = () if refused else tuple(sorted(own_operators(builder.prepared_model).items()))
+        left_out = tuple(builder.left_out.items())
+        ends = tuple(dict.fromkeys(builder.context.zeros))
+        return Report(passed, ends, zeros, refused, before, after, tuple(names), left_out, ties, ours)
 
 
 def _differentiated_loss(
-    model: onnx.ModelProto, loss: str, wrt: Names, stop_at: Collection[str], through_rois: bool
-) -> tuple[GradientBuilder, Mapping[str, str], Mapping[str, str]]:
-    """The builder after reverse mode from `loss`; names of gradients and of outputs, both by names in `wrt`."""
-    builder = GradientBuilder(model, stop_at, through_rois)
+    builder: GradientBuilder, loss: str, wrt: Names
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Run reverse mode from `loss`; return the names of gradients and of outputs, both by names in `wrt`."""
     builder.check("loss", [loss])
     names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
     graph, lengths = builder.graph, builder.graph.lengths(loss)
@@ -122,8 +141,7 @@ def _differentiated_loss(
     seed = graph.reshaped(graph.number(1.0, loss), loss)
     graph.added[-1].name = f"loss = {loss!r}: must have one element"
     found = builder.backward({loss: seed}, names)
-    names = _depended_on(builder, wrt, names, found, "the loss")
-    return builder, found, names
+    return found, _depended_on(builder, wrt, names, found, "the loss")
 
 
 def vjp(
@@ -133,6 +151,8 @@ def vjp(
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """A copy of `model` with a vector-Jacobian product: reverse mode from any tensors, weighted by cotangents.
 
@@ -152,18 +172,27 @@ def vjp(
             type and shape of its tensor.
         wrt: as in `gradient`.
         stop_at: as in `gradient`.
-        through_rois: as in `gradient`.
+        through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`. If shapes are dynamic, a session fails at a cotangent with another number of
             elements, at a node whose name says so.
     """
-    builder = GradientBuilder(model, stop_at, through_rois)
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        found, names = _weighted(builder, outputs, wrt)
+        builder.warn_of_ties(names)
+        return builder.build(found, names, _UNREACHED)
+
+
+def _weighted(
+    builder: GradientBuilder, outputs: Sequence[str] | Mapping[str, str], wrt: Names
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Run reverse mode from `outputs`; return the names of gradients and of outputs, both by names in `wrt`."""
     cotangents = builder.named("outputs", outputs, "_cotangent")
     names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
     found = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
-    names = _depended_on(builder, wrt, names, found, "outputs")
-    return builder.build(found, names, _UNREACHED)
+    return found, _depended_on(builder, wrt, names, found, "outputs")
 
 
 _UNREACHED = "the gradient with respect to {} is 0: none of the outputs depends on it"
@@ -176,6 +205,8 @@ def jvp(
     *,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """A copy of `model` with a Jacobian-vector product: forward mode.
 
@@ -188,17 +219,19 @@ def jvp(
         outputs: names of floating-point tensors; a mapping also gives the names of the new outputs.
         wrt: names of tensors as in `gradient`; a mapping gives the names of the new inputs.
         stop_at: as in `gradient`.
-        through_rois: as in `gradient`.
+        through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`, and for tangents as `vjp` for cotangents. Also if the gradient of an
             operator cannot be differentiated itself; the message says so.
     """
-    builder = GradientBuilder(model, stop_at, through_rois)
-    derivatives = builder.named("outputs", outputs, "_tangent")
-    names: Mapping[str, str] = builder.named("wrt", wrt, "_tangent")
-    moved = _forward(builder, derivatives, wrt, names, lambda of: builder.input(names[of], of))
-    return builder.build(moved, derivatives, _UNMOVED)
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        derivatives = builder.named("outputs", outputs, "_tangent")
+        names: Mapping[str, str] = builder.named("wrt", wrt, "_tangent")
+        moved = _forward(builder, derivatives, wrt, names, lambda of: builder.input(names[of], of))
+        builder.warn_of_ties(names)
+        return builder.build(moved, derivatives, _UNMOVED)
 
 
 _UNMOVED = "the derivative of {} is 0: it does not depend on any tensor in wrt"
@@ -239,6 +272,8 @@ def jacobian(
     per_sample: bool = False,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """A copy of `model` with whole Jacobians: the derivative of each element by each element.
 
@@ -257,28 +292,29 @@ def jacobian(
             first axis, and all samples share the passes, which are N times fewer. The result is wrong (a sum over the
             samples that an output depends on) for models that mix samples, as batch normalization in training does.
         stop_at: as in `gradient`.
-        through_rois: as in `gradient`.
+        through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient` and `jvp`. Also for an unknown mode, or a tensor of rank 0 per sample. A session
             fails at a node if the first axes have different lengths per sample.
     """
-    return _jacobian(model, outputs, wrt, "jacobian", mode, per_sample, stop_at, through_rois)
+    if mode is not None and mode not in get_args(Mode):
+        raise ValueError(f"mode = {mode!r}: must be 'forward', 'reverse' or None")
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        names = builder.named("wrt", wrt, "")
+        builder.warn_of_ties(names)
+        return _jacobian(builder, outputs, wrt, "jacobian", mode, per_sample)
 
 
 def _jacobian(
-    model: onnx.ModelProto,
+    builder: GradientBuilder,
     outputs: Sequence[str] | Mapping[str, str],
     wrt: Names,
     suffix: str,
     mode: Mode | None,
     per_sample: bool,
-    stop_at: Collection[str],
-    through_rois: bool,
 ) -> onnx.ModelProto:
-    if mode is not None and mode not in get_args(Mode):
-        raise ValueError(f"mode = {mode!r}: must be 'forward', 'reverse' or None")
-    builder = GradientBuilder(model, stop_at, through_rois)
     graph = builder.graph
     of_outputs = builder.named("outputs", outputs, "")
     names: Mapping[str, str] = builder.named("wrt", wrt, "")
@@ -313,6 +349,8 @@ def hessian(
     vector: bool = False,
     stop_at: Collection[str] = (),
     through_rois: bool = True,
+    untie: bool = False,
+    operators: Iterable[Operator] = (),
 ) -> onnx.ModelProto:
     """A copy of `model` with the gradient of its tensor `loss`, and whole Hessians or their product with a vector.
 
@@ -328,22 +366,25 @@ def hessian(
             adds an input X_vector, of the shape and type of X, and an output X_hessian_vector, which is the sum over all B
             in `wrt` of the Hessian of X and B times B_vector.
         stop_at: as in `gradient`.
-        through_rois: as in `gradient`.
+        through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`. Also if the gradient of an operator cannot be differentiated itself; the
             message says so.
     """
-    builder, found, given = _differentiated_loss(model, loss, wrt, stop_at, through_rois)
-    names = given if isinstance(wrt, Mapping) else {name: name for name in given}
-    gradients = {name: f"{of}_grad" for name, of in names.items()}
-    made = builder.build(found, gradients, _NO_PATH)
-    if not vector:
-        of = {gradients[name]: of for name, of in names.items()}
-        return _jacobian(made, of, names, "hessian", "reverse", False, stop_at, through_rois)
-    vectors = {gradients[name]: f"{of}_vector" for name, of in names.items()}
-    products = {name: f"{of}_hessian_vector" for name, of in names.items()}
-    return vjp(made, vectors, products, stop_at=stop_at, through_rois=through_rois)
+    with schemas_of(operators):
+        builder = GradientBuilder(model, stop_at, through_rois, untie)
+        found, given = _differentiated_loss(builder, loss, wrt)
+        builder.warn_of_ties(given)
+        names = given if isinstance(wrt, Mapping) else {name: name for name in given}
+        gradients = {name: f"{of}_grad" for name, of in names.items()}
+        again = GradientBuilder(builder.build(found, gradients, _NO_PATH), stop_at, through_rois)
+        if not vector:
+            of = {gradients[name]: of for name, of in names.items()}
+            return _jacobian(again, of, names, "hessian", "reverse", False)
+        vectors = {gradients[name]: f"{of}_vector" for name, of in names.items()}
+        products = {name: f"{of}_hessian_vector" for name, of in names.items()}
+        return again.build(*_weighted(again, vectors, products), _UNREACHED)
 
 
 def _depended_on(

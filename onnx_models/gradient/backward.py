@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from onnx_models.attributes import remedy
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node, input_names
 from onnx_models.gradient.ours import WITH_ROIS
@@ -134,7 +135,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
         return by_rule
     expansion = expanded(graph, node)
     if expansion is None:
-        raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]})" if key[0] else ""))
+        raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]}){remedy(node.proto)}" if key[0] else ""))
     nodes, outputs = expansion
     graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.accepted import accepted
+from onnx_models.attributes import unknown_among
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.merging import merge
@@ -16,8 +17,18 @@ from onnx_models.gradient.parameters import parameters
 from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
+from onnx_models.gradient.tied import Tied, TiedParametersWarning, describe_tied, find_tied, separate
 from onnx_models.large_models import restore_weights
-from onnx_models.traversal import import_domain, iter_nodes, label, normalize_domain, subgraphs, tensor_names
+from onnx_models.near_names import meant
+from onnx_models.traversal import (
+    import_domain,
+    iter_nodes,
+    label,
+    normalize_domain,
+    onnx_opset,
+    subgraphs,
+    tensor_names,
+)
 
 PARAMETERS = "parameters"
 """The value of `wrt` that selects all parameters of a model."""
@@ -44,14 +55,21 @@ class GradientBuilder:
         model: not modified.
         stop_at: names of tensors to treat as constants.
         through_rois: False to treat the RoIs of RoiAlign as constants.
+        untie: True to give each layer its own copy of a parameter that an exporter merged with others.
 
     Raises:
         ValueError, TypeError: as `onnx_models.gradient`, for the model and for `stop_at`.
     """
 
-    def __init__(self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool, untie: bool = False
+    ) -> None:
         model = accepted(model)
         self.prepared_model = prepared(model)
+        if untie:
+            made = self.prepared_model.graph
+            weights = parameters(made, ()).names
+            separate(made, find_tied(made, weights, _data(model)), _data(model), onnx_opset(self.prepared_model) or 0)
         self.graph = Graph(
             self.prepared_model.graph,
             {normalize_domain(item.domain): item.version for item in self.prepared_model.opset_import},
@@ -108,6 +126,7 @@ class GradientBuilder:
             if kind is None:
                 raise ValueError(
                     f"{argument} has {name!r}: its type must be known, and shape inference does not find it"
+                    + unknown_among(self.graph.proto.node)
                 )
             if kind not in REAL:
                 raise ValueError(
@@ -118,7 +137,19 @@ class GradientBuilder:
     def _check_known(self, argument: str, names: Collection[str]) -> None:
         for name in names:
             if not isinstance(name, str) or name not in self._known:
-                raise ValueError(f"{argument} has {name!r}: must be the name of a tensor of the graph")
+                raise ValueError(
+                    f"{argument} has {name!r}{meant(name, self._known)}: must be the name of a tensor of the graph"
+                )
+
+    def ties(self, names: Iterable[str]) -> list[Tied]:
+        """Those parameters among the names that an exporter merged."""
+        weights = set(parameters(self.graph.proto, ()).names)
+        return find_tied(self.graph.proto, [name for name in names if name in weights], _data(self._model))
+
+    def warn_of_ties(self, names: Iterable[str]) -> None:
+        """Warn of parameters among the names that an exporter merged; to be called by a public function."""
+        if found := self.ties(names):
+            warnings.warn(describe_tied(found, self.graph.opsets[""]), TiedParametersWarning, stacklevel=3)
 
     def _parameters(self) -> list[str]:
         """Names of the weights; the model's other constants go to `left_out`."""
@@ -215,6 +246,11 @@ class GradientBuilder:
         ends = list(dict.fromkeys(self.context.zeros))
         more = f", or only where the derivative is 0: {'; '.join(ends[:_MAX_SHOWN])}" if ends else ""
         warnings.warn(zero.format(repr(name)) + more, ZeroGradientWarning, stacklevel=4)
+
+
+def _data(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+    """The initializers of a model by name."""
+    return {tensor.name: tensor for tensor in model.graph.initializer}
 
 
 def _as_list(argument: str, names: object) -> list[str]:

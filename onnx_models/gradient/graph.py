@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
-from onnx_models.attributes import CUSTOM
+from onnx_models.attributes import CUSTOM, unknown_among
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.nodes import NodeBuilder, Value
 from onnx_models.onnx_tools import constant_attribute, infer_shapes, node_checker
@@ -240,8 +240,22 @@ class Graph(NodeBuilder):
         """
         lengths = self.lengths(name)
         if lengths is None:
-            raise ValueError(f"{node}: the rank of {name!r} must be known, and shape inference does not find it")
+            raise ValueError(
+                f"{node}: the rank of {name!r} must be known, and shape inference does not find it"
+                + unknown_among(self._before(name))
+            )
         return len(lengths)
+
+    def _before(self, name: str) -> Iterator[onnx.NodeProto]:
+        """The nodes that a tensor of unknown rank depends on through others of unknown rank."""
+        waiting, known = [name], {name}
+        while waiting:
+            node = self.known.producers.get(waiting.pop())
+            if node is not None and self.lengths(_first_output(node)) is None:
+                yield node
+                new = set(input_names(node)) - known
+                known |= new
+                waiting += new
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value of a constant; None if the tensor is not a constant, or if its data is external."""

@@ -13,7 +13,7 @@ from onnx_models.gradient.ours import REGIONS
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
 
-_MOVED = {
+MOVED = {
     "Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze",
 }  # fmt: skip
 """Operators whose output is their first input in another shape or type: what reads the output decides."""
@@ -41,7 +41,7 @@ _SETTINGS: Mapping[str, Mapping[int, str]] = {
 }
 """By operator of ONNX and index, the inputs that no network learns."""
 
-_WEIGHTS: Mapping[str, Collection[int]] = {
+WEIGHTS: Mapping[str, Collection[int]] = {
     "BatchNormalization": (1, 2),
     "Conv": (1, 2),
     "ConvTranspose": (1, 2),
@@ -81,12 +81,12 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str]) -> Parameters:
 
     A constant is an initializer or the output of a Constant node. It is a setting if operators read it only by inputs of
     `_SETTINGS`, or as regions of interest. It is a number of a formula if it has one element, no layer reads it as a
-    weight or a bias (`_WEIGHTS`), and it has rank 0, a whole value, or a value that another such constant has as well.
+    weight or a bias (`WEIGHTS`), and it has rank 0, a whole value, or a value that another such constant has as well.
     In 15 trained networks that tells the learned factors and summands of one element, of shape [1] (PP-OCR has 56 of each),
     from the numbers of Gelu, HardSwish, LayerNormalization and attention.
     """
     uses = _Uses(graph)
-    found, constants = Parameters(), dict(_constants(graph))
+    found, constants = Parameters(), dict(real_constants(graph))
     values = Counter(value for tensor in constants.values() if (value := _value(tensor)) is not None)
     for name, tensor in constants.items():
         reason = _STOPPED if name in stop_at else uses.reason(name)
@@ -100,7 +100,7 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str]) -> Parameters:
             found.left_out[name] = reason
     for node in iter_nodes(graph):
         for inner in subgraphs([node]):
-            inside = {name: uses.reason(name) or _INSIDE for name, one in _constants(inner) if not _is_single(one)}
+            inside = {name: uses.reason(name) or _INSIDE for name, one in real_constants(inner) if not _is_single(one)}
             found.left_out.update(inside)
     return found
 
@@ -120,7 +120,7 @@ def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
     return None
 
 
-def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+def real_constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield the names and values of the floating-point initializers and Constants of a graph."""
     named = [(tensor.name, tensor) for tensor in graph.initializer]
     named += [
@@ -151,18 +151,18 @@ class _Uses:
 
     def reason(self, name: str) -> str | None:
         """What a tensor is instead of a weight, if it is a setting wherever it is read; else None."""
-        found = [_setting(node, i) for node, i in self._uses(name)]
+        found = [setting(node, i) for node, i in self._uses(name)]
         return found[0] if found and None not in found else None
 
     def is_of_layer(self, name: str) -> bool:
         """Whether an operator reads a tensor as a weight or a bias."""
-        return any(not node.domain and i in _WEIGHTS.get(node.op_type, ()) for node, i in self._uses(name))
+        return any(not node.domain and i in WEIGHTS.get(node.op_type, ()) for node, i in self._uses(name))
 
     def _uses(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
         waiting, known = [name], {name}
         while waiting:
             for node, i in self._readers.get(waiting.pop(), ()):
-                if i == 0 and node.op_type in _MOVED and not normalize_domain(node.domain):
+                if i == 0 and node.op_type in MOVED and not normalize_domain(node.domain):
                     new = set(node.output) - known
                     known |= new
                     waiting += new
@@ -170,7 +170,8 @@ class _Uses:
                     yield node, i
 
 
-def _setting(node: onnx.NodeProto, i: int) -> str | None:
+def setting(node: onnx.NodeProto, i: int) -> str | None:
+    """What input i of a node is if no network learns it; None if it may be learned."""
     domain = normalize_domain(node.domain)
     if (domain, node.op_type, i) in REGIONS:
         return "a region of interest"

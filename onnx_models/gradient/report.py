@@ -27,6 +27,7 @@ class Report:
     nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; the latter None if refused.
     wrt: names of the tensors with a gradient: as given, or those that "parameters" selects.
     left_out: floating-point constants that "parameters" does not select, each with the reason.
+    tied: parameters in `wrt` that several layers read, each with the nodes, as an exporter merges equal ones.
     ours: this project's operators in the model with its gradient, each with its number of nodes, see `own_operators`.
     """
 
@@ -38,6 +39,7 @@ class Report:
     nodes_after: int | None
     wrt: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
+    tied: tuple[str, ...]
     ours: tuple[tuple[str, int], ...]
 
 

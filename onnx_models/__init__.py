@@ -10,7 +10,8 @@ from onnx_models import directml, portable
 from onnx_models.build import model, node
 from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
-from onnx_models.gradient import gradient, hessian, jacobian, jvp, vjp
+from onnx_models.gradient import gradient, hessian, jacobian, jvp, untie, vjp
+from onnx_models.inference import with_state
 from onnx_models.resize import resample_attributes
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_optimizer, with_sgd
@@ -37,11 +38,13 @@ __all__ = [  # noqa: RUF022
     "jvp",
     "jacobian",
     "hessian",
+    "untie",
     "portable",
-    # Training steps.
+    # Training steps, and the trained model.
     "with_loss",
     "with_optimizer",
     "with_sgd",
+    "with_state",
     # Schemas for ONNX's checker and shape inference.
     "register_schemas",
 ]

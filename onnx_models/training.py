@@ -9,6 +9,7 @@ The output NAME_next of a step is the input NAME of the next step:
     for batch in batches:
         values = session.run(names, {**state, **batch, "learning_rate": rate})
         state = {name.removesuffix("_next"): value for name, value in zip(names, values) if name.endswith("_next")}
+    trained = with_state(model, state)  # `onnx_models.inference`
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolu
 
 NEXT = "_next"
 """Suffix of an output that is fed back to the input of the same name."""
+
+_MOMENTUM, _MEAN, _SQUARE = "_momentum", "_exp_avg", "_exp_avg_sq"
+
+STATES = (_MOMENTUM, _MEAN, _SQUARE)
+"""Suffixes of the optimizers' state of a parameter, as PyTorch calls it."""
 
 _OPSET = 18
 """The opset of the added nodes."""
@@ -213,12 +219,12 @@ def with_optimizer(
         if is_sgd:
             moved = g
             if momentum:
-                velocity = f"{name}_momentum"
+                velocity = name + _MOMENTUM
                 moved = graph.output(graph.state(velocity, kind) * momentum + g, velocity + NEXT, kind)
             change = rate * (g + moved * momentum if nesterov else moved)
         else:
             first, second = (one.op("CastLike", p, kind=p.kind) for one in corrections)
-            mean, square = f"{name}_exp_avg", f"{name}_exp_avg_sq"
+            mean, square = name + _MEAN, name + _SQUARE
             m = graph.output(graph.state(mean, kind) * betas[0] + g * (1 - betas[0]), mean + NEXT, kind)
             s = graph.output(graph.state(square, kind) * betas[1] + g * g * (1 - betas[1]), square + NEXT, kind)
             change = rate / first * m / (s.op("Sqrt") / second.op("Sqrt") + eps)

@@ -30,6 +30,7 @@ __all__ = [
     "jvp",
     "own_operators",
     "report",
+    "untie",
     "vjp",
 ]
 
@@ -385,6 +386,23 @@ def hessian(
         vectors = {gradients[name]: f"{of}_vector" for name, of in names.items()}
         products = {name: f"{of}_hessian_vector" for name, of in names.items()}
         return again.build(*_weighted(again, vectors, products), _UNREACHED)
+
+
+def untie(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx.ModelProto:
+    """A copy of `model` in which each layer has its own of those parameters that an exporter merged.
+
+    Derivatives do this themselves with ``untie=True``, which gives the same names. The copy has the same outputs, and is the
+    one to put a trained state into (`onnx_models.with_state`). Functions are inlined, and opsets before 18 are converted.
+
+    Args:
+        model: not modified.
+        operators: as in `gradient`.
+
+    Raises:
+        ValueError, TypeError: as `gradient`, for the model.
+    """
+    with schemas_of(operators):
+        return GradientBuilder(model, (), True, untie=True).build({}, {}, "")
 
 
 def _depended_on(

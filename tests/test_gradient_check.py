@@ -21,9 +21,10 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import RULES
 from onnx_models.gradient.rules.registry import Incoming, Part, Zero
 from onnx_models.gradient_check import Verdict, check_gradients, command, ours, workers
-from onnx_models.gradient_check.cases import Array, Case
+from onnx_models.gradient_check.cases import Case
 from onnx_models.gradient_check.checker import Checker
 from onnx_models.gradient_check.finite_differences import directional_derivative
+from onnx_models.gradient_check.retype import Array
 
 Change = Callable[[Graph, Node, list[str]], Sequence[Part]]
 """From a graph, a node and the right gradients to wrong ones."""

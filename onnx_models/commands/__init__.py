@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from onnx_models.commands.attach import attach_command
+from onnx_models.commands.check import check_command
 from onnx_models.commands.convert import convert_command
 from onnx_models.commands.gradient import gradient_command
 from onnx_models.commands.rules import rules_command
@@ -16,6 +17,7 @@ COMMANDS: tuple[click.Command, ...] = (
     convert_command,
     attach_command,
     gradient_command,
+    check_command,
     rules_command,
     check_gradients_command,
 )

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from ortops.spec import Operator
+from ortops.custom import CustomOperator
 
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -30,20 +30,20 @@ OPERATORS = click.option(
 T = TypeVar("T")
 
 
-def imported(names: Sequence[str]) -> list[Operator]:
+def imported(names: Sequence[str]) -> list[CustomOperator]:
     """Import the operators of --operators.
 
     Raises:
         click.BadParameter: a name is none, or that of no operator.
     """
-    found: list[Operator] = []
+    found: list[CustomOperator] = []
     for name in names:
         module, _, attribute = name.partition(":")
         try:
             one = operator.attrgetter(attribute)(importlib.import_module(module))
         except (ImportError, AttributeError, ValueError) as error:
             raise click.BadParameter(f"--operators {name}: must be MODULE:NAME ({error})") from error
-        if not isinstance(one, Operator):
+        if not isinstance(one, CustomOperator):
             raise click.BadParameter(f"--operators {name}: must be an operator, as ortops.operator makes them")
         found.append(one)
     return found

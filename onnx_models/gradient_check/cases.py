@@ -9,28 +9,18 @@ import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
+from onnx_models.gradient_check.retype import FLOATING, NUMBERS, Array, Kind, is_floating
 from onnx_models.portable.attach import MIN_OPSET
-from onnx_models.traversal import iter_nodes, normalize_domain, onnx_opset, subgraphs
-
-Array = np.ndarray[Any, Any]
-Kind = Literal["double", "float"]
-"""The element types in which derivatives are compared."""
+from onnx_models.traversal import iter_nodes, normalize_domain, onnx_opset
 
 LOSS = "checked_loss"
 WEIGHTS = "checked_weights"
-
-FLOATING = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
-NUMBERS: dict[Kind, int] = {"double": TensorProto.DOUBLE, "float": TensorProto.FLOAT}
-DTYPES: dict[Kind, type] = {"double": np.float64, "float": np.float32}
-
-_TYPE_ATTRIBUTES = {"to", "dtype", "stash_type", "output_dtype", "output_datatype", "softmax_precision"}
-"""Attributes of ONNX's operators whose value is the number of an element type."""
 
 _NEWEST_IR_VERSION = 11
 """The oldest IR version with all element types of the cases; runtimes refuse versions newer than they know."""
@@ -134,22 +124,6 @@ def flattened(values: Sequence[Any]) -> list[Array]:
     return found
 
 
-def converted(feeds: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """The values, with floating-point arrays converted to the type `kind`."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, list):
-            return [one(item) for item in value]
-        return value if value is None or not is_floating(value) else value.astype(DTYPES[kind])
-
-    return {name: one(value) for name, value in feeds.items()}
-
-
-def is_floating(array: Array) -> bool:
-    """Whether an array has a type that is differentiated."""
-    return array.dtype.name in {"float16", "float32", "float64", "bfloat16"}
-
-
 def with_opset(model: onnx.ModelProto, newest: int | None = None) -> onnx.ModelProto:
     """A copy of a case's model with an opset that gradients and runtimes support.
 
@@ -182,61 +156,6 @@ def _since(node: onnx.NodeProto, version: int) -> int | None:
         return int(onnx.defs.get_schema(node.op_type, version).since_version)
     except onnx.defs.SchemaError:
         return None
-
-
-def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
-    """A copy of a model with all floating-point tensors in one type, including constants and results of casts."""
-    made = copy.deepcopy(model)
-    number = NUMBERS[kind]
-    _retype(made.graph, number)
-    # The types of some outputs do not depend on those of the inputs: use the inferred ones.
-    bare = copy.deepcopy(made)
-    for output in bare.graph.output:
-        output.ClearField("type")
-    try:
-        known = {value.name: value for value in onnx.shape_inference.infer_shapes(bare).graph.output}
-    except (onnx.shape_inference.InferenceError, RuntimeError):
-        known = {}
-    for output in made.graph.output:
-        found = known.get(output.name)
-        if found is not None and found.type.tensor_type.elem_type in FLOATING:
-            output.type.tensor_type.elem_type = found.type.tensor_type.elem_type
-    return made
-
-
-def _retype(graph: onnx.GraphProto, number: int) -> None:
-    del graph.value_info[:]
-    for value in (*graph.input, *graph.output):
-        _retype_type(value.type, number)
-    for tensor in graph.initializer:
-        _retype_tensor(tensor, number)
-    for node in graph.node:
-        if node.op_type == "ConstantOfShape" and not node.attribute:
-            node.attribute.append(helper.make_attribute("value", helper.make_tensor("value", number, [1], [0.0])))
-        for attribute in node.attribute:
-            if node.op_type == "Constant" and attribute.name in ("value_float", "value_floats"):
-                values = np.array(helper.get_attribute_value(attribute), np.float32)
-                attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(values)))
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                _retype_tensor(attribute.t, number)
-            elif attribute.name in _TYPE_ATTRIBUTES and attribute.i in FLOATING:
-                attribute.i = number
-    for inner in subgraphs(graph.node):
-        _retype(inner, number)
-
-
-def _retype_type(kind: onnx.TypeProto, number: int) -> None:
-    which = kind.WhichOneof("value")
-    if which == "tensor_type" and kind.tensor_type.elem_type in FLOATING:
-        kind.tensor_type.elem_type = number
-    elif which in ("sequence_type", "optional_type"):
-        _retype_type(getattr(kind, which).elem_type, number)
-
-
-def _retype_tensor(tensor: onnx.TensorProto, number: int) -> None:
-    if tensor.data_type in FLOATING:
-        values = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(number))
-        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
 def with_initializers(

@@ -15,15 +15,10 @@ import onnx
 from onnx_models.gradient_check.cases import (
     LOSS,
     WEIGHTS,
-    Array,
     Case,
-    Kind,
     Weighted,
-    converted,
     flattened,
     is_extension_type,
-    is_floating,
-    retyped,
     with_constants,
     with_initializers,
     with_loss,
@@ -46,6 +41,7 @@ from onnx_models.gradient_check.finite_differences import (
     directional_derivative,
     perturbed,
 )
+from onnx_models.gradient_check.retype import Array, Kind, converted, is_floating, retyped
 from onnx_models.traversal import onnx_opset
 
 Differentiate = Callable[[onnx.ModelProto, str, Sequence[str]], onnx.ModelProto]

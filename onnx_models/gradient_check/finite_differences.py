@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onnx_models.gradient_check.cases import Array, Kind
+from onnx_models.gradient_check.retype import Array, Kind
 
 _STEPS: dict[Kind, tuple[tuple[float, float, float], ...]] = {
     "double": ((1e-4, 1e-5, 1e-3), (1e-2, 2e-3, 1e-2)),

@@ -1,0 +1,180 @@
+"""``python -m onnx_models check``."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import onnx
+
+from onnx_models.commands.common import MODEL, OPERATORS, count, imported, show_table
+from onnx_models.files import click_errors, load_model, one_line
+from onnx_models.near_names import meant
+from onnx_models.onnx_tools import single_line_errors
+
+if TYPE_CHECKING:
+    from onnx_models.gradient_check.inner_product import Comparison
+
+_MAX_ROWS = 30
+
+
+class _UncheckedError(click.ClickException):
+    """Nothing was compared."""
+
+    exit_code = 2
+
+
+@click.command("check")
+@MODEL
+@click.option(
+    "--wrt",
+    multiple=True,
+    metavar="NAME",
+    help="Input, initializer or Constant to differentiate with respect to; may be repeated. Default: all floating-point "
+    "inputs and what a network learns.",
+)
+@click.option(
+    "--output", "outputs", multiple=True, metavar="NAME", help="Output to differentiate; may be repeated. Default: all."
+)
+@click.option(
+    "--inputs",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of numpy.savez with values of inputs by name. The others are random: floating-point numbers between -1 and "
+    "1, and 0 for integers.",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=LENGTH",
+    help="Length of an axis of random inputs that the model leaves open; may be repeated.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random numbers.")
+@click.option("--second-order", is_flag=True, help="Check the gradients of the gradients, too.")
+@OPERATORS
+def check_command(
+    model: Path,
+    wrt: tuple[str, ...],
+    outputs: tuple[str, ...],
+    file: Path | None,
+    dims: tuple[str, ...],
+    seed: int,
+    second_order: bool,
+    operators: tuple[str, ...],
+) -> None:
+    """Check gradients of the file MODEL against finite differences, along one random direction for each tensor.
+
+    The model and its gradient are computed in double where ONNX Runtime can. "analytic" is the derivative along the
+    direction by the gradient, "numeric" that by finite differences. At a "kink", the differences ahead and behind disagree
+    along every direction tried, so that there is no derivative to compare. The exit status is 0 if all gradients agree or
+    have a kink, 1 if one is wrong, and 2 if nothing was compared.
+    """
+    from onnx_models.gradient_check.inner_product import check  # which loads ONNX Runtime
+
+    lengths, given = _lengths(dims), imported(operators)
+    try:
+        with click_errors(model):
+            proto = load_model(model)
+            with single_line_errors("external data"):
+                onnx.external_data_helper.load_external_data_for_model(proto, str(model.parent))
+            feeds = _feeds(proto, _read(file), lengths, seed)
+            found = check(proto, feeds, wrt=wrt, outputs=outputs, seed=seed, second_order=second_order, operators=given)
+    except click.ClickException as error:
+        raise _UncheckedError(error.message) from error
+    _show(found)
+    counts = Counter(one.outcome for one in found)
+    shown = [f"{count(counts['agrees'], 'gradient')} {'agrees' if counts['agrees'] == 1 else 'agree'}"]
+    shown += [f"{counts['wrong']} wrong"] * bool(counts["wrong"]) + [f"{counts['kink']} at a kink"] * bool(
+        counts["kink"]
+    )
+    click.echo(f"{', '.join(shown)}, computed in {found[0].kind}")
+    raise click.exceptions.Exit(1 if counts["wrong"] else 0 if counts["agrees"] else 2)
+
+
+def _show(found: Sequence[Comparison]) -> None:
+    """Print the comparisons, wrong ones first if there are many."""
+    if len(found) > _MAX_ROWS:
+        found = sorted(found, key=lambda one: (one.outcome == "agrees", one.outcome))[:_MAX_ROWS]
+    rows = [
+        (
+            *(one_line(name) for name in (one.output, one.wrt)),
+            *(f"{value:.6g}" for value in (one.analytic, one.numeric)),
+            *(f"{value:.1e}" for value in (one.difference, one.allowed)),
+            one.outcome,
+        )
+        for one in found
+    ]
+    show_table(("output", "wrt", "analytic", "numeric", "relative difference", "allowed", ""), rows)
+
+
+def _lengths(dims: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for one in dims:
+        name, _, length = one.rpartition("=")
+        if not name or not length.isdecimal():
+            raise click.UsageError(f"--dim {one}: must be NAME=LENGTH, with a whole number")
+        found[name] = int(length)
+    return found
+
+
+def _read(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        with np.load(file) as arrays:
+            return dict(arrays)
+    except (
+        AttributeError,
+        EOFError,
+        OSError,
+        TypeError,
+        ValueError,
+        zipfile.BadZipFile,
+    ) as error:  # of one array, it gives an array
+        raise click.ClickException(f"--inputs {file}: must be a file of numpy.savez ({one_line(error)})") from error
+
+
+def _feeds(model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[str, int], seed: int) -> dict[str, Any]:
+    """Values of all inputs of a model without a default, random ones where none are given."""
+    defaults = {tensor.name for tensor in model.graph.initializer}
+    inputs = {value.name: value for value in model.graph.input}
+    for name in given:
+        if name not in inputs:
+            raise ValueError(f"--inputs has {name!r}{meant(name, inputs)}: must be an input of the model")
+    open_axes = {
+        dim.dim_param for value in inputs.values() for dim in value.type.tensor_type.shape.dim if dim.dim_param
+    }
+    for name in lengths:
+        if name not in open_axes:
+            raise ValueError(f"--dim {name}{meant(name, open_axes)}: must be the name of an axis of an input")
+    rng = np.random.default_rng([seed, 0])
+    feeds = {}
+    for name, value in inputs.items():
+        kind = value.type.tensor_type
+        if name in given:
+            wanted = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type) if kind.elem_type else given[name].dtype
+            feeds[name] = np.asarray(given[name], wanted)
+        elif name not in defaults:
+            feeds[name] = _random(name, kind, lengths, rng)
+    return feeds
+
+
+def _random(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], rng: np.random.Generator) -> Any:
+    if not kind.elem_type or kind.elem_type == onnx.TensorProto.STRING or not kind.HasField("shape"):
+        raise ValueError(f"input {name!r} is no tensor of numbers of a known rank: must have a value in --inputs")
+    shape = []
+    for axis, dim in enumerate(kind.shape.dim):
+        length = dim.dim_value if dim.HasField("dim_value") else lengths.get(dim.dim_param)
+        if length is None:
+            option = f"--dim {dim.dim_param}=LENGTH" if dim.dim_param else "--inputs"
+            raise ValueError(f"input {name!r}: the length of axis {axis} is open: must be given by {option}")
+        shape.append(length)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+    is_whole = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
+    return np.zeros(shape, dtype) if is_whole else rng.uniform(-1, 1, shape).astype(dtype)

@@ -201,9 +201,9 @@ class _Checker:
         run = _Run(made, self._operators)
         gradients = {}
         for group, members in self._groups.items():
-            chosen = {weights[name]: one * (name in members) for name, one in self._cotangents.items()}
+            chosen = {weights[name]: np.asarray(one * (name in members)) for name, one in self._cotangents.items()}
             found = run({**self._feeds, **chosen})
-            gradients[group] = {of: found[slopes[of]].astype(np.float64) for of in self._wrt}
+            gradients[group] = {of: np.asarray(found[slopes[of]], np.float64) for of in self._wrt}
         for of in self._wrt:
             yield from self._compared(of, {group: gradients[group][of] for group in self._groups})
         if second_order:
@@ -279,7 +279,7 @@ class _Checker:
 
     def _results(self, changed: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs, after some tensors have changed."""
-        given: dict[str, Array] = {name: value.astype(DTYPES[self._kind]) for name, value in changed.items()}
+        given: dict[str, Array] = {name: np.asarray(value, DTYPES[self._kind]) for name, value in changed.items()}
         found = self._run({**self._feeds, **given})
         return {name: np.asarray(found[name]) for name in self._outputs}
 

@@ -181,7 +181,7 @@ class _Readers:
         """The constants, by the tensors that they are moved to."""
         self.uses: dict[str, list[Use]] = defaultdict(list)
         for node in iter_nodes(graph):
-            if _OF_GRADIENT.search(node.name):
+            if _OF_GRADIENT.search(node.name) or not node.output:
                 continue
             key = normalize_domain(node.domain), node.op_type
             if key[0] == "" and key[1] in MOVED and node.input and node.input[0] in self._origins:
@@ -206,20 +206,32 @@ class _Readers:
 
     def layers(self, uses: Sequence[Use]) -> list[list[Use]]:
         """The uses by layer."""
-        scopes = [use.scope for use in uses]
+        by_scope: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        by_weight: dict[tuple[object, ...], list[int]] = defaultdict(list)
         weighted = [self._weighted(use.node) for use in uses]
-        found: list[list[int]] = []
+        for i, use in enumerate(uses):
+            if use.scope:
+                by_scope[use.role, use.scope].append(i)
+            for name in weighted[i][1]:
+                by_weight[use.role, name].append(i)
+        # Two layers that follow one and the same node share its weights, but are not called twice.
+        called = (members for members in by_weight.values() if len({id(weighted[i][0]) for i in members}) > 1)
+        first = list(range(len(uses)))
 
-        def is_one(i: int, k: int) -> bool:
-            if uses[i].role != uses[k].role:
-                return False
-            (one, of_one), (other, of_other) = weighted[i], weighted[k]
-            return bool(scopes[i] and scopes[i] == scopes[k]) or (one is not other and not of_one.isdisjoint(of_other))
+        def root(i: int) -> int:
+            while first[i] != i:
+                first[i] = first[first[i]]
+                i = first[i]
+            return i
 
-        for i in range(len(uses)):
-            same = [layer for layer in found if any(is_one(i, k) for k in layer)]
-            found = [layer for layer in found if layer not in same] + [[k for layer in same for k in layer] + [i]]
-        return [[uses[i] for i in sorted(layer)] for layer in sorted(found, key=min)]
+        for members in (*by_scope.values(), *called):
+            for i in members:
+                one, other = sorted((root(members[0]), root(i)))
+                first[other] = one
+        found: dict[int, list[Use]] = defaultdict(list)
+        for i, use in enumerate(uses):
+            found[root(i)].append(use)
+        return list(found.values())
 
     def _weighted(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, set[str]]:
         """The nearest node, a given one or one before it, that has trained or random weights, and these."""

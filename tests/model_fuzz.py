@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import onnx
 
 import onnx_models
@@ -172,6 +173,10 @@ def calls(model: onnx.ModelProto) -> Iterator[Callable[[], object]]:
         yield lambda: onnx_models.vjp(model, outputs[:1], inputs)
         yield lambda: onnx_models.with_loss(model, "mean_squared_error", outputs[0])
         yield lambda: onnx_models.gradient(model, outputs[0], "parameters")
+        yield lambda: onnx_models.gradient(model, outputs[0], "parameters", untie=True)
+    if weights := [tensor for tensor in model.graph.initializer if tensor.data_type in REAL]:
+        zeros = np.zeros([1], np.float32)
+        yield lambda: onnx_models.with_state(model, dict.fromkeys([tensor.name for tensor in weights], zeros))
 
 
 def main(first: int, count: int, *, nodes: bool) -> None:

@@ -143,8 +143,9 @@ class GradientBuilder:
 
     def ties(self, names: Iterable[str]) -> list[Tied]:
         """Those parameters among the names that an exporter merged."""
-        weights = set(parameters(self.graph.proto, ()).names)
-        return find_tied(self.graph.proto, [name for name in names if name in weights], _data(self._model))
+        found = find_tied(self.graph.proto, list(names), _data(self._model))
+        weights = parameters(self.graph.proto, ()).names if found else []
+        return [one for one in found if one.name in weights]
 
     def warn_of_ties(self, names: Iterable[str]) -> None:
         """Warn of parameters among the names that an exporter merged; to be called by a public function."""

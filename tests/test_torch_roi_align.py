@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -29,6 +32,10 @@ from ortops.torch.operators import array
 from torchvision_operators import compiled_or_not
 
 ORTOPS = torch.ops.ortops
+
+
+# Of PyTorch's own rules for the forward mode, when it is first used.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
 def numbers(*shape: int, dtype: Any = torch.float64) -> Any:
@@ -78,12 +85,20 @@ AVERAGES = [
 @pytest.mark.parametrize(("function", "rois"), AVERAGES)
 def test_averages_have_first_and_second_derivatives_by_maps_and_rois(function: Any, rois: Any) -> None:
     inputs = X.clone().requires_grad_(), rois.clone().requires_grad_()
-    assert gradcheck(function, inputs, fast_mode=True)
-    assert gradgradcheck(function, inputs, fast_mode=True)
+    assert gradcheck(function, inputs, fast_mode=True, check_forward_ad=True, check_batched_forward_grad=True)
+    assert gradgradcheck(function, inputs, fast_mode=True, check_fwd_over_rev=True)
 
 
-def test_a_maximum_has_a_first_derivative_by_the_maps() -> None:
-    assert gradcheck(lambda x: roi_pool(x, ROIS, (2, 3), 0.9), (X.clone().requires_grad_(),), fast_mode=True)
+def test_a_maximum_has_first_and_second_derivatives_by_the_maps() -> None:
+    inputs = (X.clone().requires_grad_(),)
+    assert gradcheck(
+        lambda x: roi_pool(x, ROIS, (2, 3), 0.9),
+        inputs,
+        fast_mode=True,
+        check_forward_ad=True,
+        check_batched_forward_grad=True,
+    )
+    assert gradgradcheck(lambda x: roi_pool(x, ROIS, (2, 3), 0.9) ** 2, inputs, fast_mode=True, check_fwd_over_rev=True)
 
 
 DY = numbers(3, 3, 2, 3)
@@ -93,20 +108,23 @@ CALLS = [
     (ORTOPS.roi_align_drois, DY, ROIS, X, 0.9, -1, True),
     (ORTOPS.roi_align_rotated, X, torch.cat([IMAGES, TURNED], 1), 0.9, 2, 3, 2, True, False),
     (ORTOPS.roi_pool, X, ROIS, 0.9, 2, 3),
+    (ORTOPS.roi_pool_dx, DY, ROIS, X, 0.9),
+    (ORTOPS.roi_pool_at_maxima, X.cos(), ROIS, X, 0.9, 2, 3),
 ]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: str(call[0]))
 def test_operators_pass_the_checks_of_pytorch(call: Any) -> None:
     operator, *args = call
-    by_rois = operator is not ORTOPS.roi_pool
+    # A maximum has no derivative by its RoIs, and its derivatives have none by the map that has the maximum.
+    constants = () if "roi_pool" not in str(operator) else (1,) if operator is ORTOPS.roi_pool else (1, 2)
     tensors = [
-        x.clone().requires_grad_(i != 1 or by_rois) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)
+        x.clone().requires_grad_(i not in constants) if isinstance(x, torch.Tensor) else x for i, x in enumerate(args)
     ]
     opcheck(operator.default, tuple(tensors))
 
 
-def test_second_derivatives_are_an_operator_without_a_gradient() -> None:
+def test_second_derivatives_are_an_operator() -> None:
     opcheck(ORTOPS.roi_align_drois_grad.default, (ROIS, DY, ROIS, X, 0.9, -1, True))
 
 
@@ -243,15 +261,13 @@ ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
     (lambda: ORTOPS.roi_align(X, BOXES, 1.0, 2, 2, 2, True), ValueError, r"boxes.shape = \[3, 4\]"),
     (lambda: second(roi_align, BOXES * 1e9, 1), ValueError, r"rois\[0\] has .* samples: must have at most"),
     (lambda: second(roi_align, BOXES, 2), NotImplementedError, "roi_align has no third derivatives"),
-    (lambda: second(roi_pool, BOXES, 1), NotImplementedError, "roi_pool has no second derivatives"),
 )
 
 
 def second(function: Any, boxes: Any, times: int) -> None:
-    """Differentiate by the boxes, or by the maps of a maximum, and then so many times again."""
-    by = (boxes if function is roi_align else X).clone().requires_grad_()
-    x, rois = (X, by) if function is roi_align else (by, boxes)
-    value = function(x, torch.cat([IMAGES, rois], 1), 2).square().sum()
+    """Differentiate by the boxes, and then so many times again."""
+    by = boxes.clone().requires_grad_()
+    value = function(X, torch.cat([IMAGES, by], 1), 2).square().sum()
     for _ in range(times):
         value = grad(value, by, create_graph=True)[0].square().sum()
     grad(value, by)
@@ -274,3 +290,60 @@ def test_torchvision_calls_it_while_it_is_patched() -> None:
         assert torch.equal(torchvision.ops.RoIAlign(2, 0.5, 2)(X, ROIS), found)
     assert torchvision.ops.roi_align is torchvision.ops.poolers.roi_align is theirs
     assert torch.equal(found, roi_align(X, ROIS, 2, 0.5, 2))
+
+
+def called_by_torchvision() -> Any:
+    """What all of torchvision calls, which must be one function."""
+    detection = torchvision.models.detection
+    (found,) = {torchvision.ops.roi_align, torchvision.ops.poolers.roi_align, detection.roi_heads.roi_align}
+    return found
+
+
+def test_torchvision_is_patched_until_the_last_of_overlapping_contexts_is_closed() -> None:
+    theirs = called_by_torchvision()
+    first, second = ExitStack(), ExitStack()
+    with second:
+        with first:
+            first.enter_context(patch_torchvision())
+            second.enter_context(patch_torchvision())
+            assert called_by_torchvision() is roi_align
+        assert called_by_torchvision() is roi_align
+        with patch_torchvision():
+            assert called_by_torchvision() is roi_align
+        assert called_by_torchvision() is roi_align
+    assert called_by_torchvision() is theirs
+
+
+def test_many_threads_may_patch_torchvision() -> None:
+    theirs = called_by_torchvision()
+    start = threading.Barrier(8)
+
+    def patch(_: int) -> bool:
+        start.wait()
+        found = []
+        for _ in range(50):
+            with patch_torchvision():
+                found.append(called_by_torchvision() is roi_align)
+        return all(found)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(patch, range(8)))
+    assert called_by_torchvision() is theirs
+
+
+def test_what_others_put_into_torchvision_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs, poolers = called_by_torchvision(), torchvision.ops.poolers
+    monkeypatch.setattr(poolers, "roi_align", theirs)
+
+    def other() -> None: ...
+
+    with patch_torchvision():
+        poolers.roi_align = other
+        with patch_torchvision():
+            assert poolers.roi_align is other
+            monkeypatch.setattr(torchvision.ops, "imported_meanwhile", torchvision.ops.roi_align, raising=False)
+    assert poolers.roi_align is other
+    assert torchvision.ops.roi_align is torchvision.ops.imported_meanwhile is theirs
+    with pytest.raises(ZeroDivisionError), patch_torchvision():
+        raise ZeroDivisionError
+    assert torchvision.ops.roi_align is theirs

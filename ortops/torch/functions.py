@@ -31,7 +31,8 @@ def roi_align(
 
     with g = sampling_ratio, or ceil(size/P) where that is 0 or less. A sample more than a pixel outside the map counts as 0,
     and a bin without samples is 0. There are first and second derivatives with respect to input and boxes, in which g is
-    constant, but no third derivatives that involve the boxes.
+    constant, but no third derivatives that involve the boxes. Forward mode and ``torch.func`` have them, too, but not the
+    second derivative by boxes of which both are in forward mode.
 
     Args:
         input: feature maps [N, C, H, W] on the CPU; float32, float64, float16 or bfloat16, of any strides.
@@ -50,7 +51,7 @@ def roi_align(
     Raises:
         TypeError: a type is not allowed, or input and boxes differ in type.
         ValueError: a device, shape, number or index breaks its rule; the message names it.
-        NotImplementedError: a third derivative that involves the boxes was asked for.
+        NotImplementedError: a derivative that does not exist was asked for.
 
     Source: torchvision 0.28, `torchvision.ops.roi_align`.
     """
@@ -66,8 +67,8 @@ def roi_pool(
     """The largest pixel of each bin of boxes, as `torchvision.ops.roi_pool` computes it.
 
     Corners are rounded to whole pixels, both belong to the box, and a bin takes every pixel that it touches; see
-    `ortops.max_roi_pool`. Bins have exact bounds, where torchvision computes them in float32. There is a first derivative
-    with respect to input, none with respect to boxes, and there are no second derivatives.
+    `ortops.max_roi_pool`. Bins have exact bounds, where torchvision computes them in float32. There are derivatives of any
+    order with respect to input, in both modes; those with respect to boxes are 0.
 
     Args:
         input: as in `roi_align`.
@@ -80,7 +81,6 @@ def roi_pool(
 
     Raises:
         TypeError, ValueError: as `roi_align`.
-        NotImplementedError: a second derivative was asked for.
 
     Source: torchvision 0.28, `torchvision.ops.roi_pool`.
     """
@@ -140,6 +140,8 @@ def _rows(boxes: Any) -> Any:
         if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.shape[1] != 4 or not one.is_floating_point():
             found = f"{one.dtype} {list(one.shape)}" if isinstance(one, torch.Tensor) else repr(one)
             raise ValueError(f"boxes[{i}] = {found}: must be a tensor [L, 4] of a floating-point type")
+        if one.device != boxes[0].device:
+            raise ValueError(f"boxes[{i}].device = {one.device}: must be {boxes[0].device}, the device of boxes[0]")
     if len(boxes) > 1 + 2 / torch.finfo(boxes[0].dtype).eps:
         raise ValueError(f"boxes is of {len(boxes)} images: must be of as many as {boxes[0].dtype} can count")
     return torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])

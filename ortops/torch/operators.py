@@ -8,13 +8,17 @@ For RoIAlign, and with one more option for rotated RoIs, there are
     roi_align_drois_grad(by_drois, grad, rois, input, scale, ...) -> gradients of roi_align_drois by grad, rois and input
 
 The first three call the kernels. roi_align is linear in the input, so the gradients of roi_align_dx are roi_align and
-roi_align_drois. A maximum is not linear: roi_pool_dx(grad, rois, input, scale) has no gradient of its own.
+roi_align_drois. A maximum is linear only as long as the same pixels are the maxima:
+
+    roi_pool(input, rois, scale, output_height, output_width) -> output
+    roi_pool_dx(grad, rois, input, scale) -> gradient with respect to input
+    roi_pool_at_maxima(values, rois, input, scale, output_height, output_width) -> the values where input has its maxima
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +32,7 @@ from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.shapes import Shape
 from ortops.spec import Operator
+from ortops.torch.autograd import differentiate
 from ortops.torch.second_derivatives import gradients_of_drois
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -80,20 +85,29 @@ ROI_POOL = Family(
 )
 
 
-def _check(family: Family, x: Any, rois: Any, x_shape: Sequence[Any]) -> None:
-    """Check what is known of tensors without their values; x is the input, or the gradient with respect to the output.
+def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) -> None:
+    """Check what is known of tensors without their values.
+
+    Args:
+        family: the operator.
+        rois: the RoIs.
+        x_shape: the shape of the input.
+        tensors: the other tensors by name. The rest must have the type and the device of the first.
 
     Raises:
         TypeError: a type is not allowed, or the types differ.
-        ValueError: a tensor is on another device than the CPU, or has a wrong shape.
+        ValueError: a tensor is not on the CPU, or the devices differ, or a tensor has a wrong shape.
     """
-    for name, tensor in (("input", x), (family.rois, rois)):
-        if tensor.device.type not in ("cpu", "meta"):
-            raise ValueError(f"{name}.device = {tensor.device}: must be cpu")
+    (name, x), *_ = tensors.items()
     if x.dtype not in TYPES:
-        raise TypeError(f"input.dtype = {x.dtype}: must be one of {', '.join(map(str, TYPES))}")
-    if rois.dtype != x.dtype:
-        raise TypeError(f"{family.rois}.dtype = {rois.dtype}: must be {x.dtype}, the type of input")
+        raise TypeError(f"{name}.dtype = {x.dtype}: must be one of {', '.join(map(str, TYPES))}")
+    for other, tensor in (*tensors.items(), (family.rois, rois)):
+        if tensor.device.type not in ("cpu", "meta"):
+            raise ValueError(f"{other}.device = {tensor.device}: must be cpu")
+        if tensor.device.type != x.device.type:
+            raise ValueError(f"{other}.device = {tensor.device}: must be {x.device}, the device of {name}")
+        if tensor.dtype != x.dtype:
+            raise TypeError(f"{other}.dtype = {tensor.dtype}: must be {x.dtype}, the type of {name}")
     if len(x_shape) != 4:
         raise ValueError(f"input.shape = {list(x_shape)}: must be [N, C, H, W]")
     if rois.dim() != 2 or rois.shape[1] != family.columns:
@@ -101,15 +115,15 @@ def _check(family: Family, x: Any, rois: Any, x_shape: Sequence[Any]) -> None:
 
 
 def array(tensor: Any) -> Any:
-    """The elements of a tensor as a C-contiguous array, which shares the tensor's memory if that is contiguous."""
+    """The elements of a tensor as a C-contiguous, aligned array, which shares memory with a tensor that is both."""
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
+        return np.require(tensor.view(torch.int16).numpy(), requirements="A").view(ml_dtypes.bfloat16)
+    return np.require(tensor.numpy(), requirements="A")
 
 
-def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
-    """The coordinates [K, columns - 1] and the indices of images [K] of RoIs.
+def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
+    """A copy of RoIs [K, columns] that no other thread can change, and their indices of images [K]; both are checked.
 
     Raises:
         ValueError: a number is not finite, an index is none of an image, or there are RoIs, but no pixels.
@@ -117,7 +131,7 @@ def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]
     images, _, height, width = x_shape
     if len(rois) and not (height and width):
         raise ValueError(f"input.shape = {list(x_shape)}: must have pixels where there are {family.rois}")
-    rows = array(rois)
+    rows = array(rois).copy()
     with np.errstate(invalid="ignore"):
         index = rows[:, 0].astype(np.int64)
     valid = (index == rows[:, 0]) & (index >= 0) & (index < images)
@@ -125,7 +139,13 @@ def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]
         i = int((valid & np.isfinite(rows).all(1)).argmin())
         rule = f"must be finite, and begin with the index of an image, a whole number >= 0 and < {images}"
         raise ValueError(f"{family.rois}[{i}] = {rows[i].tolist()}: {rule}")
-    return np.ascontiguousarray(rows[:, 1:]), index
+    return rows, index
+
+
+def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
+    """The coordinates [K, columns - 1] and the indices of images [K] of `_copy`."""
+    rows, images = _copy(family, rois, x_shape)
+    return np.ascontiguousarray(rows[:, 1:]), images
 
 
 # Measured: their checks would take a quarter of a call with one RoI.
@@ -158,13 +178,13 @@ def _call(
 
 def _forward(family: Family) -> Callable[..., Any]:
     def kernel(x: Any, rois: Any, scale: float, height: int, width: int, *options: Any) -> Any:
-        _check(family, x, rois, x.shape)
-        boxes, images = _split(family, rois, x.shape)
+        _check(family, rois, x.shape, input=x)
         sizes: dict[str, Any]
         if family is ROI_POOL:
-            inputs, sizes = [array(x), array(rois)], {"pooled_shape": (height, width)}
+            inputs, sizes = [array(x), _copy(family, rois, x.shape)[0]], {"pooled_shape": (height, width)}
         else:
-            inputs, sizes = [array(x), boxes, images], {"output_height": height, "output_width": width}
+            inputs = [array(x), *_split(family, rois, x.shape)]
+            sizes = {"output_height": height, "output_width": width}
         attributes = _attributes(family, family.forward, x.dtype, (scale, *options), **sizes)
         return _call(family.forward, x.dtype, inputs, attributes)[0]
 
@@ -173,7 +193,7 @@ def _forward(family: Family) -> Callable[..., Any]:
 
 def _fake_forward(family: Family) -> Callable[..., Any]:
     def kernel(x: Any, rois: Any, scale: float, height: Any, width: Any, *options: Any) -> Any:  # noqa: ARG001
-        _check(family, x, rois, x.shape)
+        _check(family, rois, x.shape, input=x)
         return x.new_empty((rois.shape[0], x.shape[1], height, width))
 
     return kernel
@@ -181,16 +201,24 @@ def _fake_forward(family: Family) -> Callable[..., Any]:
 
 def _dx(family: Family) -> Callable[..., Any]:
     def kernel(dy: Any, rois: Any, x_shape: Sequence[int], *options: Any) -> Any:
-        _check(family, dy, rois, x_shape)
+        _check(family, rois, x_shape, grad=dy)
         inputs = [array(dy), *_split(family, rois, x_shape), np.array(x_shape, np.int64), None]
         return _call(family.gradient, dy.dtype, inputs, _attributes(family, family.gradient, dy.dtype, options))[0]
 
     return kernel
 
 
+def _fake_dx(family: Family) -> Callable[..., Any]:
+    def kernel(dy: Any, rois: Any, x_shape: Sequence[Any], *options: Any) -> Any:  # noqa: ARG001
+        _check(family, rois, x_shape, grad=dy)
+        return dy.new_empty(x_shape)
+
+    return kernel
+
+
 def _drois(family: Family) -> Callable[..., Any]:
     def kernel(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
-        _check(family, x, rois, x.shape)
+        _check(family, rois, x.shape, input=x, grad=dy)
         inputs = [array(dy), *_split(family, rois, x.shape), np.array(x.shape, np.int64), array(x)]
         attributes = _attributes(family, family.gradient, dy.dtype, options)
         found, _ = _call(family.gradient, dy.dtype, inputs, attributes, wanted=1)
@@ -199,22 +227,69 @@ def _drois(family: Family) -> Callable[..., Any]:
     return kernel
 
 
+def _fake_drois(family: Family) -> Callable[..., Any]:
+    def kernel(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
+        _check(family, rois, x.shape, input=x, grad=dy)
+        return rois.new_empty(rois.shape)
+
+    return kernel
+
+
 def _drois_grad(family: Family) -> Callable[..., Any]:
     def kernel(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:
-        _check(family, x, rois, x.shape)
-        _, images = _split(family, rois, x.shape)
+        _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
+        rows, images = _copy(family, rois, x.shape)
         scale = _attributes(family, family.gradient, dy.dtype, options)["spatial_scale"]
-        by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, rois, images, x, scale, *options[1:])
+        places = torch.from_numpy(rows.astype(np.float64))
+        by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
         return by_dy.to(dy.dtype), by_rois.to(rois.dtype), by_x.to(x.dtype)
 
     return kernel
 
 
+def _fake_drois_grad(family: Family) -> Callable[..., Any]:
+    def kernel(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
+        _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
+        return tuple(one.new_empty(one.shape) for one in (dy, rois, x))
+
+    return kernel
+
+
 def _pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
-    _check(ROI_POOL, x, rois, x.shape)
-    _split(ROI_POOL, rois, x.shape)
+    _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
+    rows, _ = _copy(ROI_POOL, rois, x.shape)
     attributes = _attributes(ROI_POOL, ROI_POOL.gradient, dy.dtype, options)
-    return _call(ROI_POOL.gradient, dy.dtype, [array(dy), array(x), array(rois)], attributes)[0]
+    return _call(ROI_POOL.gradient, dy.dtype, [array(dy), array(x), rows], attributes)[0]
+
+
+def _fake_pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
+    _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
+    return x.new_empty(x.shape)
+
+
+def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, width: int) -> Any:
+    """The values at the pixels that are the maxima of bins of x; 0 for a bin without pixels.
+
+    The maxima are those of the pixels' ranks, which are different numbers. Of equal pixels, the first has the highest rank,
+    as the gradient goes to it.
+    """
+    _check(ROI_POOL, rois, x.shape, input=x, values=values)
+    rows, images = _copy(ROI_POOL, rois, x.shape)
+    flat = x.detach().flatten(2)
+    order = flat.shape[2] - 1 - flat.flip(2).argsort(stable=True)  # pixels by rising rank; NaN has the highest
+    ranks = torch.empty(flat.shape, dtype=torch.float64)
+    ranks.scatter_(2, order, torch.arange(1.0, flat.shape[2] + 1, dtype=torch.float64).expand(flat.shape))
+    attributes = _attributes(ROI_POOL, ROI_POOL.forward, x.dtype, (scale,), pooled_shape=(height, width))
+    inputs = [array(ranks.reshape(x.shape)), rows.astype(np.float64)]
+    found = _call(ROI_POOL.forward, torch.float64, inputs, attributes)[0].flatten(2).long()
+    sorted_values = values.detach().flatten(2).gather(2, order)[images]
+    picked = sorted_values.gather(2, (found - 1).clamp(min=0)) if len(rows) else found.to(x.dtype)
+    return torch.where(found > 0, picked, 0).reshape(*found.shape[:2], height, width)
+
+
+def _fake_pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: Any, width: Any) -> Any:  # noqa: ARG001
+    _check(ROI_POOL, rois, x.shape, input=x, values=values)
+    return x.new_empty((rois.shape[0], x.shape[1], height, width))
 
 
 _library = torch.library.Library("ortops", "FRAGMENT")
@@ -228,108 +303,156 @@ def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[.
     _library.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ortops::{name}", fake, lib=_library)
     operator: Callable[..., Any] = getattr(torch.ops.ortops, name)
+
+    def one_by_one(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
+        # PyTorch would do the same, but warn.
+        pairs = list(zip(arguments, in_dims, strict=True))
+        found = [
+            operator(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs))
+            for i in range(info.batch_size)
+        ]
+        if isinstance(found[0], torch.Tensor):
+            return torch.stack(found), 0
+        return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
+
+    torch.library.register_vmap(f"ortops::{name}", one_by_one, lib=_library)
     return operator
 
 
-def _differentiate(name: str, setup: Callable[..., None], backward: Callable[..., Any]) -> None:
-    torch.library.register_autograd(f"ortops::{name}", backward, setup_context=setup, lib=_library)
-
-
-def _define_forward(family: Family, gradients: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
-    """Define a forward operator.
-
-    Args:
-        family: its name, RoIs and options.
-        gradients: takes the context and the gradient of the output; returns those of input and rois.
-    """
+def _define_forward(family: Family) -> Callable[..., Any]:
     sizes = "SymInt output_height, SymInt output_width"
     schema = f"(Tensor input, Tensor rois, float scale, {sizes}{family.options}) -> Tensor"
     operator = _define(family.name, schema, _forward(family), _fake_forward(family))
     # As torchvision does: autocast computes in float32. The functions give the result the type of the input.
     torch.library.register_autocast(f"ortops::{family.name}", "cpu", torch.float32, lib=_library)
-
-    def keep(ctx: Any, inputs: Sequence[Any], output: Any) -> None:  # noqa: ARG001
-        x, rois, scale, _, _, *options = inputs
-        ctx.shape, ctx.options = x.shape, (scale, *options)
-        ctx.save_for_backward(rois, x if family is ROI_POOL or ctx.needs_input_grad[1] else None)
-
-    def backward(ctx: Any, dy: Any) -> tuple[Any, ...]:
-        return *gradients(ctx, dy), None, None, *[None] * len(ctx.options)
-
-    _differentiate(family.name, keep, backward)
     return operator
 
 
 def _define_average(family: Family) -> Callable[..., Any]:
-    """Define an operator that is linear in its input, and its first and second derivatives."""
+    """Define an operator that is linear in its input, and its first and second derivatives.
+
+    drois_grad has, by its outputs, the derivatives of sum(by_drois * drois(grad, rois, input)). That sum is linear in grad,
+    and linear in the tangents of RoIs if these are taken for by_drois. So the forward mode needs no operators of its own.
+    """
     name, options = family.name, f"float scale{family.options}"
+    forward = _define_forward(family)
     dx_of = _define(
         f"{name}_dx",
         f"(Tensor grad, Tensor rois, SymInt[] input_shape, {options}) -> Tensor",
         _dx(family),
-        lambda dy, rois, shape, *_: dy.new_empty(shape),  # noqa: ARG005
+        _fake_dx(family),
     )
     drois_of = _define(
         f"{name}_drois",
         f"(Tensor grad, Tensor rois, Tensor input, {options}) -> Tensor",
         _drois(family),
-        lambda dy, rois, x, *_: rois.new_empty(rois.shape),  # noqa: ARG005
+        _fake_drois(family),
     )
     gradients_of = _define(
         f"{name}_drois_grad",
         f"(Tensor by_drois, Tensor grad, Tensor rois, Tensor input, {options}) -> (Tensor, Tensor, Tensor)",
         _drois_grad(family),
-        lambda by_drois, *tensors: tuple(x.new_empty(x.shape) for x in tensors[:3]),  # noqa: ARG005
+        _fake_drois_grad(family),
     )
 
-    def gradients(ctx: Any, dy: Any) -> tuple[Any, Any]:
-        rois, x = ctx.saved_tensors
-        dx = dx_of(dy, rois, ctx.shape, *ctx.options) if ctx.needs_input_grad[0] else None
-        return dx, drois_of(dy, rois, x, *ctx.options) if ctx.needs_input_grad[1] else None
+    def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
+        x, rois = ctx.saved_tensors
+        scale, _, _, *rest = ctx.options
+        dx = dx_of(dy, rois, ctx.shapes[0], scale, *rest) if ctx.needs_input_grad[0] else None
+        return dx, drois_of(dy, rois, x, scale, *rest) if ctx.needs_input_grad[1] else None
 
-    forward = _define_forward(family, gradients)
+    def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        (x, rois), (by_x, by_rois), (scale, height, width, *rest) = tensors, tangents, options
+        yield None if by_x is None else forward(by_x, rois, *options)
+        if by_rois is not None:
+            dy = x.new_zeros((rois.shape[0], x.shape[1], height, width))
+            yield gradients_of(by_rois, dy, rois, x, scale, *rest)[0]
 
-    def keep(ctx: Any, inputs: Sequence[Any], output: Any) -> None:  # noqa: ARG001
-        ctx.options = tuple(inputs[3:])
-        ctx.save_for_backward(*(x for x in inputs[:3] if isinstance(x, torch.Tensor)))
-
-    def of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
+    def backward_of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
         dy, rois = ctx.saved_tensors
-        scale, *options = ctx.options
-        by_dy = forward(by_dx, rois, scale, *dy.shape[2:], *options) if ctx.needs_input_grad[0] else None
-        by_rois = drois_of(dy, rois, by_dx, *ctx.options) if ctx.needs_input_grad[1] else None
-        return by_dy, by_rois, None, *[None] * len(ctx.options)
+        _, scale, *rest = ctx.options
+        by_dy = forward(by_dx, rois, scale, *ctx.shapes[0][2:], *rest) if ctx.needs_input_grad[0] else None
+        return by_dy, drois_of(dy, rois, by_dx, scale, *rest) if ctx.needs_input_grad[1] else None
 
-    def of_drois(ctx: Any, by_drois: Any) -> tuple[Any, ...]:
-        return *gradients_of(by_drois, *ctx.saved_tensors, *ctx.options), *[None] * len(ctx.options)
+    def jvp_of_dx(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        (dy, rois), (by_dy, by_rois), (shape, *rest) = tensors, tangents, options
+        yield None if by_dy is None else dx_of(by_dy, rois, *options)
+        if by_rois is not None:
+            yield gradients_of(by_rois, dy, rois, dy.new_zeros(shape), *rest)[2]
 
-    _differentiate(f"{name}_dx", keep, of_dx)
-    _differentiate(f"{name}_drois", keep, of_drois)
-    _refuse_gradient(f"{name}_drois_grad", f"{name} has no third derivatives in which one by {family.rois} occurs")
+    def backward_of_drois(ctx: Any, by_drois: Any) -> Any:
+        return gradients_of(by_drois, *ctx.saved_tensors, *ctx.options)
+
+    def jvp_of_drois(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        (dy, rois, x), (by_dy, by_rois, by_x) = tensors, tangents
+        yield None if by_dy is None else drois_of(by_dy, rois, x, *options)
+        yield None if by_x is None else drois_of(dy, rois, by_x, *options)
+        if by_rois is not None:  # second derivatives by a RoI are symmetric
+            yield gradients_of(by_rois, dy, rois, x, *options)[1]
+
+    third = f"{name} has no third derivatives in which one by {family.rois} occurs"
+
+    def backward_of_gradients(ctx: Any, by_dy: Any, by_rois: Any, by_x: Any) -> tuple[Any, ...]:
+        if by_rois is not None or by_x is not None:
+            raise NotImplementedError(third)
+        by_drois, _, rois, x = ctx.saved_tensors
+        found = gradients_of(by_drois, by_dy, rois, x, *ctx.options)
+        return drois_of(by_dy, rois, x, *ctx.options), None, *found[1:]
+
+    def jvp_of_gradients(*_: Any) -> Iterable[Any]:
+        raise NotImplementedError(f"{third}, and no second ones of which both are in forward mode")
+
+    differentiate(_library, name, backward, jvp, lambda i, needed: i == 1 or needed[1])
+    differentiate(_library, f"{name}_dx", backward_of_dx, jvp_of_dx, lambda i, needed: i == 1 or needed[1])
+    differentiate(_library, f"{name}_drois", backward_of_drois, jvp_of_drois)
+    differentiate(_library, f"{name}_drois_grad", backward_of_gradients, jvp_of_gradients)
     return forward
 
 
-def _refuse_gradient(name: str, message: str) -> None:
-    def refuse(ctx: Any, *grads: Any) -> None:
-        raise NotImplementedError(message)
-
-    _differentiate(name, lambda ctx, inputs, output: None, refuse)  # noqa: ARG005
+def _or_zeros(tangent: Any, x: Any) -> Any:
+    """The tangent of x; zeros where it has none."""
+    return torch.zeros_like(x) if tangent is None else tangent
 
 
 def _define_maximum() -> Callable[..., Any]:
+    """Define roi_pool and its derivatives. It has none by its RoIs, and which pixels are the maxima is constant."""
+    forward = _define_forward(ROI_POOL)
     dx_of = _define(
-        "roi_pool_dx",
-        "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor",
-        _pool_dx,
-        lambda dy, rois, x, scale: x.new_empty(x.shape),  # noqa: ARG005
+        "roi_pool_dx", "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor", _pool_dx, _fake_pool_dx
     )
-    _refuse_gradient("roi_pool_dx", "roi_pool has no second derivatives")
+    at_maxima = _define(
+        "roi_pool_at_maxima",
+        "(Tensor values, Tensor rois, Tensor input, float scale, SymInt output_height, SymInt output_width) -> Tensor",
+        _pool_at_maxima,
+        _fake_pool_at_maxima,
+    )
 
-    def gradients(ctx: Any, dy: Any) -> tuple[Any, Any]:
-        rois, x = ctx.saved_tensors
-        return dx_of(dy, rois, x, *ctx.options) if ctx.needs_input_grad[0] else None, None
+    def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
+        x, rois = ctx.saved_tensors
+        return dx_of(dy, rois, x, ctx.options[0]), None
 
-    return _define_forward(ROI_POOL, gradients)
+    def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        x, rois = tensors
+        yield at_maxima(_or_zeros(tangents[0], tensors[0]), rois, x, *options)
+
+    def backward_of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
+        _, rois, x = ctx.saved_tensors
+        return at_maxima(by_dx, rois, x, *ctx.options, *ctx.shapes[0][2:]), None, None
+
+    def jvp_of_dx(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        yield dx_of(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
+
+    def backward_of_maxima(ctx: Any, dy: Any) -> tuple[Any, ...]:
+        _, rois, x = ctx.saved_tensors
+        return dx_of(dy, rois, x, ctx.options[0]), None, None
+
+    def jvp_of_maxima(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
+        yield at_maxima(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
+
+    differentiate(_library, "roi_pool", backward, jvp)
+    differentiate(_library, "roi_pool_dx", backward_of_dx, jvp_of_dx, lambda i, _: i > 0)
+    differentiate(_library, "roi_pool_at_maxima", backward_of_maxima, jvp_of_maxima, lambda i, _: i > 0)
+    return forward
 
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {

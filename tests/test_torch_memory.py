@@ -1,0 +1,127 @@
+"""What memory `ortops.torch` reads: of which device and type, how it is aligned, and what is copied."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
+
+import torch
+
+from ortops.compute import compute
+from ortops.torch import operators, roi_align, roi_align_rotated, roi_pool
+
+ORTOPS = torch.ops.ortops
+X, DY = torch.rand(1, 3, 6, 7), torch.rand(2, 3, 2, 2)
+BOXES = torch.tensor([[0, 1.0, 1, 5, 4], [0, 0, 2, 6, 5]])
+TURNED = torch.cat([BOXES, torch.tensor([[0.3], [-1.2]])], 1)
+
+CALLS: dict[str, tuple[Any, ...]] = {
+    "roi_align": (X, BOXES, 0.9, 2, 2, 2, True),
+    "roi_align_dx": (DY, BOXES, list(X.shape), 0.9, 2, True),
+    "roi_align_drois": (DY, BOXES, X, 0.9, 2, True),
+    "roi_align_drois_grad": (BOXES, DY, BOXES, X, 0.9, 2, True),
+    "roi_align_rotated": (X, TURNED, 0.9, 2, 2, 2, True, False),
+    "roi_align_rotated_dx": (DY, TURNED, list(X.shape), 0.9, 2, True, False),
+    "roi_align_rotated_drois": (DY, TURNED, X, 0.9, 2, True, False),
+    "roi_align_rotated_drois_grad": (TURNED, DY, TURNED, X, 0.9, 2, True, False),
+    "roi_pool": (X, BOXES, 0.9, 2, 2),
+    "roi_pool_dx": (DY, BOXES, X, 0.9),
+    "roi_pool_at_maxima": (X, BOXES, X, 0.9, 2, 2),
+}
+each_operator = pytest.mark.parametrize("name", CALLS)
+
+
+def positions(arguments: Sequence[Any]) -> list[int]:
+    return [i for i, one in enumerate(arguments) if isinstance(one, torch.Tensor)]
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+def test_every_operator_has_a_row() -> None:
+    defined = {str(one).rpartition("::")[2] for one in operators._library._op_defs}  # noqa: SLF001
+    assert defined == set(CALLS)
+
+
+@each_operator
+def test_tensors_of_the_cpu_and_of_meta_are_not_mixed(name: str) -> None:
+    arguments, places = CALLS[name], positions(CALLS[name])
+    for chosen in itertools.product([False, True], repeat=len(places)):
+        moved = list(arguments)
+        for place, is_meta in zip(places, chosen, strict=True):
+            moved[place] = moved[place].to("meta" if is_meta else "cpu")
+        if 0 < sum(chosen) < len(chosen):
+            with pytest.raises(ValueError, match=r"\w+\.device = (meta|cpu): must be (meta|cpu), the device of \w+"):
+                getattr(ORTOPS, name)(*moved)
+        else:
+            found, wanted = (as_tuple(getattr(ORTOPS, name)(*one)) for one in (moved, arguments))
+            assert {one.device.type for one in found} == {"meta" if all(chosen) else "cpu"}
+            assert [one.shape for one in found] == [one.shape for one in wanted]
+
+
+def test_the_functions_name_the_tensor_of_another_device() -> None:
+    with pytest.raises(ValueError, match=r"boxes.device = meta: must be cpu, the device of input"):
+        roi_align(X, BOXES.to("meta"), 2)
+    with pytest.raises(ValueError, match=r"rois.device = cpu: must be meta, the device of input"):
+        roi_align_rotated(X.to("meta"), TURNED, 2, 1.0)
+    with pytest.raises(ValueError, match=r"boxes\[1\].device = meta: must be cpu, the device of boxes\[0\]"):
+        roi_align(X.repeat(2, 1, 1, 1), [BOXES[:, 1:], BOXES[:, 1:].to("meta")], 2)
+    assert roi_pool(X.to("meta").requires_grad_(), BOXES.to("meta"), 2).shape == (2, 3, 2, 2)
+
+
+@each_operator
+def test_tensors_of_different_types_are_refused(name: str) -> None:
+    for place in positions(CALLS[name]):
+        arguments = list(CALLS[name])
+        arguments[place] = arguments[place].double()
+        with pytest.raises(
+            TypeError, match=r"\w+\.dtype = torch.float(32|64): must be torch.float(32|64), the type of"
+        ):
+            getattr(ORTOPS, name)(*arguments)
+
+
+def unaligned(tensor: Any) -> Any:
+    """A copy a byte after an aligned address."""
+    memory = np.empty(tensor.nbytes + 16, np.uint8)
+    start = -memory.ctypes.data % 16 + 1
+    memory[start : start + tensor.nbytes] = tensor.view(torch.uint8).numpy().ravel()
+    return torch.frombuffer(memory, dtype=tensor.dtype, offset=start, count=tensor.numel()).reshape(tensor.shape)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_unaligned_memory_is_copied(dtype: Any) -> None:
+    tensor = unaligned(X.to(dtype))
+    assert tensor.data_ptr() % 2
+    assert operators.array(tensor).flags.aligned
+    assert torch.equal(roi_align(tensor, unaligned(BOXES.to(dtype)), 2), roi_align(X.to(dtype), BOXES.to(dtype), 2))
+
+
+@each_operator
+def test_kernels_read_a_copy_of_the_rois_since_other_threads_may_write_to_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rois = (TURNED if "rotated" in name else BOXES).clone()
+    given: list[Any] = []
+
+    def recording(operator: Any, inputs: Sequence[Any], *others: Any) -> None:
+        given.extend(one for one in inputs if one is not None)
+        compute(operator, inputs, *others)
+
+    def second_derivatives(by_drois: Any, dy: Any, rois: Any, images: Any, x: Any, *_: Any) -> Any:  # noqa: ARG001
+        given.extend([rois.numpy(), images])
+        return dy, rois, x
+
+    monkeypatch.setattr(operators, "compute", recording)
+    monkeypatch.setattr(operators, "gradients_of_drois", second_derivatives)
+    arguments = list(CALLS[name])
+    arguments[2 if name.endswith("drois_grad") else 1] = rois
+    getattr(ORTOPS, name)(*arguments)
+    assert len(given) >= 2
+    assert not any(np.shares_memory(one, rois.numpy()) for one in given)

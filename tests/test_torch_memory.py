@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
-
 import torch
 
 from ortops.compute import compute

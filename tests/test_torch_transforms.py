@@ -6,9 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="needs the extra torch: pip install ortops[torch]")
-
 import torch
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap

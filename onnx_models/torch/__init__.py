@@ -1,4 +1,4 @@
-"""Export of PyTorch modules with their gradients. Needs the extra ``torch``: ``pip install ortops[torch]``.
+"""Export of PyTorch modules with their gradients. Needs PyTorch and onnxscript, which the extra ``torch`` installs.
 
     model = onnx_models.torch.export(module.eval(), (x, rois), loss=cross_entropy, targets=(labels,),
                                      dynamic_shapes={"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "K"}, "target": {0: "K"}})
@@ -12,7 +12,9 @@ try:
     import onnxscript
     import torch
 except ImportError as error:
-    raise ImportError(f"onnx_models.torch needs PyTorch and onnxscript ({error}): pip install ortops[torch]") from error
+    raise ImportError(
+        f"onnx_models.torch needs PyTorch and onnxscript ({error}): pip install torch onnxscript"
+    ) from error
 
 from onnx_models.torch.comparison import UncheckedWarning
 from onnx_models.torch.exporter import export

@@ -31,6 +31,7 @@ def capture(
     inputs: Mapping[str, Any],
     dynamic_shapes: Mapping[str, Mapping[int, Any]],
     opset_version: int,
+    translations: Mapping[Any, Callable[..., Any]],
     *,
     through_rois: bool,
 ) -> Any:
@@ -41,9 +42,11 @@ def capture(
         inputs: example tensors by name.
         dynamic_shapes: the dynamic axes of some inputs, by name.
         opset_version: ONNX opset.
+        translations: further ones, by operator of PyTorch.
         through_rois: whether RoiAlign passes a gradient to its RoIs.
 
     Raises:
+        TypeError: a key of `translations` is an operator without its overload.
         ValueError: the module defines a gradient of its own, or changes a parameter.
     """
     named = [dict(dynamic_shapes.get(name, {})) or None for name in inputs]
@@ -51,14 +54,20 @@ def capture(
         axes and {i: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim for i, dim in axes.items()}
         for axes in named
     ]
-    exported = _exported(module, inputs, traced, through_rois=through_rois)
     marks = Markers()
+    ours = marks.translations()
+    for operator in translations:
+        if isinstance(operator, torch._ops.OpOverloadPacket):  # noqa: SLF001 - would have no effect
+            raise TypeError(f"custom_translation_table has {operator}: must be an overload, such as {operator}.default")
+        if operator in ours:
+            raise ValueError(f"custom_translation_table has {operator}: must not, since it marks where gradients end")
+    exported = _exported(module, inputs, traced, through_rois=through_rois)
     with _decompositions_of_this_package():
         program = torch.onnx.export(
             exported,
             dynamo=True,
             opset_version=opset_version,
-            custom_translation_table={**translation_table(), **marks.translations()},
+            custom_translation_table={**translation_table(), **translations, **ours},
             dynamic_shapes={"tensors": tuple(named)},
             optimize=False,
             verbose=False,

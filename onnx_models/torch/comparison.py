@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ortops
+from onnx_models.attributes import CUSTOM
 from onnx_models.gradient.graph import input_names
 from onnx_models.gradient.merging import RANDOM
 from onnx_models.torch.custom_gradients import needed_nodes
@@ -176,9 +178,11 @@ def _run(model: onnx.ModelProto, outputs: Sequence[str], inputs: Mapping[str, An
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
+    used = {(node.domain, node.op_type) for node in iter_nodes(model.graph.node)}
+    own = [operator for identity, operator in CUSTOM.items() if identity in used]
     # Registering this project's operators takes seconds.
-    is_ours = any(node.domain == DOMAIN for node in model.graph.node)
-    session_of = ortops.InferenceSession if is_ours else onnxruntime.InferenceSession
+    is_ours = own or any(domain == DOMAIN for domain, _ in used)
+    session_of = partial(ortops.InferenceSession, operators=own) if is_ours else onnxruntime.InferenceSession
     session = session_of(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     arrays = {name: _array(tensor) for name, tensor in inputs.items()}
     return dict(zip(outputs, session.run(outputs, arrays), strict=True))

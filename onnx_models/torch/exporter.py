@@ -33,6 +33,7 @@ _LARGEST = 2**31
 
 Loss = Callable[..., Any]
 DynamicShapes = Mapping[str, Mapping[int, Any]]
+Translations = Mapping[Any, Callable[..., Any]]
 
 
 def export(
@@ -48,6 +49,7 @@ def export(
     through_rois: bool = False,
     parameters_as_inputs: bool = False,
     check: bool = True,
+    custom_translation_table: Translations | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
     """Export a module, its loss and the gradients of the loss as one ONNX model: a training step without the update.
@@ -83,6 +85,10 @@ def export(
             Runtime. Outputs that depend on random numbers are not compared. A difference relative to the largest element
             of an output may be 2.4e-5 in float32, 1e-2 in float16, 4e-2 in bfloat16 and 4e-11 in float64; or 16 times what
             rounding in each operator changes in the module's own output, if that is more.
+        custom_translation_table: translations of operators of PyTorch, such as ``torch.ops.mine.twice.default`` of
+            ``torch.library``, as ``torch.onnx.export`` takes them. They replace those of PyTorch and of this package. The
+            gradient is that of the ONNX nodes, and not that of ``torch.library.register_autograd``. If these are nodes of
+            `ortops.operator`, call `onnx_models.register_schemas` first; they have the gradient that the operator names.
         path: a file to write the model to as well.
 
     Returns:
@@ -94,7 +100,8 @@ def export(
         is issued.
 
     Raises:
-        TypeError: args or targets is not a sequence, or the loss is not a floating-point tensor.
+        TypeError: args or targets is not a sequence, the loss is not a floating-point tensor, or a key of
+            custom_translation_table is an operator without its overload.
         ValueError: the exported forward pass does not run or differs from the module's; the message names the output, the
             largest difference and its bound. Or opset_version is too old, the loss has more than one element, a name in wrt
             or dynamic_shapes is unknown, two tensors would have one name, or an operator cannot be differentiated; the
@@ -116,7 +123,10 @@ def export(
     check_hooks(dict(whole.named_modules()), {**dict(whole.named_parameters()), **tensors, **inputs})
     _check_size(whole)
     with short_errors():
-        program = capture(whole, inputs, dynamic_shapes or {}, opset_version, through_rois=through_rois)
+        program = capture(
+            *(whole, inputs, dynamic_shapes or {}, opset_version, custom_translation_table or {}),
+            through_rois=through_rois,
+        )
     _use_first_names(program, whole)
     structure = program.exported_program.call_spec.out_spec
     outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))

@@ -52,7 +52,8 @@ def _first_cause(error: BaseException) -> BaseException:
 
 def _without_translation(operator: str, place: str) -> str:
     where = f" ({place})" if place else ""
-    return f"{operator}{where} has no translation to ONNX in PyTorch's exporter: replace it by operators that have one"
+    remedy = "replace it by operators that have one, or give one in custom_translation_table"
+    return f"{operator}{where} has no translation to ONNX in PyTorch's exporter: {remedy}"
 
 
 def _place(error: BaseException) -> str:

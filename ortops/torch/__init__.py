@@ -1,18 +1,18 @@
-"""RoIAlign, rotated RoIAlign and RoIPool for PyTorch on the CPU. Needs PyTorch: ``pip install ortops[torch]``.
+"""RoIAlign, rotated RoIAlign and RoIPool for PyTorch on the CPU. Needs PyTorch, which the extra ``torch`` installs.
 
 The functions have the signatures of `torchvision.ops` and mmcv, and compute with the kernels of ONNX Runtime's operators:
 
     y = ortops.torch.roi_align(features, boxes, output_size=7, spatial_scale=1 / 16, sampling_ratio=2, aligned=True)
 
-torchvision has no gradient with respect to the boxes, no second derivatives, no bfloat16 and one thread, and reads out of
-bounds where these functions raise an error. Results have the same bits for any number of threads (`torch.get_num_threads`)
-and from run to run. Contiguous tensors share their memory with the kernels; others are copied.
+torchvision has no gradient with respect to the boxes, no second derivatives, no forward mode, no bfloat16 and one thread,
+and reads out of bounds where these functions raise an error. Results have the same bits for any number of threads
+(`torch.get_num_threads`) and from run to run. Contiguous tensors share their memory with the kernels; others are copied.
 """
 
 try:
     import torch
 except ImportError as error:
-    raise ImportError(f"ortops.torch needs PyTorch ({error}): pip install ortops[torch]") from error
+    raise ImportError(f"ortops.torch needs PyTorch ({error}): pip install torch") from error
 
 from ortops.torch.functions import RoIAlign, RoIAlignRotated, RoIPool, roi_align, roi_align_rotated, roi_pool
 from ortops.torch.patch import patch_torchvision

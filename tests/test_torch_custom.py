@@ -1,0 +1,112 @@
+"""Operators of ``torch.library`` in exports, by translations of the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from onnxscript import opset18 as op
+from onnxscript.values import Opset
+
+import onnx_models
+import ortops
+from torch_checks import QUIET, assert_close
+
+pytestmark = QUIET
+
+
+@torch.library.custom_op("ortops_tests::swish", mutates_args=())  # type: ignore[untyped-decorator]
+def swish(x: torch.Tensor, factor: float) -> torch.Tensor:
+    return x * torch.sigmoid(factor * x)
+
+
+@swish.register_fake  # type: ignore[untyped-decorator]
+def _(x: Any, factor: float) -> Any:  # noqa: ARG001
+    return torch.empty_like(x)
+
+
+def keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001
+    ctx.x, ctx.factor = inputs
+
+
+def backward(ctx: Any, dy: Any) -> Any:
+    s = torch.sigmoid(ctx.factor * ctx.x)
+    return dy * (s + ctx.factor * ctx.x * s * (1 - s)), None
+
+
+swish.register_autograd(backward, setup_context=keep)
+SWISH = torch.ops.ortops_tests.swish.default
+
+
+class Network(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(torch.ops.ortops_tests.swish(self.first(x), 1.5))
+
+
+LOSS, X, TARGET = torch.nn.functional.mse_loss, torch.rand(5, 3), torch.rand(5, 2)
+
+
+def export(network: Any, **options: Any) -> Any:
+    return onnx_models.torch.export(network, (X,), loss=LOSS, targets=(TARGET,), **options)
+
+
+def assert_gradients(network: Any, session: Any) -> None:
+    """A session gives the gradients that PyTorch gives, which has them from `backward`."""
+    LOSS(network(X), TARGET).backward()
+    parameters = dict(network.named_parameters())
+    found = session.run([f"{name}_grad" for name in parameters], {"x": X.numpy(), "target": TARGET.numpy()})
+    for (name, parameter), gradient in zip(parameters.items(), found, strict=True):
+        assert_close(gradient, parameter.grad, name)
+
+
+def test_a_translation_to_standard_operators_has_their_gradient() -> None:
+    def translation(x: Any, factor: float) -> Any:
+        return op.Mul(x, op.Sigmoid(op.Mul(x, op.Constant(value_float=factor))))
+
+    network = Network()
+    model = export(network, custom_translation_table={SWISH: translation})
+    assert not any(node.domain for node in model.graph.node)
+    assert_gradients(network, ortops.InferenceSession(model.SerializeToString()))
+
+
+def test_a_translation_to_an_operator_in_python_has_the_gradient_that_it_names() -> None:
+    @ortops.operator(domain="ortops_tests")
+    def SwishGrad(  # noqa: N802
+        dy: NDArray[np.float32], x: NDArray[np.float32], *, factor: float
+    ) -> NDArray[np.float32]:
+        s = 1 / (1 + np.exp(-factor * x))
+        return np.asarray(dy * (s + factor * x * s * (1 - s)), np.float32)
+
+    @ortops.operator(domain="ortops_tests", gradient=SwishGrad, shapes=lambda x, factor: x)  # noqa: ARG005
+    def Swish(x: NDArray[np.float32], *, factor: float) -> NDArray[np.float32]:  # noqa: N802
+        return np.asarray(x / (1 + np.exp(-factor * x)), np.float32)
+
+    def translation(x: Any, factor: float) -> Any:
+        return Opset("ortops_tests", 1).Swish(x, factor=factor)
+
+    onnx_models.register_schemas([Swish, SwishGrad])
+    network = Network()
+    model = export(network, custom_translation_table={SWISH: translation})
+    assert {node.op_type for node in model.graph.node if node.domain} == {"Swish", "SwishGrad"}
+    assert_gradients(network, ortops.InferenceSession(model.SerializeToString(), operators=[Swish, SwishGrad]))
+
+
+def test_a_wrong_translation_is_found_by_the_comparison() -> None:
+    with pytest.raises(ValueError, match="'output' of the exported model differs from the module's"):
+        export(Network(), custom_translation_table={SWISH: lambda x, factor: op.Sigmoid(x)})  # noqa: ARG005
+
+
+def test_errors_of_translations_name_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"ortops_tests.swish.default .*, or give one in custom_translation_table"):
+        export(Network())
+    with pytest.raises(TypeError, match=r"has ortops_tests.swish: must be an overload, .* ortops_tests.swish.default"):
+        export(Network(), custom_translation_table={torch.ops.ortops_tests.swish: op.Identity})
+    with pytest.raises(ValueError, match=r"custom_translation_table has aten.detach.default: must not"):
+        export(Network(), custom_translation_table={torch.ops.aten.detach.default: op.Identity})

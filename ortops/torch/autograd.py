@@ -87,8 +87,8 @@ def differentiate(
             with enable_single_level_autograd_function():
                 return function.apply(*arguments, keys)
         # Measured: without this, a call without derivatives takes a quarter longer.
-        reverse_mode = torch.is_grad_enabled() and any(x.requires_grad for x in arguments[:count])
         forward_mode = forward_ad._current_level >= 0  # noqa: SLF001
-        return (function.apply if reverse_mode or forward_mode else without_derivatives)(*arguments, keys)
+        reverse_mode = torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments[:count])  # noqa: SLF001
+        return (function.apply if forward_mode or reverse_mode else without_derivatives)(*arguments, keys)
 
     library.impl(name, apply, "Autograd", with_keyset=True)

@@ -117,9 +117,11 @@ def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) ->
 def array(tensor: Any) -> Any:
     """The elements of a tensor as a C-contiguous, aligned array, which shares memory with a tensor that is both."""
     tensor = tensor.detach().contiguous()
-    if tensor.dtype == torch.bfloat16:
-        return np.require(tensor.view(torch.int16).numpy(), requirements="A").view(ml_dtypes.bfloat16)
-    return np.require(tensor.numpy(), requirements="A")
+    is_bfloat = tensor.dtype == torch.bfloat16
+    elements = (tensor.view(torch.int16) if is_bfloat else tensor).numpy()
+    if not elements.flags.aligned:
+        elements = elements.copy()
+    return elements.view(ml_dtypes.bfloat16) if is_bfloat else elements
 
 
 def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:

@@ -91,11 +91,10 @@ def test_a_translation_to_an_operator_in_python_has_the_gradient_that_it_names()
     def translation(x: Any, factor: float) -> Any:
         return Opset("ortops_tests", 1).Swish(x, factor=factor)
 
-    onnx_models.register_schemas([Swish, SwishGrad])
-    network = Network()
-    model = export(network, custom_translation_table={SWISH: translation})
+    network, operators = Network(), [Swish, SwishGrad]
+    model = export(network, custom_translation_table={SWISH: translation}, operators=operators)
     assert {node.op_type for node in model.graph.node if node.domain} == {"Swish", "SwishGrad"}
-    assert_gradients(network, ortops.InferenceSession(model.SerializeToString(), operators=[Swish, SwishGrad]))
+    assert_gradients(network, ortops.InferenceSession(model.SerializeToString(), operators=operators))
 
 
 def test_a_wrong_translation_is_found_by_the_comparison() -> None:

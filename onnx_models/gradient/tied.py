@@ -33,6 +33,9 @@ _OF_GRADIENT = re.compile(r"_grad_\d+$")
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """The key of a node's metadata for the modules around it, outermost first, and last the node's own name."""
 
+APART = "onnx_models.apart"
+"""The key of an initializer's metadata if it is one parameter of its source, whatever reads it."""
+
 _MAX_STEPS = 8
 """The most nodes between a layer and the one before it whose weights tell whether two layers are one."""
 
@@ -98,7 +101,7 @@ def find_tied(graph: onnx.GraphProto, names: Collection[str], values: Mapping[st
 
     1. all of its elements are equal, as those of a fresh bias or scale are; a single number has two decimals at most.
        Trained or random parameters are never equal by accident. If its data is in another file, it counts if it has one
-       axis. And if
+       axis. Parameters in a model of `onnx_models.torch.export`, which keeps them apart, do not count. And if
     2. it is read by several layers. Nodes are one layer if they read it as the same input of the same operator, and
        either belong to one module by the exporter's names, or have another weight in common: their own, or that of the
        nearest layer before each of them. So a head that is applied to all levels of a pyramid is one layer.
@@ -193,10 +196,12 @@ class _Readers:
                     self.uses[self._origins[name]].append(Use(node, index))
 
     def is_fresh(self, name: str) -> bool:
-        """Whether an untrained parameter of another layer may well have the same values."""
+        """Whether an untrained parameter of another layer may well have the same values, and be merged with it."""
         if name not in self._fresh:
             tensor = self._values[name]
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            if any(entry.key == APART for entry in tensor.metadata_props):
+                self._fresh[name] = False
+            elif tensor.data_location == onnx.TensorProto.EXTERNAL:
                 self._fresh[name] = sum(length != 1 for length in tensor.dims) == 1
             else:
                 value = onnx.numpy_helper.to_array(tensor).astype(np.float32, copy=False).reshape(-1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -19,6 +19,9 @@ from torch.utils import _pytree as pytree
 
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient
+from onnx_models.gradient.ours import Operator
+from onnx_models.gradient.tied import APART
+from onnx_models.schema import schemas_of
 from onnx_models.torch.capture import capture, check_hooks, simplify
 from onnx_models.torch.comparison import check_forward
 from onnx_models.torch.custom_gradients import remove_markers, without_surrogates
@@ -50,6 +53,7 @@ def export(
     parameters_as_inputs: bool = False,
     check: bool = True,
     custom_translation_table: Translations | None = None,
+    operators: Iterable[Operator] = (),
     path: str | os.PathLike[str] | None = None,
 ) -> onnx.ModelProto:
     """Export a module, its loss and the gradients of the loss as one ONNX model: a training step without the update.
@@ -87,8 +91,8 @@ def export(
             rounding in each operator changes in the module's own output, if that is more.
         custom_translation_table: translations of operators of PyTorch, such as ``torch.ops.mine.twice.default`` of
             ``torch.library``, as ``torch.onnx.export`` takes them. They replace those of PyTorch and of this package. The
-            gradient is that of the ONNX nodes, and not that of ``torch.library.register_autograd``. If these are nodes of
-            `ortops.operator`, call `onnx_models.register_schemas` first; they have the gradient that the operator names.
+            gradient is that of the ONNX nodes, and not that of ``torch.library.register_autograd``.
+        operators: operators of `ortops.operator` that translations return nodes of, and their gradients.
         path: a file to write the model to as well.
 
     Returns:
@@ -122,28 +126,32 @@ def export(
     whole = _WithLoss(module, loss, args, targets)
     check_hooks(dict(whole.named_modules()), {**dict(whole.named_parameters()), **tensors, **inputs})
     _check_size(whole)
-    with short_errors():
-        program = capture(
-            *(whole, inputs, dynamic_shapes or {}, opset_version, custom_translation_table or {}),
-            through_rois=through_rois,
+    with schemas_of(operators):
+        with short_errors():
+            program = capture(
+                *(whole, inputs, dynamic_shapes or {}, opset_version, custom_translation_table or {}),
+                through_rois=through_rois,
+            )
+        _use_first_names(program, whole)
+        structure = program.exported_program.call_spec.out_spec
+        outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
+        changed = [name for name in tensors if _updated(name) in outputs]
+        _check_changed(program, whole, changed)
+        kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
+        stops, custom = _name(program, inputs, outputs, tensors, kept, chosen)
+        model = _without_metadata(program.model_proto)
+        for name in kept:
+            _ensure_initializer(model, name, tensors[name])
+        for tensor in model.graph.initializer:
+            if tensor.name in kept:
+                tensor.metadata_props.add(key=APART, value="1")
+        if parameters_as_inputs:
+            _expose_as_inputs(model, [*_parameters(module), *changed])
+        model = without_surrogates(
+            gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), custom, kept
         )
-    _use_first_names(program, whole)
-    structure = program.exported_program.call_spec.out_spec
-    outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))
-    changed = [name for name in tensors if _updated(name) in outputs]
-    _check_changed(program, whole, changed)
-    kept = list(dict.fromkeys([*_parameters(module), *(name for name in chosen if name in tensors), *changed]))
-    stops, custom = _name(program, inputs, outputs, tensors, kept, chosen)
-    model = _without_metadata(program.model_proto)
-    for name in kept:
-        _ensure_initializer(model, name, tensors[name])
-    if parameters_as_inputs:
-        _expose_as_inputs(model, [*_parameters(module), *changed])
-    model = without_surrogates(
-        gradient(model if standard else convert(model), LOSS, chosen, stop_at=stops), custom, kept
-    )
-    if check:
-        check_forward(model, whole, inputs, outputs)
+        if check:
+            check_forward(model, whole, inputs, outputs)
     if path is not None:
         onnx.save(model, os.fspath(path))
     return model

@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from multiprocessing import connection as pipes
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING or os.name == "posix":
+    from multiprocessing import popen_spawn_posix
 
 START_TIMEOUT = 120.0
 """Seconds that a process may take to start, and that a call may take unless it says something else."""
@@ -42,11 +46,12 @@ class ProcessLostError(Exception):
     """A call has no result: its process ended, took too long or sent something else; the message says which.
 
     stage: what the call had named by `stage` last.
+    seconds: the time limit, if the call took longer; else 0.
     """
 
-    def __init__(self, message: str, stage: str = "") -> None:
+    def __init__(self, message: str, stage: str = "", seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.stage = stage
+        self.stage, self.seconds = stage, seconds
 
 
 class _Call(NamedTuple):
@@ -81,6 +86,47 @@ class _Stage:
     name = property(lambda self: bytes(self._name.value).decode(errors="replace"))
     deadline = property(lambda self: float(self._times[0]), doc="The monotonic time at which the stage has to be over.")
     seconds = property(lambda self: float(self._times[1]), doc="The time limit of the stage.")
+
+
+if TYPE_CHECKING or os.name == "posix":
+
+    class _Popen(popen_spawn_posix.Popen):
+        """A child process whose group ends before the child is reaped: afterwards its number may be another group's."""
+
+        def __init__(self, process: BaseProcess) -> None:
+            self._lock = threading.Lock()
+            super().__init__(process)
+
+        def poll(self, flag: int = os.WNOHANG) -> int | None:
+            """The exit code, or None. Whatever reaps the child does it here: see `multiprocessing.popen_fork`."""
+            if not hasattr(os, "waitid"):  # macOS before Python 3.13: `kill` alone ends the group
+                return super().poll(flag)
+            with contextlib.suppress(ChildProcessError):  # another thread has reaped it
+                if self.returncode is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flag):
+                    with self._lock:
+                        self._kill_group()
+                        super().poll()
+            return self.returncode
+
+        def kill(self) -> None:
+            """End the child and its group."""
+            with self._lock:
+                self._kill_group()
+            super().kill()
+
+        def _kill_group(self) -> None:
+            if self.returncode is None:
+                with contextlib.suppress(OSError):  # the child has not made it yet
+                    os.killpg(self.pid, signal.SIGKILL)
+
+    class _Process(SpawnProcess):
+        """A child process that ends with what it has started, such as the program that a backend compiles and runs."""
+
+        @staticmethod
+        def _Popen(process: BaseProcess) -> _Popen:  # noqa: N802  # multiprocessing's name for it
+            return _Popen(process)
+else:
+    _Process = SpawnProcess  # Windows has no groups
 
 
 class WorkerProcess:
@@ -119,7 +165,7 @@ class WorkerProcess:
         if self._running is None:
             here, there = SPAWN.Pipe()
             begin = _Call(0, self.key[0], [self.key[1:]], START_TIMEOUT)
-            process = SPAWN.Process(target=_serve, args=(begin, there, self._stage), daemon=True)
+            process = _Process(target=_serve, args=(begin, there, self._stage), daemon=True)
             # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
             multiprocessing.current_process().daemon = False
             self._stage.set("", START_TIMEOUT)
@@ -172,13 +218,14 @@ class WorkerProcess:
 
     def _result(self) -> Any:
         """The result of the present call. Raises as `call`."""
-        message = None
+        message, seconds = None, 0.0
         try:
             while message is None or message.number != self._number:  # another call may have left messages
                 message = self._received()
         except TimeoutError:
             self.end()
-            lost = f"no answer within {self._stage.seconds:g} s"
+            seconds = self._stage.seconds
+            lost = f"no answer within {seconds:g} s"
         except (EOFError, OSError):
             lost = f"the process ended with exit code {self.end()}"
             if self._is_closed:
@@ -190,7 +237,7 @@ class WorkerProcess:
             if message.is_error:
                 raise message.value
             return message.value
-        raise ProcessLostError(lost, self._stage.name)
+        raise ProcessLostError(lost, self._stage.name, seconds)
 
     def _received(self) -> _Message:
         """The next message of the process.
@@ -215,7 +262,7 @@ class WorkerProcess:
         """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
         self._is_closed = True
         if (running := self._running) is not None:
-            _kill(running[0])
+            running[0].kill()
 
     def end(self) -> int | None:
         """End the process and return its exit code, or None if it is not running. The next call starts a new one."""
@@ -224,8 +271,8 @@ class WorkerProcess:
         process, connection = self._running
         self._running = None
         connection.close()
-        process.join(1.0)
-        _kill(process)
+        pipes.wait([process.sentinel], 1.0)
+        process.kill()
         process.join()
         return process.exitcode
 
@@ -249,16 +296,7 @@ def _end_in_time(process: BaseProcess, current: _Stage) -> None:
     """Kill a process whose time is over: the parent would wait for ever for the rest of an object of which it has a part."""
     while not pipes.wait([process.sentinel], STEP):
         if time.monotonic() > current.deadline + STEP:
-            _kill(process)
-
-
-def _kill(process: BaseProcess) -> None:
-    """End a child process and what it has started, such as the program that a backend compiles and runs."""
-    # There is no group under Windows, nor before the child has made it, nor after its last process has ended.
-    if process.pid:
-        with contextlib.suppress(AttributeError, OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
+            process.kill()
 
 
 def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
@@ -350,16 +388,6 @@ class LocalExecutor(ThreadPoolExecutor):
             wait(list(self._unfinished), 0.1)
         for child in list(_all):
             _end_idle(child)
-
-
-def in_child(function: Callable[..., T], *args: Any) -> T:
-    """Call a function in a child process, as a task of an executor that needs neither state nor a time limit there."""
-    with borrowed(_nothing) as child:
-        return child.call(function, *args, seconds=threading.TIMEOUT_MAX / 2)
-
-
-def _nothing() -> None:
-    """What a child process without state begins with."""
 
 
 def can_limit_memory() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,43 @@ def test_a_program_that_a_backend_waits_for_ends_with_it(tmp_path: Path) -> None
     child.end()
     status = Path(f"/proc/{file.read_text('ascii')}/status")
     assert not status.exists() or "State:\tZ" in status.read_text("ascii")
+
+
+@on_linux
+@pytest.mark.parametrize("starts_another", [False, True])
+def test_the_group_of_a_child_ends_before_the_child_is_reaped(
+    monkeypatch: pytest.MonkeyPatch, starts_another: bool
+) -> None:
+    """Else its number may be that of a group of somebody else; the start of any process reaps those that have ended."""
+    done: list[tuple[str, int]] = []
+    waitpid, killpg = os.waitpid, os.killpg
+
+    def reaps(pid: int, flag: int) -> tuple[int, int]:
+        found = waitpid(pid, flag)
+        done.extend([("reaped", pid)] if found[0] else [])
+        return found
+
+    def kills(pid: int, number: int) -> None:
+        done.append(("killed", pid))
+        killpg(pid, number)
+
+    monkeypatch.setattr(os, "waitpid", reaps)
+    monkeypatch.setattr(os, "killpg", kills)
+    child = WorkerProcess(os.getpid)
+    group = child.start()
+    if starts_another:
+        os.kill(group, signal.SIGKILL)
+        os.waitid(os.P_PID, group, os.WEXITED | os.WNOWAIT)
+        other = WorkerProcess(os.getpid)
+        other.start()
+        other.end()
+    else:
+        with pytest.raises(ProcessLostError):
+            child.call(os._exit, 3)
+    child.end()
+    own = [what for what, pid in done if pid == group]
+    assert "killed" in own
+    assert own[-1] == "reaped"
 
 
 MODULES = [

@@ -12,7 +12,7 @@ import functools
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from conformance import backends
 from conformance.backends import Backend, MissingBackendError
 from conformance.case import Basis, Case, scenario_of
 from conformance.expected_failures import ExpectedFailure
+from conformance.geometry import samples
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask
 from conformance.workers import WorkerPool, WorkerPoolError
@@ -33,14 +34,17 @@ from ortops.worker_process import (
     stage,
 )
 
-TIME_LIMIT = 60.0
-"""Seconds that a backend may take for one case."""
+TIME_LIMIT = 10.0
+"""Seconds that a backend may take for one case. Most take milliseconds."""
 
 COMPILE_LIMIT = 1800.0
 """Seconds that a backend may take to compile what some cases need."""
 
 MAX_CASES = 32
 """The maximum number of cases of one task of an executor."""
+
+MANY_SAMPLES = 10**6
+"""The number of samples of a case in one channel from which on it comes last in its group."""
 
 CHECK_EVERY = 1.0
 """Seconds between two looks at whether a worker is left."""
@@ -158,8 +162,8 @@ class Child:
         if limit is not None and text.startswith("the process ended"):
             text = f"{text}, allowed {limit} MiB"
         if error.stage == TWIN:
-            return Answer("unsupported", text=f"its valid twin is not answered: {text}")
-        return Answer("crash", text=text)
+            return Answer("unsupported", text=f"its valid twin is not answered: {text}", seconds=error.seconds)
+        return Answer("crash", text=text, seconds=error.seconds)
 
 
 @contextlib.contextmanager
@@ -196,17 +200,21 @@ def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -
 
 
 def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
-    """The result of each case, in the order of the cases, as an iterator. The backend is loaded before this returns.
+    """The result of each case, as soon as it is known, as an iterator. The backend is loaded before this returns.
 
-    Cases of one scenario run one after another in one process, since they share results of the reference. If the backend
-    compiles, it first compiles for the operators of each family in one process, and cases wait for the
+    Cases of one scenario run one after another in one process, since they share results of the reference. Those whose RoIs
+    have very many samples come last in their group, because a runtime that visits each sample may exceed its time. If the
+    backend compiles, it first compiles for the operators of each family in one process, and cases wait for the
     compiler of their own family only. Two families may share code, which two processes may then compile at the same time.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
     """
+    if not cases:
+        return iter(())
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.executor.submit(_declared, setting) for _ in range(pool.worker_count)]
+    tasks = _tasks(cases)
     declared = loading[0].result()
     compiling: dict[str, Future[None]] = {}
     if declared.compiles:
@@ -214,49 +222,46 @@ def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterat
             own = [case for case in cases if case.definition.family == family]
             chosen = {(case.operator, case.element_type, _choices(case)): case for case in own}
             compiling[family] = pool.executor.submit(_compiled, setting, list(chosen.values()))
-    groups = itertools.groupby(cases, lambda case: (scenario_of(case.id), case.definition.family))
-    tasks = [_Task(family, part) for (_, family), group in groups for part in _parts(list(group))]
-    return _in_order(pool, setting, tasks, compiling)
+    return _as_completed(pool, setting, tasks, compiling)
 
 
-@dataclass(slots=True)
-class _Task:
-    """Cases of one family, and their results once an executor has them to run."""
-
-    family: str
-    cases: list[Case]
-    results: Future[list[Result]] | None = None
-
-
-def _parts(cases: list[Case]) -> Iterator[list[Case]]:
-    return (cases[first : first + MAX_CASES] for first in range(0, len(cases), MAX_CASES))
+def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
+    """The cases in the order in which they run, in parts of one scenario and of one family."""
+    groups: dict[str, int] = {}
+    order = sorted(cases, key=lambda case: (groups.setdefault(case.group, len(groups)), _is_huge(case)))
+    scenarios = itertools.groupby(order, lambda case: (scenario_of(case.id), case.definition.family))
+    tasks = (list(scenario) for _, scenario in scenarios)
+    return [task[first : first + MAX_CASES] for task in tasks for first in range(0, len(task), MAX_CASES)]
 
 
-def _in_order(
-    pool: WorkerPool, setting: Setting, tasks: Sequence[_Task], compiling: Mapping[str, Future[None]]
+def _is_huge(case: Case) -> bool:
+    return not case.expects_error and samples(case) > MANY_SAMPLES
+
+
+def _as_completed(
+    pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]], compiling: Mapping[str, Future[None]]
 ) -> Iterator[Result]:
     """The results of tasks, of which the executor gets the first ones that wait for no compiler, and never many."""
-    waiting, running = deque(tasks), set[Future[list[Result]]]()
-    for task in tasks:
-        while task.results is None or not task.results.done():
-            blocked = []
-            running = {future for future in running if not future.done()}
-            while waiting and len(running) < MAX_TASKS * pool.worker_count:
-                one = waiting.popleft()
-                if one.family in compiling and not compiling[one.family].done():
-                    blocked.append(one)
-                else:
-                    one.results = pool.executor.submit(_results, setting, one.cases)
-                    running.add(one.results)
-            waiting.extendleft(reversed(blocked))
-            unfinished: list[Future[Any]] = [*running, *(one for one in compiling.values() if not one.done())]
-            wait(unfinished, CHECK_EVERY, FIRST_COMPLETED)
-            pool.check()
-        try:
-            found, task.results = task.results.result(), None
-        except pool.lost_errors as error:
-            raise WorkerPoolError(f"every worker that ran {task.cases[0].id} has died") from error
-        yield from found
+    waiting, running = deque(tasks), dict[Future[list[Result]], list[Case]]()
+    while waiting or running:
+        blocked = []
+        while waiting and len(running) < MAX_TASKS * pool.worker_count:
+            task = waiting.popleft()
+            compiler = compiling.get(task[0].definition.family)
+            if compiler is not None and not compiler.done():
+                blocked.append(task)
+            else:
+                running[pool.executor.submit(_results, setting, task)] = task
+        waiting.extendleft(reversed(blocked))
+        unfinished: list[Future[Any]] = [*running, *(one for one in compiling.values() if not one.done())]
+        wait(unfinished, CHECK_EVERY, FIRST_COMPLETED)
+        pool.check()
+        for future in [one for one in running if one.done()]:
+            task = running.pop(future)
+            try:
+                yield from future.result()
+            except pool.lost_errors as error:
+                raise WorkerPoolError(f"every worker that ran {task[0].id} has died") from error
 
 
 def _choices(case: Case) -> tuple[object, ...]:

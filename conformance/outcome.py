@@ -14,6 +14,9 @@ ACCEPTED = "accepted, though "
 MISSING = "no implementation: "
 """The start of a result's message if the runtime lacks an operator that it should have."""
 
+LISTED = "passed, but is listed as an expected failure: "
+"""The start of a result's message if a case passed that the list of expected failures has."""
+
 
 class Outcome(str, Enum):
     """The outcome of a case. `unsupported` and `crashed` are never counted as passed.

@@ -15,7 +15,7 @@ from conformance.case import Array, Basis, Case
 from conformance.compare import compare
 from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
-from conformance.outcome import ACCEPTED, MISSING, Difference, Outcome, Result
+from conformance.outcome import ACCEPTED, LISTED, MISSING, Difference, Outcome, Result
 from conformance.printable import described, message_of, printable
 from conformance.stopping import is_stop
 from conformance.surroundings import EndOfProcessError, kept_surroundings
@@ -146,8 +146,7 @@ class CaseRunner:
         """The result, changed to an expected failure or a departure where it is one."""
         if known is not None:
             if result.outcome is Outcome.PASSED:
-                message = f"passed, but is listed as an expected failure: {known.reason}"
-                return replace(result, outcome=Outcome.FAILED, message=message)
+                return replace(result, outcome=Outcome.FAILED, message=f"{LISTED}{known.reason}")
             if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
                 return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
         if result.outcome is Outcome.FAILED and result.case.basis.is_weaker_than(self._strict):

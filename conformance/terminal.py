@@ -23,11 +23,11 @@ def console() -> Console:
     return out if out.is_terminal else Console(file=sys.stdout, width=WIDTH)
 
 
-def line(out: Console, text: str, style: str | None = None) -> None:
-    """Print one line of any length, without reading rich's markup in it."""
+def line(out: Console, text: str, style: str | None = None, *, is_whole: bool = False) -> None:
+    """Print one line, without reading rich's markup in it; on a terminal it is broken between words, unless `is_whole`."""
     import rich.text
 
-    out.print(rich.text.Text(text), style=style, soft_wrap=True)
+    out.print(rich.text.Text(text), style=style, soft_wrap=is_whole or not out.is_terminal)
 
 
 def table(
@@ -44,7 +44,8 @@ def table(
     made = rich.table.Table(box=rich.box.SIMPLE)
     made.add_column(first, no_wrap=True)
     for heading, style in columns:
-        made.add_column(rich.text.Text(heading), justify="right", style=style, overflow="fold")
+        longest = max(map(len, heading.split()), default=1)
+        made.add_column(rich.text.Text(heading), justify="right", style=style, overflow="fold", min_width=longest)
     for name, cells in rows:
         made.add_row(*(rich.text.Text(cell) if isinstance(cell, str) else cell for cell in (name, *cells)))
     return made

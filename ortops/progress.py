@@ -20,6 +20,7 @@ def with_progress(
     total: float | None = None,
     *,
     note: Callable[[], str] = str,
+    left_out: Callable[[], float] = float,
     unit: str = "cases",
 ) -> Iterator[T]:
     """The items as they come, with the progress on the standard error.
@@ -29,13 +30,22 @@ def with_progress(
         title: the name of the task.
         total: the number of items, or None if it is not known. If it is known, the time that is left is shown.
         note: a function for further text, called whenever the progress is shown.
+        left_out: a function for the seconds so far that say nothing of the items that are left, such as those of timeouts.
         unit: what an item is, in the plural.
     """
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
-    return (_with_bar if has_bar else _with_lines)(items, title, total, note, unit)
+
+    def said(count: int, seconds: float) -> str:
+        """What else there is to say after so many items and so much time."""
+        left = None if total is None else max(seconds - left_out(), 0.0) / count * (total - count)
+        return ", ".join(filter(None, ["" if left is None else f"about {left:.0f} s left", note()]))
+
+    return (_with_bar if has_bar else _with_lines)(items, title, total, said, unit)
 
 
-def _with_bar(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
+def _with_bar(
+    items: Iterable[T], title: str, total: float | None, said: Callable[[int, float], str], unit: str
+) -> Iterator[T]:
     import rich.progress
     from rich.console import Console
 
@@ -44,17 +54,19 @@ def _with_bar(items: Iterable[T], title: str, total: float | None, note: Callabl
         rich.progress.BarColumn(),
         rich.progress.TextColumn("{task.completed:.0f} " + unit),
         rich.progress.TimeElapsedColumn(),
-        *([] if total is None else [rich.progress.TextColumn("left:"), rich.progress.TimeRemainingColumn()]),
-        rich.progress.TextColumn("{task.fields[note]}", markup=False),
+        rich.progress.TextColumn("{task.fields[said]}", markup=False),
     )
+    begun = time.monotonic()
     with rich.progress.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total, note="")
-        for item in items:
+        task = progress.add_task(title, total=total, said="")
+        for count, item in enumerate(items, 1):
             yield item
-            progress.update(task, advance=1, note=note())
+            progress.update(task, completed=count, said=said(count, time.monotonic() - begun))
 
 
-def _with_lines(items: Iterable[T], title: str, total: float | None, note: Callable[[], str], unit: str) -> Iterator[T]:
+def _with_lines(
+    items: Iterable[T], title: str, total: float | None, said: Callable[[int, float], str], unit: str
+) -> Iterator[T]:
     begun = last = time.monotonic()
     for count, item in enumerate(items, 1):
         yield item
@@ -62,8 +74,6 @@ def _with_lines(items: Iterable[T], title: str, total: float | None, note: Calla
         if now - last >= SECONDS:
             last = now
             done = f"{count}" if total is None else f"{count} of {total:.0f}"
-            words = [f"{title}: {done} {unit}", f"{now - begun:.0f} s"]
-            if total is not None:
-                words.append(f"about {(now - begun) / count * (total - count):.0f} s left")
-            sys.stderr.write(f"{', '.join(filter(None, [*words, note()]))}\n")
+            words = filter(None, [f"{title}: {done} {unit}", f"{now - begun:.0f} s", said(count, now - begun)])
+            sys.stderr.write(f"{', '.join(words)}\n")
             sys.stderr.flush()

@@ -30,7 +30,7 @@ def report(folder: Path, *arguments: object) -> tuple[Result, dict[str, Any]]:
     """The result of a run and its report, without times."""
     result = run(*arguments, "--json", folder / "report.json")
     data = json.loads((folder / "report.json").read_text("utf-8"))
-    return result, {**data, "date": "", "cases": [{**case, "seconds": 0} for case in data["cases"]]}
+    return result, {**data, "date": "", "seconds": 0, "cases": [{**case, "seconds": 0} for case in data["cases"]]}
 
 
 def outcomes(data: dict[str, Any]) -> dict[str, str]:

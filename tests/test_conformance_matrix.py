@@ -95,7 +95,7 @@ def test_what_a_report_holds_is_text_on_the_page_and_in_markdown(tmp_path: Path)
     assert r"\<b onclick='x'\>\[red\]\|\*c\*\\ud800\\x00\\n |" in table.read_text("utf-8").splitlines()[0]
     text = made.read_text("utf-8")
     assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\n") > 3
-    assert not re.search("<(b|script|link|img)\\b", text)
+    assert not re.search("<(b onclick|script|link)\\b", text)
 
 
 def test_the_page_has_the_table_the_probable_causes_and_the_failures(tmp_path: Path) -> None:
@@ -103,9 +103,10 @@ def test_the_page_has_the_table_the_probable_causes_and_the_failures(tmp_path: P
     backend = "conformance.mutants.roi_align:ShiftBeforeScale"
     options = ["--select", "roi_align/matrix/scale_*/v16/avg/*/float", "--html", page, "--json", results]
     done = run("--backend", backend, *options)
-    assert "roi_align/matrix answers like ShiftBeforeScale: " in done.output
+    assert "3 failed: answers like ShiftBeforeScale: " in done.output
     assert run("matrix", results, "--html", matrix_page).exit_code == 0
-    for text in (page.read_text("utf-8"), matrix_page.read_text("utf-8")):
+    for file in (page, matrix_page):
+        text = file.read_text("utf-8").replace("<wbr>", "")
         assert "answers like ShiftBeforeScale: " in text
         assert re.search(
             r'<td class="failed">failed</td><td>roi_align/matrix/scale_\w+/v16/avg/half_pixel/float</td>', text
@@ -133,7 +134,7 @@ def test_the_backends_by_default_are_those_that_are_installed(monkeypatch: pytes
     result = run("matrix", "--select", INSIDE)
     assert result.exit_code == 0
     assert result.output.splitlines()[-1] == "left out: backend onnx-reference: no onnx here"
-    assert "onnx-reference" not in result.output.splitlines()[2]
+    assert "onnx-reference" not in "".join(result.output.splitlines()[:-1])
 
 
 @pytest.mark.parametrize(

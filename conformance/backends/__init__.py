@@ -5,6 +5,7 @@ Loading a backend imports its runtime, so that listing cases needs none.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -84,7 +85,14 @@ def load(name: str, provider: str | None = None) -> Backend:
     if provider is not None and name not in WITH_PROVIDER:
         raise ProviderError(f"{provider!r}: only with backend {', '.join(WITH_PROVIDER)}, not {name}")
     if name not in BACKENDS:
-        return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]
+        try:
+            return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]
+        except MissingBackendError as error:
+            if getattr(error.__cause__, "name", None) != name:  # of a module that is missing
+                raise
+            meant = ", ".join(difflib.get_close_matches(name, NAMES))
+            known = f"did you mean {meant}?" if meant else f"the suite has {', '.join(NAMES)}"
+            raise MissingBackendError(f"{error}; {known}") from error
     module, _, maker = BACKENDS[name].maker.partition(":")
     try:
         make = getattr(importlib.import_module(f"conformance.backends.{module}"), maker)

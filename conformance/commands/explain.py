@@ -10,7 +10,7 @@ import click
 
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.options import out_file, wrong_call
+from conformance.commands.options import TIME_LIMIT, out_file, wrong_call
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.terminal import console, line, table
@@ -36,8 +36,11 @@ _MAX_NAMED = 8
     metavar="R",
     help="Number of the RoI to draw, by default that of the worst element, or else 0.",
 )
+@TIME_LIMIT
 @out_file("--svg", "Draw the samples on the map, by each convention, to this file.", "FILE.svg")
-def explain_command(case_id: str, backend_name: str | None, roi: int | None, svg_file: Path | None) -> None:
+def explain_command(
+    case_id: str, backend_name: str | None, roi: int | None, time_limit: float, svg_file: Path | None
+) -> None:
     """Show where the samples of one CASE fall, by each convention.
 
     CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --svg
@@ -45,7 +48,8 @@ def explain_command(case_id: str, backend_name: str | None, roi: int | None, svg
     """
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
-        setting = isolate.Setting(backend_name)
+        setting = isolate.Setting(backend_name, time_limit=time_limit)
+        click.echo(f"waiting for {backend_name}, at most {time_limit:g} s", err=True)
         with (
             wrong_call("--backend", backends.MissingBackendError),
             LocalExecutor(1),

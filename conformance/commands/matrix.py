@@ -14,8 +14,9 @@ from conformance.case import Case
 from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
 from conformance.diagnosis import diagnose
 from conformance.report import matrix, page
+from conformance.report.causes import Cause, causes_of
 from conformance.report.record import NotAReportError, Report, read_merged, report_of
-from conformance.terminal import console
+from conformance.terminal import console, line
 from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops import atomic_file
@@ -78,11 +79,12 @@ def matrix_command(
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
     if html_file is not None:
-        diagnoses = {report.title: diagnose(report.results(collect())) for report in reports}
-        atomic_file.write(html_file, page.render(made, diagnoses))
+        atomic_file.write(html_file, page.render(made, {report.title: _causes(report) for report in reports}))
     if markdown_file is not None:
         atomic_file.write(markdown_file, matrix.markdown(made))
-    matrix.write(made, console())
+    out = console()
+    line(out, ", ".join(report.title for report in reports))
+    matrix.write(made, out)
     for reason in missing.values():
         click.echo(f"left out: {reason}")
 
@@ -110,8 +112,14 @@ def _missing(name: str) -> str:
     return ""
 
 
+def _causes(report: Report) -> list[Cause]:
+    results = report.results(collect())
+    return causes_of(results, diagnose(results))
+
+
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
-        found = isolate.results(pool, isolate.Setting(name), cases)
-        return report_of(name, with_progress(found, name, len(cases)))
+        found = with_progress(isolate.results(pool, isolate.Setting(name), cases), name, len(cases))
+        results = {result.case.id: result for result in found}
+    return report_of(name, [results[case.id] for case in cases])

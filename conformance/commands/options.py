@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from conformance import isolate
 from conformance.case import Case
 from conformance.vectors import collect
 from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
@@ -33,6 +35,14 @@ DASK = click.option(
     "address",
     metavar="ADDRESS",
     help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, and not in local processes.",
+)
+TIME_LIMIT = click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True, max=86400),
+    metavar="SECONDS",
+    default=isolate.TIME_LIMIT,
+    show_default=True,
+    help="Time limit for a case, without the compilation of our kernels.",
 )
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -60,12 +70,24 @@ def selected_cases(glob: str) -> list[Case]:
     """The cases whose id matches the pattern.
 
     Raises:
-        click.BadParameter: there are none.
+        click.BadParameter: there are none; the message names what is near.
     """
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
-        raise click.BadParameter(f"{glob!r} selects no case", param_hint="--select")
+        near = f"; near are {', '.join(found)}" if (found := _near(glob)) else ""
+        raise click.BadParameter(f"{glob!r} selects no case{near}", param_hint="--select")
     return cases
+
+
+def _near(glob: str) -> list[str]:
+    """What may be meant by the first part of a glob that no id matches: the known parts in its place."""
+    ids, parts = [case.id.split("/") for case in collect()], glob.split("/")
+    for place, part in enumerate(parts):
+        known = dict.fromkeys(case_id[place] for case_id in ids if len(case_id) > place)
+        ids = [case_id for case_id in ids if len(case_id) > place and fnmatchcase(case_id[place], part)]
+        if not ids:
+            return ["/".join((*parts[:place], near)) for near in difflib.get_close_matches(part, known)]
+    return []
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from conformance.commands.options import (
     IN_FILE,
     JOBS,
     SELECT,
+    TIME_LIMIT,
     chosen_workers,
     out_file,
     selected_cases,
@@ -27,9 +28,11 @@ from conformance.commands.options import (
 )
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
-from conformance.expected_failures import ExpectedFailure, read
-from conformance.outcome import Outcome, Result
+from conformance.expected_failures import ExpectedFailure, read, read_floor
+from conformance.floor import Floor, judged_of
+from conformance.outcome import LISTED, Outcome, Result
 from conformance.report import failure_list, junit, page, record, terminal
+from conformance.report.causes import Cause, causes_of
 from conformance.report.matrix import Matrix
 from conformance.report.record import Report, report_of
 from conformance.run import STRICT
@@ -89,7 +92,14 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
 )
 @out_file(
     "--write-expected-failures",
-    "Run without a list, and write the failures to F as a list for --expected-failures, by cause.",
+    "Run without a list, and write the failures to F as a list for --expected-failures, by cause, and how many cases "
+    "were judged. With --resume and a complete report nothing is run.",
+)
+@click.option(
+    "--at-least",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Fail if fewer cases are judged: all are but the unsupported ones. A list of expected failures may say it, too.",
 )
 @click.option(
     "--update",
@@ -124,20 +134,14 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
 )
 @JOBS
 @DASK
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(min=0, min_open=True, max=86400),
-    metavar="SECONDS",
-    default=isolate.TIME_LIMIT,
-    show_default=True,
-    help="Time limit for a case, without the compilation of our kernels.",
-)
+@TIME_LIMIT
 @click.option(
     "--memory-limit",
     type=click.IntRange(min=1),
     metavar="MIB",
     help="On Linux: memory that a case may take in addition to the backend's. [default: any]",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Print all causes, failures, departures and groups of cases.")
 def run_command(
     backend_name: str,
     provider: str | None,
@@ -146,6 +150,7 @@ def run_command(
     shard: tuple[int, int],
     failures_file: Path | None,
     write_expected_failures_file: Path | None,
+    at_least: int | None,
     update: bool,
     strict: str,
     named: tuple[str, ...],
@@ -158,6 +163,7 @@ def run_command(
     address: str | None,
     time_limit: float,
     memory_limit: int | None,
+    verbose: bool,
 ) -> None:
     """Run the conformance suite on a backend.
 
@@ -166,20 +172,26 @@ def run_command(
 
     SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
 
-    The exit status is 0 if no case failed or crashed, or if a list of those that did was written, 1 if one did or if the
-    backend supports no case, 2 for a wrong call, 128 plus the signal's number if a signal stopped the run.
+    The exit status is 0 if no case failed or crashed, or if a list of those that did was written, 1 if one did, if the
+    backend supports no case or if too few were judged, 2 for a wrong call, 128 plus the signal's number if a signal stopped
+    the run.
     """
     cases = _selected_cases(glob, excluded, *shard)
     _check_limits(time_limit, memory_limit)
-    older = _older(write_expected_failures_file, failures_file, update=update)
-    listed = None if failures_file is None else _listed(failures_file)
+    if at_least is not None and at_least > len(cases):
+        raise click.BadParameter(
+            f"{at_least}: must be at most the number of cases, {len(cases)}", param_hint="--at-least"
+        )
+    older, old_floor = _older(write_expected_failures_file, failures_file, update=update)
+    listed, floor = (None, None) if failures_file is None else _listed(failures_file)
     if only_list:
         for case in cases:
             click.echo(case.id)
         return
     label = backend_name if provider is None else f"{backend_name} on {provider}"
-    earlier = {} if earlier_file is None else _earlier(earlier_file, label, cases)
-    reports = Reports(label, len(cases), json=json_file, junit=junit_file, html=html_file)
+    reports = Reports(label, cases, json=json_file, junit=junit_file, html=html_file)
+    if earlier_file is not None:
+        reports.take(_earlier(earlier_file, label), without_list=write_expected_failures_file is not None)
     setting = isolate.Setting(
         backend_name,
         provider,
@@ -189,7 +201,7 @@ def run_command(
         time_limit=time_limit,
         memory_limit=memory_limit,
     )
-    left = [case for case in cases if case.id not in earlier]
+    left = reports.left
     with (
         wrong_call("--backend", backends.MissingBackendError),
         wrong_call("--provider", backends.ProviderError),
@@ -198,31 +210,42 @@ def run_command(
         chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
     ):
         found = isolate.results(pool, setting, left)
+
         try:
-            for case in with_progress(cases, "conformance", len(cases), note=reports.note):
-                reports.add(earlier.get(case.id) or next(found))
+            for result in with_progress(
+                found,
+                "conformance",
+                len(left),
+                note=lambda: f"{reports.failed} failed",
+                left_out=lambda: reports.waited / pool.worker_count,
+            ):
+                reports.add(result, is_late=result.seconds >= time_limit)
         finally:
             reports.write()
     report = reports.report
-    terminal.write(report, console(), reports.diagnoses)
+    terminal.write(report, console(), reports.causes, verbose=verbose)
     if stopped:
-        click.echo(f"stopped by signal {stopped[0]} after {len(reports.results)} of {len(cases)} cases")
+        click.echo(f"stopped by signal {stopped[0]} after {len(report.entries)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
-    is_tested = any(entry.outcome is not Outcome.UNSUPPORTED for entry in report.entries.values())
-    if not is_tested:
-        click.echo("the backend supports none of the selected cases; nothing was tested")
+    outcomes = {case_id: entry.outcome for case_id, entry in report.entries.items()}
+    is_tested = judged_of(outcomes) > 0
+    errors = [] if is_tested else ["the backend supports none of the selected cases; nothing was tested"]
+    errors += [Floor(at_least).breach(outcomes, outcomes)] if at_least else []
+    errors += [floor.breach(outcomes, [case.id for case in collect()])] if floor else []
     if is_tested and write_expected_failures_file is not None:
-        reports.write_list(write_expected_failures_file, older)
-    for error in reports.errors:
+        new_floor = Floor(judged_of(outcomes), glob, excluded) if shard == (1, 1) else None
+        reports.write_list(write_expected_failures_file, older, old_floor, new_floor)
+    errors = [error for error in (*errors, *reports.errors) if error]
+    for error in errors:
         click.echo(error)
-    if reports.errors or not is_tested or (report.failing and write_expected_failures_file is None):
+    if errors or (report.failing and write_expected_failures_file is None):
         raise click.exceptions.Exit(1)
 
 
-RENDERERS: Mapping[str, Callable[[Report, Sequence[Diagnosis]], str]] = {
+RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
     "json": lambda report, _: record.render(report),
     "junit": lambda report, _: junit.render(report),
-    "html": lambda report, diagnoses: page.render(Matrix([report]), {report.title: diagnoses}),
+    "html": lambda report, causes: page.render(Matrix([report]), {report.title: causes}),
 }
 """What makes the text of a report's file, by the option that names the file."""
 
@@ -230,67 +253,108 @@ RENDERERS: Mapping[str, Callable[[Report, Sequence[Diagnosis]], str]] = {
 class Reports:
     """The report files of a run, and its results so far.
 
-    total: the number of cases of the run.
-    files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
-    errors: the reasons why a file could not be written at the end.
+    Args:
+        label: the backend's name in reports.
+        cases: the cases of the run.
+        files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
+
+    Attributes:
+        failed: the number of failures so far.
+        waited: the seconds that the backend took for cases that exceeded their time.
+        diagnoses, causes: those of the failures, once the files are written.
+        errors: the reasons why a file could not be written at the end.
     """
 
     SECONDS = 2.0
 
-    def __init__(self, label: str, total: int, **files: Path | None) -> None:
-        self.results: list[Result] = []
-        self._label, self._total = label, total
+    def __init__(self, label: str, cases: Sequence[Case], **files: Path | None) -> None:
+        self._label, self._cases = label, cases
+        self._found: dict[str, Result] = {}
         # A backend may change the working folder.
         self._files = {option: file.absolute() for option, file in files.items() if file is not None}
-        self._written = time.monotonic()
-        self._failed = 0
+        self._begun = self._written = time.monotonic()
+        self._seconds: float | None = None
+        self._earlier_seconds = self.waited = 0.0
+        self.failed = 0
         self.diagnoses: list[Diagnosis] = []
+        self.causes: list[Cause] = []
         self.errors: list[str] = []
+
+    def take(self, earlier: Report, *, without_list: bool) -> None:
+        """Take the results of an earlier run; with `without_list` not those that its list of expected failures changed."""
+        self._earlier_seconds = earlier.seconds
+        for result in earlier.results(self._cases):
+            is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.message.startswith(LISTED)
+            if not (without_list and is_changed):
+                self.add(result)
+
+    @property
+    def left(self) -> list[Case]:
+        """The cases without a result."""
+        return [case for case in self._cases if case.id not in self._found]
+
+    @property
+    def results(self) -> list[Result]:
+        """The results so far, in the order of the cases."""
+        return [self._found[case.id] for case in self._cases if case.id in self._found]
 
     @property
     def report(self) -> Report:
         """The report of the results so far."""
-        return report_of(self._label, self.results, complete=len(self.results) == self._total)
+        seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
+        is_complete = len(self._found) == len(self._cases)
+        return report_of(self._label, self.results, complete=is_complete, seconds=self._earlier_seconds + seconds)
 
-    def add(self, result: Result) -> None:
-        """Add a result."""
-        self.results.append(result)
-        self._failed += result.outcome.is_bad
+    def add(self, result: Result, *, is_late: bool = False) -> None:
+        """Add a result; `is_late` if the backend exceeded its time."""
+        self._found[result.case.id] = result
+        self.failed += result.outcome.is_bad
+        self.waited += result.seconds if is_late else 0.0
         if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:
             with contextlib.suppress(OSError):  # there may be room again at the end
                 atomic_file.write(self._files["json"], record.render(self.report))
             self._written = time.monotonic()
 
-    def note(self) -> str:
-        """The number of failures in words."""
-        return f"{self._failed} failed"
-
     def write(self) -> None:
-        """Write all files, with the diagnoses of the failures. One that cannot be written does not keep others from it."""
-        report, self.diagnoses = self.report, diagnose(self.results)
+        """Write all files, with the causes of failures. One that cannot be written does not keep others from it."""
+        self._seconds = time.monotonic() - self._begun
+        report, results = self.report, self.results
+        self.diagnoses = diagnose(results)
+        self.causes = causes_of(results, self.diagnoses)
         for option, file in self._files.items():
             try:
-                atomic_file.write(file, RENDERERS[option](report, self.diagnoses))
+                atomic_file.write(file, RENDERERS[option](report, self.causes))
             except OSError as error:  # noqa: PERF203  # each file is tried
                 self.errors.append(f"{file} is not written: {error}")
 
-    def write_list(self, file: Path, older: Sequence[ExpectedFailure]) -> None:
-        """Write the list of expected failures, and print its changes."""
-        known = failure_list.listed(self.results, self.diagnoses, older, [case.id for case in collect()])
-        if older:
-            click.echo("\n".join(failure_list.changes(older, known)) or "no changes")
+    def write_list(
+        self, file: Path, older: Sequence[ExpectedFailure], old_floor: Floor | None, floor: Floor | None
+    ) -> None:
+        """Write the list of expected failures and the floor, and print what changes in an older one.
+
+        The older floor stays if the run did not ask all of its cases.
+        """
+        report, ids = self.report, [case.id for case in collect()]
+        known = failure_list.listed(self.results, self.diagnoses, older, ids)
+        if floor is None or (old_floor is not None and not old_floor.counted(ids) <= set(report.entries)):
+            floor = old_floor
+        changed = list(failure_list.changes(older, known))
+        if old_floor is not None and floor != old_floor:
+            changed += [f"- {old_floor}", f"+ {floor}"]
+        if older or old_floor is not None:
+            click.echo("\n".join(changed) or "no changes")
         try:
-            atomic_file.write(file, failure_list.render(known, self.report))
+            atomic_file.write(file, failure_list.render(known, floor, report))
         except OSError as error:
             self.errors.append(f"{file} is not written: {error}")
             return
         reasons = len({entry.reason for entry in known})
-        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(self.report.failing)} failing cases"
+        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
         click.echo(f"{said} written to {file}")
 
 
-def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]:
-    """The results of an earlier run by case id.
+def _earlier(file: Path, label: str) -> Report:
+    """The report of an earlier run.
 
     Raises:
         click.BadParameter: the file is not a report of this backend by this release of the suite.
@@ -302,7 +366,7 @@ def _earlier(file: Path, label: str, cases: Sequence[Case]) -> dict[str, Result]
         found = f"is of {report.backend}, by suite {suite or 'unknown'}"
         rule = f"must be of {label}, by suite {ortops.__version__}"
         raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
-    return {result.case.id: result for result in report.results(cases)}
+    return report
 
 
 def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
@@ -336,23 +400,25 @@ def _check_limits(time_limit: float, memory_limit: int | None) -> None:
         raise click.BadParameter(f"{memory_limit}: only on Linux", param_hint="--memory-limit")
 
 
-def _listed(file: Path) -> list[ExpectedFailure]:
+def _listed(file: Path) -> tuple[list[ExpectedFailure], Floor | None]:
     with wrong_call("--expected-failures", OSError, ValueError):
-        return read(file, [case.id for case in collect()])
+        return read(file, [case.id for case in collect()]), read_floor(file)
 
 
-def _older(file: Path | None, failures_file: Path | None, *, update: bool) -> list[ExpectedFailure]:
-    """The list that `--write-expected-failures` begins with."""
+def _older(
+    file: Path | None, failures_file: Path | None, *, update: bool
+) -> tuple[list[ExpectedFailure], Floor | None]:
+    """The list, and its floor, that `--write-expected-failures` begins with."""
     option = "--write-expected-failures"
     if file is None:
         if update:
             raise click.UsageError(f"--update: must come with {option}")
-        return []
+        return [], None
     if failures_file is not None:
         raise click.UsageError(f"--expected-failures: cannot be used with {option}, which runs without a list")
     if not file.exists():
-        return []
+        return [], None
     if not update:
         raise click.BadParameter(f"{file} exists: must be a new file, or --update must be given", param_hint=option)
     with wrong_call(option, OSError, ValueError):
-        return read(file, ids=None)  # what names no case any more is removed
+        return read(file, ids=None), read_floor(file)  # what names no case any more is removed

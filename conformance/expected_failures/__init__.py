@@ -19,6 +19,8 @@ elsewhere carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Wh
 their own in its place, a TOML file with a table for each reason:
 
     found_with = "runtime 1.0"          # for readers; need not be there
+    at_least = 5000                     # fewer judged cases fail a run; need not be there
+    select = "roi_align/*"              # the cases that count for this, by default all; `exclude` is a list of globs
     [[expected_failure]]
     cases = ["roi_align/edge/*/v16/*"]  # or glob = "..." for one glob, or id = "..." for one case
     reason = "half a pixel off"
@@ -39,6 +41,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from conformance.floor import Floor
 from conformance.printable import printable
 
 TABLE = "expected_failure"
@@ -46,6 +49,9 @@ TABLE = "expected_failure"
 
 FOUND_WITH = "found_with"
 """The name of the versions in a TOML file."""
+
+FLOOR = ("at_least", "select", "exclude")
+"""The names of the fields of a floor in a TOML file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +100,47 @@ def read(file: Path, ids: Sequence[str] | None) -> list[ExpectedFailure]:
         OSError: the file cannot be read.
         ValueError: the file is not TOML, or a table breaks a rule.
     """
+    data = _data(file)
+    return [
+        entry
+        for i, table in enumerate(data.get(TABLE, []), 1)
+        for entry in _entries(f"{file}: {TABLE} {i}", table, ids)
+    ]
+
+
+def read_floor(file: Path) -> Floor | None:
+    """The floor in a TOML file, or None if it has none.
+
+    Raises:
+        OSError, ValueError: see `read`.
+    """
+    given = {name: value for name, value in _data(file).items() if name in FLOOR}
+    at_least, select, exclude = (given.get(name, default) for name, default in zip(FLOOR, (0, "*", []), strict=True))
+    if given and (type(at_least) is not int or at_least < 1):
+        raise ValueError(f"{file}: at_least = {given.get('at_least')!r}: must be a number of cases, 1 at least")
+    if not isinstance(select, str):
+        raise ValueError(f"{file}: select = {select!r}: must be a glob")
+    if not isinstance(exclude, list) or not all(isinstance(glob, str) for glob in exclude):
+        raise ValueError(f"{file}: exclude = {exclude!r}: must be a list of globs")
+    return Floor(at_least, select, tuple(exclude)) if given else None
+
+
+def _data(file: Path) -> dict[str, Any]:
     # Imported here, because tomli belongs to an extra and loading a backend must not need it.
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        data = tomllib.loads(file.read_text("utf-8"))
+        data: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
     except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{file}: must be TOML in UTF-8: {error}") from error
     tables = data.get(TABLE, [])
-    if set(data) - {TABLE, FOUND_WITH} or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-        rule = f"must have tables [[{TABLE}]], {FOUND_WITH} and nothing else"
+    known = {TABLE, FOUND_WITH, *FLOOR}
+    if set(data) - known or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        rule = f"must have tables [[{TABLE}]], {FOUND_WITH}, {', '.join(FLOOR)} and nothing else"
         raise ValueError(f"{file} has {', '.join(sorted(data))}: {rule}")
-    return [entry for i, table in enumerate(tables, 1) for entry in _entries(f"{file}: {TABLE} {i}", table, ids)]
+    return data
 
 
 def _entries(where: str, table: dict[str, Any], ids: Sequence[str] | None) -> Iterator[ExpectedFailure]:

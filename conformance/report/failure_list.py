@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections import Counter
@@ -11,12 +12,10 @@ from fnmatch import fnmatchcase
 from conformance.case import scenario_of
 from conformance.diagnosis import Diagnosis
 from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
+from conformance.floor import Floor
 from conformance.outcome import MISSING, Outcome, Result
 from conformance.report.record import Report
-from conformance.report.tally import pattern_of
-
-MAX_CHARACTERS = 240
-"""The length of a reason that is made from a message."""
+from conformance.report.tally import cut, pattern_of
 
 
 def listed(
@@ -81,13 +80,8 @@ def _causes(
         elif not reason:
             cause = key = case.operator if message.startswith(MISSING) else pattern_of(message)
             reason = message
-        shown = reason if len(reason) <= MAX_CHARACTERS else _cut(reason)
-        causes.setdefault((cause, crashes), {})[case.id] = key, shown
+        causes.setdefault((cause, crashes), {})[case.id] = key, cut(reason)
     return causes
-
-
-def _cut(text: str) -> str:
-    return f"{text[: MAX_CHARACTERS - 3].rstrip()}..."
 
 
 def _globs_of(case_id: str) -> set[str]:
@@ -121,14 +115,17 @@ def covering(ids: Collection[str], known: Mapping[str, int], alike: Collection[s
     return sorted(found)
 
 
-def render(known: Iterable[ExpectedFailure], report: Report) -> str:
-    """A list as TOML, with the versions of the run."""
+def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report) -> str:
+    """A list and a floor as TOML, with the versions of the run."""
     tables: dict[tuple[str, bool], list[str]] = {}
     for entry in known:
         tables.setdefault((entry.reason, entry.crashes), []).append(entry.glob)
     origin = report.origin
     versions = f"{report.title}, onnx {origin.onnx}, ortops {origin.suite}"
     texts = [f"{FOUND_WITH} = {_quoted(versions)}\n"]
+    if floor is not None:
+        fields = dataclasses.asdict(floor).items()
+        texts += [f"{name} = {_quoted(value)}\n" for name, value in fields if value not in ("*", ())]
     for (reason, crashes), globs in tables.items():
         cases = "".join(f"    {_quoted(glob)},\n" for glob in globs)
         lines = f"\n[[{TABLE}]]\nreason = {_quoted(reason)}\ncases = [\n{cases}]\n"
@@ -136,9 +133,9 @@ def render(known: Iterable[ExpectedFailure], report: Report) -> str:
     return "".join(texts)
 
 
-def _quoted(text: str) -> str:
-    """A string of TOML: it has the escapes of JSON, and `printable` leaves no control characters."""
-    return json.dumps(text, ensure_ascii=False)
+def _quoted(value: object) -> str:
+    """A value of TOML: strings have the escapes of JSON, and `printable` leaves no control characters."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def changes(old: Sequence[ExpectedFailure], new: Sequence[ExpectedFailure]) -> Iterator[str]:

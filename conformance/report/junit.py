@@ -31,7 +31,7 @@ def render(report: Report) -> str:
         failures=str(summary[Outcome.FAILED]),
         errors=str(summary[Outcome.CRASHED]),
         skipped=str(sum(summary[outcome] for outcome, element in ELEMENTS.items() if element == "skipped")),
-        time=f"{sum(entry.seconds for entry in report.entries.values()):.6f}",
+        time=f"{report.seconds:.6f}",
     )
     for case_id, entry in report.entries.items():
         attributes = {"classname": group_of(case_id), "name": case_id, "time": f"{entry.seconds:.6f}"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from conformance.report.record import Report
@@ -23,10 +23,14 @@ _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row for a group of cases, for several, or for a basis, with a cell for each backend."""
+    """A row for a group of cases, for several, or for a basis, with a cell for each backend.
+
+    groups: the groups, if there are several.
+    """
 
     name: str
     cells: tuple[Tally, ...]
+    groups: tuple[str, ...] = ()
 
     @property
     def function(self) -> str:
@@ -68,6 +72,39 @@ class Matrix:
             key = (row.function, *(cell.worst for cell in row.cells)) if is_plain else (row.name, None)
             groups.setdefault(key, []).append(row)
         return [_total_row(_common_name(group, rows), group) for group in groups.values()]
+
+    def brief(self, most: int | None = None) -> list[Row]:
+        """The rows, with the groups that no backend supports in one.
+
+        Args:
+            most: how many other rows there may be. If there are more, the groups that all backends pass are in one row,
+                too, and all but those with the most failures in another one.
+        """
+        rows, unsupported = _split(self.rows, lambda row: _is_all(row, "unsupported"))
+        passed: list[Row] = []
+        few: list[Row] = []
+        if most is not None and len(rows) > most:
+            rows, passed = _split(rows, lambda row: _is_all(row, "passed"))
+            worst = sorted(rows, key=lambda row: sum(-cell.bad for cell in row.cells))[:most]
+            rows, few = _split(rows, lambda row: row not in worst)
+        folded = ("other groups", few), ("groups that pass", passed), ("unsupported groups", unsupported)
+        return [*rows, *(_in_one(name, some) for name, some in folded if some)]
+
+
+def _split(rows: Sequence[Row], is_apart: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
+    """The rows for which the function is false, and those for which it is true."""
+    return [row for row in rows if not is_apart(row)], [row for row in rows if is_apart(row)]
+
+
+def _is_all(row: Row, kind: str) -> bool:
+    """Whether all cases of a row are of this kind."""
+    return all(set(+cell.kinds) <= {kind} for cell in row.cells)
+
+
+def _in_one(name: str, rows: Sequence[Row]) -> Row:
+    """One row for several, which has their number in its name."""
+    total = _total_row(f"{len(rows)} {name}", rows)
+    return rows[0] if len(rows) == 1 else replace(total, groups=tuple(row.name for row in rows))
 
 
 def _place(name: str) -> tuple[int | str, ...]:
@@ -119,15 +156,35 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-def write(matrix: Matrix, out: Console) -> None:
-    """Print a matrix: the groups of cases with their total, and the bases."""
-    out.print("passed/total")
-    titles = [(report.title, "") for report in matrix.reports]
+def write(matrix: Matrix, out: Console, most: int | None = None, *, verbose: bool = False) -> None:
+    """Print a matrix: the groups of cases with their total, and the bases.
+
+    Args:
+        matrix: the matrix.
+        out: the terminal.
+        most: see `Matrix.brief`.
+        verbose: whether each group has a row.
+    """
+    import rich.text  # of the extra conformance
+
+    is_one = len(matrix.reports) == 1
+    if not is_one:
+        out.print("passed/total")
+    headings = ["passed/total", "others"] if is_one else [report.title for report in matrix.reports]
+
+    def cells(row: Row) -> list[rich.text.Text]:
+        texts = [cell.texts() for cell in row.cells]
+        if is_one:
+            return [texts[0][0], rich.text.Text(", ").join(texts[0][1:])]
+        return [rich.text.Text("\n").join(own) for own in texts]
 
     def shown(first: str, rows: Sequence[Row]) -> rich.table.Table:
-        return table(titles, first, [(row.name, [cell.text() for cell in row.cells]) for row in rows])
+        made = table([(heading, "") for heading in headings], first, [(row.name, cells(row)) for row in rows])
+        made.columns[-1].justify = "left" if is_one else "right"
+        return made
 
     if matrix.rows:
-        out.print(with_total(shown("group of cases", [*matrix.rows, matrix.total])))
+        rows = matrix.rows if verbose else matrix.brief(most)
+        out.print(with_total(shown("group of cases", [*rows, matrix.total])))
     if matrix.bases:
         out.print(shown("whose rule", matrix.bases))

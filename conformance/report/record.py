@@ -1,6 +1,7 @@
 """The report of a run, and the JSON file that stores it.
 
-    {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "summary": {outcome: count},
+    {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds",
+     "summary": {outcome: count},
      "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
 A case has `outputs` only if the backend answered and did not pass: {name: {"type": ONNX's name, "shape", "data": the
@@ -93,12 +94,14 @@ class Report:
     """The entries of a backend by case id, in the order of the cases.
 
     complete: whether every selected case has an entry; not if the run still goes on or was stopped.
+    seconds: the time from the start of the run to its end; of several runs, the sum.
     """
 
     backend: str
     entries: Mapping[str, Entry]
     origin: Origin = Origin()
     complete: bool = True
+    seconds: float = field(default=0.0, compare=False)
 
     @property
     def title(self) -> str:
@@ -120,7 +123,7 @@ class Report:
         return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
 
 
-def report_of(backend: str, results: Iterable[Result], *, complete: bool = True) -> Report:
+def report_of(backend: str, results: Iterable[Result], *, complete: bool = True, seconds: float = 0.0) -> Report:
     """The report of these results, with the present time and the versions in this environment."""
     entries = {}
     for result in results:
@@ -136,7 +139,7 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True)
         f"{platform.system()} {platform.machine()}",
         datetime.now(timezone.utc).isoformat(timespec="seconds"),
     )
-    return Report(backend, entries, origin, complete)
+    return Report(backend, entries, origin, complete, seconds)
 
 
 def _installed(package: str) -> str:
@@ -150,7 +153,8 @@ def _installed(package: str) -> str:
 def render(report: Report) -> str:
     """A report as JSON, with a line for each case."""
     counts = report.summary
-    head = {"backend": report.backend, **dataclasses.asdict(report.origin), "complete": report.complete}
+    made = {"complete": report.complete, "seconds": round(report.seconds, 3)}
+    head = {"backend": report.backend, **dataclasses.asdict(report.origin), **made}
     text = json.dumps({**head, "summary": {outcome.value: counts[outcome] for outcome in Outcome}}, indent=1)
     cases = ",\n".join(f"  {json.dumps(_stored(*one), allow_nan=False)}" for one in report.entries.items())
     return f'{text.removesuffix(chr(10) + "}")},\n "cases": [\n{cases}\n ]\n}}\n'
@@ -208,7 +212,8 @@ def read_merged(files: Sequence[Path]) -> list[Report]:
         common = Origin(*(a if a == b else "" for a, b in pairs))
         common = dataclasses.replace(common, date=max(other.origin.date, report.origin.date))
         entries, complete = {**other.entries, **report.entries}, other.complete and report.complete
-        merged[report.title] = Report(report.backend, entries, common, complete)
+        seconds = report.seconds + (other.seconds if other is not report else 0.0)
+        merged[report.title] = Report(report.backend, entries, common, complete, seconds)
     return list(merged.values())
 
 
@@ -229,7 +234,8 @@ def _report(data: Any) -> Report:
         except ValueError as error:
             raise ValueError(f"case {case_id}: {error}") from error
     origin = Origin(*(printable(str(data.get(name.name, ""))) for name in dataclasses.fields(Origin)))
-    return Report(printable(data["backend"]), entries, origin, data.get("complete", True) is True)
+    seconds = _number("seconds", data.get("seconds")) or 0.0
+    return Report(printable(data["backend"]), entries, origin, data.get("complete", True) is True, seconds)
 
 
 def _entry(stored: Mapping[str, Any]) -> Entry:

@@ -50,6 +50,10 @@ MEANINGS = {
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
+MAX_CHARACTERS = 240
+"""The length of a reason that is made from a message."""
+
+
 def in_words(kind: str) -> str:
     """The name of a kind or an outcome without underscores."""
     return kind.replace("_", " ")
@@ -63,6 +67,16 @@ def kind_of(entry: Entry) -> str:
 def pattern_of(message: str) -> str:
     """A message with `#` for numbers and element types, which is the same for most failures with one cause."""
     return _VARIES.sub("#", message)
+
+
+def counted(n: int, outcome: Outcome) -> str:
+    """A number of cases with an outcome, in words."""
+    return f"{n} {in_words(outcome.value)}{'s' * (outcome is Outcome.EXPECTED_FAILURE and n != 1)}"
+
+
+def cut(message: str) -> str:
+    """A message of at most `MAX_CHARACTERS`."""
+    return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 3].rstrip()}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,11 @@ class Tally:
         return self.kinds["passed"]
 
     @property
+    def bad(self) -> int:
+        """The number of cases that fail the run."""
+        return sum(n for outcome, n in self.counts.items() if outcome.is_bad)
+
+    @property
     def worst(self) -> str:
         """The worst kind, `unsupported` only if there is no other; empty without cases."""
         return next((kind for kind in COLOURS if self.kinds[kind]), "")
@@ -100,29 +119,27 @@ class Tally:
     @property
     def rest(self) -> dict[str, str]:
         """Text for the cases that did not pass, by outcome; empty if the score is `unsupported`."""
-        if self.worst == "unsupported":
-            return {}
+        return {} if self.worst == "unsupported" else self.words
+
+    @property
+    def words(self) -> dict[str, str]:
+        """Text for the cases that did not pass, by outcome."""
         words = {}
         for outcome in map(Outcome, (kind for kind in COLOURS if kind not in ("accepted", "passed"))):
             n, accepted = self.counts[outcome], self.kinds["accepted"] if outcome is Outcome.FAILED else 0
-            plural = "s" if outcome is Outcome.EXPECTED_FAILURE and n != 1 else ""
             if n:
-                words[outcome.value] = f"{n} {in_words(outcome.value)}{plural}" + f" ({accepted} accepted)" * bool(
-                    accepted
-                )
+                words[outcome.value] = counted(n, outcome) + f" ({accepted} accepted)" * bool(accepted)
         return words
 
     def __str__(self) -> str:
         return ", ".join((self.score, *self.rest.values()))
 
-    def text(self) -> rich.text.Text:
-        """The score, and a line for each other outcome, for a terminal."""
+    def texts(self) -> list[rich.text.Text]:
+        """The score and the other outcomes, for a terminal."""
         import rich.text  # of the extra conformance
 
-        text = rich.text.Text(self.score, COLOURS[self.worst] if self.worst in ("passed", "unsupported") else "")
-        for outcome, words in self.rest.items():
-            text.append(f"\n{words}", COLOURS[outcome])
-        return text
+        score = rich.text.Text(self.score, COLOURS[self.worst] if self.worst in ("passed", "unsupported") else "")
+        return [score, *(rich.text.Text(words, COLOURS[outcome]) for outcome, words in self.rest.items())]
 
 
 def total_of(tallies: Iterable[Tally]) -> Tally:
@@ -141,23 +158,19 @@ def bases_of(report: Report) -> dict[Basis, Tally]:
     return {basis: found[basis] for basis in Basis if basis in found}
 
 
-def reasons_of(report: Report) -> Counter[tuple[Outcome, str]]:
-    """The number of unsupported cases, departures and expected failures for each reason.
+def reasons_of(report: Report, *outcomes: Outcome) -> list[tuple[Outcome, str, int]]:
+    """Why cases have these outcomes, and how many for each reason, the most frequent first.
 
-    Departures of one scenario whose messages have one pattern share the first of these messages.
+    Messages that have one pattern, and departures of one scenario, share the first of these messages.
     """
-    reasons: Counter[tuple[Outcome, str]] = Counter()
-    first: dict[tuple[str, str], str] = {}
+    counts, first = Counter[tuple[Outcome, str]](), dict[tuple[Outcome, str], str]()
     for case_id, entry in report.entries.items():
-        if entry.outcome is Outcome.DEPARTED:
-            scenario = scenario_of(case_id)
-            reasons[
-                entry.outcome,
-                first.setdefault((scenario, pattern_of(entry.message)), f"{scenario}: {entry.message}"),
-            ] += 1
-        elif entry.outcome in (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE):
-            reasons[entry.outcome, entry.message] += 1
-    return reasons
+        if entry.outcome in outcomes:
+            where = f"{scenario_of(case_id)}: " if entry.outcome is Outcome.DEPARTED else ""
+            key = entry.outcome, where + pattern_of(entry.message)
+            first.setdefault(key, where + entry.message)
+            counts[key] += 1
+    return [(key[0], first[key], n) for key, n in counts.most_common()]
 
 
 def _tallies(pairs: Iterable[tuple[Key, Entry]]) -> dict[Key, Tally]:

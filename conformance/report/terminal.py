@@ -3,62 +3,92 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from conformance.case import scenario_of
 from conformance.outcome import Outcome
-from conformance.report import tally
+from conformance.report import matrix, tally
+from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report
-from conformance.report.tally import COLOURS, WHOSE, Tally, in_words, kind_of
-from conformance.terminal import line, table, with_total
+from conformance.report.tally import COLOURS, cut, in_words, kind_of
+from conformance.terminal import line, table
 from conformance.vectors import collect
 
 if TYPE_CHECKING:
     import rich.table
     from rich.console import Console
 
-    from conformance.diagnosis import Diagnosis
+    from conformance.report.causes import Cause
 
 
-def write(report: Report, out: Console, diagnoses: Sequence[Diagnosis] = ()) -> None:
-    """Print a report: counts, reasons of unsupported cases and departures, failures, and `N passed, N failed`.
+MAX_CAUSES = 8
+"""How many causes of failures are listed."""
+
+MAX_EXAMPLES = 4
+"""How many failures are told in full."""
+
+MAX_REASONS = 4
+"""How many reasons of unsupported cases and expected failures are listed."""
+
+MAX_ROWS = 10
+"""How many rows for groups of cases the table has."""
+
+
+def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
+    """Print a report: counts, causes of failures, some failures, the table of the groups, and `N passed, N failed`.
 
     That last line counts crashes as failures, and adds the number of departures if there are any.
+
+    Args:
+        report: the report of a run.
+        out: the terminal.
+        causes: the causes of its failures.
+        verbose: whether to print everything: all causes, failures, departures and groups.
     """
-    counts, cases = report.summary, {case.id: case for case in collect()}
+    counts, made = report.summary, Matrix([report])
+    total = made.total.cells[0]
     line(out, f"backend {report.backend}")
-    out.print(_counts("group of cases", tally.groups_of(report)))
-    bases = tally.bases_of(report)
-    if bases:
-        out.print(_counts("whose rule", {WHOSE[basis]: own for basis, own in bases.items()}))
-    for (outcome, reason), n in sorted(tally.reasons_of(report).items()):
-        line(out, f"{n} {in_words(outcome.value)}: {reason}", COLOURS[outcome.value])
-    for diagnosis in diagnoses:
-        line(out, f"{diagnosis.family} {diagnosis}", "bold")
-    for case_id, entry in report.failing.items():
-        kind, case = kind_of(entry), cases[case_id]
-        line(out, f"{kind} {case_id}", COLOURS[kind])
-        line(out, f"    {entry.message}")
-        line(out, f"    {case.note} [{case.source}]")
+    words = [f"{total.passed} of {total.total} passed", *total.words.values()]
+    line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
+    _write_some([(str(one), "bold") for one in causes], None if verbose else MAX_CAUSES, "causes", out)
+    outcomes = (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE, *([Outcome.DEPARTED] if verbose else []))
+    reasons = tally.reasons_of(report, *outcomes)
+    told = [(f"{tally.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
+    _write_some(told, None if verbose else MAX_REASONS, "reasons", out)
+    _write_failures(report, out, list(report.failing) if verbose else _examples(report, causes))
+    matrix.write(made, out, MAX_ROWS, verbose=verbose)
     departed = f", {counts[Outcome.DEPARTED]} departed" if counts[Outcome.DEPARTED] else ""
     line(out, f"{counts[Outcome.PASSED]} passed, {len(report.failing)} failed{departed}")
 
 
-def _counts(first: str, tallies: Mapping[str, Tally]) -> rich.table.Table:
-    """A row for each tally and one for all, with a column for each outcome, and one for `accepted` if there are any."""
-    total = tally.total_of(tallies.values())
-    kinds = [outcome.value for outcome in Outcome]
-    if total.kinds["accepted"]:
-        kinds.insert(kinds.index("failed") + 1, "accepted")
-    columns = [("of these accepted" if kind == "accepted" else in_words(kind), COLOURS[kind]) for kind in kinds]
+def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, out: Console) -> None:
+    """Print lines with their styles, or the first of them and how many there are besides."""
+    shown = lines if most is None or len(lines) <= most else lines[:most]
+    for text, style in shown:
+        line(out, text, style)
+    if len(shown) < len(lines):
+        line(out, f"and {len(lines) - len(shown)} other {what}: see --verbose", "dim")
 
-    def cells(own: Tally, zero: str = "") -> list[str]:
-        numbers = (own.kinds[kind] if kind == "accepted" else own.counts[Outcome(kind)] for kind in kinds)
-        return [str(n or zero) for n in numbers]
 
-    rows = [(name, cells(own)) for name, own in tallies.items()]
-    return with_total(table(columns, first, [*rows, ("all", cells(total, "0"))]))
+def _examples(report: Report, causes: Sequence[Cause]) -> list[str]:
+    """The failures that are told in full: all if they are few, else first one of each cause, then one of each scenario."""
+    first = [cause.results[0].case.id for cause in causes]
+    scenarios = {scenario_of(case_id): case_id for case_id in reversed([*first, *report.failing])}
+    return list(dict.fromkeys([*first, *reversed(scenarios.values()), *report.failing]))[:MAX_EXAMPLES]
+
+
+def _write_failures(report: Report, out: Console, chosen: Sequence[str]) -> None:
+    cases = {case.id: case for case in collect()}
+    for case_id in chosen:
+        entry, case = report.entries[case_id], cases[case_id]
+        line(out, f"{kind_of(entry)} {case_id}", COLOURS[kind_of(entry)], is_whole=True)  # to be copied
+        line(out, f"    {entry.message}")
+        line(out, f"    {case.note} [{case.source}]")
+    rest = len(report.failing) - len(chosen)
+    if rest:
+        line(out, f"and {rest} other failure{'s' * (rest > 1)}: see --verbose", "dim")
 
 
 class Group(Enum):

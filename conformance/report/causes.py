@@ -1,0 +1,70 @@
+"""The causes of failures: each failing case has one, and cases of several groups may share it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.diagnosis import Diagnosis
+from conformance.outcome import ACCEPTED, Outcome, Result
+from conformance.report.tally import cut, pattern_of
+
+MAX_GROUPS = 2
+"""How many groups of cases are named for a cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Cases that fail for one reason.
+
+    outcome: failed or crashed.
+    reason: the reason in words.
+    results: the results of the cases, in the order of the suite.
+    """
+
+    outcome: Outcome
+    reason: str
+    results: Sequence[Result]
+
+    def __str__(self) -> str:
+        groups = [group for group, _ in Counter(result.case.group for result in self.results).most_common()]
+        rest = len(groups) - MAX_GROUPS
+        places = [*groups[:MAX_GROUPS], *([f"{rest} other group{'s' * (rest > 1)}"] if rest > 0 else [])]
+        return f"{len(self.results)} {self.outcome.value}: {self.reason} [{', '.join(places)}]"
+
+
+def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list[Cause]:
+    """The causes of the failures: crashes first, then those of most cases.
+
+    The cause of a wrong output, or of an invalid case that was accepted, is the best diagnosis of its group. Else it is
+    what the backend said; messages that differ in numbers only are one cause.
+
+    Args:
+        results: the results of a run.
+        diagnoses: those of its failures.
+    """
+    best = {one.family: one for one in reversed(diagnoses)}
+    agreed, compared = Counter[str](), Counter[str]()
+    for one in best.values():
+        agreed[one.sentence] += one.agreed
+        compared[one.sentence] += one.compared
+    found: dict[tuple[Outcome, str], tuple[str, list[Result]]] = {}
+    for result in results:
+        if not result.outcome.is_bad:
+            continue
+        reason = _kind_of_answer(result)
+        if reason and result.case.group in best:
+            sentence = best[result.case.group].sentence
+            reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
+        reason = reason or cut(result.message)
+        found.setdefault((result.outcome, pattern_of(reason)), (reason, []))[1].append(result)
+    made = [Cause(outcome, reason, own) for (outcome, _), (reason, own) in found.items()]
+    return sorted(made, key=lambda cause: (cause.outcome is not Outcome.CRASHED, -len(cause.results)))
+
+
+def _kind_of_answer(result: Result) -> str:
+    """What is wrong with an answer, without the element or the note of the case; empty if the backend gave none."""
+    if result.outcome is Outcome.FAILED and result.message.startswith(ACCEPTED):
+        return result.message.partition(":")[0]
+    return "wrong output" if result.outcome is Outcome.FAILED and result.message.startswith(result.case.outputs) else ""

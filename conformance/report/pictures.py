@@ -1,0 +1,35 @@
+"""A picture for a cause of failures: the drawing of `conformance.explain` of one of its cases."""
+
+from __future__ import annotations
+
+import base64
+
+from conformance.explain import explain
+from conformance.explain.drawing import picture
+from conformance.outcome import Result
+from conformance.report.causes import Cause
+from conformance.run import Answer
+
+MAX_BYTES = 150_000
+"""The largest picture."""
+
+MAX_TRIED = 3
+"""How many cases of a cause are drawn to find a picture that is small enough."""
+
+
+def address_of(cause: Cause) -> str:
+    """A picture as a data URL that holds an SVG file; empty if none of the smallest cases has a small one."""
+    drawable = [result for result in cause.results if not result.case.expects_error]
+    for result in sorted(drawable, key=_size)[:MAX_TRIED]:
+        answer = Answer("outputs", result.outputs) if result.outputs else None
+        explained = explain(result.case, None, answer, result)
+        if explained.drawings:
+            drawn = picture(result.case.id, explained.heading, explained.drawings, explained.hint).encode()
+            if len(drawn) <= MAX_BYTES:
+                return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
+    return ""
+
+
+def _size(result: Result) -> tuple[bool, int]:
+    """A sort key: gradients last, because a drawing of one shows no pixels, and small inputs first."""
+    return result.case.definition.is_gradient, sum(array.nbytes for array in result.case.inputs.values())

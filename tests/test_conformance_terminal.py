@@ -62,10 +62,10 @@ def test_departures_are_counted_and_listed_on_request_only() -> None:
 
 def printed(report: Report, width: int) -> str:
     """What a terminal of this width shows of a report."""
-    out = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    results = report.results(collect())
-    terminal.write(report, out, causes_of(results, []), verbose=True)
-    return out.file.getvalue()  # type: ignore[attr-defined]
+    text = io.StringIO()
+    out = Console(file=text, width=width, force_terminal=True, color_system=None)
+    terminal.write(report, out, causes_of(report.results(collect()), []), verbose=True)
+    return text.getvalue()
 
 
 def test_no_word_breaks_on_a_terminal_of_80_columns() -> None:

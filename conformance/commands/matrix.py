@@ -82,9 +82,9 @@ def matrix_command(
         atomic_file.write(html_file, page.render(made, {report.title: _causes(report) for report in reports}))
     if markdown_file is not None:
         atomic_file.write(markdown_file, matrix.markdown(made))
-    out = console()
-    line(out, ", ".join(report.title for report in reports))
-    matrix.write(made, out)
+    terminal = console()
+    line(terminal, ", ".join(report.title for report in reports))
+    matrix.write(made, terminal)
     for reason in missing.values():
         click.echo(f"left out: {reason}")
 

@@ -51,6 +51,11 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
     [
         (["--backend", "no_such_module"], "No module named 'no_such_module'"),
         (["--backend", "wrong_backends:NoSuchClass"], "NoSuchClass"),
+        (["--backend", "onnxruntim"], "No module named 'onnxruntim'; did you mean onnxruntime?"),
+        (["--backend", "no_such_module"], "; the suite has ortops, ortops-pyop, onnxruntime, onnx-reference,"),
+        (["--select", "roi_algn/edge/*"], "'roi_algn/edge/*' selects no case; near are roi_align,"),
+        (["--select", "*_grad/matriks/*"], "selects no case; near are *_grad/matrix"),
+        (["--select", f"{INSIDE}s"], "selects no case; near are roi_align/edge/half_pixel_inside/v16/float"),
         (["--backend", "json"], "must be a function or have prepare(model, device)"),
         (["--backend", ""], "--backend"),
         (["--select", "no/such/case"], "selects no case"),

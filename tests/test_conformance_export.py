@@ -342,3 +342,17 @@ def test_the_reader_fails_wrong_answers_and_does_not_run_what_onnx_does_not_have
     (tmp_path / "index.json").write_text(json.dumps(index), "utf-8")
     after = read_corpus.main(tmp_path)
     assert (after["answered"], after["wrong"]) == (0, before["answered"])
+
+
+@pytest.mark.parametrize("options", [(), ("--whole",)])
+def test_a_folder_with_an_export_of_other_cases_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    asked = ("export", tmp_path, *options, "--select")
+    assert run(*asked, "roi_align/official/mode_*/v16/float").exit_code == 0
+    before = set(tmp_path.rglob("*"))
+    assert run(*asked, "roi_align/official/*/v16/float").exit_code == 0  # it has the same cases and more
+    assert before < set(tmp_path.rglob("*"))
+    refused = run(*asked, "roi_align/official/mode_max/v16/float")
+    assert refused.exit_code == 2
+    told = words(refused)
+    assert "DIR: has cases of another export, 2 folders such as " in told
+    assert "must be a new folder, or these must be removed" in told

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from conformance import export
+from conformance.case import Case
 from conformance.commands.options import FOLDER, SELECT, selected_cases, wrong_call
 from conformance.model import Dialect
 from ortops.progress import with_progress
@@ -34,10 +36,13 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, w
     With --whole nothing is left out: each case has ONNX's node where there is one, or else a custom operator. What ONNX's
     runners cannot run is in folders of its own, and DIR/index.json tells of each case what it is and how it is judged.
 
+    An earlier export of the same cases is replaced. DIR must not have one of other cases.
+
     The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
     if whole:
         cases = selected_cases(glob)
+        _check_new(folder.glob("*/test_*"), cases)
         with wrong_call("DIR", OSError):
             export.write_whole(with_progress(cases, "export", len(cases)), folder)
         click.echo(f"{len(cases)} cases written to {folder}")
@@ -47,9 +52,19 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, w
     if not kept:
         rule = f"selects no case that can be exported: {'; '.join(reasons)}"
         raise click.BadParameter(f"{glob!r} {rule}", param_hint="--select")
+    _check_new((folder / dialect).glob("test_*"), kept)
     try:
         for case in with_progress(kept, "export", len(kept)):
             export.write(case, folder / dialect, dialect)
     except OSError as error:
         raise click.BadParameter(f"cannot write: {error}", param_hint="DIR") from error
     click.echo("\n".join((f"{len(kept)} cases written to {folder / dialect}", *reasons)))
+
+
+def _check_new(found: Iterable[Path], cases: Sequence[Case]) -> None:
+    """Refuse a folder that has cases which this export does not replace: a runner would take them for part of it."""
+    names = {export.folder_name(case) for case in cases}
+    others = sorted(path for path in found if path.name not in names)
+    if others:
+        text = f"has cases of another export, {len(others)} folders such as {others[0]}"
+        raise click.BadParameter(f"{text}: must be a new folder, or these must be removed", param_hint="DIR")

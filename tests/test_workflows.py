@@ -89,6 +89,16 @@ def test_the_action_runs_the_suite_and_shows_what_a_pull_request_changes(tmp_pat
     assert keep["with"]["path"] == "${{ steps.run.outputs.reports }}"
 
 
+@pytest.mark.parametrize(("name", "value"), [("at-least", "2"), ("time-limit", "0"), ("strict", "none"), ("jobs", "0")])
+def test_the_action_passes_its_inputs_on(
+    tmp_path: Path, name: str, value: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path)
+    job.inputs |= {"backend": "own:answer", "select": INSIDE, name: value}
+    assert job.run(ACTION["runs"]["steps"][1]) == 2
+    assert f"--{name}" in capfd.readouterr().err
+
+
 def test_the_action_declares_the_inputs_that_it_reads() -> None:
     assert set(re.findall(r"\binputs\.([\w-]+)", (ROOT / "action.yml").read_text("utf-8"))) == set(ACTION["inputs"])
 

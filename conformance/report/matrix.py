@@ -185,6 +185,6 @@ def write(matrix: Matrix, out: Console, most: int | None = None, *, verbose: boo
 
     if matrix.rows:
         rows = matrix.rows if verbose else matrix.brief(most)
-        out.print(with_total(shown("group of cases", [*rows, matrix.total])))
+        out.print(with_total(shown("group of cases", [*rows, *([matrix.total] if len(rows) > 1 else [])])))
     if matrix.bases:
         out.print(shown("whose rule", matrix.bases))

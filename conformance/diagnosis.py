@@ -57,9 +57,6 @@ class Diagnosis:
         words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
         return f"answers like {self.name}: {words}"
 
-    def __str__(self) -> str:
-        return f"{self.sentence} ({self.agreed} of {self.compared} failing cases compared)"
-
     def explains(self, result: Result) -> bool:
         """Whether the mutant gives the same answer as the backend did; a refusal explains itself."""
         is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and not _is_refusal(result)

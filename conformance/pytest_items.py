@@ -15,7 +15,8 @@ import pytest
 from conformance import isolate
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
-from conformance.expected_failures import ExpectedFailure, read
+from conformance.expected_failures import ExpectedFailure, read, read_floor
+from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
 from conformance.vectors import collect
@@ -74,7 +75,7 @@ def prepare(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.stash[_SELECTION] = Selection(cases, result_of)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
-        config.pluginmanager.register(AnswerCheck())
+        config.pluginmanager.register(AnswerCheck(_floor(config.getoption("conformance_expected_failures"))))
 
 
 def _listed(file: str | None) -> tuple[ExpectedFailure, ...] | None:
@@ -82,6 +83,13 @@ def _listed(file: str | None) -> tuple[ExpectedFailure, ...] | None:
         return None
     try:
         return tuple(read(Path(file), [case.id for case in collect()]))
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
+
+
+def _floor(file: str | None) -> Floor | None:
+    try:
+        return None if file is None else read_floor(Path(file))
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
 
@@ -97,32 +105,41 @@ class Suite(pytest.Directory):
 
 
 class AnswerCheck:
-    """Fails a test run in which the backend supports no case: pytest takes a run of skipped tests for a success."""
+    """Fails a test run in which the backend supports no case, or judges too few: pytest takes skipped tests for a success.
+
+    floor: that of the list of expected failures, or None.
+    """
 
     MESSAGE = "the backend supports none of the selected cases; nothing was tested"
 
-    def __init__(self) -> None:
-        self._outcomes: set[object] = set()
+    def __init__(self, floor: Floor | None) -> None:
+        self._floor = floor
+        self._outcomes: dict[str, Outcome] = {}
 
     @property
-    def _has_no_answer(self) -> bool:
-        return self._outcomes == {Outcome.UNSUPPORTED.value}
+    def _reason(self) -> str:
+        """Why the run fails; empty if it does not."""
+        if set(self._outcomes.values()) == {Outcome.UNSUPPORTED}:
+            return self.MESSAGE
+        return self._floor.breach(self._outcomes, [case.id for case in collect()]) if self._floor else ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome of a case."""
-        if report.when == "call" and report.nodeid.startswith(f"{SUITE}::"):
-            self._outcomes.add(dict(report.user_properties).get("outcome"))
+        suite, _, case_id = report.nodeid.partition("::")
+        outcome = dict(report.user_properties).get("outcome")
+        if report.when == "call" and suite == SUITE and outcome is not None:
+            self._outcomes[case_id] = Outcome(outcome)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit status."""
-        if self._has_no_answer and session.exitstatus == pytest.ExitCode.OK:
+        if self._reason and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say why."""
-        if self._has_no_answer:
+        if self._reason:
             terminalreporter.section("conformance", red=True)
-            terminalreporter.write_line(self.MESSAGE)
+            terminalreporter.write_line(self._reason)
 
 
 class CaseItem(pytest.Item):

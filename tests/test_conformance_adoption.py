@@ -34,6 +34,12 @@ def ten(op_type, inputs, attributes, outputs):
     return np.full((1, 1, 1, 1), 10 + (inputs["X"].dtype == np.float32), inputs["X"].dtype)
 
 
+def double(op_type, inputs, attributes, outputs):
+    if inputs["X"].dtype != np.float64:
+        raise NotImplementedError("only double")
+    return np.full((1, 1, 1, 1), 10.0)
+
+
 def ends(op_type, inputs, attributes, outputs):
     os.abort()
 """
@@ -98,6 +104,16 @@ def test_plugin_says_what_is_wrong(
 ) -> None:
     done = run_pytest(tmp_path, "--conformance-backend", backend, *options)
     assert (done.returncode, message in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
+
+
+def test_plugin_fails_a_run_that_judges_fewer_cases_than_its_list_says(tmp_path: Path) -> None:
+    select = "roi_align/edge/half_pixel_inside/v16/double"
+    (tmp_path / "known.toml").write_text(f'at_least = 2\nselect = "{select[:-6]}*"\n', "utf-8")
+    asked = ("--conformance-backend", "functions:double", "--conformance-expected-failures", "known.toml")
+    done = run_pytest(tmp_path, *asked, "--conformance-select", f"{select[:-6]}*")
+    assert (done.returncode, counts(done)["passed"]) == (1, 1), done.stdout
+    assert re.search("1 of [34] cases were judged: must be at least 2", done.stdout)
+    assert run_pytest(tmp_path, *asked, "--conformance-select", select).returncode == 0
 
 
 def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from conformance.expected_values import expected_outputs
 from conformance.families import family_of
 from conformance.mutants import MUTANTS
 from conformance.outcome import Outcome, Result
+from conformance.report.causes import causes_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 
@@ -60,11 +61,17 @@ def test_a_backend_with_a_mistake_answers_like_it_in_every_family_that_fails(nam
 
 
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
-    (first, *_) = [one for one in diagnose(results_of("roi_align:ScaleIgnored")) if one.family == "roi_align/matrix"]
-    told = str(first)
-    assert told.startswith("answers like ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map (")
-    assert told.endswith(f"({first.compared} of {first.compared} failing cases compared)")
-    assert first.compared > 5
+    results = results_of("roi_align:ScaleIgnored")
+    found = diagnose(results)
+    assert len({one.family for one in found}) > 1
+    assert all(one.agreed == one.compared for one in found)
+    compared = sum(one.compared for one in {one.family: one for one in reversed(found)}.values())
+    (cause,) = causes_of(results, found)
+    assert cause.reason == (
+        "answers like ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map "
+        f"({compared} of {compared} compared)"
+    )
+    assert [result.case.id for result in cause.results] == [r.case.id for r in results if r.outcome.is_bad]
 
 
 def test_few_mutants_are_shown_of_a_family_and_always_the_same() -> None:

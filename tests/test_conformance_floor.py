@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.expected_failures import read_floor
-from conformance.floor import Floor
+from conformance.expected_failures.floor import Floor
 from conformance.vectors import collect
 from suite_runs import run, words
 

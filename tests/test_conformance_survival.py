@@ -23,7 +23,7 @@ from conformance.run import ask, judge
 from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops import atomic_file
-from ortops.worker_process import ProcessLostError, WorkerProcess
+from ortops.worker_process import ProcessLostError, WorkerProcess, stage
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
 
@@ -121,14 +121,15 @@ def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message
 def waits_for_a_program(file: Path) -> None:
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     file.write_text(str(program.pid), "ascii")
+    stage("", 0.5)
     program.wait()
 
 
 @on_linux
 def test_a_program_that_a_backend_waits_for_ends_with_it(tmp_path: Path) -> None:
     child, file = WorkerProcess(os.getpid), tmp_path / "pid"
-    with pytest.raises(ProcessLostError, match=r"within 3 s"):
-        child.call(waits_for_a_program, file, seconds=3.0)
+    with pytest.raises(ProcessLostError, match=r"within 0.5 s"):
+        child.call(waits_for_a_program, file)
     child.end()
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(int(file.read_text("ascii"))).wait(60)

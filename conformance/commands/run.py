@@ -29,7 +29,7 @@ from conformance.commands.options import (
 from conformance.conventions import CONVENTIONS
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import ExpectedFailure, read, read_floor
-from conformance.floor import Floor, judged_of
+from conformance.expected_failures.floor import Floor, judged_of
 from conformance.outcome import LISTED, Outcome, Result
 from conformance.report import failure_list, junit, page, record, terminal
 from conformance.report.causes import Cause, causes_of

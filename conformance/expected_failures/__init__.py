@@ -41,7 +41,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from conformance.floor import Floor
+from conformance.expected_failures.floor import Floor
 from conformance.printable import printable
 
 TABLE = "expected_failure"

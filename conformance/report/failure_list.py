@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from conformance.case import scenario_of
 from conformance.diagnosis import Diagnosis
 from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
-from conformance.floor import Floor
+from conformance.expected_failures.floor import Floor
 from conformance.outcome import MISSING, Outcome, Result
 from conformance.report.record import Report
 from conformance.report.tally import cut, pattern_of

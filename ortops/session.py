@@ -13,6 +13,7 @@ import onnxruntime
 from ortops.compute import bind
 from ortops.custom import CustomOperator
 from ortops.engine import extensions
+from ortops.engine.domains import Domains, check_options
 from ortops.engine.errors import RaiseOperatorErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
@@ -41,7 +42,7 @@ class _Registration:
 
     def __init__(self) -> None:
         self.operators: dict[tuple[str, str], CustomOperator] = {}
-        self.domains: Any = None
+        self.domains: Domains | None = None
         self.has_library = False
 
     def add(self, options: onnxruntime.SessionOptions, operators: Sequence[CustomOperator]) -> None:
@@ -72,7 +73,6 @@ class _Registration:
                 pyop.add_operator(operator, operator.bind)
         else:
             from ortops.engine.direct import custom_ops
-            from ortops.engine.domains import Domains
 
             keep_causes()
             self.domains = self.domains or Domains()
@@ -113,10 +113,12 @@ def register(
 
     Raises:
         ValueError: engine is not one of these, or two operators have the same domain and name.
-        TypeError: one of `operators` is none, or the pyop engine cannot run it.
+        TypeError: session_options is no onnxruntime.SessionOptions, its class derives from another class of onnxruntime too,
+            or its ``__init__`` has not run; one of `operators` is none, or the pyop engine cannot run it.
         RuntimeError: the process uses the other engine already, onnxruntime-extensions lacks a part that the engine needs,
             or onnxruntime is too old.
     """
+    check_options(session_options, "session_options")
     own = tuple(operators)
     found = _registered.get(weakref.ref(session_options))
     if own or engine != "auto" or found is None or not found.has_library:
@@ -210,6 +212,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             BaseException: the exception that Python raised in an operator of ours.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+        check_options(options, "sess_options")
         register(options, operators=operators)
         if _engine_in_use == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes

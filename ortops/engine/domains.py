@@ -17,8 +17,13 @@ import onnxruntime
 from ortops.engine.c_api import CustomOp, ort_api
 from ortops.engine.extensions import OrtError
 
-_VALUE = object.__basicsize__
-"""Where an object of pybind11 has the address of what it wraps, since pybind11 2.2: right behind the object's head."""
+_WORD = ctypes.sizeof(c_void_p)
+_HEAD = object.__basicsize__
+"""Where an object of pybind11 has the address of what it wraps, since pybind11 2.2: right behind the object's head.
+
+The owner of what it wraps (a std::unique_ptr, whose only word is the same address) follows once ``__init__`` has run. pybind11
+itself is no help to find out whether it has: it hands out memory with no content for a method call before ``__init__``.
+"""
 
 
 class Domains:
@@ -55,23 +60,71 @@ class Domains:
             ort_api().ReleaseCustomOpDomain(handle)
 
 
+def check_options(options: object, name: str) -> None:
+    """Check that an object is what ONNX Runtime and this module take for session options, without any call of the object.
+
+    Args:
+        options: any object.
+        name: the argument's name, for errors.
+
+    Raises:
+        TypeError: it is no instance of onnxruntime.SessionOptions, one of a class that derives from another class of
+            pybind11 too, or one whose ``__init__`` has not run.
+    """
+    kind = type(options)
+    if not issubclass(kind, onnxruntime.SessionOptions):
+        raise TypeError(f"{name} is a {kind.__name__}: must be an onnxruntime.SessionOptions")
+    # pybind11 keeps the values of several bases elsewhere. The bases are read past what a metaclass may define.
+    for base in type.mro(kind):
+        is_own = issubclass(base, onnxruntime.SessionOptions) or base in onnxruntime.SessionOptions.__mro__
+        if isinstance(base, type(onnxruntime.SessionOptions)) and not is_own:
+            raise TypeError(
+                f"{name} is a {kind.__name__}, which derives from {base.__name__}, too: must derive from SessionOptions alone "
+                "of the classes of onnxruntime"
+            )
+    if _has_known_layout() and not _value(options):
+        raise TypeError(f"{name} is a {kind.__name__} whose __init__ was not called: must be initialised")
+
+
+def _value(options: onnxruntime.SessionOptions) -> int:
+    """The address of what an instance wraps, 0 before its ``__init__``. It reads words of the instance alone."""
+    value, owner = (c_void_p.from_address(id(options) + _HEAD + i * _WORD).value or 0 for i in range(2))
+    return value if value == owner else 0
+
+
+@functools.cache
+def _has_known_layout() -> bool:
+    """Whether instances have the size and the parts of pybind11's ``instance``, so that `_value` reads what it means to.
+
+    These are the address, two words for the owner, the list of weak references and a word of flags.
+    """
+    kind: Any = onnxruntime.SessionOptions
+    return (type(kind).__name__, kind.__basicsize__, kind.__weakrefoffset__) == (
+        "pybind11_type",
+        _HEAD + 5 * _WORD,
+        _HEAD + 3 * _WORD,
+    )
+
+
 def _address(options: onnxruntime.SessionOptions) -> int:
-    """The address of the OrtSessionOptions of a Python object."""
+    """The address of the OrtSessionOptions of options that `check_options` has let through."""
     _check_layout()
-    return c_void_p.from_address(id(options) + _VALUE).value or 0
+    return _value(options)
 
 
 @functools.cache
 def _check_layout() -> None:
     """Check on options of its own that the address is where this module reads it: an entry set by Python is found there.
 
+    ONNX Runtime gets the address only if an instance has the known layout and address and owner agree.
+
     Raises:
         OrtError: it is elsewhere.
     """
     options, api, found = onnxruntime.SessionOptions(), ort_api(), c_int()
     options.add_session_config_entry("ortops.probe", "1")
-    if type(onnxruntime.SessionOptions).__name__ == "pybind11_type":
-        address = c_void_p.from_address(id(options) + _VALUE).value
+    address = _value(options) if _has_known_layout() else 0
+    if address:
         api.check(api.HasSessionConfigEntry(address, b"ortops.probe", byref(found)))
     if not found.value:
         raise OrtError(

@@ -1,0 +1,124 @@
+"""What `ortops.register` and sessions take for session options: nothing else is read, written or handed to ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import ortops
+from conformance.backends.session import CPU, options
+from ortops.engine import domains
+from ortops.engine.extensions import OrtError
+
+
+@ortops.operator(domain="t")
+def f(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return x
+
+
+def model(node: str = "t.f(x)") -> bytes:
+    text = f"""<ir_version: 8, opset_import: ["" : 18, "t" : 1, "ai.onnx.contrib" : 1]>
+        g (float[n] x) => (float[m] y) {{ y = {node} }}"""
+    proto: bytes = onnx.parser.parse_model(text).SerializeToString()
+    return proto
+
+
+class Wrapper:
+    """Passes attributes on, and says that it is what it wraps."""
+
+    def __init__(self) -> None:
+        self.wrapped = options()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return onnxruntime.SessionOptions
+
+
+class Both(onnxruntime.SessionOptions, onnxruntime.RunOptions):  # type: ignore[misc]
+    def __init__(self) -> None:
+        onnxruntime.SessionOptions.__init__(self)
+        onnxruntime.RunOptions.__init__(self)
+
+
+class Hiding(type(onnxruntime.SessionOptions)):  # type: ignore[misc]
+    """A metaclass that says something else of its classes."""
+
+    __mro__ = (onnxruntime.SessionOptions, object)
+
+    def __subclasscheck__(cls, _: type) -> bool:
+        return True
+
+
+class Hidden(Both, metaclass=Hiding):
+    pass
+
+
+def new(*, is_used: bool) -> Any:
+    made = onnxruntime.SessionOptions.__new__(onnxruntime.SessionOptions)
+    if is_used:  # pybind11 then allocates memory for it, with no content
+        assert isinstance(made.log_severity_level, int)
+    return made
+
+
+WRONG = [
+    (Wrapper, "Wrapper: must be an onnxruntime.SessionOptions"),
+    (onnxruntime.RunOptions, "RunOptions: must be an onnxruntime.SessionOptions"),
+    (lambda: onnxruntime.SessionOptions, "pybind11_type: must be an onnxruntime.SessionOptions"),
+    (lambda: None, "NoneType: must be an onnxruntime.SessionOptions"),
+    (Both, "Both, which derives from RunOptions, too: must derive from SessionOptions alone"),
+    (Hidden, "Hidden, which derives from RunOptions, too: must derive from SessionOptions alone"),
+    (lambda: new(is_used=False), "SessionOptions whose __init__ was not called: must be initialised"),
+    (lambda: new(is_used=True), "SessionOptions whose __init__ was not called: must be initialised"),
+]
+
+
+@pytest.mark.parametrize(("make", "says"), WRONG)
+@pytest.mark.parametrize("operators", [(), (f,)])
+def test_what_are_no_session_options_is_refused(make: Any, says: str, operators: Any) -> None:
+    wrong = make()
+    with pytest.raises(TypeError, match=f"^session_options is a {says}"):
+        ortops.register(wrong, operators=operators)
+    if wrong is not None:
+        with pytest.raises(TypeError, match=f"^sess_options is a {says}"):
+            ortops.InferenceSession(model(), wrong, [CPU], operators=operators)
+
+
+class Named(onnxruntime.SessionOptions):  # type: ignore[misc]
+    __slots__ = ("name",)
+
+
+class Plain:
+    pass
+
+
+class Deep(Named, Plain):
+    def __init__(self) -> None:
+        with pytest.raises(TypeError, match="must be initialised"):
+            ortops.register(self, operators=[f])
+        super().__init__()
+        self.log_severity_level = 4
+
+
+@pytest.mark.parametrize("kind", [Named, Deep])
+def test_a_class_that_derives_from_session_options_is_one(kind: Any) -> None:
+    chosen = kind()
+    ortops.register(chosen, operators=[f])
+    runner = onnxruntime.InferenceSession(model(), chosen, [CPU])
+    assert runner.run(None, {"x": np.ones(2, np.float32)})[0].tolist() == [1, 1]
+
+
+def test_an_unknown_layout_is_an_error_and_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "_has_known_layout", lambda: False)
+    monkeypatch.setattr(domains, "_value", lambda _: pytest.fail("reads an instance"))
+    domains._check_layout.cache_clear()  # noqa: SLF001
+    with pytest.raises(OrtError, match="holds its options elsewhere: cannot add operators to them"):
+        ortops.register(options(), operators=[f])
+    ortops.register(options())  # which needs no address

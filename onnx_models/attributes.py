@@ -130,9 +130,9 @@ def checked_value(rule: Attribute, given: onnx.AttributeProto) -> AttributeValue
     if rule.type == "TENSOR":
         return rule.check(onnx.numpy_helper.to_array(value))
     if rule.type == "STRINGS":
-        return rule.check([text.decode(errors="backslashreplace") for text in value])
+        return rule.check([text.decode(errors="surrogateescape") for text in value])
     if isinstance(value, bytes):
-        text = value.decode(errors="backslashreplace")
+        text = value.decode(errors="surrogateescape")
         return rule.check(text if len(text) <= _MAX_SHOWN or not rule.choices else f"{text[:_MAX_SHOWN]}...")
     return rule.check(tuple(value) if rule.is_list else value)
 

@@ -20,6 +20,7 @@ ENTRY_POINTS = (
     Source("jit.tasks", "work", ""),
     Source("jit.tasks", "run_on_threads", ""),
     Source("engine.compiled.callbacks", "fill", ("*int64", "int64")),
+    Source("engine.compiled.allocator", "fill", ("*int64",)),
     Source("engine.compiled.inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
 )
 """What `precompile.compile_entry_points` compiles, which cannot be called with functions that do nothing."""

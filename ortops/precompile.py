@@ -160,7 +160,8 @@ def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> 
 
 
 def compile_entry_points() -> None:
-    """Compile what all operators share: the reader of a session's tensors, and the threads of calls outside of sessions."""
+    """Compile what all operators share: readers of a session's values, and the threads of calls outside of sessions."""
+    from ortops.engine.allocator import sized_allocator
     from ortops.engine.c_api import ort_api
     from ortops.engine.extensions import OrtError
     from ortops.engine.tensors import Inputs
@@ -169,3 +170,4 @@ def compile_entry_points() -> None:
     thread_runner(2)
     with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
         Inputs(ort_api(), (), 0).read(0)
+        sized_allocator(ort_api())

@@ -68,7 +68,8 @@ class Attribute:
     A list (INTS, FLOATS, STRINGS) is empty or has one value for each axis of the operator's tensors of variable rank; with
     `axes`, its values are the lengths of these axes; with `any_length`, it is any list.
 
-    default: the value where a node does not have the attribute; None for no value, or, with `required`, for an error.
+    default: the value where a node does not have the attribute; None for no value, or, with `required`, for an error. Of an
+        array it is a copy that cannot be written to.
     doc: full sentences: the meaning, the unit and the allowed values.
     choices: the allowed strings, case-sensitive; empty if every string is allowed.
     minimum, maximum: the least and the largest allowed number, or None.
@@ -96,7 +97,11 @@ class Attribute:
         if self.type not in get_args(AttributeType):
             raise ValueError(f"attribute {self.name}: type {self.type!r} is not one of {get_args(AttributeType)}")
         if self.default is not None:
-            self.check(self.default)
+            default = self.check(self.default)
+            if self.type == "TENSOR":  # all calls share it
+                default = default.copy()
+                default.flags.writeable = False
+                object.__setattr__(self, "default", default)
 
     @property
     def rule(self) -> str:

@@ -28,6 +28,7 @@ import ortops
 from conformance.backends.session import CPU, options
 from gradient_nodes import IS_OLD
 from onnx_models.attributes import CUSTOM
+from ortops.engine.c_api import onnxruntime_version
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
 from processes import python
 
@@ -35,6 +36,9 @@ F = NDArray[np.float32]
 A = TypeVar("A", bound=np.generic)
 R = TypeVar("R", np.float32, np.float64)
 
+reads_lists_of_strings = pytest.mark.skipif(
+    onnxruntime_version() < (1, 27), reason="ONNX Runtime reads lists of strings from 1.27 on"
+)
 ONE = "(float[n] x) => (float[m] y) { y = t.f(x) }"
 
 
@@ -223,7 +227,7 @@ def test_attributes_arrive_as_the_annotation_says(given: str) -> None:
     assert [(axes[:-1], *rest) for axes, *rest in seen] == [expected] * 2
 
 
-@pytest.mark.skipif(IS_OLD, reason="ONNX Runtime reads lists of strings from 1.27 on")
+@reads_lists_of_strings
 def test_a_list_of_strings_arrives() -> None:
     def f(x: F, words: list[str] = ["d"]) -> NDArray[np.str_]:
         return np.array(words, object)
@@ -233,6 +237,45 @@ def test_a_list_of_strings_arrives() -> None:
         attributes = [onnx.helper.make_attribute("words", words)] if words != ["d"] else []
         runner = session(graph, made(f), attributes=attributes)
         assert runner.run(None, {"x": np.ones(1, np.float32)})[0].tolist() == words
+
+
+@reads_lists_of_strings
+def test_function_and_shapes_see_the_same_strings() -> None:
+    seen: list[Any] = []
+
+    def shapes(x: Any, words: Any, word: str) -> Any:
+        seen.append((words, word))
+        return (None,)
+
+    def f(x: F, words: list[str] = [], word: str = "") -> F:
+        seen.append((tuple(words), word))
+        return x
+
+    for words, word in (([b"\xff", b"", b"a\xfe"], b"\xff\0b\0"), ([b""], b""), ([b"", b""], b"\0")):
+        attributes = [onnx.helper.make_attribute("words", words), onnx.helper.make_attribute("word", word)]
+        session(ONE, made(f, shapes=shapes), attributes=attributes).run(None, {"x": np.ones(1, np.float32)})
+        texts = tuple(text.decode(errors="surrogateescape") for text in (*words, word))
+        assert set(seen) == {(texts[:-1], texts[-1])}
+        assert len(seen) > 2
+        seen.clear()
+    cut = [onnx.helper.make_attribute("words", ["c", "a\0b"])]
+    with pytest.raises(Exception, match=r"t::f: words\[1\] = b'a\\x00b': a string in a list must have no zero byte"):
+        session(ONE, made(f), attributes=cut)
+
+
+def test_a_tensor_that_is_a_default_cannot_be_changed() -> None:
+    table = np.ones(1, np.float32)
+
+    def f(x: F, *, table: F = table) -> F:
+        with pytest.raises(ValueError, match="read-only"):
+            table *= 2
+        return x * table
+
+    operator = made(f)
+    table *= 5  # the operator has a copy
+    for _ in range(2):
+        runner = session(ONE, operator)
+        assert [runner.run(None, {"x": np.ones(1, np.float32)})[0].item() for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize(

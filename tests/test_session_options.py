@@ -38,7 +38,7 @@ class Wrapper:
         return getattr(self.wrapped, name)
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type:
+    def __class__(self) -> Any:
         return onnxruntime.SessionOptions
 
 

@@ -54,6 +54,7 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "GetSymbolicDimensions": (63, (c_void_p, c_void_p, c_size_t)),
     "GetTensorTypeAndShape": (65, (c_void_p, c_void_p)),
     "AllocatorFree": (76, (c_void_p, c_void_p)),
+    "AllocatorGetInfo": (77, (c_void_p, c_void_p)),
     "GetAllocatorWithDefaultOptions": (78, (c_void_p,)),
     "KernelInfoGetAttribute_float": (85, (c_void_p, c_char_p, c_void_p)),
     "KernelInfoGetAttribute_int64": (86, (c_void_p, c_char_p, c_void_p)),

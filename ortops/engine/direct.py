@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import Any
 
+from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
     ELEMENT_TYPES,
     FAIL,
@@ -99,7 +100,7 @@ def _read_string(api: Api, info: int, name: bytes) -> str | None:
         return None
     text = ctypes.create_string_buffer(size.value)
     api.check(api.KernelInfoGetAttribute_string(info, name, text, byref(size)))
-    return text.raw[:-1].decode(errors="replace")  # the string may contain zero bytes
+    return text.raw[:-1].decode(errors="surrogateescape")  # the string may contain zero bytes
 
 
 def _read_list(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> list[Any] | None:
@@ -124,17 +125,16 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
 def _read_strings(api: Api, info: int, name: bytes) -> list[str] | None:
     if not hasattr(api, "KernelInfoGetAttributeArray_string"):
         raise OrtError(f"{name.decode()}: ONNX Runtime reads lists of strings from 1.27 on")
-    allocator, texts, count = c_void_p(), ctypes.POINTER(c_void_p)(), c_size_t()
-    api.check(api.GetAllocatorWithDefaultOptions(byref(allocator)))
-    if not api.succeeds(api.KernelInfoGetAttributeArray_string(info, name, allocator, byref(texts), byref(count))):
+    blocks, texts, count = SizedBlocks(api), ctypes.POINTER(c_void_p)(), c_size_t()
+    if not api.succeeds(api.KernelInfoGetAttributeArray_string(info, name, blocks.address, byref(texts), byref(count))):
         return None
-    values = []
-    for i in range(count.value):
-        values.append(ctypes.string_at(texts[i] or 0).decode(errors="replace"))
-        api.check(api.AllocatorFree(allocator, texts[i]))
-    if texts:
-        api.check(api.AllocatorFree(allocator, texts))
-    return values
+    values = [blocks.take(text or 0)[:-1] for text in texts[: count.value]]
+    blocks.take(ctypes.cast(texts, c_void_p).value or 0)
+    for i, value in enumerate(values):
+        # Shape inference gets a list in which nothing tells where such a string ends.
+        if b"\0" in value:
+            raise ValueError(f"{name.decode()}[{i}] = {value!r}: a string in a list must have no zero byte")
+    return [value.decode(errors="surrogateescape") for value in values]
 
 
 def _read_tensor(api: Api, info: int, name: bytes) -> Any | None:

@@ -21,8 +21,8 @@ _WORD = ctypes.sizeof(c_void_p)
 _HEAD = object.__basicsize__
 """Where an object of pybind11 has the address of what it wraps, since pybind11 2.2: right behind the object's head.
 
-The owner of what it wraps (a std::unique_ptr, whose only word is the same address) follows once ``__init__`` has run. pybind11
-itself is no help to find out whether it has: it hands out memory with no content for a method call before ``__init__``.
+Its owner, a std::unique_ptr whose only word is the same address, follows once ``__init__`` has run. To call a method is no
+way to find out whether it has: before ``__init__``, pybind11 allocates memory with no content for the call.
 """
 
 
@@ -79,8 +79,8 @@ def check_options(options: object, name: str) -> None:
         is_own = issubclass(base, onnxruntime.SessionOptions) or base in onnxruntime.SessionOptions.__mro__
         if isinstance(base, type(onnxruntime.SessionOptions)) and not is_own:
             raise TypeError(
-                f"{name} is a {kind.__name__}, which derives from {base.__name__}, too: must derive from SessionOptions alone "
-                "of the classes of onnxruntime"
+                f"{name} is a {kind.__name__}, which derives from {base.__name__}, too: must derive from SessionOptions "
+                "alone of the classes of onnxruntime"
             )
     if _has_known_layout() and not _value(options):
         raise TypeError(f"{name} is a {kind.__name__} whose __init__ was not called: must be initialised")

@@ -99,7 +99,7 @@ def _rewrite_as_json(node: onnx.NodeProto, operator: Operator) -> bool:
 def _as_text(value: Any) -> Any:
     if isinstance(value, list):
         return [_as_text(one) for one in value]
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
 def _rewrite(node: onnx.NodeProto, operator: Operator) -> bool:

@@ -8,7 +8,7 @@ from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 
 import numpy as np
 
-from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, ort_api
+from ortops.engine.c_api import ATTRIBUTE_TYPES, ELEMENT_TYPES, Api, onnxruntime_version, ort_api
 from ortops.shapes import Axes
 from ortops.spec import Attribute, AttributeValue, Length, Operator
 
@@ -65,8 +65,10 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
             return None  # of another type, which the kernel reports
         content = ctypes.create_string_buffer(size.value)
     if attribute.type.startswith("STRING"):
-        texts = content.raw[: size.value].decode(errors="replace").split("\0")
-        return texts[:-1] if attribute.is_list else texts[0]
+        text = content.raw[: size.value].decode(errors="surrogateescape")
+        if attribute.is_list:  # a list of strings with zero bytes is another one here, and refused by the node's kernel
+            return text.split("\0")[:-1]
+        return text if onnxruntime_version() >= (1, 23) else text[:-1]  # earlier releases count a zero byte at the end
     cell = c_int64 if attribute.type.startswith("INT") else c_float
     values = list((cell * (size.value // ctypes.sizeof(cell))).from_buffer(content))
     return values if attribute.is_list else values[0]

@@ -16,3 +16,6 @@ ACTIVE, ENDING = range(2)
 
 FAIL = 1
 """OrtErrorCode's ORT_FAIL."""
+
+ALLOCATOR_INFO = 12
+"""The index of the word with the address of an OrtMemoryInfo, behind all functions of an OrtAllocator."""

@@ -1,0 +1,56 @@
+"""Memory that ONNX Runtime fills and whose size it does not tell, such as strings that may contain zero bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import byref, c_int64, c_void_p
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ortops.engine.c_api import API_VERSION, Api
+from ortops.engine.compiled.layout import ALLOCATOR_INFO
+from ortops.jit.kernel import Kernel
+from ortops.jit.machine_code import keep_forever
+from ortops.jit.source import Unimported
+
+if TYPE_CHECKING:
+    from ortops.engine.compiled import allocator
+else:
+    allocator = Unimported("engine.compiled.allocator")
+
+_fill = Kernel(allocator.fill)
+
+
+@functools.cache
+def sized_allocator(api: Api) -> int:
+    """The address of an OrtAllocator whose blocks `SizedBlocks.take` reads."""
+    default, info = c_void_p(), c_void_p()
+    api.check(api.GetAllocatorWithDefaultOptions(byref(default)))
+    api.check(api.AllocatorGetInfo(default, byref(info)))
+    table = np.zeros(ALLOCATOR_INFO + 1, np.int64)
+    table[0], table[ALLOCATOR_INFO] = API_VERSION, info.value or 0
+    _fill(table)
+    keep_forever(table)
+    return int(table.ctypes.data)
+
+
+class SizedBlocks:
+    """An allocator for functions of OrtApi, and the content of what they allocated with it.
+
+    Attributes:
+        address: the address of the OrtAllocator.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.address = sized_allocator(api)
+
+    def take(self, memory: int) -> bytes:
+        """The whole content of a block, which is freed; nothing for a null pointer."""
+        if not memory:
+            return b""
+        content = ctypes.string_at(memory, c_int64.from_address(memory - ctypes.sizeof(c_int64)).value)
+        self._api.check(self._api.AllocatorFree(self.address, memory))
+        return content

@@ -23,6 +23,7 @@ from ortops.spec import (
     Operator,
     ShapeFunction,
     Tensor,
+    check_combinations,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class CustomOperator(Operator):
                 raise ValueError(f"{self.label}: no input has the type {variable}: must have one")
         if not self.outputs:
             raise ValueError(f"{self.label} has no output: must have one")
+        check_combinations(self.label, "its outputs have", self.types_of_outputs)
         self.__dict__.update(
             {name: getattr(self.call, name, None) for name in ("__module__", "__name__", "__qualname__", "__doc__")}
         )

@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[list[onnx.AttributeProto], type[Exception], str]] = {
         ValueError,
         r"mode = 'avg\\x00max': must be one of 'avg', 'max', 'max_interpolated'",
     ),
-    "no UTF-8": ([Kind(name="mode", type=Kind.STRING, s=b"\xff")], ValueError, r"mode = '\\\\xff': must be one of"),
+    "no UTF-8": ([Kind(name="mode", type=Kind.STRING, s=b"\xff")], ValueError, r"mode = '\\udcff': must be one of"),
     "no choice": ([Kind(name="mode", type=Kind.STRING, s=b"AVG")], ValueError, "mode = 'AVG': must be one of 'avg'"),
     "long": (
         [Kind(name="mode", type=Kind.STRING, s=b"avg" * 10**6)],

@@ -365,7 +365,8 @@ def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
         def Half(x: NDArray[np.float16]) -> NDArray[np.float16]: ...
         def Table(x: NDArray[A], *, table: NDArray[A]) -> NDArray[A]: ...
         def Two(x: NDArray[A], b: NDArray[A] | None = None) -> NDArray[A]: ...
-        for function in (Many, Half, Table):
+        def Four(a: NDArray[np.generic], b: NDArray[np.generic], c: NDArray[np.generic], d: NDArray[A]) -> NDArray[A]: ...
+        for function in (Many, Half, Table, Four):
             fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made(function.__name__, function))
         two = made("Two", Two)
         fails(one, "(float[n] x) => (float[m] y) { y = t.Two(x) }", two)
@@ -378,6 +379,10 @@ def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
         "TypeError t::Many: x is variadic: the pyop engine, that of Windows, has none such",
         "TypeError t::Half: x is float16: the pyop engine, that of Windows, has none such",
         "TypeError t::Table: table is a tensor: the pyop engine, that of Windows, has none such",
+        (
+            "ValueError t::Four: for the pyop engine, that of Windows, its tensors have 20,736 combinations of element "
+            "types (T_a, T_b, T_c, A): must have at most 4,096"
+        ),
         "ValueError t::Two leaves out b: the pyop engine, that of Windows, needs it",
         "ValueError t::Two: the pyop engine has another operator of this name: must have one in a process",
         (

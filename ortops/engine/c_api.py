@@ -32,6 +32,8 @@ ELEMENT_TYPES = {
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9,
     "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
 }  # fmt: skip
+ANY_TYPE = 0
+"""Of an input of any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
 ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
 
 # The position in OrtApi and the argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
@@ -45,6 +47,7 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "FillStringTensor": (52, (c_void_p, c_void_p, c_size_t)),
     "GetStringTensorDataLength": (53, (c_void_p, c_void_p)),
     "GetStringTensorContent": (54, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t)),
+    "CastTypeInfoToTensorInfo": (55, (c_void_p, c_void_p)),
     "CreateTensorTypeAndShapeInfo": (57, (c_void_p,)),
     "SetTensorElementType": (58, (c_void_p, c_int)),
     "SetDimensions": (59, (c_void_p, c_void_p, c_size_t)),
@@ -63,12 +66,14 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "KernelContext_GetOutput": (91, (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
     "ReleaseStatus": (93, (c_void_p,)),
     "ReleaseValue": (96, (c_void_p,)),
+    "ReleaseTypeInfo": (98, (c_void_p,)),
     "ReleaseTensorTypeAndShapeInfo": (99, (c_void_p,)),
     "ReleaseCustomOpDomain": (101, (c_void_p,)),
     "KernelInfoGetAttributeArray_float": (162, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelInfoGetAttributeArray_int64": (163, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "KernelInfo_GetInputCount": (230, (c_void_p, c_void_p)),
     "KernelInfo_GetOutputCount": (231, (c_void_p, c_void_p)),
+    "KernelInfo_GetInputTypeInfo": (234, (c_void_p, c_size_t, c_void_p)),
     "KernelInfoGetAttribute_tensor": (236, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "HasSessionConfigEntry": (237, (c_void_p, c_char_p, c_void_p)),
     "GetResizedStringTensorElementBuffer": (252, (c_void_p, c_size_t, c_size_t, c_void_p)),
@@ -137,14 +142,16 @@ REQUIRED, OPTIONAL, VARIADIC = range(3)
 
 
 class TensorType(NamedTuple):
-    """An input or an output of an operator: its value in `ELEMENT_TYPES`, and whether it is optional or variadic."""
+    """An input or an output of an operator: its value in `ELEMENT_TYPES` or ANY_TYPE, whether it is optional or variadic."""
 
     element_type: int
     presence: int = REQUIRED
 
 
 class CustomOp:
-    """An OrtCustomOp of version 1, for one combination of element types. ONNX Runtime may use it while this object lives.
+    """An OrtCustomOp of version 1, for one combination of the element types of outputs.
+
+    ONNX Runtime may use it while this object lives.
 
     ONNX Runtime calls `create` with the address of an OrtKernelInfo, the function that it returns with that of an
     OrtKernelContext, and `infer` with that of an OrtShapeInferContext. They return 0 for success, else an OrtStatus. If

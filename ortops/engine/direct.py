@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
+    ANY_TYPE,
     ELEMENT_TYPES,
     FAIL,
     INVALID_ARGUMENT,
@@ -156,6 +157,8 @@ def _is_tensor_or_strings(api: Api, info: int, name: bytes) -> bool:
     return _read_tensor(api, info, name) is not None or bool(reads_strings and _read_strings(api, info, name))
 
 
+_ELEMENT_NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
+
 _LATER_READERS: dict[str, Callable[[Api, int, bytes], Any]] = {"STRINGS": _read_strings, "TENSOR": _read_tensor}
 """Of types that our own operators' attributes do not have."""
 
@@ -199,24 +202,25 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     Args:
         operator: the definition.
         bind: makes the function that computes the outputs from arrays.
-        types: the element type of each type variable.
+        types: the element type of each type variable that an output has.
         info: the address of the node's OrtKernelInfo.
 
     Raises:
-        TypeError, ValueError: an attribute of the node has a wrong type or value.
+        TypeError, ValueError: an attribute of the node has a wrong type or value, or an input has a wrong type.
     """
     api = ort_api()
     attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
     counts = c_size_t(), c_size_t()
     api.check(api.KernelInfo_GetInputCount(info, byref(counts[0])))
     api.check(api.KernelInfo_GetOutputCount(info, byref(counts[1])))
+    types = _with_types_of_inputs(api, info, operator, types, counts[0].value)
     input_kinds, output_kinds = (
         [types.get(tensor.type, tensor.type) for tensor in _given(tensors, count.value)]
         for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
     )
     inputs = Inputs(
         api,
-        [ELEMENT_TYPES[kind] for kind in input_kinds[: counts[0].value]],
+        [ELEMENT_TYPES.get(kind, ANY_TYPE) for kind in input_kinds[: counts[0].value]],
         operator.max_rank,
         copies=operator.keeps_inputs,
     )
@@ -235,13 +239,54 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     return _with_statuses(operator, run)
 
 
+def _with_types_of_inputs(
+    api: Api, info: int, operator: Operator, types: Mapping[str, str], count: int
+) -> dict[str, str]:
+    """The element type of each type variable, also of those that inputs alone have, as far as a node has these inputs.
+
+    Raises:
+        TypeError: an input has a type that its variable does not allow, or that an input before it does not have.
+    """
+    found, source = dict(types), dict[str, str]()
+    for i, tensor in enumerate(_given(operator.inputs, count)[:count]):
+        kind = None if tensor.type in types or tensor.type not in operator.types else _input_type(api, info, i)
+        if kind is None:
+            continue
+        allowed = operator.types[tensor.type]
+        if kind not in allowed:
+            raise TypeError(f"{tensor.name} has type {kind}: must be {' or '.join(allowed)}")
+        if found.setdefault(tensor.type, kind) != kind:
+            raise TypeError(
+                f"{tensor.name} has type {kind}: must be {found[tensor.type]}, that of {source[tensor.type]}"
+            )
+        source.setdefault(tensor.type, tensor.name)
+    return found
+
+
+def _input_type(api: Api, info: int, i: int) -> str | None:
+    """The element type of a node's input, None if the node leaves it out."""
+    whole, tensor, number = c_void_p(), c_void_p(), c_int()
+    if not api.succeeds(api.KernelInfo_GetInputTypeInfo(info, i, byref(whole))):
+        return None
+    try:
+        api.check(api.CastTypeInfoToTensorInfo(whole, byref(tensor)))
+        if tensor:
+            api.check(api.GetTensorElementType(tensor, byref(number)))
+    finally:
+        api.ReleaseTypeInfo(whole)
+    return _ELEMENT_NAMES.get(number.value, f"{number.value} of ONNXTensorElementDataType")
+
+
 def _given(tensors: Sequence[Tensor], count: int) -> list[Tensor]:
     """The definition of each of `count` inputs or outputs of a node, and of those that it leaves out at the end."""
     return [*tensors, *(tensors[-1] for _ in range(count - len(tensors)))]
 
 
 def custom_ops(operator: Operator, bind: Bind) -> Iterator[CustomOp]:
-    """Make an OrtCustomOp for each combination of element types of an operator.
+    """Make an OrtCustomOp for each combination of element types of an operator's outputs.
+
+    From these ONNX Runtime infers the types of outputs. What inputs alone have is read when a node's kernel is made: an
+    OrtCustomOp for each combination would cost a session 14**4 of them where four inputs may have any type.
 
     Args:
         operator: the definition.
@@ -255,10 +300,14 @@ def custom_ops(operator: Operator, bind: Bind) -> Iterator[CustomOp]:
     # In onnxruntime 1.20 to 1.23 shape inference crashes if a node leaves an input or an output out.
     if onnxruntime_version() >= (1, 24) or not any(tensor.optional for tensor in (*operator.inputs, *operator.outputs)):
         infer = _with_statuses(operator, functools.partial(infer_output_shapes, operator))
-    for kinds in itertools.product(*operator.types.values()):
-        types: dict[str, str] = dict(zip(operator.types, kinds, strict=True))
+    variables = operator.types_of_outputs
+    for kinds in itertools.product(*variables.values()):
+        types: dict[str, str] = dict(zip(variables, kinds, strict=True))
         inputs, outputs = (
-            [TensorType(ELEMENT_TYPES[types.get(tensor.type, tensor.type)], _presence(tensor)) for tensor in tensors]
+            [
+                TensorType(ELEMENT_TYPES.get(types.get(tensor.type, tensor.type), ANY_TYPE), _presence(tensor))
+                for tensor in tensors
+            ]
             for tensors in (operator.inputs, operator.outputs)
         )
         made: list[CustomOp] = []

@@ -24,7 +24,7 @@ from ortops.engine.c_api import probe_session
 from ortops.engine.extensions import OrtError, add_python_operator, install_call_hook
 from ortops.engine.pyop_attributes import JSON, from_json, from_text
 from ortops.shapes import Shape
-from ortops.spec import DOMAIN, ELEMENT_DTYPES, AttributeValue, Bind, Operator
+from ortops.spec import DOMAIN, ELEMENT_DTYPES, AttributeValue, Bind, Operator, check_combinations
 
 _LOGGER = logging.getLogger("ortops")
 _REFUSED_TYPES = ("float16", "bfloat16")
@@ -37,7 +37,8 @@ def add_operator(operator: Operator, bind: Bind) -> None:
     """Add an operator to the library, for all sessions that register it later. A second call does nothing.
 
     Raises:
-        ValueError: the process has another operator of this domain and name.
+        ValueError: the process has another operator of this domain and name, or its inputs have too many combinations of
+            element types.
         TypeError: the library cannot run such an operator.
     """
     if _added.get(operator.label, operator) is not operator:
@@ -58,8 +59,12 @@ def add_operator(operator: Operator, bind: Bind) -> None:
             raise TypeError(
                 f"{operator.label}: {attribute.name} is a tensor: the pyop engine, that of Windows, has none such"
             )
-    choices = ([kind for kind in allowed if kind not in _REFUSED_TYPES] for allowed in operator.types.values())
-    for kinds in itertools.product(*choices):
+    choices = {
+        variable: [kind for kind in allowed if kind not in _REFUSED_TYPES]
+        for variable, allowed in operator.types.items()
+    }
+    check_combinations(operator.label, "for the pyop engine, that of Windows, its tensors have", choices)
+    for kinds in itertools.product(*choices.values()):
         _add(operator, bind, dict(zip(operator.types, kinds, strict=True)))
     _added[operator.label] = operator
 

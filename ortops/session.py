@@ -14,7 +14,7 @@ from ortops.compute import bind
 from ortops.custom import CustomOperator
 from ortops.engine import extensions
 from ortops.engine.domains import Domains, check_options
-from ortops.engine.errors import RaiseOperatorErrors, keep_causes
+from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
@@ -214,6 +214,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
         register(options, operators=operators)
+        self._operator_errors = SessionErrors()
         if _engine_in_use == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
@@ -223,7 +224,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
         try:
-            with inside_session(), RaiseOperatorErrors(_run_errors):
+            with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT not in str(error):
@@ -241,7 +242,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             BaseException: the exception that Python raised in an operator of ours, in place of onnxruntime's error.
             ValueError: with the pyop engine, an operator of ours refused its input.
         """
-        with inside_session(), RaiseOperatorErrors(_run_errors):
+        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
@@ -249,16 +250,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors):
+        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors):
+        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
             super().run_with_ortvaluevector(*args, **kwargs)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors):
+        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
             super().run_with_iobinding(iobinding, run_options)

@@ -30,7 +30,7 @@ from ortops.engine.c_api import (
     onnxruntime_version,
     ort_api,
 )
-from ortops.engine.errors import keep_cause
+from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shape_inference import infer_output_shapes
 from ortops.engine.tensors import Inputs, output, tensor_attribute
@@ -166,26 +166,49 @@ _PACKAGE = f"{__name__.split('.', maxsplit=1)[0]}."
 """The prefix of the names of this package's modules."""
 
 
-def _with_statuses(operator: Operator, function: Callable[[int], Any]) -> Callback:
-    """A callback that returns errors raised by this package as statuses and lets other exceptions through."""
+def _with_statuses(
+    operator: Operator, function: Callable[[int], Any], session: SessionErrors | None = None
+) -> Callback:
+    """A callback that returns errors raised by this package as statuses and lets other exceptions through.
+
+    Args:
+        operator: the operator, which errors name.
+        function: the function.
+        session: keeps the exceptions that come on threads of ONNX Runtime's own.
+    """
 
     def callback(address: int) -> Any:
         try:
             return function(address)
-        except RecursionError:
+        except BaseException as error:
+            status = _status_of(operator, error, session)
+            if status is not None:
+                return status
+            if isinstance(error, ctypes.ArgumentError):  # ctypes turns a RecursionError into it
+                raise RecursionError(str(error)) from error
             raise
-        except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into it
-            raise RecursionError(str(error)) from error
-        except Exception as error:
-            if not _is_raised_here(error):
-                raise
-            keep_cause(error)
-            code = INVALID_ARGUMENT if isinstance(error, TypeError | ValueError) else FAIL
-            return ort_api().CreateStatus(
-                code, f"{operator.label}: {str(error) or type(error).__name__}".encode(errors="replace")
-            )
 
     return callback
+
+
+def _status_of(operator: Operator, error: BaseException, session: SessionErrors | None) -> int | None:
+    """The status of an exception, or None if the exception is to leave the callback."""
+    is_answer = (
+        isinstance(error, Exception)
+        and not isinstance(error, RecursionError | ctypes.ArgumentError)
+        and _is_raised_here(error)
+    )
+    note = ""
+    if session is not None and not is_inside_call():
+        note = session.keep(error, leaves=not is_answer)
+    elif not is_answer:
+        return None
+    else:
+        keep_cause(error)
+    text = (str(error) or type(error).__name__) if is_answer else f"interrupted by {type(error).__name__}"
+    code = INVALID_ARGUMENT if is_answer and isinstance(error, TypeError | ValueError) else FAIL
+    status: int = ort_api().CreateStatus(code, f"{operator.label}: {text}{note}".encode(errors="replace"))
+    return status
 
 
 def _is_raised_here(error: BaseException) -> bool:
@@ -236,7 +259,7 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
         compute(read(context) + absent, allocate, (parallel_for, context))
         return 0
 
-    return _with_statuses(operator, run)
+    return _with_statuses(operator, run, session_in_the_making())
 
 
 def _with_types_of_inputs(

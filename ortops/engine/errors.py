@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,8 +13,11 @@ from ortops.jit import exceptions
 if TYPE_CHECKING:
     from ortops.engine.pyop import RunErrors
 
+_MAX_KEPT = 100
+
 _thread = threading.local()
 _keeps_causes = False
+_numbers = itertools.count(1)
 
 
 def keep_causes() -> None:
@@ -21,11 +26,72 @@ def keep_causes() -> None:
     _keeps_causes = True
 
 
+def is_inside_call() -> bool:
+    """Whether a call of a session of this project's class runs on this thread."""
+    return getattr(_thread, "causes", None) is not None
+
+
 def keep_cause(error: BaseException) -> None:
     """Keep the cause of an error that becomes a status, for the call of a session that runs on this thread, if any."""
-    causes = getattr(_thread, "causes", None)
-    if causes is not None and error.__cause__ is not None:
-        causes.append(error.__cause__)
+    if is_inside_call() and error.__cause__ is not None:
+        _thread.causes.append(error.__cause__)
+
+
+def session_in_the_making() -> SessionErrors | None:
+    """The errors of the session of this project's class that this thread makes, if any."""
+    making: SessionErrors | None = getattr(_thread, "making", None)
+    return making
+
+
+class SessionErrors:
+    """The errors of a session's operators on threads of ONNX Runtime's own, which belong to one of the session's calls.
+
+    Such a thread (ORT_PARALLEL) does not know its call. So the status of an error gets a number, and the call whose error
+    has this number takes it from there.
+    """
+
+    def __init__(self) -> None:
+        self._calls: set[RaiseOperatorErrors] = set()
+        self._kept: dict[int, tuple[BaseException, bool]] = {}
+
+    def begin(self, call: RaiseOperatorErrors) -> None:
+        """Let errors have numbers until the call ends."""
+        self._calls.add(call)
+
+    def keep(self, error: BaseException, *, leaves: bool) -> str:
+        """Keep an error of an operator, and return what to add to the text of its status.
+
+        Args:
+            error: the error.
+            leaves: whether the call raises the error itself, and not one of ONNX Runtime with the cause of this error.
+        """
+        if not self._calls:  # of run_async, say, which would show the number to users
+            return ""
+        number = next(_numbers)
+        self._kept[number] = error, leaves
+        for old in list(self._kept)[:-_MAX_KEPT]:
+            self._kept.pop(old, None)
+        return f" (error {number} of an operator)"
+
+    def end(self, call: RaiseOperatorErrors, raised: BaseException | None) -> tuple[BaseException | None, bool]:
+        """End a call, and take the error that ONNX Runtime's error tells of, whose text then loses the number."""
+        text = raised.args[0] if raised is not None and raised.args else None
+        found = _NUMBER.search(text) if isinstance(text, str) else None
+        kept = self._kept.pop(int(found[1]), None) if found else None
+        if raised is not None and found and kept is not None:
+            raised.args = (found.string[: found.start()] + found.string[found.end() :], *raised.args[1:])
+        # Errors that no call has told of, of nodes that failed beside another one. A call that begins after the second line
+        # has larger numbers.
+        self._calls.discard(call)
+        next_number = next(_numbers)
+        if not self._calls:
+            for number in list(self._kept):
+                if number < next_number:
+                    self._kept.pop(number, None)
+        return kept or (None, False)
+
+
+_NUMBER = re.compile(r" \(error (\d+) of an operator\)")
 
 
 class RaiseOperatorErrors:
@@ -37,25 +103,37 @@ class RaiseOperatorErrors:
 
     Args:
         run_errors: begins to collect the errors of the run with the pyop engine.
+        session: the errors of the session.
+        is_making: whether the call makes the session.
     """
 
-    def __init__(self, run_errors: Callable[[], RunErrors] | None) -> None:
-        self._run_errors = run_errors
+    def __init__(
+        self, run_errors: Callable[[], RunErrors] | None, session: SessionErrors, *, is_making: bool = False
+    ) -> None:
+        self._run_errors, self._session, self._is_making = run_errors, session, is_making
 
     def __enter__(self) -> None:
         """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
         exceptions.take()
         self._keeps_causes = _keeps_causes
         if _keeps_causes:
-            self._outer, _thread.causes = getattr(_thread, "causes", None), []
+            self._outer = getattr(_thread, "causes", None), getattr(_thread, "making", None)
+            _thread.causes, _thread.making = [], self._session if self._is_making else None
+            self._session.begin(self)
         self._errors = self._run_errors() if self._run_errors else None
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         """Raise the first exception, in place of ONNX Runtime's error."""
         causes: list[BaseException] = []
-        if self._keeps_causes:
-            causes, _thread.causes = _thread.causes, self._outer
         error = exceptions.take()
+        if self._keeps_causes:
+            causes = _thread.causes
+            _thread.causes, _thread.making = self._outer
+            kept, leaves = self._session.end(self, raised)
+            if kept is not None and leaves:
+                error = error or kept
+            elif kept is not None and kept.__cause__ is not None:
+                causes.insert(0, kept.__cause__)
         if self._errors is not None:
             error = error or self._errors.end()
         if error is not None:

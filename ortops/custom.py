@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 import numpy as np
 
 from ortops.shapes import Axes
-from ortops.signatures import signature_of
+from ortops.signatures import check_function, check_keywords, signature_of
 from ortops.spec import (
     ANY_SHAPE,
     DOMAIN,
     ELEMENT_DTYPES,
     Attribute,
     AttributeValue,
+    Bind,
     Compute,
+    Constructor,
     ElementType,
     Length,
     Operator,
@@ -40,11 +42,17 @@ class OperatorError(RuntimeError):
     """A custom operator raised an exception, which is the cause of this one, or returned what its definition forbids."""
 
 
+class _ShapesError(OperatorError):
+    """A function of shapes returned something else."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class CustomOperator(Operator):
-    """An operator whose kernel is a Python function. It can be called as the function; `operator` makes it.
+    """An operator whose kernel is a Python function, or a class with one object for each session; `operator` makes it.
 
-    call: the function.
+    It can be called as the function or the class.
+
+    call: the function or the class.
     as_lists: the names of the attributes that the function takes as lists, and not as tuples.
     body: the same in standard operators, or None.
     """
@@ -80,7 +88,7 @@ class CustomOperator(Operator):
         )
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call the function."""
+        """Call the function, or make an object of the class."""
         return self.call(*arguments, **keywords)
 
     def __repr__(self) -> str:
@@ -89,13 +97,48 @@ class CustomOperator(Operator):
     def __reduce__(self) -> str:
         return self.call.__qualname__  # by name, as functions are pickled
 
-    def bind(self, _: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]) -> Compute:
+    @property
+    def constructor(self) -> Constructor | None:
+        """Makes an object of the class."""
+        return self._construct if isinstance(self.call, type) else None
+
+    def _construct(self) -> tuple[Bind, Callable[[], object]]:
+        try:
+            made = self.call()
+            return functools.partial(self._bind, made), getattr(made, "close", lambda: None)
+        except RecursionError:
+            raise
+        except Exception as error:
+            raise OperatorError(f"its constructor: {_said(error)}") from error
+
+    def check_node(self, shapes: Mapping[str, Any], attributes: Mapping[str, AttributeValue]) -> None:
+        """Check that the function of shapes returns shapes for a node. Its exceptions are for calls to raise.
+
+        Raises:
+            OperatorError: it returns something else.
+        """
+        try:
+            if self.shapes is not None:
+                self.shapes(shapes, attributes)
+        except _ShapesError:
+            raise
+        except OperatorError:
+            pass
+
+    def bind(self, operator: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]) -> Compute:
         """Make the function that computes a node: it calls `call` and copies what that returns.
 
         Args:
+            operator: the operator itself.
             attributes: the checked attributes.
             kinds: the element types of the node's outputs.
         """
+        return self._bind(self.call, operator, attributes, kinds)
+
+    def _bind(
+        self, call: Callable[..., Any], _: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]
+    ) -> Compute:
+        """As `bind`, with a function, or an object of the class, to call."""
         names = [tensor.name for tensor in self.inputs]
         required = {i for i, tensor in enumerate(self.inputs) if not tensor.optional}
         lists = [name for name in self.as_lists if attributes[name] is not None]
@@ -115,10 +158,10 @@ class CustomOperator(Operator):
             shapes = self._output_shapes(inputs, attributes) if has_shapes else [None] * len(self.outputs)
             given = {**attributes, **{name: list(attributes[name]) for name in lists}}
             if is_variadic:
-                results = self._results(self._called(inputs, given), len(kinds))
+                results = self._results(_called(call, inputs, given), len(kinds))
             else:
                 results = self._results(
-                    self._called((), {**dict(zip(names, inputs, strict=True)), **given}), len(kinds)
+                    _called(call, (), {**dict(zip(names, inputs, strict=True)), **given}), len(kinds)
                 )
             for i, (tensor, kind, result) in enumerate(zip(tensors, kinds, results, strict=False)):
                 if result is None and tensor.optional:
@@ -132,14 +175,6 @@ class CustomOperator(Operator):
                     out[...] = array
 
         return compute
-
-    def _called(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        try:
-            return self.call(*arguments, **keywords)
-        except RecursionError:
-            raise
-        except Exception as error:
-            raise OperatorError(_said(error)) from error
 
     def _results(self, returned: Any, count: int) -> Sequence[Any]:
         """What the function returned as a list with an element for each of the `count` outputs of a node."""
@@ -174,6 +209,15 @@ class CustomOperator(Operator):
                 if tensor.element_axes:
                     axes.bind_values(tensor, array.ravel().tolist())
         return [axes.shape_of(tensor) for tensor in self.outputs]
+
+
+def _called(call: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    try:
+        return call(*arguments, **keywords)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise OperatorError(_said(error)) from error
 
 
 def _said(error: BaseException) -> str:
@@ -245,7 +289,7 @@ def operator(
     gradient: str | CustomOperator | None = None,
     body: onnx.FunctionProto | None = None,
 ) -> CustomOperator | Callable[[Callable[..., Any]], CustomOperator]:
-    """Decorate a function on NumPy arrays, to make it an operator of ONNX Runtime that can still be called as a function.
+    """Decorate a function on NumPy arrays, or a class, to make it an operator of ONNX Runtime that can still be called.
 
     Pass the result to `ortops.InferenceSession` or `ortops.register` as one of `operators`.
 
@@ -256,12 +300,16 @@ def operator(
     behind ``*`` (of type TENSOR). The result is an array, a tuple of arrays, or a list of arrays, which is variadic.
     Arrays of strings are annotated by `np.str_`, and hold str objects; bytes that are not UTF-8 are surrogates in them.
 
-    The function gets copies, which it may keep and change, and must return arrays of exactly the types of the outputs. It
-    holds the interpreter's lock unless it releases it, as functions do that numba compiled with ``nogil=True``. It may run
-    in several threads at once.
+    The function gets copies, which it may keep and change, and must return arrays of exactly the types of the outputs. An
+    attribute that is an array is read-only. The function holds the interpreter's lock unless it releases it, as functions
+    do that numba compiled with ``nogil=True``. It may run in several threads at once.
+
+    A class is an operator with state: its ``__call__`` is the function. Each session with nodes of the operator has one
+    object, which it makes without arguments when the session is made. When the session is gone, or the interpreter exits,
+    the object's ``close()`` is called, if it has one.
 
     Args:
-        function: the function, where the decorator has no other argument.
+        function: the function or the class, where the decorator has no other argument.
         domain: the domain of its nodes, at version 1; not one of ONNX or of onnxruntime-extensions.
         name: the name of its nodes; the function's by default.
         doc: what it computes; the function's docstring by default.
@@ -279,8 +327,10 @@ def operator(
         body: the same in standard operators, for `onnx_models.portable.attach`, with the operator's name and domain.
 
     Raises:
-        TypeError: an annotation does not say what a parameter is.
-        ValueError: a name, a type or an axis breaks a rule of definitions.
+        TypeError: an annotation does not say what a parameter is; the function or `shapes` is async or a generator; `shapes`
+            does not take the inputs and attributes by name; a class has no ``__call__``, or its constructor needs arguments.
+        ValueError: a name, a type or an axis breaks a rule of definitions, or the outputs have too many combinations of
+            element types.
     """
     if function is None:
         return functools.partial(
@@ -304,7 +354,7 @@ def _made(
     body: onnx.FunctionProto | None,
 ) -> CustomOperator:
     if not callable(function):
-        raise TypeError(f"{function!r}: must be a function")
+        raise TypeError(f"{function!r}: must be a function, or a class whose objects can be called")
     name = str(getattr(function, "__name__", "")) if name is None else name
     if not name.isidentifier():
         raise ValueError(f"name = {name!r}: must be a Python identifier")
@@ -312,6 +362,7 @@ def _made(
         raise ValueError(f"domain = {domain!r}: must be a name of your own, such as 'com.example'")
     if body is not None and (body.domain, body.name) != (domain, name):
         raise ValueError(f"body is of {body.domain}::{body.name}: must be of {domain}::{name}")
+    check_function(function, f"{domain}::{name}")
     as_lists = frozenset[str]()
     if inputs is None:
         read = signature_of(function, f"{domain}::{name}", has_outputs=outputs is not None)
@@ -329,7 +380,8 @@ def _made(
         outputs=tuple(outputs),
         types={variable: tuple(kinds) for variable, kinds in (types or {}).items()},
         domain=domain,
-        shapes=shapes and _shape_function(shapes, tuple(inputs), tuple(outputs), tuple(attributes)),
+        shapes=shapes
+        and _shape_function(f"{domain}::{name}", shapes, tuple(inputs), tuple(outputs), tuple(attributes)),
         gradient=gradient.label if isinstance(gradient, CustomOperator) else gradient,
         call=function,
         as_lists=as_lists,
@@ -338,15 +390,23 @@ def _made(
 
 
 def _shape_function(
+    label: str,
     function: Callable[..., Any],
     inputs: tuple[Tensor, ...],
     outputs: tuple[Tensor, ...],
     attributes: tuple[Attribute, ...],
 ) -> ShapeFunction:
-    """The function of a user as `Operator.shapes`."""
+    """The function of a user as `Operator.shapes`.
+
+    Raises:
+        TypeError: it cannot be called with the inputs and attributes, or is async or a generator.
+        ValueError: the number of outputs is not fixed.
+    """
+    check_function(function, f"{label}: shapes")
     if any(tensor.variadic for tensor in outputs):
         raise ValueError(f"shapes: must not be given, since the output {outputs[-1].name} is variadic")
 
+    check_keywords(function, [*(one.name for one in inputs), *(one.name for one in attributes)], f"{label}: shapes")
     names = {attribute.name for attribute in attributes}
 
     def shapes(
@@ -364,7 +424,7 @@ def _shape_function(
         several = [found] if len(outputs) == 1 else found
         if not isinstance(several, list | tuple) or len(several) != len(outputs) or not all(map(_is_shape, several)):
             rule = "a tuple of lengths" if len(outputs) == 1 else f"{len(outputs)} tuples of lengths"
-            raise OperatorError(f"shapes: it returned {found!r}: must return {rule}")
+            raise _ShapesError(f"shapes: it returned {found!r}: must return {rule}")
         return [None if one is None else tuple(one) for one in several]
 
     return shapes

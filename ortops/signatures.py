@@ -38,23 +38,25 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
     """Read the parameters of a function, or of the Python function that numba compiles.
 
     Args:
-        function: an array is an input, ``X | None = None`` an optional one and ``*x`` a variadic one; behind ``*`` it is an
-            attribute of type TENSOR. int, float, str, a Literal of strings and lists of these are attributes.
+        function: the function, or a class, whose ``__call__`` is read. An array is an input, ``X | None = None`` an optional
+            one and ``*x`` a variadic one; behind ``*`` it is an attribute of type TENSOR. int, float, str, a Literal of
+            strings and lists of these are attributes.
         name: the operator's name, for errors.
         has_outputs: whether the outputs are known, so that the annotation of the result does not count.
 
     Raises:
         TypeError: a parameter or the result has no annotation that says what it is.
     """
-    plain = getattr(function, "py_func", function)
+    is_class = isinstance(function, type)
+    plain: Any = getattr(function, "__call__" if is_class else "py_func", function)
     try:
-        parameters = inspect.signature(plain).parameters
+        parameters = list(inspect.signature(plain).parameters.values())[1 if is_class else 0 :]
         hints = typing.get_type_hints(plain, include_extras=True)
     except (NameError, ValueError) as error:
         raise TypeError(f"{name}: the annotations of its function cannot be read: {error}") from error
     variables: dict[str, tuple[ElementType, ...]] = {}
     attributes, inputs, as_lists = [], [], set()
-    for parameter in parameters.values():
+    for parameter in parameters:
         where = f"{name}: parameter {parameter.name}"
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(f"{where} takes any keyword: attributes must be given to ortops.operator, or be parameters")
@@ -90,6 +92,53 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
             )
     outputs = () if has_outputs else tuple(_outputs(hints.get("return"), name, variables))
     return Signature(tuple(attributes), tuple(inputs), outputs, variables, frozenset(as_lists))
+
+
+_KINDS: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (inspect.iscoroutinefunction, "async"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+    (inspect.isgeneratorfunction, "a generator"),
+)
+
+
+def check_function(function: Callable[..., Any], where: str) -> None:
+    """Check that a call of a function, or of an object of a class, returns a result and not a promise of one.
+
+    Args:
+        function: the function, an object that can be called, or a class of such objects.
+        where: what it is, for errors.
+
+    Raises:
+        TypeError: it is async or a generator, or a class without ``__call__`` or whose constructor needs arguments.
+    """
+    if isinstance(function, type):
+        if not any("__call__" in vars(base) for base in function.__mro__):
+            raise TypeError(f"{where}: the class {function.__name__} has no __call__: must have one, which computes")
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            raise TypeError(
+                f"{where}: the class {function.__name__} must be made without arguments: {error}"
+            ) from error
+        except ValueError:
+            pass  # of a class that is not written in Python, nothing is known
+    for is_kind, kind in _KINDS:
+        if any(map(is_kind, (function, getattr(function, "__call__", None)))):  # noqa: B004 - what calls run
+            raise TypeError(f"{where} is {kind}: must be a function that returns its result")
+
+
+def check_keywords(function: Callable[..., Any], names: Sequence[str], where: str) -> None:
+    """Check that a function can be called with arguments of these names, as far as its signature can be read.
+
+    Raises:
+        TypeError: it cannot.
+    """
+    try:
+        inspect.signature(function).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        raise TypeError(f"{where} must take {', '.join(names)} by name: {error}") from error
+    except ValueError:
+        pass
 
 
 def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]) -> Iterator[Tensor]:

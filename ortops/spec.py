@@ -330,6 +330,22 @@ class Operator:
         return self.name if self.domain == DOMAIN else f"{self.domain}::{self.name}"
 
     @property
+    def constructor(self) -> Constructor | None:
+        """Makes what computes the nodes of one session, for an operator that has an object for each session; else None."""
+        return None
+
+    def check_node(self, shapes: Mapping[str, Any], attributes: Mapping[str, AttributeValue]) -> None:
+        """Check what the definition can only check of a node.
+
+        Args:
+            shapes: the shapes of the inputs as far as the model tells them, as `shapes` takes them.
+            attributes: the checked attributes.
+
+        Raises:
+            RuntimeError: the operator cannot compute such a node.
+        """
+
+    @property
     def is_gradient(self) -> bool:
         """Whether the operator computes the gradient of another one."""
         return self.gradient is None
@@ -419,3 +435,6 @@ or is None for threads on all CPUs."""
 
 Bind: TypeAlias = Callable[[Operator, dict[str, AttributeValue], Sequence[str]], Compute]
 """Makes the function that computes a node from its operator, its checked attributes and its outputs' element types."""
+
+Constructor: TypeAlias = Callable[[], tuple[Bind, Callable[[], object]]]
+"""Makes an operator's object for a session; returns what binds nodes to it, and what closes it."""

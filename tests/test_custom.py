@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import pickle
@@ -112,9 +113,33 @@ def _ok(x: F) -> F: ...
 def _unknown(x: Missing) -> F: ...  # type: ignore[name-defined]  # noqa: F821
 
 
+async def _async(x: F) -> F: ...
+
+
+async def _async_generator(x: F) -> Any:
+    yield x
+
+
+def _generator(x: F) -> Any:
+    yield x
+
+
+class _AsyncObject:
+    async def __call__(self, x: F) -> F: ...
+
+
 @pytest.mark.parametrize(
     ("function", "settings", "says"),
     [
+        (_async, {}, "t::f is async: must be a function that returns its result"),
+        (functools.partial(_async), {}, "t::f is async: must"),
+        (_AsyncObject(), {}, "t::f is async: must"),
+        (_async_generator, {}, "t::f is an asynchronous generator: must"),
+        (_generator, {}, "t::f is a generator: must be a function that returns its result"),
+        (_ok, {"shapes": _async}, "t::f: shapes is async: must"),
+        (_ok, {"shapes": _generator}, "t::f: shapes is a generator: must"),
+        (_ok, {"shapes": lambda x, y: x}, "t::f: shapes must take x by name: missing a required argument: 'y'"),
+        (_ok, {"shapes": lambda: ()}, "t::f: shapes must take x by name: got an unexpected keyword argument 'x'"),
         (_no_hint, {}, r"t::f: parameter x is annotated by None: must be an input, "),
         (_no_result, {}, r"its result is annotated by None: must be "),
         (_bool, {}, "parameter flag is annotated by <class 'bool'>"),
@@ -136,7 +161,7 @@ def _unknown(x: Missing) -> F: ...  # type: ignore[name-defined]  # noqa: F821
             {"shapes": len, "outputs": [ortops.Tensor("y", "float", variadic=True)]},
             "shapes: must not",
         ),
-        (3, {}, "3: must be a function"),
+        (3, {}, "3: must be a function, or a class"),
     ],
 )
 def test_a_wrong_definition_is_refused(function: Any, settings: Any, says: str) -> None:
@@ -490,12 +515,47 @@ def test_shapes_are_inferred_in_sessions_and_by_onnx(users: None) -> None:
         (lambda x: 1 / 0, "t::f: shapes: ZeroDivisionError: division by zero"),
         (lambda x: 3, "t::f: shapes: it returned 3: must return a tuple of lengths"),
         (lambda x: (-1,), r"t::f: shapes: it returned \(-1,\): must return"),
-        (lambda y: y, "t::f: shapes: TypeError"),
     ],
 )
 def test_a_wrong_function_of_shapes_is_an_error(shapes: Any, says: str) -> None:
     with pytest.raises(Exception, match=says):
         session(ONE.replace("[n]", "[3]"), made(_ok, shapes=shapes)).run(None, {"x": np.ones(3, np.float32)})
+
+
+@pytest.mark.parametrize(
+    "graph", [ONE.replace("[n]", "[3]"), ONE, "(float[n] x) => (float[m] y) { z = t.f(x)  y = t.f(z) }"]
+)
+@pytest.mark.parametrize("kind", [ortops.InferenceSession, onnxruntime.InferenceSession])
+def test_shapes_of_a_wrong_form_are_an_error_of_the_session(graph: str, kind: Any) -> None:
+    for wrong, says in (
+        (lambda x: 3, "3"),
+        (lambda x: [1.5], r"\[1.5\]"),
+        (lambda x: ("n", x), r"\('n', "),
+        (_soon, "<coro"),
+    ):
+        chosen = options()
+        ortops.register(chosen, operators=[made(_ok, shapes=wrong)])
+        with pytest.raises(Exception, match=f"t::f: shapes: it returned {says}.*: must return a tuple of lengths"):
+            kind(parsed(graph).SerializeToString(), chosen, [CPU])
+
+
+def _soon(x: Any) -> Any:
+    """A function that returns a coroutine, which nothing tells before a call."""
+    result = _async(x)
+    result.close()
+    return result
+
+
+def test_what_shapes_raises_is_for_calls_to_raise() -> None:
+    def shapes(x: Any) -> Any:
+        if x != (3,):
+            raise LookupError("three")
+        return x
+
+    runner = session(ONE, made(lambda x: x, shapes=shapes, inputs=same.inputs, outputs=same.outputs, types=same.types))
+    assert runner.run(None, {"x": np.ones(3, np.float32)})[0].shape == (3,)
+    with pytest.raises(Exception, match="t::f: shapes: LookupError: three"):
+        runner.run(None, {"x": np.ones(2, np.float32)})
 
 
 def test_a_function_of_shapes_need_not_know_unknown_lengths() -> None:

@@ -43,7 +43,7 @@ def x(value: float = 1) -> dict[str, F]:
 def test_exceptions_leave_as_they_do_from_a_sequential_session(raised: BaseException) -> None:
     threads: set[int] = set()
 
-    def f(x: F) -> F:
+    def f(_: F) -> F:
         threads.add(threading.get_ident())
         raise raised
 
@@ -86,7 +86,7 @@ def test_errors_of_the_same_text_have_the_cause_of_their_own_call() -> None:
     runner = session(f)
 
     def run(i: int) -> Any:
-        with pytest.raises(Exception, match="the same$") as caught:
+        with pytest.raises(Exception, match=r"the same$") as caught:
             runner.run(None, x(i))
         return caught.value.__cause__.value  # type: ignore[union-attr]
 

@@ -368,6 +368,9 @@ def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
         def Four(a: NDArray[np.generic], b: NDArray[np.generic], c: NDArray[np.generic], d: NDArray[A]) -> NDArray[A]: ...
         for function in (Many, Half, Table, Four):
             fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made(function.__name__, function))
+        class State:
+            def __call__(self, x: NDArray[A]) -> NDArray[A]: ...
+        fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made("State", State))
         two = made("Two", Two)
         fails(one, "(float[n] x) => (float[m] y) { y = t.Two(x) }", two)
         fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made("Two", Two))
@@ -383,6 +386,7 @@ def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
             "ValueError t::Four: for the pyop engine, that of Windows, its tensors have 20,736 combinations of element "
             "types (T_a, T_b, T_c, A): must have at most 4,096"
         ),
+        "TypeError t::State: is a class: the pyop engine, that of Windows, has none such",
         "ValueError t::Two leaves out b: the pyop engine, that of Windows, needs it",
         "ValueError t::Two: the pyop engine has another operator of this name: must have one in a process",
         (

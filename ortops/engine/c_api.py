@@ -76,6 +76,7 @@ _FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
     "KernelInfo_GetInputTypeInfo": (234, (c_void_p, c_size_t, c_void_p)),
     "KernelInfoGetAttribute_tensor": (236, (c_void_p, c_char_p, c_void_p, c_void_p)),
     "HasSessionConfigEntry": (237, (c_void_p, c_char_p, c_void_p)),
+    "KernelInfo_GetLogger": (245, (c_void_p, c_void_p)),
     "GetResizedStringTensorElementBuffer": (252, (c_void_p, c_size_t, c_size_t, c_void_p)),
     "ShapeInferContext_GetInputCount": (267, (c_void_p, c_void_p)),
     "ShapeInferContext_GetInputTypeShape": (268, (c_void_p, c_size_t, c_void_p)),

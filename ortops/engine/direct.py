@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
+from typing import Any, NamedTuple
 
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
@@ -32,10 +32,11 @@ from ortops.engine.c_api import (
 )
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
-from ortops.engine.shape_inference import infer_output_shapes
+from ortops.engine.objects import kernel_with_object
+from ortops.engine.shape_inference import infer_output_shapes, type_and_lengths
 from ortops.engine.tensors import Inputs, output, tensor_attribute
 from ortops.shapes import Shape
-from ortops.spec import Attribute, AttributeValue, Bind, Operator, Tensor
+from ortops.spec import Attribute, AttributeValue, Bind, Length, Operator, Tensor
 
 
 def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
@@ -236,7 +237,9 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     counts = c_size_t(), c_size_t()
     api.check(api.KernelInfo_GetInputCount(info, byref(counts[0])))
     api.check(api.KernelInfo_GetOutputCount(info, byref(counts[1])))
-    types = _with_types_of_inputs(api, info, operator, types, counts[0].value)
+    given = list(_inputs_of(api, info, operator, counts[0].value))
+    types = _with_types_of_inputs(operator, types, given)
+    operator.check_node(_known_shapes(given), attributes)
     input_kinds, output_kinds = (
         [types.get(tensor.type, tensor.type) for tensor in _given(tensors, count.value)]
         for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
@@ -262,18 +265,37 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     return _with_statuses(operator, run, session_in_the_making())
 
 
-def _with_types_of_inputs(
-    api: Api, info: int, operator: Operator, types: Mapping[str, str], count: int
-) -> dict[str, str]:
+class _Input(NamedTuple):
+    """An input that a node has: its definition, its element type, and its lengths as `type_and_lengths` tells them."""
+
+    tensor: Tensor
+    kind: str
+    lengths: list[Length]
+
+
+def _inputs_of(api: Api, info: int, operator: Operator, count: int) -> Iterator[_Input]:
+    """The inputs of a node with `count` inputs, without those that it leaves out."""
+    for i, tensor in enumerate(_given(operator.inputs, count)[:count]):
+        whole, found = c_void_p(), c_void_p()
+        if not api.succeeds(api.KernelInfo_GetInputTypeInfo(info, i, byref(whole))):
+            continue
+        try:
+            api.check(api.CastTypeInfoToTensorInfo(whole, byref(found)))
+            number, lengths = type_and_lengths(api, found) if found else (0, [])
+        finally:
+            api.ReleaseTypeInfo(whole)
+        yield _Input(tensor, _ELEMENT_NAMES.get(number, f"{number} of ONNXTensorElementDataType"), lengths)
+
+
+def _with_types_of_inputs(operator: Operator, types: Mapping[str, str], inputs: Iterable[_Input]) -> dict[str, str]:
     """The element type of each type variable, also of those that inputs alone have, as far as a node has these inputs.
 
     Raises:
         TypeError: an input has a type that its variable does not allow, or that an input before it does not have.
     """
     found, source = dict(types), dict[str, str]()
-    for i, tensor in enumerate(_given(operator.inputs, count)[:count]):
-        kind = None if tensor.type in types or tensor.type not in operator.types else _input_type(api, info, i)
-        if kind is None:
+    for tensor, kind, _ in inputs:
+        if tensor.type in types or tensor.type not in operator.types:
             continue
         allowed = operator.types[tensor.type]
         if kind not in allowed:
@@ -286,18 +308,15 @@ def _with_types_of_inputs(
     return found
 
 
-def _input_type(api: Api, info: int, i: int) -> str | None:
-    """The element type of a node's input, None if the node leaves it out."""
-    whole, tensor, number = c_void_p(), c_void_p(), c_int()
-    if not api.succeeds(api.KernelInfo_GetInputTypeInfo(info, i, byref(whole))):
-        return None
-    try:
-        api.check(api.CastTypeInfoToTensorInfo(whole, byref(tensor)))
-        if tensor:
-            api.check(api.GetTensorElementType(tensor, byref(number)))
-    finally:
-        api.ReleaseTypeInfo(whole)
-    return _ELEMENT_NAMES.get(number.value, f"{number.value} of ONNXTensorElementDataType")
+def _known_shapes(inputs: Iterable[_Input]) -> dict[str, Any]:
+    """The shapes of a node's inputs by name, as `Operator.shapes` takes them, without those of unknown rank."""
+    shapes: dict[str, Any] = {}
+    for tensor, _, lengths in inputs:
+        if lengths and tensor.variadic:
+            shapes.setdefault(tensor.name, []).append(tuple(lengths))
+        elif lengths:
+            shapes[tensor.name] = tuple(lengths)
+    return shapes
 
 
 def _given(tensors: Sequence[Tensor], count: int) -> list[Tensor]:
@@ -341,7 +360,13 @@ def custom_ops(operator: Operator, bind: Bind) -> Iterator[CustomOp]:
 
 def _kernel_of(made: list[CustomOp], operator: Operator, bind: Bind, types: dict[str, str], info: int) -> Callback:
     """As `_kernel`, and keep the OrtCustomOp alive as long as the kernel, which may outlive the session options."""
-    run = _kernel(operator, bind, types, info)
+    constructor = operator.constructor
+    if constructor is None:
+        run = _kernel(operator, bind, types, info)
+    else:
+        run = kernel_with_object(
+            ort_api(), info, operator, constructor, lambda bind: _kernel(operator, bind, types, info)
+        )
     run.custom_op = made  # type: ignore[attr-defined]
     return run
 

@@ -47,6 +47,8 @@ def add_operator(operator: Operator, bind: Bind) -> None:
         )
     if operator.label in _added:
         return
+    if operator.constructor is not None:
+        raise TypeError(f"{operator.label}: is a class: the pyop engine, that of Windows, has none such")
     tensors = (*operator.inputs, *operator.outputs)
     for tensor in tensors:
         if tensor.variadic or set(operator.element_types(tensor)) <= set(_REFUSED_TYPES):

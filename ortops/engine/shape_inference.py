@@ -75,10 +75,21 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
 
 
 def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:
-    """The element type of an input, 0 if unknown, and its lengths, None for an unknown one and [] for an unknown rank."""
-    info, element_type, rank = c_void_p(), c_int(), c_size_t()
+    """The element type and the lengths of an input as `type_and_lengths`; 0 and [] if nothing is known of it."""
+    info = c_void_p()
     if not api.succeeds(api.ShapeInferContext_GetInputTypeShape(context, i, byref(info))) or not info:
         return 0, []
+    return type_and_lengths(api, info)
+
+
+def type_and_lengths(api: Api, info: c_void_p) -> tuple[int, list[Length]]:
+    """The element type of a tensor and its lengths, None for an unknown one and [] for an unknown rank.
+
+    Args:
+        api: the functions of ONNX Runtime.
+        info: the address of an OrtTensorTypeAndShapeInfo.
+    """
+    element_type, rank = c_int(), c_size_t()
     api.check(api.GetTensorElementType(info, byref(element_type)))
     api.check(api.GetDimensionsCount(info, byref(rank)))
     lengths, names = (c_int64 * rank.value)(), (c_char_p * rank.value)()

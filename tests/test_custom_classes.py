@@ -1,0 +1,305 @@
+"""Operators that are classes: one object for each session, made with it and closed with it."""
+
+# mypy: disable-error-code="empty-body, no-any-return"
+
+from __future__ import annotations
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import ortops
+from conformance.backends.session import CPU, options
+from ortops.engine import objects
+from processes import python
+
+F = NDArray[np.float32]
+TWICE = "(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Count <step = 10> (y) }"
+FEEDS = {"x": np.zeros(1, np.float32)}
+
+
+class Log:
+    """What happened to the objects of a class, in order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def operator(self, *, fails: bool = False) -> ortops.CustomOperator:
+        """A new operator of a class that counts its calls."""
+        log = self.lines
+
+        class Count:
+            """Adds the number of calls so far, times a step."""
+
+            def __init__(self) -> None:
+                log.append("made")
+                if fails:
+                    raise FileNotFoundError("no such model")
+                self._lock, self._calls = threading.Lock(), 0
+
+            def __call__(self, x: F, *, step: int = 1) -> F:
+                with self._lock:
+                    self._calls += 1
+                    return np.add(x, np.float32(self._calls * step))
+
+            def close(self) -> None:
+                log.append(f"closed after {self._calls}")
+
+        return ortops.operator(domain="t")(Count)
+
+
+def model(graph: str = TWICE) -> bytes:
+    text = f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}'
+    proto: bytes = onnx.parser.parse_model(text).SerializeToString()
+    return proto
+
+
+def session(*operators: ortops.CustomOperator, graph: str = TWICE) -> ortops.InferenceSession:
+    return ortops.InferenceSession(model(graph), options(), [CPU], operators=operators)
+
+
+def run(runner: Any) -> list[float]:
+    found: list[float] = runner.run(None, FEEDS)[0].tolist()
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Any:
+    yield
+    gc.collect()
+    assert objects._sessions == {}  # noqa: SLF001
+
+
+def test_the_definition_is_that_of_the_call() -> None:
+    operator = Log().operator()
+    assert [(one.name, one.type) for one in operator.inputs] == [("x", "float")]
+    assert [(one.name, one.type) for one in operator.attributes] == [("step", "INT")]
+    assert (operator.label, operator.doc) == ("t::Count", "Adds the number of calls so far, times a step.")
+    assert operator()(np.ones(1, np.float32)).tolist() == [2]  # it is still the class
+
+
+def test_nodes_of_a_session_share_an_object_that_is_closed_with_it() -> None:
+    log = Log()
+    runner = session(log.operator())
+    assert log.lines == ["made"]
+    assert [run(runner), run(runner)] == [[1 + 20], [3 + 40]]
+    assert log.lines == ["made"]
+    del runner
+    gc.collect()
+    assert log.lines == ["made", "closed after 4"]
+
+
+def test_nodes_inside_of_others_share_it_too() -> None:
+    log = Log()
+    graph = """(float[n] x, bool c) => (float[n] z) {
+        y = t.Count(x)
+        z = If (c) <then_branch = t () => (float[n] a) { a = t.Count(y) },
+                    else_branch = e () => (float[n] b) { b = t.Count(x) }>
+    }"""
+    runner = session(log.operator(), graph=graph)
+    assert runner.run(None, {**FEEDS, "c": np.array(True)})[0] == 1 + 2
+    assert log.lines == ["made"]
+
+
+def test_each_session_of_any_class_has_its_own() -> None:
+    log = Log()
+    operator = log.operator()
+    chosen = options()
+    ortops.register(chosen, operators=[operator])
+    runners = [onnxruntime.InferenceSession(model(), chosen, [CPU]) for _ in range(2)]
+    runners += [session(operator), session(operator)]
+    assert [run(runner) for runner in runners] == [[21]] * 4
+    assert log.lines == ["made"] * 4
+    del runners[1:]
+    gc.collect()
+    assert log.lines[4:] == ["closed after 2"] * 3
+    assert run(runners[0]) == [3 + 40]
+
+
+def test_two_operators_have_an_object_each_and_one_without_nodes_has_none() -> None:
+    log = Log()
+
+    class Other:
+        def __init__(self) -> None:
+            log.lines.append("other")
+
+        def __call__(self, x: F) -> F:
+            return -x
+
+    class Unused:
+        def __init__(self) -> None:
+            log.lines.append("unused")
+
+        def __call__(self, x: F) -> F: ...
+
+    others = [ortops.operator(domain="t")(kind) for kind in (Other, Unused)]
+    runner = session(log.operator(), *others, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Other(y) }")
+    assert run(runner) == [-1]
+    assert sorted(log.lines) == ["made", "other"]
+
+
+def test_sessions_made_and_run_in_many_threads_share_nothing() -> None:
+    log = Log()
+    operator = log.operator()
+
+    def work(_: int) -> list[float]:
+        runner = session(operator)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: run(runner), range(4)))
+        return run(runner)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(16))) == [[9 + 100]] * 16
+    gc.collect()
+    assert sorted(log.lines) == ["closed after 10"] * 16 + ["made"] * 16
+
+
+def test_an_error_of_the_constructor_is_one_of_the_session() -> None:
+    log = Log()
+    with pytest.raises(Exception, match="t::Count: its constructor: FileNotFoundError: no such model") as caught:
+        session(log.operator(fails=True))
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    assert log.lines == ["made"]
+
+
+def test_an_object_is_closed_if_its_session_cannot_be_made() -> None:
+    log = Log()
+
+    def Bad(x: F, *, n: int) -> F: ...  # noqa: N802 - the operator's name
+
+    operators = log.operator(), ortops.operator(domain="t")(Bad)
+    with pytest.raises(Exception, match="t::Bad: n is missing"):
+        session(*operators, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Bad(y) }")
+    gc.collect()
+    assert log.lines == ["made", "closed after 0"]
+    # A node of the operator itself.
+    log.lines.clear()
+    with pytest.raises(Exception, match=r"t::Count: step = 1\.5 has type FLOAT: must be INT"):
+        session(log.operator(), graph="(float[n] x) => (float[n] z) { z = t.Count <step = 1.5> (x) }")
+    gc.collect()
+    assert log.lines == ["made", "closed after 0"]
+
+
+def test_the_traceback_of_an_error_does_not_keep_an_object_open() -> None:
+    closed: list[int] = []
+
+    class Failing:
+        def __call__(self, x: F) -> F:
+            raise ValueError(len(x))
+
+        def close(self) -> None:
+            closed.append(1)
+
+    def cause() -> BaseException | None:
+        operator = ortops.operator(domain="t", name="Count")(Failing)
+        chosen = options()
+        # On a thread of its own the frames of a call have no caller's frame, which would have the session.
+        chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
+        graph = "(float[n] x) => (float[n] z) { a = t.Count(x)  b = t.Count(x)  z = Add(a, b) }"
+        runner = ortops.InferenceSession(model(graph), chosen, [CPU], operators=[operator])
+        with pytest.raises(Exception, match="ValueError: 1") as caught:
+            run(runner)
+        return caught.value.__cause__
+
+    kept = cause()
+    gc.collect()
+    assert kept is not None
+    assert kept.__traceback__ is not None
+    assert closed == [1]
+
+
+def test_an_error_of_close_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda report: told.append(report.exc_value))
+
+    class Bad:
+        def __call__(self, x: F) -> F:
+            return x
+
+        def close(self) -> None:
+            raise OSError("cannot close")
+
+    log = Log()
+    operators = ortops.operator(domain="t")(Bad), log.operator()
+    runner = session(*operators, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Bad(y) }")
+    del runner
+    gc.collect()
+    assert [str(error) for error in told] == ["cannot close"]
+    assert log.lines == ["made", "closed after 0"]
+
+
+class _NoCall: ...
+
+
+class _Needs:
+    def __init__(self, path: str) -> None: ...
+
+    def __call__(self, x: F) -> F: ...
+
+
+class _Async:
+    async def __call__(self, x: F) -> F: ...
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (_NoCall, "t::f: the class _NoCall has no __call__: must have one, which computes"),
+        (_Needs, "t::f: the class _Needs must be made without arguments: missing a required argument: 'path'"),
+        (_Async, "t::f is async: must be a function that returns its result"),
+    ],
+)
+def test_a_class_that_is_no_operator_is_refused(kind: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        ortops.operator(domain="t", name="f")(kind)
+
+
+SCRIPT = """
+import threading
+import numpy as np, onnx, onnxruntime, ortops
+from numpy.typing import NDArray
+
+@ortops.operator(domain="t")
+class Count:
+    def __init__(self):
+        print("made", flush=True)
+    def __call__(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        if x[0] == 1:
+            inside.set()
+            for _ in range(300_000):
+                pass
+            print("computed", flush=True)
+        return x
+    def close(self):
+        print("closed", flush=True)
+
+inside = threading.Event()
+model = onnx.parser.parse_model(
+    '<ir_version: 8, opset_import: ["" : 16, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.Count(x) }')
+def made(kind):
+    options = onnxruntime.SessionOptions()
+    ortops.register(options, operators=[Count])
+    return kind(model.SerializeToString(), options)
+
+kept = [made(onnxruntime.InferenceSession), made(ortops.InferenceSession)]
+del kept[{drop}:]
+if kept:
+    feeds = {"x": np.ones(1, np.float32)}
+    threading.Thread(target=lambda: kept[-1].run(None, feeds), daemon=True).start()
+    inside.wait()
+"""
+
+
+@pytest.mark.parametrize("drop", [0, 1, 2])
+def test_the_exit_of_the_interpreter_closes_each_object_once_after_running_calls(drop: int) -> None:
+    lines = python(SCRIPT.replace("{drop}", str(drop))).split()
+    closed_before = ["closed"] * (2 - drop)
+    computed = ["computed"] if drop else []
+    assert lines == ["made", "made", *closed_before, *computed, *["closed"] * drop]

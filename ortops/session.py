@@ -18,6 +18,7 @@ from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
+from ortops.missing import remedy
 from ortops.operators import OPERATORS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
@@ -215,10 +216,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         check_options(options, "sess_options")
         register(options, operators=operators)
         self._operator_errors = SessionErrors()
+        own = _registered[weakref.ref(options)].operators.values()
         if _engine_in_use == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
-            own = _registered[weakref.ref(options)].operators.values()
             model = with_readable_attributes(path_or_bytes, (*OPERATORS, *own))
             if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
@@ -227,13 +228,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
-            if _CONFLICT not in str(error):
-                raise
-            raise OrtError(
-                "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
-                "register_custom_ops_library: remove the other call, since ortops registers all operators of the library "
-                f"({error})"
-            ) from error
+            if _CONFLICT in str(error):
+                raise OrtError(
+                    "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
+                    "register_custom_ops_library: remove the other call, since ortops registers all operators of the "
+                    f"library ({error})"
+                ) from error
+            hint = remedy(str(error), own, OPERATORS)
+            if hint is not None:
+                error.args = (f"{error}. {hint}",)
+            raise
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession.run does.

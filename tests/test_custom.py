@@ -593,6 +593,27 @@ def test_sessions_have_operators_of_their_own() -> None:
         session(ONE)
 
 
+@pytest.mark.parametrize(
+    ("node", "operators", "says"),
+    [
+        ("t.Swish(x)", (), r"t:Swish.* If t::Swish is an operator made by .*, pass it to the session, operators=\[Swish\]\.$"),
+        ("t.Swish(x)", ("Other",), r"If t::Swish is an .*operators=\[Swish\]; it has t::Other\.$"),
+        ("t.swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
+        ("u.Swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
+        ("ai.onnx.contrib.RoiAlign16(x)", (), r"Did you mean ai.onnx.contrib::RoiAlign_16, which the session has\?$"),
+        ("ai.onnx.contrib.Nothing(x)", (), "is not a registered function/op$"),
+        ("com.microsoft.Nothing(x)", (), "Nothing[^?]*$"),
+        ("Nothing(x)", (), "No Op registered for Nothing with domain_version of 18$"),
+    ],
+)  # fmt: skip
+def test_a_missing_operator_is_named_with_the_remedy(node: str, operators: Any, says: str) -> None:
+    imports = '["" : 18, "t" : 1, "u" : 1, "ai.onnx.contrib" : 1, "com.microsoft" : 1]'
+    text = f"<ir_version: 8, opset_import: {imports}> g (float[n] x) => (float[m] y) {{ y = {node} }}"
+    given = [ortops.operator(domain="t", name=name)(_ok) for name in operators]
+    with pytest.raises(Exception, match=says):
+        ortops.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options(), [CPU], operators=given)
+
+
 def test_an_operator_lives_as_long_as_options_and_sessions() -> None:
     def begin() -> tuple[Any, weakref.ref[Any]]:
         def f(x: F) -> F:

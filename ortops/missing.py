@@ -1,0 +1,43 @@
+"""What to do about an operator of a model that a session does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from ortops.spec import Operator
+
+_MESSAGES = (
+    re.compile(r"(?P<domain>[^\s:]+):(?P<name>\w+)\(-?\d+\) is not a registered function/op"),
+    re.compile(r'In Node, \(".*?", (?P<name>\w+), "(?P<domain>[^"]+)", .*No Op registered for '),
+)
+"""ONNX Runtime's, for a domain of which it has no operator, and of which it has others."""
+
+_OTHERS = ("ai.onnx", "com.microsoft")
+"""Domains, and beginnings of domains, in which users have no operators."""
+
+
+def remedy(message: str, own: Iterable[Operator], ours: Iterable[Operator]) -> str | None:
+    """The remedy for an error of ONNX Runtime, None if it is not of a missing operator.
+
+    Args:
+        message: the error's text.
+        own: the operators of the user that the session has.
+        ours: those of this project.
+    """
+    found = next(filter(None, (pattern.search(message) for pattern in _MESSAGES)), None)
+    if found is None:
+        return None
+    given = list(own)
+    near = {one.name: f"{one.domain}::{one.name}" for one in (*ours, *given)}
+    close = get_close_matches(found["name"], near, 1, 0.75)
+    label = f"{found['domain']}::{found['name']}"
+    if close and near[close[0]] != label:
+        return f"Did you mean {near[close[0]]}, which the session has?"
+    if close or found["domain"].startswith(_OTHERS):
+        return None
+    has = f"; it has {', '.join(one.label for one in given)}" if given else ""
+    return (
+        f"If {label} is an operator made by ortops.operator, pass it to the session, operators=[{found['name']}]{has}."
+    )

@@ -96,6 +96,21 @@ def test_nodes_of_a_session_share_an_object_that_is_closed_with_it() -> None:
     assert log.lines == ["made", "closed after 4"]
 
 
+def test_nodes_with_constants_are_neither_folded_nor_merged() -> None:
+    log = Log()
+    graph = """(float[n] x) => (float[n] y, float[n] z) {
+        c = Constant <value = float[1] {0}> ()
+        a = t.Count(c)
+        b = t.Count(c)
+        y = Add(x, a)
+        z = Add(x, b)
+    }"""
+    runner = session(log.operator(), graph=graph)
+    for i in range(3):
+        y, z = runner.run(None, FEEDS)
+        assert sorted([y.item(), z.item()]) == [2 * i + 1, 2 * i + 2]
+
+
 def test_nodes_inside_of_others_share_it_too() -> None:
     log = Log()
     graph = """(float[n] x, bool c) => (float[n] z) {

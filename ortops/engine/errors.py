@@ -26,21 +26,27 @@ def keep_causes() -> None:
     _keeps_causes = True
 
 
+def _call() -> RaiseOperatorErrors | None:
+    """The innermost call of a session of this project's class that runs on this thread."""
+    return getattr(_thread, "call", None)
+
+
 def is_inside_call() -> bool:
     """Whether a call of a session of this project's class runs on this thread."""
-    return getattr(_thread, "causes", None) is not None
+    return _call() is not None
 
 
 def keep_cause(error: BaseException) -> None:
     """Keep the cause of an error that becomes a status, for the call of a session that runs on this thread, if any."""
-    if is_inside_call() and error.__cause__ is not None:
-        _thread.causes.append(error.__cause__)
+    call = _call()
+    if call is not None and error.__cause__ is not None:
+        call.causes.append(error.__cause__)
 
 
 def session_in_the_making() -> SessionErrors | None:
     """The errors of the session of this project's class that this thread makes, if any."""
-    making: SessionErrors | None = getattr(_thread, "making", None)
-    return making
+    call = _call()
+    return call.session if call is not None and call.is_making else None
 
 
 class SessionErrors:
@@ -75,20 +81,23 @@ class SessionErrors:
 
     def end(self, call: RaiseOperatorErrors, raised: BaseException | None) -> tuple[BaseException | None, bool]:
         """End a call, and take the error that ONNX Runtime's error tells of, whose text then loses the number."""
-        text = raised.args[0] if raised is not None and raised.args else None
+        kept = self._taken(raised) if raised is not None and self._kept else None
+        self._calls.discard(call)
+        if self._kept:
+            # Those that no call has told of, of nodes that failed beside another one. The errors of a call that begins after
+            # the next line have larger numbers.
+            number = next(_numbers)
+            for old in [] if self._calls else [one for one in list(self._kept) if one < number]:
+                self._kept.pop(old, None)
+        return kept or (None, False)
+
+    def _taken(self, raised: BaseException) -> tuple[BaseException, bool] | None:
+        text = raised.args[0] if raised.args else None
         found = _NUMBER.search(text) if isinstance(text, str) else None
         kept = self._kept.pop(int(found[1]), None) if found else None
-        if raised is not None and found and kept is not None:
+        if found and kept is not None:
             raised.args = (found.string[: found.start()] + found.string[found.end() :], *raised.args[1:])
-        # Errors that no call has told of, of nodes that failed beside another one. A call that begins after the second line
-        # has larger numbers.
-        self._calls.discard(call)
-        next_number = next(_numbers)
-        if not self._calls:
-            for number in list(self._kept):
-                if number < next_number:
-                    self._kept.pop(number, None)
-        return kept or (None, False)
+        return kept
 
 
 _NUMBER = re.compile(r" \(error (\d+) of an operator\)")
@@ -110,26 +119,25 @@ class RaiseOperatorErrors:
     def __init__(
         self, run_errors: Callable[[], RunErrors] | None, session: SessionErrors, *, is_making: bool = False
     ) -> None:
-        self._run_errors, self._session, self._is_making = run_errors, session, is_making
+        self._run_errors, self.session, self.is_making = run_errors, session, is_making
 
     def __enter__(self) -> None:
         """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
         exceptions.take()
         self._keeps_causes = _keeps_causes
         if _keeps_causes:
-            self._outer = getattr(_thread, "causes", None), getattr(_thread, "making", None)
-            _thread.causes, _thread.making = [], self._session if self._is_making else None
-            self._session.begin(self)
+            self.causes: list[BaseException] = []
+            self._outer, _thread.call = _call(), self
+            self.session.begin(self)
         self._errors = self._run_errors() if self._run_errors else None
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         """Raise the first exception, in place of ONNX Runtime's error."""
-        causes: list[BaseException] = []
         error = exceptions.take()
+        causes: list[BaseException] = []
         if self._keeps_causes:
-            causes = _thread.causes
-            _thread.causes, _thread.making = self._outer
-            kept, leaves = self._session.end(self, raised)
+            _thread.call, causes = self._outer, self.causes
+            kept, leaves = self.session.end(self, raised)
             if kept is not None and leaves:
                 error = error or kept
             elif kept is not None and kept.__cause__ is not None:

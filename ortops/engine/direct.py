@@ -326,7 +326,7 @@ def _given(tensors: Sequence[Tensor], count: int) -> list[Tensor]:
 
 
 _FEW = 16
-"""Combinations. Measured: with the types of outputs alone, this project's own operators cost a session 0.2 ms more, to 1.6 ms,
+"""Combinations. Measured: with types of outputs alone, this project's own operators cost a session 0.2 ms more, to 1.6 ms,
 since an input of any type costs ONNX Runtime as much as several of one type."""
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import functools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,8 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
+from ortops.engine import tensors
+from ortops.engine.c_api import Api
 from ortops.engine.extensions import OrtError
 from ortops.spec import DOMAIN
 from samples import FORWARD, GRADIENT, open_ranks, with_attributes
@@ -146,3 +151,33 @@ def test_one_process_has_one_engine() -> None:
 def test_operators_live_in_the_domain_of_onnxruntime_extensions() -> None:
     assert DOMAIN == "ai.onnx.contrib"
     assert {node.domain for node in onnx_models.roi_align(16).graph.node} == {DOMAIN}
+
+
+@pytest.mark.parametrize("failing", range(6))
+def test_what_onnxruntime_refuses_to_read_is_an_error_that_leaks_nothing(failing: int) -> None:
+    """Functions of OrtApi that are called in turn, of which one returns the address of a status."""
+    value, info, status = 16, 32, 48
+    calls: list[tuple[int, int]] = []
+
+    def function(i: int) -> Any:
+        def call(first: int, second: int, third: int) -> int:
+            calls.append((i, first))
+            if i == failing:
+                return status
+            result = third if i == 0 else second
+            if i in (0, 1):
+                ctypes.c_int64.from_address(result).value = (value, info)[i]
+            return 0
+
+        return ctypes.CFUNCTYPE(*(ctypes.c_int64,) * 4)(call)
+
+    functions = [function(i) for i in range(7)]
+    addresses = [ctypes.cast(one, ctypes.c_void_p).value for one in functions]
+    api: Any = SimpleNamespace(addresses=dict(zip(tensors._FUNCTIONS, addresses, strict=True)))  # noqa: SLF001
+    released: list[int] = []
+    api.check = functools.partial(Api.check, api)
+    api.GetErrorMessage, api.ReleaseStatus = lambda _: b"no such input", released.append
+    with pytest.raises(OrtError, match="no such input"):
+        tensors.Inputs(api, [1], 8).read(64)
+    assert released == [status]
+    assert ((6, info) in calls) == (failing > 1), "ReleaseTensorTypeAndShapeInfo is called if there is one"

@@ -66,11 +66,10 @@ class Inputs:
         """The inputs of a call, None for an absent one; arrays that are no copies are valid during the call.
 
         Raises:
-            RuntimeError: ONNX Runtime gives no access to an input.
+            OrtError: ONNX Runtime gives no access to an input.
         """
         rows = np.zeros((self._count, 3 + self._max_rank), np.int64)
-        if _describe(self._functions, context, self._count, self._max_rank, rows) != 0:
-            raise RuntimeError("ONNX Runtime gives no access to an input")
+        self._api.check(_describe(self._functions, context, self._count, self._max_rank, rows))
         arrays = [self._array(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
         for i in self._strings:
             if (array := arrays[i]) is not None:

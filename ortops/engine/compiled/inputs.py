@@ -21,28 +21,33 @@ def describe(functions: Any, context: int, inputs: int, max_rank: int, rows: Any
         rows: the result [inputs, 3 + max_rank], initially 0.
 
     Returns:
-        0, or 1 if a function of OrtApi failed.
+        The OrtStatus of the first function of OrtApi that failed, for the caller to release; 0 if none did.
     """
     for i in range(inputs):
-        row = offset(rows, i * (3 + max_rank))
-        if not _describe(functions, context, i, max_rank, row):
-            return 1
+        status = _describe(functions, context, i, max_rank, offset(rows, i * (3 + max_rank)))
+        if status != 0:
+            return status
     return 0
 
 
 @compiled
-def _describe(functions: Any, context: int, i: int, max_rank: int, row: Any) -> bool:
+def _describe(functions: Any, context: int, i: int, max_rank: int, row: Any) -> int:
     here = address_of(row)
-    if call(functions[0], (context, i, here)) != 0:
-        return False
+    status: int = call(functions[0], (context, i, here))
     value = row[0]
-    if value == 0:
-        return True
-    if call(functions[1], (value, here)) != 0:
-        return False
+    if status != 0 or value == 0:
+        return status
+    status = call(functions[1], (value, here))
+    if status != 0:
+        return status
     info = row[0]
-    done = call(functions[2], (info, here + 8)) == 0 and call(functions[3], (info, here + 16)) == 0
-    row[2] = minimum(row[2], max_rank)
-    done = done and call(functions[4], (info, here + 24, row[2])) == 0
+    status = call(functions[2], (info, here + 8))
+    if status == 0:
+        status = call(functions[3], (info, here + 16))
+    if status == 0:
+        row[2] = minimum(row[2], max_rank)
+        status = call(functions[4], (info, here + 24, row[2]))
     call(functions[6], (info,))
-    return done and call(functions[5], (value, here)) == 0
+    if status == 0:
+        status = call(functions[5], (value, here))
+    return status

@@ -12,6 +12,15 @@ from ortops.spec import AttributeValue, Compute, Operator
 if TYPE_CHECKING:
     from ortops.kernels.entries import Entry
 
+_BEHAVED = 0x101
+"""NumPy's flags of a C-contiguous array whose elements are aligned."""
+
+
+def for_kernels(array: Any) -> Any:
+    """The array, or a copy if it is not as compiled code takes it: C-contiguous and aligned."""
+    return array if array.flags.num & _BEHAVED == _BEHAVED else array.copy(order="C")
+
+
 Allocate = Callable[[int, Shape], Any]
 """Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
 
@@ -54,11 +63,16 @@ def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object
 
     def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         shapes = tuple([None if array is None else array.shape for array in inputs])
-        values = tuple([tuple(inputs[i].ravel().tolist()) for i in of_lengths if inputs[i] is not None])
-        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, values, items))]
+        given, values = list(inputs), list[tuple[int, ...]]()
+        for i in of_lengths:
+            # Read once, since another thread may write to the array: an entry gets the lengths of the outputs.
+            if given[i] is not None:
+                given[i] = tuple(given[i].ravel().tolist())
+                values.append(given[i])
+        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, tuple(values), items))]
         if operator.is_gradient:
-            _check_gradient(operator, inputs, outputs, attributes)
-        _entries()[operator.function](inputs, outputs, attributes, runner or runner_on_all_cpus())
+            _check_gradient(operator, given, outputs, attributes)
+        _entries()[operator.function](given, outputs, attributes, runner or runner_on_all_cpus())
 
     return run
 
@@ -74,8 +88,8 @@ def compute(
 
     Args:
         operator: the definition.
-        inputs: one array for each input in the operator's order, None for an absent one. They are C-contiguous
-            and of element types that the operator allows.
+        inputs: one array for each input in the operator's order, None for an absent one. They are as `for_kernels`
+            makes them, and of element types that the operator allows. Other threads may write to their elements.
         attributes: the result of `Operator.check_attributes`.
         allocate: called once for each output.
         runner: runs the kernel's tasks (`ortops.jit.runners`).

@@ -257,10 +257,14 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     parallel_for = api.addresses["KernelContext_ParallelFor"]
 
     def run(context: int) -> int:
+        unaligned: list[tuple[Any, Any]] = []
+
         def allocate(i: int, shape: Shape) -> Any:
-            return output(api, context, i, shape, output_types[i])
+            return output(api, context, i, shape, output_types[i], unaligned)
 
         compute(read(context) + absent, allocate, (parallel_for, context))
+        for memory, array in unaligned:
+            memory[...] = array
         return 0
 
     return _with_statuses(operator, run, session_in_the_making())

@@ -143,7 +143,7 @@ def _compute_outputs(
         return outputs[i]
 
     try:
-        inputs = [np.asarray(array, order="C") for array in arrays]
+        inputs = [np.require(array, requirements=("C", "A")) for array in arrays]
         bind(operator, _attributes(operator, given), kinds)(inputs, allocate, None)
     except BaseException as error:  # noqa: BLE001 - an exception that left would abort the process
         message = str(error) or type(error).__name__

@@ -59,7 +59,7 @@ class Inputs:
     def __init__(self, api: Api, types: Sequence[int], max_rank: int, *, copies: bool = False) -> None:
         self._functions = np.array([api.addresses[name] for name in _FUNCTIONS], np.intp)
         self._api, self._count, self._max_rank = api, len(types), max_rank
-        self._array = _copy if copies else _view
+        self._array = _copy if copies else _aligned
         self._strings = [i for i, kind in enumerate(types) if kind == _STRING]
 
     def read(self, context: int) -> list[Array | None]:
@@ -133,10 +133,15 @@ def tensor_attribute(api: Api, value: c_void_p) -> Array:
     return _copy(data.value or 0, kind.value, tuple(lengths))
 
 
-def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> Any:
+def output(
+    api: Api, context: int, i: int, shape: Shape, element_type: int, unaligned: list[tuple[Array, Array]]
+) -> Any:
     """Output `i` as an array over ONNX Runtime's memory, or None if the node leaves it out.
 
     A tensor of strings is no array, but takes one as ``tensor[...] = array``.
+
+    Memory that a binding gives may be unaligned. The result is then an array of its own, and the pair of the array over
+    ONNX Runtime's memory and this one is appended to `unaligned`, for the caller to copy.
 
     Raises:
         OrtError: ONNX Runtime cannot allocate it.
@@ -148,7 +153,17 @@ def output(api: Api, context: int, i: int, shape: Shape, element_type: int) -> A
     if element_type == _STRING:
         return _Strings(api, value)
     api.check(api.GetTensorMutableData(value, byref(data)))
-    return _view(data.value or 0, element_type, shape)
+    array = _view(data.value or 0, element_type, shape)
+    if not array.flags.aligned:
+        unaligned.append((array, np.empty_like(array)))
+        return unaligned[-1][1]
+    return array
+
+
+def _aligned(data: int, element_type: int, shape: Shape) -> Array:
+    """The elements in place, or a copy if they are unaligned, as those of a NumPy array that is fed may be."""
+    is_unaligned = data % 8 != 0 and data % _DTYPES[element_type].itemsize != 0
+    return (_copy if is_unaligned else _view)(data, element_type, shape)
 
 
 def _copy(data: int, element_type: int, shape: Shape) -> Array:

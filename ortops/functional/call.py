@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute, runner_on_all_cpus
+from ortops.compute import compute, for_kernels, runner_on_all_cpus
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -58,7 +58,7 @@ def call(
 def _arrays(
     operator: Operator, inputs: Sequence[ArrayLike | None]
 ) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
-    """The inputs as C-contiguous arrays, and the type of each type variable.
+    """The inputs as C-contiguous and aligned arrays, and the type of each type variable.
 
     Integer arrays of any width become int64; other arrays must have a type that the operator allows. Lists become int64
     where the operator takes integers, and elsewhere take the type of the first array of the same type variable.
@@ -78,14 +78,14 @@ def _arrays(
             dtype = _INT64.dtype if _INT64.dtype in allowed else types.get(tensor.type, allowed[-1])
             array = _from_list(tensor.name, value, dtype)
         else:
-            array = np.asarray(value)
+            array = np.asarray(value)[...]  # a view, whose shape no other thread can change
             if _INT64.dtype in allowed and (array.dtype.kind in "iu" or array.size == 0):
                 array = _as_int64(tensor.name, array)
         expected = types.setdefault(tensor.type, array.dtype)
         if array.dtype not in allowed or array.dtype != expected:
             names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
             raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
-        arrays.append(np.asarray(array, order="C"))
+        arrays.append(for_kernels(array))
     return arrays, types
 
 

@@ -35,6 +35,9 @@ Attributes: TypeAlias = Mapping[str, Any]
 Entry: TypeAlias = Callable[[Inputs, Sequence[Any], Attributes, Runner], None]
 """Fills the outputs, arrays or None for those not wanted, from the inputs and checked attributes, with a runner of tasks.
 
+An input whose elements are lengths is a tuple of them. The others are arrays, to whose elements another thread may write at
+any time: an entry copies what says where to read or to write, checks the copy and uses the copy.
+
 An entry raises ValueError if the data breaks a rule of the operator, and MemoryError if a workspace cannot be allocated.
 """
 
@@ -58,17 +61,17 @@ _place_whole_rois, _place_rotated_rois = Kernel(pixel_bins.place_whole_rois), Ke
 def _place(
     names: Names,
     rois: Array,
-    batch_indices: Array,
+    batch_indices: Array | None,
     x_shape: Sequence[int],
     y_shape: Sequence[int],
     kernel: Callable[[Array, PlacedRois], int],
 ) -> PlacedRois:
-    """Place the samples of all RoIs.
+    """Place the samples of all RoIs, from copies: another thread may write to the caller's arrays at any time.
 
     Args:
         names: the operator's names.
         rois: [R, 4], or [R, 5].
-        batch_indices: the image of each RoI [R].
+        batch_indices: the image of each RoI [R], of any type of integers; None if the kernel finds it in `rois`.
         x_shape: the shape of the feature map.
         y_shape: the shape of the output.
         kernel: takes rois as float64 and what it fills; returns the number of the first invalid RoI, or -1.
@@ -82,13 +85,15 @@ def _place(
     if count and (height == 0 or width == 0):
         raise ValueError(f"{names.x} is {height} x {width} pixels: must not be empty where there are RoIs")
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), batch_indices)
-    invalid = kernel(rois.astype(np.float64), placed)
+    of = np.empty(count, np.int64) if batch_indices is None else batch_indices.astype(np.int64)
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), of)
+    boxes = rois.astype(np.float64)
+    invalid = kernel(boxes, placed)
     if invalid < 0:
         return placed
-    roi, index, rule = rois[invalid].tolist(), batch_indices[invalid], f">= 0 and < {images}, the number of images"
-    if names.batch_indices and not 0 <= index < images:
-        raise ValueError(f"{names.batch_indices}[{invalid}] = {index}: must be {rule}")
+    roi, rule = boxes[invalid].tolist(), f">= 0 and < {images}, the number of images"
+    if batch_indices is not None and not 0 <= of[invalid] < images:
+        raise ValueError(f"{names.batch_indices}[{invalid}] = {of[invalid]}: must be {rule}")
     is_finite = all(map(math.isfinite, roi))
     rule = f"batch_id must be a whole number {rule}" if is_finite else "must be finite"
     raise ValueError(f"{names.rois}[{invalid}] = {roi}: {rule}")
@@ -105,7 +110,7 @@ def roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attribute
     """Fill dX [N, C, H, W] and drois [R, 4] from dY, rois, batch_indices, x_shape and X."""
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
-    placed = _place_onnx(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_onnx(rois, batch_indices, x_shape, dy.shape, attributes)
     pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
 
 
@@ -135,7 +140,7 @@ def dml_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attri
     """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4]."""
     dy, rois, indices, x_shape, x = inputs
     dx, drois = outputs
-    placed = _place_dml(rois, indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_dml(rois, indices, x_shape, dy.shape, attributes)
     if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
         # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
         drois[...] = 0
@@ -157,9 +162,9 @@ def _place_dml(
         attributes["align_regions_to_corners"],
         NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
     )
-    rois, batch_indices = rois.reshape(-1, 4), indices.reshape(-1).astype(np.int64, copy=False)
+    boxes, of = rois.reshape(-1, 4), indices.reshape(-1)
     return _place(
-        _DML, rois, batch_indices, x_shape, y_shape, lambda boxes, placed: _place_dml_regions(boxes, placed, *arguments)
+        _DML, boxes, of, x_shape, y_shape, lambda boxes, placed: _place_dml_regions(boxes, placed, *arguments)
     )
 
 
@@ -178,11 +183,11 @@ def max_roi_pool_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attrib
 
 
 def _place_whole(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes) -> PlacedRois:
-    scale, batch_indices = attributes["spatial_scale"], np.empty(len(rois), np.int64)  # which the kernel fills
+    scale = attributes["spatial_scale"]
     return _place(
-        Names(batch_indices=""),
+        _ONNX,
         rois,
-        batch_indices,
+        None,
         x_shape,
         y_shape,
         lambda boxes, placed: _place_whole_rois(boxes, placed, scale, MAX_COORDINATE),
@@ -200,7 +205,7 @@ def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: A
     """Fill dX [N, C, H, W] and drois [R, 5] from dY, rois, batch_indices, x_shape and X."""
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
-    placed = _place_rotated(rois, batch_indices, x_shape.tolist(), dy.shape, attributes)
+    placed = _place_rotated(rois, batch_indices, x_shape, dy.shape, attributes)
     rotated_pool.pool_gradient(dy, placed, x, dx, drois, runner)
 
 
@@ -233,7 +238,7 @@ def dml_resample_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attrib
     dy, x_shape = inputs
     (dx,) = outputs
     if dy.size and not dx.size:
-        raise ValueError(f"x_shape is {x_shape.tolist()}: must not have a 0 where InputGradientTensor has elements")
+        raise ValueError(f"x_shape is {list(x_shape)}: must not have a 0 where InputGradientTensor has elements")
     if not dy.size:
         dx.fill(0)
     _resample(dy, dx, attributes, True, runner)

@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ortops.compute import compute, runner_on
+from ortops.compute import compute, for_kernels, runner_on
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
@@ -115,13 +115,11 @@ def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) ->
 
 
 def array(tensor: Any) -> Any:
-    """The elements of a tensor as a C-contiguous, aligned array, which shares memory with a tensor that is both."""
+    """The elements of a tensor as kernels take them, in the tensor's memory if that is contiguous and aligned."""
     tensor = tensor.detach().contiguous()
-    is_bfloat = tensor.dtype == torch.bfloat16
-    elements = (tensor.view(torch.int16) if is_bfloat else tensor).numpy()
-    if not elements.flags.aligned:
-        elements = elements.copy()
-    return elements.view(ml_dtypes.bfloat16) if is_bfloat else elements
+    if tensor.dtype == torch.bfloat16:
+        return for_kernels(tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return for_kernels(tensor.numpy())
 
 
 def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:

@@ -1,0 +1,160 @@
+"""What callers share with calls: memory to which another thread writes, and memory that is not aligned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ortops
+from conformance.backends.session import CPU, options
+from ortops import compute
+from ortops.jit.kernel import Kernel
+from ortops.operators import OPERATORS
+from ortops.ortvalue import BFLOAT16
+from ortops.spec import ELEMENT_DTYPES, Operator
+from problems import Array
+from processes import python
+from samples import Sample, every, open_ranks, samples
+
+KERNEL, SHAPES = Kernel.__call__, compute._output_shapes  # noqa: SLF001
+
+
+def session(sample: Sample) -> ortops.InferenceSession:
+    model = open_ranks(sample.model()).SerializeToString()
+    return ortops.InferenceSession(model, options(), providers=[CPU])
+
+
+def with_inputs(sample: Sample, change: Callable[[Array], Array]) -> Sample:
+    inputs = {name: change(array) for name, array in sample.inputs.items()}
+    return Sample(sample.operator, sample.name, inputs, sample.attributes)
+
+
+def of_function(sample: Sample) -> Callable[[], list[Array]]:
+    return sample.function
+
+
+def of_session(sample: Sample) -> Callable[[], list[Array]]:
+    runner = session(sample)
+    return lambda: list(runner.run(None, dict(sample.inputs)))
+
+
+def test_no_write_of_another_thread_ends_the_process() -> None:
+    assert python(Path(__file__).with_name("racing_writes.py")).splitlines()[-1].startswith(OPERATORS[-1].name)
+
+
+@pytest.mark.parametrize("way", [of_function, of_session], ids=["function", "session"])
+@pytest.mark.parametrize(**every(samples))
+def test_what_has_been_checked_is_what_counts(
+    sample: Sample, way: Callable[[Sample], Callable[[], list[Array]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of RoIs and indices after the kernel that checks them, or of lengths after they are read, has no effect."""
+    sample = with_inputs(sample, np.copy)
+    call, changed = way(sample), list[str]()
+    expected = call()
+
+    def change(name: str, values: Array) -> None:
+        if name in sample.inputs:
+            sample.inputs[name][...] = values
+            changed.append(name)
+
+    def kernel(self: Kernel, *arguments: Any) -> int:
+        status = KERNEL(self, *arguments)
+        if self._function.function.startswith("place_"):
+            for name in ("rois", "ROITensor"):
+                change(name, np.float32(1))
+            for name in ("batch_indices", "BatchIndicesTensor"):
+                change(name, np.int64(10**9))
+        return status
+
+    def shapes(*arguments: Any) -> Any:
+        found = SHAPES(*arguments)
+        change("x_shape", np.int64(10**6))
+        return found
+
+    monkeypatch.setattr(Kernel, "__call__", kernel)
+    monkeypatch.setattr(compute, "_output_shapes", shapes)
+    for one, other in zip(call(), expected, strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert changed or not {"x_shape", "rois", "ROITensor"} & set(sample.inputs)
+
+
+@pytest.mark.parametrize(**every(lambda operator: samples(operator)[:1]))
+def test_an_input_that_gets_another_shape_during_the_call_is_taken_with_the_first(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = with_inputs(sample, np.copy)
+    expected = sample.function()
+
+    def shapes(*arguments: Any) -> Any:
+        found = SHAPES(*arguments)
+        for array in sample.inputs.values():
+            array.shape = array.shape[::-1]
+        return found
+
+    monkeypatch.setattr(compute, "_output_shapes", shapes)
+    for one, other in zip(sample.function(), expected, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def unaligned(array: Array) -> Array:
+    """The same elements, one byte behind an address that is aligned."""
+    memory = np.empty(array.nbytes + 64, np.uint8)
+    begin = -memory.ctypes.data % 32 + 1
+    made: Array = memory[begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    assert not made.flags.aligned
+    return made
+
+
+def of_every_type(operator: Operator) -> list[Sample]:
+    return [samples(operator, kind)[0] for kind in operator.types[operator.inputs[0].type]]
+
+
+@pytest.fixture
+def entries_see_aligned_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every entry fail that gets an array that compiled code must not read."""
+    entries = compute._entries()  # noqa: SLF001
+
+    def checked(name: str) -> Any:
+        def entry(inputs: Any, outputs: Any, *rest: Any) -> None:
+            for array in (*inputs, *outputs):
+                assert not isinstance(array, np.ndarray) or (array.flags.aligned and array.flags.c_contiguous)
+            entries[name](inputs, outputs, *rest)
+
+        return entry
+
+    monkeypatch.setattr(compute, "_entries", lambda: {name: checked(name) for name in entries})
+
+
+@pytest.mark.usefixtures("entries_see_aligned_arrays")
+@pytest.mark.parametrize(**every(of_every_type))
+def test_a_function_takes_unaligned_arrays(sample: Sample) -> None:
+    for one, other in zip(with_inputs(sample, unaligned).function(), sample.function(), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.usefixtures("entries_see_aligned_arrays")
+@pytest.mark.parametrize(**every(of_every_type))
+def test_a_session_takes_unaligned_arrays_and_fills_them(sample: Sample) -> None:
+    """ONNX Runtime passes the memory of a binding as it is, and that of a feed."""
+    runner, numbers = session(sample), {dtype: name for name, dtype in ELEMENT_DTYPES.items()}
+    binding, expected = runner.io_binding(), sample.function()
+    outputs = [unaligned(np.zeros_like(array)) for array in expected]
+    inputs = with_inputs(sample, unaligned).inputs
+    binds = (
+        *((binding.bind_input, name, array) for name, array in inputs.items()),
+        *((binding.bind_output, one.name, y) for one, y in zip(runner.get_outputs(), outputs, strict=True)),
+    )
+    for bind, name, array in binds:
+        kind = BFLOAT16 if numbers[array.dtype] == "bfloat16" else array.dtype.type
+        bind(name, "cpu", 0, kind, array.shape, array.ctypes.data)
+    runner.run_with_iobinding(binding)
+    for one, other in zip(outputs, expected, strict=True):
+        assert one.tobytes() == other.tobytes()
+    if not any(numbers[array.dtype] == "bfloat16" for array in inputs.values()):
+        for one, other in zip(runner.run(None, dict(inputs)), expected, strict=True):
+            assert one.tobytes() == other.tobytes()

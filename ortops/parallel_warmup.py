@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -28,7 +30,7 @@ ENTRY_POINTS = (
 
 def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
     """What `ortops.warmup` compiles for these operators in those of the element types that they have."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    with _pool(1) as pool:
         return pool.submit(_record, list(operators), list(types)).result()
 
 
@@ -50,8 +52,7 @@ def in_processes(sources: Sequence[Source], make: Callable[[Source], T]) -> Iter
     Yields:
         Each source as it is done, the seconds that it took, and what was made.
     """
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(available_cpus(), context) as pool:
+    with _pool(available_cpus()) as pool:
         for done in as_completed([pool.submit(_timed, make, source) for source in sources]):
             yield done.result()
 
@@ -60,3 +61,19 @@ def _timed(make: Callable[[Source], T], source: Source) -> tuple[Source, float, 
     began = time.perf_counter()
     made = make(source)
     return source, time.perf_counter() - began, made
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that end with this one, also if a signal ends it; they would wait for work for ever."""
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _end_with_parent)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)  # the main thread may compile for minutes, or wait for work
+
+    threading.Thread(target=wait, daemon=True).start()

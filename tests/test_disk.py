@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import pwd
@@ -9,11 +10,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from llvmlite import binding as llvm
@@ -438,6 +440,43 @@ def test_a_named_folder_that_is_refused_is_named_with_the_rule(
         UserWarning, match=r"NUMBA_CACHE_DIR = '.*named': must be a folder, no link, of this user or root"
     ):
         assert package.compilations() == 1
+
+
+@pytest.mark.parametrize("on_error", ["default", "error"])
+def test_a_full_disk_is_named_and_stops_nothing(
+    package: Package,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    recwarn: pytest.WarningsRecorder,
+    on_error: Literal["default", "error"],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
+    monkeypatch.setattr(os, "replace", lambda *_, **__: full())
+    warnings.simplefilter(on_error)
+    assert package.compilations() == 1
+    assert package.compilations() == 1
+    (said,) = caplog.messages if on_error == "error" else [str(one.message) for one in recwarn.list]
+    assert said == f"NUMBA_CACHE_DIR = '{tmp_path}/named': No space left on device; compiled code is not kept"
+    assert files(tmp_path / "named") == []
+
+
+def test_parts_that_processes_left_behind_are_removed_with_the_next_file(package: Package, tmp_path: Path) -> None:
+    assert package.compilations() == 1
+    (kept,) = files(tmp_path)
+    stale, young, other = (kept.with_name(name) for name in (f"{kept.name}.{'0f' * 16}", f"f.o.{'a1' * 16}", "f.o.py"))
+    for path in (stale, young, other):
+        path.write_bytes(b"part of")
+    for path in (stale, other, kept):
+        os.utime(path, (0, 0))
+    assert package.compilations(("float64",)) == 1
+    assert not stale.exists()
+    assert young.exists(), "another process may still write it"
+    assert other.exists()
+    assert kept.exists()
 
 
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:

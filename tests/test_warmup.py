@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,6 +197,34 @@ def test_processes_make_something_of_every_source() -> None:
 
 def name(source: Source) -> str:
     return source.name
+
+
+PROGRAM = """
+import os, signal
+from ortops.parallel_warmup import ENTRY_POINTS, in_processes
+def begin_and_wait(source):
+    print(os.getpid(), flush=True)
+    signal.pause()
+if __name__ == "__main__":
+    list(in_processes(ENTRY_POINTS, begin_and_wait))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_that_ends_the_process_ends_those_that_compile_for_it(number: int, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdout is not None
+        worker = int(process.stdout.readline())
+        process.send_signal(number)
+        try:
+            process.communicate(timeout=60)  # which reads until nobody can write any more
+        except subprocess.TimeoutExpired:
+            os.kill(worker, signal.SIGKILL)
+            pytest.fail("a worker lives on")
+    assert process.returncode == -number
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,19 @@ links, and what has been opened must pass `_is_trusted`. On Windows, which has o
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import os
+import re
 import stat
 import sys
 import tempfile
+import time
 import uuid
 import warnings
 import zipfile
@@ -60,11 +64,12 @@ def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
     """Store the machine code of a kernel in the first folder that can be written, if any.
 
     Warns:
-        UserWarning: $NUMBA_CACHE_DIR is set and cannot be used.
+        UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. Where warnings are errors, it is logged instead.
     """
-    is_kept = _save(_file_name(name, arg_types), _origin(name, arg_types), code)
-    if not is_kept and os.environ.get("NUMBA_CACHE_DIR"):
-        _warn(os.environ["NUMBA_CACHE_DIR"])
+    error = _save(_file_name(name, arg_types), _origin(name, arg_types), code)
+    if error is not None and os.environ.get("NUMBA_CACHE_DIR"):
+        is_refused = error.errno in _OF_REFUSED_FOLDERS
+        _warn(os.environ["NUMBA_CACHE_DIR"], _FOLDER_RULE if is_refused else str(error.strerror))
 
 
 def _find(name: str, origin: bytes) -> bytes | None:
@@ -77,19 +82,29 @@ def _find(name: str, origin: bytes) -> bytes | None:
     return None
 
 
-def _save(name: str, origin: bytes, content: bytes) -> bool:
-    """Store a file in the first folder that can be written; whether there is one."""
+def _save(name: str, origin: bytes, content: bytes) -> OSError | None:
+    """Store a file in the first folder that can be written; if there is none, the error of the last."""
+    error: OSError | None = FileNotFoundError(errno.ENOENT, "the sources of the kernels cannot be read")
     for folder, mode in _folders():
-        with contextlib.suppress(OSError):
-            _write(folder / name, mode, _digest(origin, content) + content)
-            return True
-    return False
+        error = _error_of_writing(folder / name, mode, _digest(origin, content) + content)
+        if error is None:
+            break
+    return error
+
+
+_FOLDER_RULE = "must be a folder, no link, of this user or root that nobody else can write to"
+
+_OF_REFUSED_FOLDERS = (None, errno.ELOOP, errno.ENOTDIR)
+"""The numbers of errors for folders that break the rule; `_checked` raises one without a number."""
 
 
 @functools.cache  # once, although numba makes Python forget what it has warned of
-def _warn(folder: str) -> None:
-    rule = "must be a folder, no link, of this user or root that nobody else can write to"
-    warnings.warn(f"NUMBA_CACHE_DIR = {folder!r}: {rule}; compiled code is not kept", stacklevel=3)
+def _warn(folder: str, reason: str) -> None:
+    message = f"NUMBA_CACHE_DIR = {folder!r}: {reason}; compiled code is not kept"
+    try:
+        warnings.warn(message, stacklevel=4)
+    except UserWarning:  # -W error: a call can be computed all the same
+        logging.getLogger("ortops").warning(message)
 
 
 def member_name(name: str, arg_types: tuple[str, ...]) -> str:
@@ -250,6 +265,32 @@ def _write(path: Path, mode: int, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(part, dir_fd=folder)
             raise
+        with contextlib.suppress(OSError):
+            _remove_stale_parts(path.parent, folder)
+
+
+def _error_of_writing(path: Path, mode: int, content: bytes) -> OSError | None:
+    try:
+        _write(path, mode, content)
+    except OSError as error:
+        return error
+    return None
+
+
+_PART = re.compile(r".+\.[0-9a-f]{32}")
+
+_MOST_SECONDS_OF_PART = 3600.0
+"""A part that is older belongs to a process that was ended before it could rename the part."""
+
+
+def _remove_stale_parts(path: Path, folder: int | None) -> None:
+    """Remove the parts that were left in a folder, whose descriptor, if it has one, cannot list it."""
+    for found in path.iterdir():
+        part = str(found) if folder is None else found.name
+        with contextlib.suppress(OSError):
+            modified = os.stat(part, dir_fd=folder, follow_symlinks=False).st_mtime
+            if _PART.fullmatch(found.name) and time.time() - modified > _MOST_SECONDS_OF_PART:
+                os.unlink(part, dir_fd=folder)
 
 
 @contextlib.contextmanager

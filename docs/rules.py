@@ -93,7 +93,7 @@ RULES = (
         "DirectML: the border of the map, pixels with weight 0, and samples at corners with offsets",
         r"^dml_roi_align\w*/(edge/(border|past|nearest_past|corners_)|matrix/(half_out|larger|one_|no_ext|.*/corners/))"
         r"|^dml_resample\w*/edge/(one_tap|infinite_gradient_on)",
-        "dml_roi_align:BordersOutside dml_resample:GradientToBothPixels",
+        "dml_roi_align:LengthOutside dml_resample:GradientToBothPixels",
     ),
     Rule(
         "DirectML: of two equally near pixels RoiAlign reads the later one",

@@ -18,6 +18,7 @@ from conformance.explain.drawing import Point
 from conformance.geometry import rois, rotated
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
+from ortops.reference.sampling import is_inside
 from ortops.spec import AttributeValue
 
 MAX_COMPUTED = 1_000_000
@@ -40,12 +41,14 @@ class Placed(NamedTuple):
     point: the point at fractions of the RoI's height and width.
     bins, per_bin: the numbers of bins, and of samples of a bin, along the height and the width.
     coordinates: a function that returns y and x of all samples, [samples along the height, along the width] each.
+    is_inside: takes y and x of a sample, and returns whether it is on the map.
     """
 
     point: Callable[[float, float], Point]
     bins: tuple[int, int]
     per_bin: tuple[int, int]
     coordinates: Callable[[], tuple[Floats, Floats]]
+    is_inside: Callable[[float, float], bool]
 
     @property
     def total(self) -> int:
@@ -149,7 +152,10 @@ def _upright(
     def point(v: float, u: float) -> Point:
         return y.start + v * y.size, x.start + u * x.size
 
-    placed = Placed(point, sampling.bins, (y.axis.per_bin, x.axis.per_bin), coordinates)
+    def is_on_map(at_y: float, at_x: float) -> bool:
+        return y.axis.is_inside(at_y) and x.axis.is_inside(at_x)
+
+    placed = Placed(point, sampling.bins, (y.axis.per_bin, x.axis.per_bin), coordinates, is_on_map)
     return Convention(*words, attributes, roi, placed, is_own, notes)
 
 
@@ -193,6 +199,9 @@ def _turned(sampling: rotated.Sampling, roi: Floats, *, is_own: bool = False, in
         v, u = (along_h - 0.5) * region.height.size, (along_w - 0.5) * region.width.size
         return region.center_y + v * region.cos - u * region.sin, region.center_x + u * region.cos + v * region.sin
 
+    def is_on_map(y: float, x: float) -> bool:
+        return is_inside(y, sampling.lengths[0]) and is_inside(x, sampling.lengths[1])
+
     per_bin = region.height.per_bin, region.width.per_bin
     return Convention(
         "angle in degrees" if in_degrees else f"aligned {sampling.aligned}, clockwise {sampling.clockwise}",
@@ -200,6 +209,6 @@ def _turned(sampling: rotated.Sampling, roi: Floats, *, is_own: bool = False, in
         "RoIAlignRotated",
         attributes,
         roi,
-        Placed(point, sampling.bins, per_bin, lambda: rotated.coordinates(region)),
+        Placed(point, sampling.bins, per_bin, lambda: rotated.coordinates(region), is_on_map),
         is_own,
     )

@@ -14,7 +14,7 @@ from conformance.explain.conventions import ROTATED, TORCHVISION, Convention, Pl
 from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Sample, number
 from conformance.explain.parts import Comparison, Explanation, Table, differences
 from conformance.geometry import rois, rotated
-from ortops.reference.sampling import is_inside, taps
+from ortops.reference.sampling import taps
 
 HINT = (
     "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
@@ -50,7 +50,7 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi:
         tables = [_bins(conventions, answers, compared.expected[name][r, c], got, bin_)]
         results = [_result(name, *one, x) for one in zip(conventions, answers, strict=True)]
     drawings = [
-        Drawing(one.name, one.detail, map_size, x, _outlines(one.placed, bin_), _samples(one.placed, map_size), result)
+        Drawing(one.name, one.detail, map_size, x, _outlines(one.placed, bin_), _samples(one.placed), result)
         for one, result in zip(conventions, results, strict=True)
     ]
     numbers = rotated.NUMBERS if is_rotated else ("x1", "y1", "x2", "y2")
@@ -96,14 +96,11 @@ def _outlines(placed: Placed, bin_: tuple[int, int] | None) -> list[Outline]:
     return outlines
 
 
-def _samples(placed: Placed, map_size: tuple[int, int]) -> list[Sample]:
+def _samples(placed: Placed) -> list[Sample]:
     if placed.total > MAX_SAMPLES:
         return []
     pairs = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
-    return [
-        Sample(y, x, "sample" if is_inside(y, map_size[0]) and is_inside(x, map_size[1]) else "sample outside")
-        for y, x in pairs
-    ]
+    return [Sample(y, x, "sample" if placed.is_inside(y, x) else "sample outside") for y, x in pairs]
 
 
 def _bins(
@@ -141,7 +138,7 @@ def _result(name: str, convention: Convention, output: Floats | None, x: Floats 
             for a, b in itertools.product(taps(y, x.shape[0]), taps(c, x.shape[1]))
             if a.pixel is not None and b.pixel is not None
         )
-        if is_inside(y, x.shape[0]) and is_inside(c, x.shape[1])
+        if placed.is_inside(y, c)
         else outside
         for y, c in places
     ]

@@ -12,12 +12,15 @@ from conformance.mutants.shared import (
     OF_UPRIGHT,
     ROIS_ALONE,
     SAMPLED,
-    border,
+    border_of_regions,
     slope_after,
 )
 from conformance.mutants.steps import IMAGES, before_checks, by_default, given, meant, on, refused_where, renamed
 from ortops.reference.dml_roi_align import RegionAxis, limited_samples, nearest_pixel, region_axes
 from ortops.reference.roi_align import average, maximum, pool
+
+MARKED_IF_NEAREST = edit(region_axes, "per_bin, length,", "per_bin, Marked(length) if nearest else length,")
+"""The length of the map is `Marked` with nearest_neighbor."""
 
 LIMITS = ("minimum_samples_per_output", "maximum_samples_per_output")
 LIMITED = "min(max(adaptive_samples(size, bins), minimum), maximum)"
@@ -86,13 +89,25 @@ table.add(
     ),
     "OutsideIs0InMaxima: out_of_bounds_input_value applies to averages only; in a maximum it is 0.",
     edit(pool, "maximum(mode, bin_, channel, outside_value)", "maximum(mode, bin_, channel, 0.0)"),
-    "BordersOutside: Samples at exactly -1 and at exactly the map's length count as outside.",
-    border("-1 < c < length"),
+    "LengthOutside: A sample at exactly the map's length counts as outside.",
+    border_of_regions("-1 < c < length"),
+    "Minus1Inside: A sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("-1 <= c <= length"),
+    "Minus1InsideInX: A sample at exactly -1 along x counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
+    | edit(region_axes, "*ends_x, output_size[1], map_size[1]", "*ends_x, output_size[1], Marked(map_size[1])"),
+    "Minus1InsideInY: A sample at exactly -1 along y counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
+    | edit(region_axes, "*ends_y, output_size[0], map_size[0]", "*ends_y, output_size[0], Marked(map_size[0])"),
+    "Minus1InsideOfTheNearest: With nearest_neighbor, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("{} or (c == -1 and isinstance(length, Marked))") | MARKED_IF_NEAREST,
+    "Minus1InsideWithCorners: Aligned to corners, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
+    | edit(region_axes, "per_bin, length,", "per_bin, Marked(length) if to_corners else length,"),
     "BorderAtTheFirstPixel: Samples before the first and after the last pixel count as outside the map.",
-    border("0 <= c <= length - 1"),
+    border_of_regions("0 <= c <= length - 1"),
     "BorderOfTheNearest: With nearest_neighbor, the map ends half a pixel beyond its first and last pixel.",
-    border("-0.5 <= c < length - 0.5 if isinstance(length, Marked) else -1.0 <= c <= length")
-    | edit(region_axes, "per_bin, length,", "per_bin, Marked(length) if nearest else length,"),
+    border_of_regions("-0.5 <= c < length - 0.5 if isinstance(length, Marked) else {}") | MARKED_IF_NEAREST,
 )
 table.add(
     Category.COUNTS,
@@ -130,6 +145,8 @@ table.add(
     ),
     "DxNeedsX: dX of an average is refused unless X is given, though it does not need X.",
     DX_NEEDS_X,
+    "WinnerAtMinus1Inside: In the gradient alone, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
+    border_of_regions("{} or (c == -1 and is_gradient())"),
     "SlopeOnAPixel: In the gradient of regions, a sample on a pixel uses the slope of the cell after it, as in ONNX.",
     slope_after("True"),
     "NearestHasASlope: With nearest_neighbor, regions get the gradient of linear interpolation instead of 0.",

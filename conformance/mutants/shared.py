@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from conformance.mutants.steps import (
 from ortops.reference import arguments_of, evaluate
 from ortops.reference import roi_align_rotated as rotated
 from ortops.reference.dml_resample import ResampledAxis
-from ortops.reference.dml_roi_align import RegionAxis, limited_samples, region_axes
+from ortops.reference.dml_roi_align import RegionAxis, is_on_map, limited_samples, region_axes
 from ortops.reference.roi_align import (
     add_to_droi,
     add_to_dx,
@@ -114,8 +115,17 @@ def averaged(change: Any) -> Steps:
 
 
 def border(is_kept: str) -> Steps:
-    """Whether a sample at coordinate `c` is inside a map of some length is this expression."""
-    return edit(is_inside, "-1.0 <= c <= length", is_kept)
+    """Whether a sample at coordinate `c` is inside a map of some length is this expression, in which {} is the right one."""
+    return _border_of(is_inside, "-1.0 <= c <= length", is_kept) | border_of_regions(is_kept)
+
+
+def border_of_regions(is_kept: str) -> Steps:
+    """As `border`, of DmlRoiAlign alone."""
+    return _border_of(is_on_map, "-1.0 < c <= length", is_kept)
+
+
+def _border_of(rule: Callable[[float, int], bool], right: str, is_kept: str) -> Steps:
+    return edit(rule, right, is_kept.replace("{}", right))
 
 
 def border_along(is_kept: str) -> Steps:
@@ -481,7 +491,7 @@ OF_SAMPLES.add(
 OF_SAMPLES.add(
     Category.GRADIENTS,
     "DxOfReplicatedEdges: Samples outside the map pass their gradient to the nearest edge pixel.",
-    border("-1.0 <= c <= length or (is_gradient() and math.isfinite(c))"),
+    border("{} or (is_gradient() and math.isfinite(c))"),
     "DroisAre0: The gradient by the RoIs is 0, as in MXNet.",
     {add_to_droi: lambda *a: None, rotated.add_to_droi: lambda *a: None},
 )

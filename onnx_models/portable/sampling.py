@@ -42,6 +42,7 @@ class Placement:
     step: the distance from one sample to the next, [R, 1, 1].
     coordinate_derivatives: takes the indices of samples and returns the derivatives of their coordinates by the region's
         two stored coordinates.
+    is_inside: takes coordinates and the length of the map, and returns whether they are on the map.
     """
 
     bins: Value
@@ -50,6 +51,7 @@ class Placement:
     coordinate: Callable[[Value], Value]
     step: Value
     coordinate_derivatives: Callable[[Value], tuple[Value, Value]]
+    is_inside: Callable[[Value, Value], Value]
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Samples:
     bins, length: P and L, int64[1].
     counts: [R, P], int64, the number of listed samples that a bin needs, at least 1.
     exists: [R, P, K], False where a bin has fewer samples than are listed.
-    inside: [R, P, K], whether a sample is on the map: at most one pixel before the first or after the last pixel.
+    inside: [R, P, K], whether a sample is on the map, which reaches about one pixel beyond the first and the last pixel.
     per_bin: the number of all samples of a bin, at least 1; [R, 1, 1] or one number.
     pixels: [R, P, K, T], int64, always on the map.
     weights: [R, P, K, T], the weights of those pixels.
@@ -119,6 +121,7 @@ def onnx_placement(
         lambda i: first + (i + 0.5) * size / steps,
         size / steps,
         _coordinate_derivatives(position, scale),
+        is_inside,
     )
 
 
@@ -169,6 +172,7 @@ def directml_placement(
         coordinate,
         (last - first) / steps.at_least(1.0),
         _coordinate_derivatives(position, scale),
+        lambda c, pixels: (c > -1.0) & (c <= pixels),
     )
 
 
@@ -195,7 +199,7 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
     c = placement.coordinate(i)
     length = placement.length.cast("double")
     exists = i < placement.per_bin
-    inside = exists & is_inside(c, length)
+    inside = exists & placement.is_inside(c, length)
     pixels, weights, weight_derivatives = pixels_and_weights(c, inside, length, reading)
     return Samples(
         bins=placement.bins,
@@ -289,7 +293,7 @@ def largest_count(counts: Value) -> Value:
 
 
 def is_inside(c: Value, length: Value) -> Value:
-    """Return whether coordinates are on a map of `length` pixels."""
+    """Return whether coordinates are on a map of `length` pixels by ONNX's rule."""
     return (c >= -1.0) & (c <= length)
 
 

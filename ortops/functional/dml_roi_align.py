@@ -55,7 +55,7 @@ def dml_roi_align(
         spatial_scale_y: pixels of x for each unit of y1 and y2, > 0.
         input_pixel_offset: distance in pixels from the origin of the coordinates to the centre of the first pixel; finite.
         output_pixel_offset: negated offset of a sample within its step, in steps; -0.5 is the middle; finite.
-        out_of_bounds_input_value: value of a sample at a coordinate < -1 or > the length of the map on either axis.
+        out_of_bounds_input_value: value of a sample at a coordinate <= -1 or > the length of the map on either axis.
         minimum_samples_per_output: least number of samples of an output along each axis, >= 1.
         maximum_samples_per_output: largest number of samples of an output along each axis, >= the minimum and < 2**32.
         align_regions_to_corners: True (or 1) spreads samples up to the corners of a region; False (or 0) does not.

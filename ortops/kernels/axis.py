@@ -21,6 +21,10 @@ BEFORE_MAP = -2
 """The region of samples off the map before its first pixel. After the last pixel, it is twice the map's length."""
 
 
+_ABOVE_MINUS_1 = -1.0 + 2.0**-53
+"""The least float64 above -1: a sample of DirectML's at -1 is off the map."""
+
+
 class Axis(NamedTuple):
     """The samples of one RoI along one axis: sample i of bin p is at origin + (p*samples + i + shift)*size/steps.
 
@@ -29,7 +33,8 @@ class Axis(NamedTuple):
     scale: d(coordinate)/d(stored coordinate).
     is_fixed: whether the size does not depend on the RoI.
     rule: NEXT or another interpolation rule of `layout`.
-    margin: the distance outside the first and the last pixel at which a sample still reads that pixel.
+    least: the least coordinate on the map.
+    margin: the distance after the last pixel at which a sample still reads that pixel.
     """
 
     origin: float
@@ -41,6 +46,7 @@ class Axis(NamedTuple):
     scale: float
     is_fixed: bool
     rule: int
+    least: float
     margin: float
 
 
@@ -48,7 +54,7 @@ class Axis(NamedTuple):
 def axis_of(axes: Any, r: int, k: int, bins: int) -> Axis:
     """The axis of RoI r that `write_axis` stored, along y for k = 0 and along x for k = 1."""
     n = offset(axes, (2 * r + k) * AXIS_FIELDS)
-    return Axis(n[0], n[1], bins, int(n[2]), n[3], n[4], n[5], n[6] != 0.0, int(n[7]), n[8])
+    return Axis(n[0], n[1], bins, int(n[2]), n[3], n[4], n[5], n[6] != 0.0, int(n[7]), n[8], n[9])
 
 
 @compiled
@@ -61,7 +67,7 @@ def onnx_axis(start: float, length: float, scale: float, half_pixel: bool, bins:
         size = 1.0
     wanted = float(sampling_ratio) if sampling_ratio > 0 else ceil(maximum(size / bins, 0.0))
     samples = minimum(wanted, float(MAX_SAMPLES // bins))
-    return Axis(origin, size, bins, int(samples), 0.5, bins * samples, scale, is_fixed, NEXT, 1.0)
+    return Axis(origin, size, bins, int(samples), 0.5, bins * samples, scale, is_fixed, NEXT, -1.0, 1.0)
 
 
 @compiled
@@ -86,7 +92,7 @@ def _dml_axis(
     steps, shift = bins * samples, -output_offset
     if to_corners:
         steps, shift = (steps - 1.0, shift) if steps > 1.0 else (1.0, 0.5)
-    return Axis(start - input_offset, size, bins, int(samples), shift, steps, scale, False, rule, 1.0)
+    return Axis(start - input_offset, size, bins, int(samples), shift, steps, scale, False, rule, _ABOVE_MINUS_1, 1.0)
 
 
 @compiled
@@ -94,7 +100,7 @@ def resample_axis(scale: float, length: int, bins: int, input_offset: float, out
     """The samples of DirectML's RESAMPLE, one for each output; scale 0 stands for the ratio of the lengths."""
     # size/steps keeps the ratio as a fraction: rounding must not move a coordinate that is an integer off its pixel.
     size, steps = (1.0, scale) if scale > 0.0 else (float(length), float(bins))
-    return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, np.inf)
+    return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, -np.inf, np.inf)
 
 
 @compiled
@@ -123,7 +129,7 @@ def region(axis: Axis, c: float, length: int) -> int:
     Returns:
         2*k if the value is pixel k's; 2*k + 1 between pixels k and k + 1; BEFORE_MAP or 2*length off the map.
     """
-    if not c >= -axis.margin:  # also true for a coordinate that overflowed to NaN
+    if not c >= axis.least:  # also true for a coordinate that overflowed to NaN
         return BEFORE_MAP
     if c > length - 1 + axis.margin:
         return 2 * length
@@ -205,7 +211,8 @@ def write_axis(placed: PlacedRois, r: int, k: int, axis: Axis) -> None:
     fields = offset(placed.axes, (2 * r + k) * AXIS_FIELDS)
     fields[0], fields[1], fields[2] = axis.origin, axis.size, float(axis.samples)
     fields[3], fields[4], fields[5] = axis.shift, axis.steps, axis.scale
-    fields[6], fields[7], fields[8] = 1.0 if axis.is_fixed else 0.0, float(axis.rule), axis.margin
+    fields[6], fields[7] = 1.0 if axis.is_fixed else 0.0, float(axis.rule)
+    fields[8], fields[9] = axis.least, axis.margin
 
 
 @compiled

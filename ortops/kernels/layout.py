@@ -11,7 +11,7 @@ NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
 """Interpolation rules, by the pixels that a sample at c reads: floor(c) and floor(c) + 1; floor(c) and ceil(c); the nearest,
 ties upwards; ceil(c); floor(c)."""
 
-AXIS_FIELDS = 9
+AXIS_FIELDS = 10
 """The number of float64s that store an `axis.Axis`: all of its fields except bins."""
 
 

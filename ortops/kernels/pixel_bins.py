@@ -63,7 +63,7 @@ def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) 
             size = maximum(end - start + 1, 1)
             span = maximum(minimum(start + size, length) - maximum(start, 0), 0)
             # There are no samples; `fill_pixel_bins` reads only origin and size.
-            write_axis(placed, r, k, Axis(float(start), float(size), bins, 0, 0.0, 1.0, 0.0, True, NEAREST, 0.0))
+            write_axis(placed, r, k, Axis(float(start), float(size), bins, 0, 0.0, 1.0, 0.0, True, NEAREST, 0.0, 0.0))
             placed.spans[2 * r + k] = span
     return -1
 

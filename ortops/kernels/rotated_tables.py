@@ -159,9 +159,9 @@ def _fill(
         left, right = q * columns.samples, (q + 1) * columns.samples
         if columns.samples > MAX_EXHAUSTIVE:
             far = shape.width - 1 + columns.margin
-            left, right = samples_within(columns, left, right, line_x, grid.cos, -columns.margin, far)
+            left, right = samples_within(columns, left, right, line_x, grid.cos, columns.least, far)
             far = shape.height - 1 + rows.margin
-            left, right = samples_within(columns, left, right, line_y, -grid.sin, -rows.margin, far)
+            left, right = samples_within(columns, left, right, line_y, -grid.sin, rows.least, far)
         for k in range(left, right):
             across = from_centre(columns, k)
             u = columns.size * across

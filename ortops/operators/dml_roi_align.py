@@ -19,7 +19,7 @@ _OUT_OF_BOUNDS = Attribute(
     "out_of_bounds_input_value",
     "FLOAT",
     0.0,
-    "Value of a sample that lies off the map: at x < -1, x > W, y < -1 or y > H. It may be any number, and the sample "
+    "Value of a sample that lies off the map: at x <= -1, x > W, y <= -1 or y > H. It may be any number, and the sample "
     "counts like others.",
 )
 _SHARED = (
@@ -131,7 +131,7 @@ The samples along x, for x1 and x2 of ROITensor[r] and P = output_width
     x = a + (b - a)*t - input_pixel_offset
 
 interpolate(M, y, x), by interpolation_mode:
-    out_of_bounds_input_value where x < -1, x > W, y < -1 or y > H
+    out_of_bounds_input_value where x <= -1, x > W, y <= -1 or y > H
     linear:            clamp x to [0, W - 1], and interpolate between the pixels floor(x) and ceil(x); y likewise
     nearest_neighbor:  the pixel floor(x + 0.5), clamped to [0, W - 1]; y likewise
 

@@ -60,8 +60,8 @@ def dml_roi_align(
         spatial_scale_y: pixels of `x` for each unit of y1 and y2, above 0.
         input_pixel_offset: I, in pixels.
         output_pixel_offset: O, in samples.
-        out_of_bounds_input_value: value of a sample more than a pixel before the first or after the last pixel; the
-            sample counts like others. A closer one reads the first or the last pixel.
+        out_of_bounds_input_value: value of a sample a pixel or more before the first one, or more than a pixel after the
+            last one; the sample counts like others. A closer one reads the first or the last pixel.
         minimum_samples_per_output: least number of samples of a bin along each axis, at least 1.
         maximum_samples_per_output: largest number of samples of a bin along each axis, at least the minimum.
         align_regions_to_corners: 1 to spread the samples up to the region's corners, 0 not to.
@@ -74,8 +74,9 @@ def dml_roi_align(
 
     Source:
         DML_ROI_ALIGN1_OPERATOR_DESC for the coordinates. Where it is silent: ONNX RoiAlign-16 for rounding up the
-        number of samples and for the border, onnxruntime's expected results on DirectML for samples up to a pixel before
-        the first one, TensorFlow's crop_and_resize for corners and for ties.
+        number of samples and for the border after the last pixel, onnxruntime's expected results on DirectML for samples
+        less than a pixel before the first one, the public cases of DirectML's maintainer (RoiAlign.json, case 16) for a
+        sample at -1, TensorFlow's crop_and_resize for corners and for ties.
     """
     rois, batch_indices = rois.reshape(-1, 4), batch_indices.reshape(-1)
     check_data(rois, batch_indices, x.shape, names=("ROITensor", "BatchIndicesTensor", "InputTensor"))
@@ -219,6 +220,10 @@ class RegionAxis:
         step = (self.last - self.first) / max(self.steps(), 1)
         return start, step, max(map(abs, (start, self.first, self.last, self.input_pixel_offset)))
 
+    def is_inside(self, c: float) -> bool:
+        """Whether a sample at coordinate `c` is inside the map."""
+        return is_on_map(c, self.length)
+
     def taps(self, c: float) -> Sequence[Tap]:
         """The nearest pixel, or the two of linear interpolation at `c`; only one on a pixel."""
         if self.nearest:
@@ -233,6 +238,11 @@ class RegionAxis:
     def roi_derivatives(self, p: int, i: int) -> tuple[float, float]:
         """The derivatives of `coordinate` by the region's two stored coordinates on this axis."""
         return derivatives_by_ends(self.scale, self.share(p, i))
+
+
+def is_on_map(c: float, length: int) -> bool:
+    """Whether a coordinate lies on a map of `length` pixels. Unlike ONNX's, the map does not have -1 itself."""
+    return -1.0 < c <= length
 
 
 def nearest_pixel(c: float) -> int:

@@ -45,6 +45,10 @@ class SampledAxis(Protocol):
         """The approximate coordinates of bin `p`, `start + i*step`: start, step and the largest intermediate result."""
         ...
 
+    def is_inside(self, c: float) -> bool:
+        """Whether a sample at coordinate `c` is inside the map."""
+        ...
+
     def taps(self, c: float) -> Sequence[Tap]:
         """The pixels that a sample at coordinate `c` inside the map reads."""
         ...
@@ -82,6 +86,10 @@ class OnnxAxis:
         """Start, step and largest intermediate result of the coordinates of bin `p`."""
         start = _bin_start(self, p)
         return start, self.size / (self.bins * self.per_bin), abs(start)
+
+    def is_inside(self, c: float) -> bool:
+        """Whether a sample at coordinate `c` is inside the map, to which both of its borders belong."""
+        return is_inside(c, self.length)
 
     def taps(self, c: float) -> Sequence[Tap]:
         """The two pixels of linear interpolation at `c`."""
@@ -283,7 +291,7 @@ def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
 def points_inside(axis: SampledAxis, p: int) -> list[Point]:
     """The samples of bin `p` inside the map, as one point for all samples at the same coordinate."""
     located = ((axis.coordinate(p, i), i) for i in candidate_indices(axis, p))
-    inside = [(c, i) for c, i in located if is_inside(c, axis.length)]
+    inside = [(c, i) for c, i in located if axis.is_inside(c)]
     return [Point(c, [i for _, i in group]) for c, group in itertools.groupby(inside, key=lambda pair: pair[0])]
 
 

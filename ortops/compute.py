@@ -63,18 +63,26 @@ def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object
 
     def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         shapes = tuple([None if array is None else array.shape for array in inputs])
-        given, values = list(inputs), list[tuple[int, ...]]()
-        for i in of_lengths:
-            # Read once, since another thread may write to the array: an entry gets the lengths of the outputs.
-            if given[i] is not None:
-                given[i] = tuple(given[i].ravel().tolist())
-                values.append(given[i])
-        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, tuple(values), items))]
+        given, values = _with_lengths(inputs, of_lengths) if of_lengths else (inputs, ())
+        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, values, items))]
         if operator.is_gradient:
             _check_gradient(operator, given, outputs, attributes)
         _entries()[operator.function](given, outputs, attributes, runner or runner_on_all_cpus())
 
     return run
+
+
+def _with_lengths(
+    inputs: Sequence[Any], of_lengths: Sequence[int]
+) -> tuple[Sequence[Any], tuple[tuple[int, ...], ...]]:
+    """The inputs with a tuple in place of each array of lengths, and these tuples.
+
+    They are read once, since another thread may write to the arrays: an entry gets the lengths of the allocated outputs.
+    """
+    given = list(inputs)
+    for i in of_lengths:
+        given[i] = None if given[i] is None else tuple(given[i].ravel().tolist())
+    return given, tuple([given[i] for i in of_lengths if given[i] is not None])
 
 
 def compute(

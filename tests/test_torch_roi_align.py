@@ -211,6 +211,14 @@ def test_contiguous_memory_is_shared_and_strides_do_not_matter() -> None:
             torch.testing.assert_close(one, same, rtol=0, atol=0)
 
 
+def test_tensors_that_are_not_aligned_are_copied_for_the_kernels() -> None:
+    memory = bytearray(X.numel() * 8 + 1)
+    x = torch.frombuffer(memory, dtype=X.dtype, offset=1, count=X.numel()).reshape(X.shape).copy_(X)
+    assert x.data_ptr() % 8 == 1
+    assert array(x).flags.aligned
+    assert torch.equal(roi_align(x, ROIS, 2), roi_align(X, ROIS, 2))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_rounded_once(dtype: Any) -> None:
     x, rois = X.to(dtype), ROIS.to(dtype)

@@ -8,12 +8,12 @@ from enum import Enum
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from conformance.formula import Array, Computed, Formula, TensorType, types_of
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN_VERSION, ELEMENT_DTYPES, AttributeValue, Operator
 
-Array = npt.NDArray[Any]
+__all__ = ["DTYPES", "Array", "Basis", "Case", "Source", "element_type_of", "group_of", "scenario_of", "weakest"]
 
 DTYPES = {
     name: dtype
@@ -68,7 +68,7 @@ class Case:
     source: the document from which the expected values follow.
     operator: name of the definition in `ortops.OPERATORS`, its version included where ONNX has several.
     attributes: those written on the node; an absent one has its default.
-    inputs: by name; an absent one is not connected.
+    inputs: by name; an absent one is not connected. Those of a large case are `conformance.formula.Computed`.
     outputs: names of the outputs that the node has.
     note: the statement that this case checks.
     expected: outputs by name, in float64; None if the reference computes them or the case expects an error.
@@ -83,7 +83,6 @@ class Case:
     before: inputs of earlier calls of the same session; only the answer to `inputs` is compared.
     named_axes: (tensor, axis) pairs whose length is symbolic in the model: a name instead of a number.
     initializers: names of inputs that are constants of the model.
-    watches_inputs: whether the case fails if the backend writes to its inputs.
     is_in_own_type: whether the backend may compute in the tensors' type, such as float16, instead of in float32 at least.
     """
 
@@ -103,7 +102,6 @@ class Case:
     before: tuple[Mapping[str, Array], ...] = ()
     named_axes: frozenset[tuple[str, int]] = frozenset()
     initializers: tuple[str, ...] = ()
-    watches_inputs: bool = False
     is_in_own_type: bool = False
 
     def __post_init__(self) -> None:
@@ -133,7 +131,22 @@ class Case:
     def dtype(self) -> np.dtype[Any]:
         """NumPy type of the operator's floating-point tensors in this case."""
         first = next(t for t in self.definition.inputs if t.type in self.definition.types and t.name in self.inputs)
-        return self.inputs[first.name].dtype
+        return self.types[first.name].dtype
+
+    @property
+    def types(self) -> Mapping[str, TensorType]:
+        """The type and the shape of each input, which need no array."""
+        return types_of(self.inputs)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all inputs."""
+        return sum(one.nbytes for one in self.types.values())
+
+    @property
+    def formula(self) -> Formula | None:
+        """What the inputs are computed from, for a large case."""
+        return self.inputs.formula if isinstance(self.inputs, Computed) else None
 
     @property
     def element_type(self) -> str:

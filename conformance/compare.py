@@ -18,6 +18,7 @@ term allows for sums or coordinates in half precision.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,17 +28,22 @@ from conformance.expected_values import Floats, call_key, expected_outputs, shar
 from conformance.outcome import Difference
 from conformance.printable import printable
 
+PART = 2**16
+"""The elements of a large output that are compared at once, which a core's cache holds."""
+
 
 def allowed_errors(case: Case) -> dict[str, Floats]:
     """The largest allowed error of each element, by output, for a case that expects values."""
-    return _allowed_errors(case, expected_outputs(case))
+    terms = _terms(case)
+    return {name: _allowed(case, values, terms[name]) for name, values in expected_outputs(case).items()}
 
 
-def _allowed_errors(case: Case, expected: Mapping[str, Floats]) -> dict[str, Floats]:
-    # The error terms follow from what the reference computes from, and from the type of the arithmetic.
+def _terms(case: Case) -> dict[str, ErrorTerms]:
+    """The error terms of each output, which follow from what the reference computes from, and the type of the arithmetic."""
+    if case.formula is not None:
+        return error_terms(case)
     key = call_key(case.definition, case.attributes, case.inputs, case.outputs), compute_dtype(case)
-    terms = shared(key, lambda: error_terms(case))
-    return {name: _allowed(case, values, terms[name]) for name, values in expected.items()}
+    return shared(key, lambda: error_terms(case))
 
 
 def _allowed(case: Case, expected: Floats, terms: ErrorTerms) -> Floats:
@@ -62,16 +68,14 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
     Returns:
         True or False, and the worst difference: None if the outputs are empty.
     """
-    outputs = expected_outputs(case)
-    allowed = _allowed_errors(case, outputs)
+    terms = _terms(case)
     worst: Difference | None = None
-    for name, exact in outputs.items():
-        expected = _in_range(exact, case)
+    for name, expected in expected_outputs(case).items():
         if name not in answer:
             return False, Difference(name, None, f"shape {list(expected.shape)}", "no such output")
         problem = _wrong_type_or_shape(name, case, expected, answer[name])
         if problem is None:
-            fits, worst_here = _worst_element(name, expected, answer[name].astype(np.float64), allowed[name])
+            fits, worst_here = _worst_element(case, name, expected, answer[name], terms[name])
             if fits:
                 worst = _worse(worst, worst_here)
                 continue
@@ -95,27 +99,55 @@ def _wrong_type_or_shape(name: str, case: Case, expected: Floats, got: Array) ->
     return None
 
 
-def _worst_element(name: str, expected: Floats, got: Floats, allowed: Floats) -> tuple[bool, Difference | None]:
+class _Worst(NamedTuple):
+    """The element with the largest ratio of error to tolerance.
+
+    used: the ratio.
+    at: the number of the element.
+    expected, got: the numbers.
+    error, allowed: None if there is no difference of numbers.
+    """
+
+    used: float
+    at: int
+    expected: float
+    got: float
+    error: float | None
+    allowed: float | None
+
+
+def _worst_element(
+    case: Case, name: str, expected: Floats, got: Array, terms: ErrorTerms
+) -> tuple[bool, Difference | None]:
+    """Whether all elements are within tolerance, and the worst one."""
     if expected.size == 0:
         return True, None
+    if terms.is_uniform:  # part by part, which takes little memory
+        flat, given = expected.reshape(-1), got.reshape(-1)
+        parts = (slice(first, first + PART) for first in range(0, expected.size, PART))
+        found = [_worst_of(case, flat[part], given[part], terms, part.start) for part in parts]
+        worst = max(found, key=lambda one: one.used)
+    else:
+        worst = _worst_of(case, expected, got, terms, 0)
+    index = tuple(int(i) for i in np.unravel_index(worst.at, expected.shape))
+    difference = Difference(name, index, f"{worst.expected:.9g}", f"{worst.got:.9g}", worst.error, worst.allowed)
+    return worst.used <= 1.0, difference
+
+
+def _worst_of(case: Case, exact: Floats, given: Array, terms: ErrorTerms, first: int) -> _Worst:
+    """The worst of some elements, which are counted from `first`."""
+    exact, got = exact.astype(np.float64, copy=False), given.astype(np.float64)
+    expected, allowed = _in_range(exact, case), _allowed(case, exact, terms)
     same = (expected == got) | (np.isnan(expected) & np.isnan(got))
     comparable = np.isfinite(expected) & np.isfinite(got)
     error = np.abs(np.subtract(got, expected, where=comparable, out=np.full(expected.shape, np.inf)))
     error[same] = 0.0
     with np.errstate(over="ignore"):
         used = error / np.maximum(allowed, np.finfo(np.float64).tiny)
-    at = np.unravel_index(int(np.argmax(used)), used.shape)
-    index = tuple(int(i) for i in at)
-    finite = bool(comparable[at] or same[at])
-    worst = Difference(
-        name,
-        index,
-        f"{expected[at]:.9g}",
-        f"{got[at]:.9g}",
-        float(error[at]) if finite else None,
-        float(allowed[at]) if finite else None,
-    )
-    return bool(used[at] <= 1.0), worst
+    at = int(np.argmax(used))
+    is_number = bool((comparable | same).flat[at])
+    numbers = (float(error.flat[at]), float(allowed.flat[at])) if is_number else (None, None)
+    return _Worst(float(used.flat[at]), first + at, float(expected.flat[at]), float(got.flat[at]), *numbers)
 
 
 def _worse(first: Difference | None, second: Difference | None) -> Difference | None:

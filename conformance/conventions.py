@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from conformance.case import Case
+from conformance.formula import Computed
 
 CONVENTIONS = ("max_interpolated", "float16_arithmetic")
 
@@ -25,8 +26,13 @@ def check(conventions: Collection[str]) -> None:
 def with_conventions(case: Case, conventions: Collection[str]) -> Case:
     """The case with the expected values for a runtime with these conventions; the runtime gets the original case."""
     if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
-        attributes = {**case.attributes, "mode": "max_interpolated"}
-        case = replace(case, attributes=attributes, expected=None, decimals=None, input_error=0.0)
+        mode = "max_interpolated"
+        case = replace(
+            case, attributes={**case.attributes, "mode": mode}, expected=None, decimals=None, input_error=0.0
+        )
+        if case.formula is not None:
+            formula = case.formula.with_mode(mode)
+            case = replace(case, inputs=Computed(formula), expected=Computed(formula, are_inputs=False))
     if "float16_arithmetic" in conventions:
         case = replace(case, is_in_own_type=True)
     return case

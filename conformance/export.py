@@ -15,11 +15,13 @@ The whole suite has two more kinds, which ONNX's runners must not be given, and 
     DIR/must_fail/test_NAME/twin/...  a valid case, which differs in the one fault; a refusal counts if the twin is answered
     DIR/huge/test_NAME/...            cases with more than `MAX_SAMPLES` samples
 
-    {"generator", "licence", "cases": [{"id", "folder", "dialect", "basis", "source", "note", "must_fail", "watches_inputs",
+Cases of large inputs, which take up to 60 MB each, are written only where they are asked for.
+
+    {"generator", "licence", "cases": [{"id", "folder", "dialect", "basis", "source", "note", "must_fail",
      "atol", "rtol", "twin", "sha256"}]}
 
 `sha256` is that of the lines that `sha256sum` prints for the folder's files in the order of their paths. `dialect` is
-ortops for nodes that ONNX does not have. A runtime must not write to the inputs of a case with `watches_inputs`.
+ortops for nodes that ONNX does not have. A runtime must not write to its inputs.
 
 Both runners accept y' for y if |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and with y rounded
 to the tensor's type; infinities and NaN must be the same. The suite has a tolerance for each element, so the exported ones
@@ -57,6 +59,9 @@ DATA_SET = "test_data_set_"
 MAX_SAMPLES = 10**6
 """Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
 
+LARGE = "large inputs, which a formula computes (--with-large)"
+"""The reason why a case is left out unless it is asked for."""
+
 _LEAST_PRINTED = float(np.finfo(np.float64).tiny)
 """The smallest atol, because a reader may refuse a subnormal decimal number."""
 
@@ -69,7 +74,7 @@ class Tolerances(NamedTuple):
 
 
 def split_exportable(
-    cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False
+    cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False, with_large: bool = False
 ) -> tuple[list[Case], Counter[str]]:
     """The cases that can be exported, in their order, and the number of the others by reason.
 
@@ -77,11 +82,12 @@ def split_exportable(
         cases: any cases.
         dialect: the kind of node that the models will have.
         with_huge: whether to keep cases with more than `MAX_SAMPLES` samples.
+        with_large: whether to keep cases whose inputs are computed from a formula.
     """
     kept: list[Case] = []
     left_out: Counter[str] = Counter()
     for case in cases:
-        reason = _reason_left_out(case, dialect, with_huge=with_huge)
+        reason = _reason_left_out(case, dialect, with_huge=with_huge, with_large=with_large)
         if reason:
             left_out[reason] += 1
         else:
@@ -89,17 +95,17 @@ def split_exportable(
     return kept, left_out
 
 
-def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool) -> str:
+def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_large: bool) -> str:
     """The reason why a case cannot be exported; empty if it can."""
     if case.expects_error:
         return "the case expects an error, and the layout has values only"
-    if case.watches_inputs:
-        return "a backend must not write to its inputs, which no runner checks"
     if dialect == "standard":
         try:
             require_standard(case, element_types=DTYPES)
         except UnsupportedError as error:
             return str(error)
+    if case.formula is not None:
+        return "" if with_large else LARGE
     if not with_huge and max(map(samples, _calls(case))) > MAX_SAMPLES:
         return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""
@@ -156,7 +162,7 @@ def write_whole(cases: Iterable[Case], folder: Path) -> None:
     entries = []
     for case in cases:
         dialect: Dialect = "standard" if is_standard(case) else "ortops"
-        is_huge = not case.expects_error and max(map(samples, _calls(case))) > MAX_SAMPLES
+        is_huge = not case.expects_error and case.formula is None and max(map(samples, _calls(case))) > MAX_SAMPLES
         written = write(case, folder / ("must_fail" if case.expects_error else "huge" if is_huge else dialect), dialect)
         rtol, atol = tolerances(case.twin or case)
         name = written.relative_to(folder).as_posix()
@@ -169,7 +175,6 @@ def write_whole(cases: Iterable[Case], folder: Path) -> None:
                 "source": str(case.source),
                 "note": case.note,
                 "must_fail": bool(case.expects_error),
-                "watches_inputs": case.watches_inputs,
                 "atol": atol,
                 "rtol": rtol,
                 "twin": f"{name}/twin" if case.twin else None,

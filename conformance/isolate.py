@@ -235,7 +235,7 @@ def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
 
 
 def _is_huge(case: Case) -> bool:
-    return not case.expects_error and samples(case) > MANY_SAMPLES
+    return not case.expects_error and (case.formula is not None or samples(case) > MANY_SAMPLES)
 
 
 def _as_completed(
@@ -318,9 +318,9 @@ def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
     stage(name, setting.time_limit)
     try:
         if setting.memory_limit is None:
-            return ask(_loaded(setting), case)
+            return ask(_loaded(setting), case, setting.time_limit)
         with limited_memory(setting.memory_limit * _MIB):
-            answer = ask(_loaded(setting), case)
+            answer = ask(_loaded(setting), case, setting.time_limit)
     finally:
         stage(name, START_TIMEOUT)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):

@@ -52,11 +52,7 @@ def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     graph = helper.make_graph(
         [node],
         "case",
-        [
-            _value_info(case, name, case.inputs[name].dtype, case.inputs[name].shape)
-            for name in inputs
-            if name and name not in case.initializers
-        ],
+        [_value_info(case, name, *case.types[name]) for name in inputs if name and name not in case.initializers],
         [_value_info(case, name, case.dtype, shape) for name, shape in _output_shapes(case).items()],
         [numpy_helper.from_array(case.inputs[name], name) for name in inputs if name in case.initializers],
     )
@@ -75,7 +71,7 @@ def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributePro
 def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
     """The shapes of the outputs; for a case that expects an error those of its twin, or else zeros of the right rank."""
     operator, right = case.definition, case.twin or case
-    shapes = {name: array.shape for name, array in right.inputs.items()}
+    shapes = {name: one.shape for name, one in right.types.items()}
     values = {
         t.name: right.inputs[t.name].tolist() for t in operator.inputs if t.element_axes and t.name in right.inputs
     }
@@ -99,7 +95,7 @@ def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, .
 def with_named_axes(case: Case) -> Case:
     """The case with symbolic lengths for all axes that attributes do not fix: calls of a session may differ in them."""
     fixed = {attribute.name for attribute in case.definition.attributes}
-    shapes = {**{name: array.shape for name, array in case.inputs.items()}, **_output_shapes(case)}
+    shapes = {**{name: one.shape for name, one in case.types.items()}, **_output_shapes(case)}
     tensors = [t for t in (*case.definition.inputs, *case.definition.outputs) if t.name in shapes]
     named = {
         (tensor.name, i)

@@ -11,6 +11,9 @@ from conformance.case import Array, Case
 ACCEPTED = "accepted, though "
 """The start of a result's message if the backend accepted a case that expects an error."""
 
+WRITTEN = "the backend has written to "
+"""The start of a result's message if the backend changed its inputs, or an answer that it had given before."""
+
 MISSING = "no implementation: "
 """The start of a result's message if the runtime lacks an operator that it should have."""
 
@@ -74,3 +77,8 @@ class Result:
     worst: Difference | None = None
     seconds: float = 0.0
     outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the case failed because the backend changed arrays that belong to its caller."""
+        return self.message.startswith(WRITTEN)

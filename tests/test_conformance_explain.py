@@ -183,6 +183,13 @@ def test_a_family_without_a_drawing_has_tables(monkeypatch: pytest.MonkeyPatch) 
     assert ([one.title for one in explanation.tables], explanation.drawings) == (["Y"], ())
 
 
+def test_tensors_of_a_detectors_size_are_not_listed() -> None:
+    large = next(case for case in collect() if case.formula is not None)
+    explanation = explain(large)
+    assert explanation.tables == ()
+    assert explanation.notes == ("The tensors are too large to list and to draw.",)
+
+
 def test_an_answer_to_an_invalid_case_is_listed() -> None:
     case = BY_ID["roi_align/refusal/mode_unknown/v16/float"]
     answer = Answer("outputs", {"Y": np.arange(24.0).reshape(1, 2, 3, 4), "name": np.array(["text"])})

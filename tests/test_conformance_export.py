@@ -27,6 +27,7 @@ from onnx.reference import ReferenceEvaluator
 import ortops
 from conformance import backends, expected_failures, export
 from conformance.backends import session
+from conformance.backends.base import is_standard
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import smallest_subnormal
@@ -209,16 +210,13 @@ def test_folder_names_are_identifiers_and_all_differ() -> None:
 
 
 def test_what_is_left_out_is_counted_with_its_reason(tmp_path: Path) -> None:
-    watching = replace(INSIDE, watches_inputs=True)
-    kept, left_out = export.split_exportable([*collect(), watching], "standard")
+    kept, left_out = export.split_exportable(collect(), "standard")
     assert all(case.definition.standard and case.attributes.get("mode") != "max_interpolated" for case in kept)
-    assert len(kept) + left_out.total() == len(collect()) + 1
-    count = sum(c.operator == "RoiAlignGrad" for c in EXPORTABLE)
+    assert len(kept) + left_out.total() == len(collect())
+    count = sum(c.operator == "RoiAlignGrad" and not c.expects_error for c in collect())
     assert left_out["ONNX has no operator RoiAlignGrad"] == count
     assert left_out["ONNX has no mode max_interpolated"] > 0
-    assert left_out["a backend must not write to its inputs, which no runner checks"] == sum(
-        case.watches_inputs and not case.expects_error for case in [*collect(), watching]
-    )
+    assert left_out[export.LARGE] == sum(case.formula is not None and is_standard(case) for case in collect())
     result = run("export", tmp_path, "--select", "roi_align/*/mode_*")
     due = sum(case.expects_error is not None for case in collect() if case.id.startswith("roi_align/refusal/mode_"))
     assert (

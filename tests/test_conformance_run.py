@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pytest
 
+import ortops
 from conformance import backends
 from conformance.backends import Backend, Session
+from conformance.backends.external import FunctionBackend
 from conformance.case import Array, Basis, Case
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.outcome import Outcome, Result
-from conformance.run import MAX_KEPT_BYTES, Answer, CaseRunner, Kind, ask, judge
+from conformance.run import MAX_KEPT_BYTES, Answer, CaseRunner, Kind, ask, is_asked_twice, judge
 from conformance.vectors import collect
 
 BY_ID = {case.id: case for case in collect()}
@@ -116,3 +121,99 @@ def test_what_a_backend_answered_is_kept_where_it_did_not_pass() -> None:
     assert (
         judge(RIGHT, Answer("outputs", {"Y": np.zeros(MAX_KEPT_BYTES, np.uint8)})).outputs["Y"].size == MAX_KEPT_BYTES
     )
+
+
+def answered(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any]) -> Array:
+    """The right answer to a case of RoiAlign, by the kernels."""
+    if op_type != "RoiAlign":
+        raise NotImplementedError(op_type)
+    return np.array(ortops.roi_align(*inputs.values(), **attributes))
+
+
+def scales_rois(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any], _outputs: object) -> Array:
+    y = answered(op_type, inputs, attributes)
+    if attributes["spatial_scale"] != 1:
+        inputs["rois"] *= np.asarray(attributes["spatial_scale"], inputs["rois"].dtype)
+    return y
+
+
+def cleans_nan(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any], _outputs: object) -> Array:
+    y = answered(op_type, inputs, attributes)
+    if attributes["mode"] != "avg":
+        inputs["X"][np.isnan(inputs["X"])] = -np.inf
+    return y
+
+
+class SameBuffer:
+    """Returns the same memory for all answers of one shape and type."""
+
+    def __init__(self) -> None:
+        self.kept: dict[object, Array] = {}
+
+    def __call__(self, op_type: str, inputs: dict[str, Array], attributes: dict[str, Any], _outputs: object) -> Array:
+        """Answer a case."""
+        y = answered(op_type, inputs, attributes)
+        kept = self.kept.setdefault((y.shape, y.dtype), np.empty_like(y))
+        kept[...] = y
+        return kept
+
+
+@pytest.mark.parametrize(
+    ("backend", "glob", "message"),
+    [
+        (scales_rois, "roi_align/matrix/*/v16/avg/*/float", "the backend has written to its input rois"),
+        (cleans_nan, "roi_align/values/nan*/v16/*/float", "the backend has written to its input X"),
+        (SameBuffer(), "roi_align/matrix/*/v16/avg/*/float", "the backend has written to its earlier answer Y"),
+    ],
+)
+def test_a_backend_that_writes_to_what_its_caller_has_fails_even_if_all_numbers_are_right(
+    backend: Callable[..., Array], glob: str, message: str
+) -> None:
+    cases = [case for case in BY_ID.values() if fnmatchcase(case.id, glob) and case.expects_error is None]
+    runner = CaseRunner(functools.partial(ask, FunctionBackend(backend)), strict=Basis.TEXT)
+    found = [result for result in map(runner.result, cases) if result.message == message]
+    assert found
+    assert {result.outcome for result in found} == {Outcome.FAILED}
+    right = CaseRunner(functools.partial(ask, FunctionBackend(lambda *call: answered(*call[:3]))))
+    assert {right.result(result.case).outcome for result in found} == {Outcome.PASSED}
+
+
+def test_what_a_backend_wrote_to_before_it_refused_is_told() -> None:
+    def answer(op_type: str, inputs: dict[str, Array], attributes: dict[str, Any], _outputs: object) -> Array:
+        inputs["X"] += 1
+        return answered(op_type, inputs, attributes)
+
+    case = BY_ID["roi_align/refusal/batch_index_negative/v16/float"]
+    found = CaseRunner(functools.partial(ask, FunctionBackend(answer))).result(case)
+    assert found.outcome is not Outcome.PASSED
+
+
+def test_one_case_in_five_is_asked_twice_and_not_always_of_the_same_kind() -> None:
+    twice = [case for case in BY_ID.values() if is_asked_twice(case)]
+    valid = [case for case in BY_ID.values() if case.expects_error is None]
+    assert 0.17 < len(twice) / len(valid) < 0.23
+    assert {case.operator for case in twice} == {case.operator for case in valid}
+    assert {case.group for case in valid} - {case.group for case in twice} <= {
+        group for group in {case.group for case in valid} if sum(case.group == group for case in valid) < 30
+    }
+
+
+def test_the_second_call_has_other_numbers_and_the_same_rois_and_shapes() -> None:
+    case = next(case for case in BY_ID.values() if is_asked_twice(case) and case.operator == "RoiAlignGrad")
+    calls: list[dict[str, Array]] = []
+
+    class Records(Backend):
+        def prepare(self, case: Case) -> Session:
+            right = backends.load("reference").prepare(case)
+
+            def run(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+                calls.append({name: array.copy() for name, array in inputs.items()})
+                return right(inputs)
+
+            return run
+
+    assert judge(case, ask(Records(), case)).outcome is Outcome.PASSED
+    first, second = calls[-2:]
+    np.testing.assert_array_equal(first["rois"], second["rois"])
+    np.testing.assert_array_equal(first["dY"], -second["dY"])
+    assert first["dY"].any()

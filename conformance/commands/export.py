@@ -25,29 +25,31 @@ from ortops.progress import with_progress
     help="ONNX's own nodes, or the custom operators.",
 )
 @click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MAX_SAMPLES} samples.")
+@click.option("--with-large", is_flag=True, help="Include cases of large inputs: gigabytes.")
 @click.option("--whole", is_flag=True, help="All kinds of cases, also those that must fail, and DIR/index.json.")
-def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, whole: bool) -> None:
+def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, with_large: bool, whole: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
     Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner.
     Cases that the layout cannot express are left out and counted: those that expect an error and, with the standard
     dialect, those of operators and modes that ONNX does not have.
 
-    With --whole nothing is left out: each case has ONNX's node where there is one, or else a custom operator. What ONNX's
-    runners cannot run is in folders of its own, and DIR/index.json tells of each case what it is and how it is judged.
+    With --whole nothing but large inputs is left out: each case has ONNX's node where there is one, or else a custom
+    operator. What ONNX's runners cannot run is in folders of its own, and DIR/index.json tells of each case what it is and
+    how it is judged.
 
     An earlier export of the same cases is replaced. DIR must not have one of other cases.
 
     The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
     if whole:
-        cases = selected_cases(glob)
+        cases = [case for case in selected_cases(glob) if with_large or case.formula is None]
         _check_new(folder.glob("*/test_*"), cases)
         with wrong_call("DIR", OSError):
             export.write_whole(with_progress(cases, "export", len(cases)), folder)
         click.echo(f"{len(cases)} cases written to {folder}")
         return
-    kept, left_out = export.split_exportable(selected_cases(glob), dialect, with_huge=with_huge)
+    kept, left_out = export.split_exportable(selected_cases(glob), dialect, with_huge=with_huge, with_large=with_large)
     reasons = [f"{count} left out: {reason}" for reason, count in left_out.most_common()]
     if not kept:
         rule = f"selects no case that can be exported: {'; '.join(reasons)}"

@@ -36,4 +36,7 @@ FAMILIES: Mapping[str, Callable[[Case], dict[str, ErrorTerms]]] = {
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The terms of the error bounds of a case's outputs, by name, for a case that no runtime should refuse."""
+    if case.formula is not None:
+        rounding = unit_roundoff(compute_dtype(case))
+        return {name: case.formula.error_terms(name, rounding) for name in case.outputs}
     return FAMILIES[case.definition.family](case)

@@ -28,6 +28,11 @@ class ErrorTerms:
     coordinate_error: Floats
     condition: Floats
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether they are the same for all elements."""
+        return all(np.ndim(one) == 0 for one in (self.magnitude, self.terms, self.coordinate_error, self.condition))
+
 
 def finite(values: Floats) -> Floats:
     """The values with 0 for infinities and NaN: outputs that they reach are compared exactly."""

@@ -43,6 +43,8 @@ def explain(
         if roi is not None:
             raise ValueError(f"roi = {roi}: a case that expects an error has no RoI to draw")
         return Explanation(case, facts, tables=Comparison({}, got).tables(), notes=(_refusal(case),))
+    if case.formula is not None:
+        return Explanation(case, facts, notes=("The tensors are too large to list and to draw.",))
     expected = expected_outputs(case)
     got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
     compared = Comparison(expected, got, _worst(expected, got, result))
@@ -57,7 +59,7 @@ def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:
         "source": str(case.source),
         "operator": f"{case.operator}, tensors of {case.element_type}",
         "attributes": attributes or "none, all by default",
-        "inputs": ", ".join(f"{name} {list(value.shape)}" for name, value in case.inputs.items()),
+        "inputs": ", ".join(f"{name} {list(one.shape)}" for name, one in case.types.items()),
     }
     if result is not None:
         said = f"{result.outcome.value.replace('_', ' ')}{': ' if result.message else ''}{result.message}"

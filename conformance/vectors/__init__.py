@@ -17,10 +17,12 @@ from conformance.vectors import (
     literal,
     matrix,
     max_roi_pool,
+    ranges,
     refusals,
     roi_align_rotated,
     sessions,
     sizes,
+    users,
     values,
 )
 
@@ -32,6 +34,8 @@ SOURCES = (
     dml_resample,
     sessions,
     sizes,
+    users,
+    ranges,
     values,
     roi_align_rotated,
     max_roi_pool,

@@ -65,12 +65,12 @@ def cases() -> Iterator[Case]:
         if any((bins, bins + 1) in INEXACT for bins in crop.bins):
             continue  # floating point makes a bin wider, which is a scenario of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
-        yield from _of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
+        yield from of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
     scenario, note, crop = MANY_PAIRS
-    yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float"])
+    yield from of_crop(f"sizes/{scenario}", note, crop, types=["float"])
     for scenario, note, images in IMAGES_WITHOUT_ROIS:
         crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
-        yield from _of_crop(f"sizes/{scenario}", note, crop, types=["float", "double"])
+        yield from of_crop(f"sizes/{scenario}", note, crop, types=["float", "double"])
     yield from _long_bins()
     yield from _odd_pixels()
     yield from _large_and_tiny()
@@ -127,7 +127,7 @@ def _coordinates() -> Iterator[Case]:
     )
 
 
-def _of_crop(
+def of_crop(
     scenario: str, note: str, crop: Crop, change: Callable[[Inputs], Inputs] = dict, **rest: Any
 ) -> Iterator[Case]:
     """The cases of a crop; `change` changes x and dy before the expected values are computed."""
@@ -171,11 +171,11 @@ def _odd_pixels() -> Iterator[Case]:
         words = scenario.replace("_", " ")
         note = f"pixels outside of all bins are {words}, and change nothing"
         beside = partial(outside_windows, value=value)
-        yield from _of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, beside)
+        yield from of_crop(f"values/{scenario}_beside_the_bins", note, WINDOWS, beside)
         if scenario != "nan":
             note = f"all pixels are {words}, and so are the outputs; the first of a bin gets the gradient"
             everywhere = partial(filled, role="x", value=value)
-            yield from with_ties(_of_crop(f"values/{scenario}_everywhere", note, WINDOWS, everywhere))
+            yield from with_ties(of_crop(f"values/{scenario}_everywhere", note, WINDOWS, everywhere))
     # Each channel has NaN at other places of the bin, two of them at least; the first one gets the gradient.
     several = [i for i in range(16) if i.bit_count() > 1]
     x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
@@ -242,7 +242,7 @@ def _beyond_float16() -> Iterator[Case]:
     """A sum of 65520 or more rounds to infinity in float16, not to the largest number."""
     crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
     for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
-        yield from _of_crop(
+        yield from of_crop(
             f"values/dX_{scenario}",
             f"{MANY} RoIs pass {each} each to one pixel, {MANY * each:g} together",
             crop,
@@ -257,5 +257,5 @@ def _sessions() -> Iterator[Case]:
     others = {name: (crop, dict) for name, crop in OTHER_CROPS} | {"another_map": (CROP, reversed_channels)}
     for scenario, names in (*((name, [name]) for name in others), ("all_of_these", list(others))):
         words = f"session/after_{scenario}", "a later call of a session, after calls with other data"
-        calls = (_of_crop(*words, *others[name], types=["float"]) for name in names)
-        yield from in_one_session(_of_crop(*words, CROP, types=["float"]), calls)
+        calls = (of_crop(*words, *others[name], types=["float"]) for name in names)
+        yield from in_one_session(of_crop(*words, CROP, types=["float"]), calls)

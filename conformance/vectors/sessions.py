@@ -54,14 +54,13 @@ def cases() -> Iterator[Case]:
 
 
 def single_calls(make: Callable[..., Iterable[Case]], note: str) -> Iterator[Case]:
-    """Cases with symbolic dimensions, inputs that must not be changed, and constant inputs.
+    """Cases with symbolic dimensions and constant inputs.
 
     Args:
         make: makes the cases of a scenario, given its name, a note and further fields of `Case`.
         note: that of constants.
     """
     yield from map(with_named_axes, make("named_lengths", "a model with symbolic dimensions"))
-    yield from make("inputs_are_only_read", "a runtime does not write to its inputs", watches_inputs=True)
     for scenario, names in CONSTANTS.items():
         for case in make(f"constant_{scenario}", note.format(scenario.replace("_", " "))):
             constants = tuple(name for name in case.inputs if name in names)

@@ -1,0 +1,111 @@
+"""Tensors that are computed when they are needed, for cases that are too large to be kept or to travel between processes.
+
+A case with a `Formula` has few numbers instead of arrays. Its inputs and its expected outputs are `Computed`: mappings that
+compute an array whenever it is asked for, and keep none. Their types and shapes cost nothing.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from conformance.error_bounds.terms import ErrorTerms
+
+Array = npt.NDArray[Any]
+
+
+class TensorType(NamedTuple):
+    """The type and the shape of a tensor."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the tensor."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+
+class Formula(abc.ABC):
+    """What a large case is computed from. Subclasses are frozen dataclasses, compared and sent by their fields."""
+
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> Mapping[str, TensorType]:
+        """The type and the shape of each input of the case, by name."""
+
+    @property
+    @abc.abstractmethod
+    def outputs(self) -> Mapping[str, TensorType]:
+        """Those of each expected output. Its array may be of another floating-point type, but of no less precise one."""
+
+    @property
+    @abc.abstractmethod
+    def work(self) -> float:
+        """A number to which the time of a runtime is about proportional, such as that of samples in all channels."""
+
+    @abc.abstractmethod
+    def tensor(self, name: str) -> Array:
+        """The input or the expected output of this name."""
+
+    @abc.abstractmethod
+    def error_terms(self, name: str, rounding: float) -> ErrorTerms:
+        """The terms of the error bound of an output, which hold for all of its elements.
+
+        Args:
+            name: the output.
+            rounding: the unit roundoff of the type in which a runtime computes.
+        """
+
+    @abc.abstractmethod
+    def smaller(self) -> Formula:
+        """A problem of the same form with about a hundredth of the work."""
+
+    @abc.abstractmethod
+    def with_mode(self, mode: str) -> Formula:
+        """The same inputs with the expected outputs of another mode of RoiAlign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(Mapping[str, Array]):
+    """The inputs or the expected outputs of a formula, computed whenever they are asked for."""
+
+    formula: Formula
+    are_inputs: bool = True
+
+    @property
+    def types(self) -> Mapping[str, TensorType]:
+        """The type and the shape of each tensor."""
+        return self.formula.inputs if self.are_inputs else self.formula.outputs
+
+    def __getitem__(self, name: str) -> Array:
+        """Compute a tensor."""
+        if name not in self.types:
+            raise KeyError(name)
+        return self.formula.tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a tensor of this name; a mapping's own method would compute it."""
+        return name in self.types
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tensors."""
+        return iter(self.types)
+
+    def __len__(self) -> int:
+        """The number of tensors."""
+        return len(self.types)
+
+
+def types_of(tensors: Mapping[str, Array]) -> Mapping[str, TensorType]:
+    """The type and the shape of each tensor of a case, without computing any."""
+    if isinstance(tensors, Computed):
+        return tensors.types
+    return {name: TensorType(array.dtype, array.shape) for name, array in tensors.items()}

@@ -1,0 +1,88 @@
+"""Formulas that know their tensors by the roles of `dialects.py`."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.error_bounds import ErrorTerms
+from conformance.formula import Formula, TensorType
+from conformance.vectors.dialects import NAMES
+from ortops.operators import BY_NAME
+from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+
+
+@dataclass(frozen=True)
+class ByRole(Formula):
+    """A formula for one operator.
+
+    operator: the name of its definition.
+    element_type: that of the tensors.
+    wanted: the roles of the outputs: y for an operator, dx and drois for a gradient.
+    """
+
+    operator: str
+    element_type: str
+    wanted: tuple[str, ...]
+
+    @property
+    @abc.abstractmethod
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each tensor, by role."""
+
+    @property
+    @abc.abstractmethod
+    def arguments(self) -> Mapping[str, AttributeValue]:
+        """The attributes of the operator, or of the one whose gradient it is."""
+
+    @property
+    def definition(self) -> Operator:
+        """The operator."""
+        return BY_NAME[self.operator]
+
+    @property
+    def dialect(self) -> str:
+        """The function of the operator, or of the one whose gradient it is."""
+        return self.definition.function.removesuffix("_grad")
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """The role of each tensor, by name."""
+        return {name: role for role, name in NAMES[self.dialect].items()}
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        """Those of the node, all of them."""
+        return {a.name: self.arguments.get(a.name, a.default) for a in self.definition.attributes}
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType]:
+        """See `Formula`. A gradient gets the map only if it needs it."""
+        definition, attributes = self.definition, self.attributes
+        wanted = [NAMES[self.dialect][role] for role in self.wanted]
+        types = {
+            tensor.name: definition.element_types(tensor)
+            for tensor in definition.inputs
+            if not tensor.optional or definition.why_required(tensor, attributes, wanted)
+        }
+        return {
+            name: TensorType(
+                ELEMENT_DTYPES[self.element_type if self.element_type in allowed else allowed[0]],
+                self.shapes[self.roles[name]],
+            )
+            for name, allowed in types.items()
+        }
+
+    @property
+    def outputs(self) -> Mapping[str, TensorType]:
+        """See `Formula`."""
+        dtype = ELEMENT_DTYPES[self.element_type]
+        return {NAMES[self.dialect][role]: TensorType(dtype, self.shapes[role]) for role in self.wanted}
+
+
+def uniform(magnitude: float, terms: float, coordinate_error: float = 0.0) -> ErrorTerms:
+    """The same terms of the error bound for all elements."""
+    return ErrorTerms(np.array(magnitude), terms, np.array(coordinate_error), np.ones(()))

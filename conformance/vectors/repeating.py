@@ -1,0 +1,84 @@
+"""Arrays of any size whose elements repeat a sequence of numbers: each is a window into it.
+
+The element at (i, j, ...) is number (start + a i + b j + ...) modulo `PERIOD`, with a step a, b, ... for each axis. The
+period is a prime number beyond every length here, so no two elements along an axis are equal, and no block of a power of two
+repeats. What is computed from an element and its neighbours, such as the mean of four pixels, is another sequence with the
+same period and the same steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.case import Array
+
+PERIOD = 1021
+
+POWER = 151
+"""Prime to PERIOD - 1, so that powers with this exponent are a permutation, in which neighbours have little in common."""
+
+OF_X = (601, 29, 97, 1)
+"""The steps of a map along images, channels, rows and columns.
+
+Of these and `POWER`, the largest of four neighbouring means of four pixels leads the others by 1/128 everywhere.
+"""
+
+OF_DY = (311, 23, 89, 7)
+"""The steps of a gradient along RoIs, channels and bins."""
+
+
+@functools.cache
+def numbers() -> Array:
+    """The sequence, [PERIOD]: all multiples of 1/128 from -510/128 to 510/128, exact in float16, in an irregular order."""
+    return np.array([pow(i, POWER, PERIOD) - PERIOD // 2 for i in range(PERIOD)]) / 128.0
+
+
+def neighbour(sequence: Array, steps: int) -> Array:
+    """The sequence whose elements are those `steps` further on."""
+    return np.asarray(np.roll(sequence, -steps))
+
+
+class Line:
+    """A sequence that goes on as far as windows of some size reach, in a type.
+
+    Args:
+        sequence: one period of it.
+        dtype: the type of the windows.
+        reach: the sum of the largest absolute offsets of a window's elements along each axis.
+    """
+
+    def __init__(self, sequence: Array, dtype: npt.DTypeLike, reach: int) -> None:
+        # One more period before the start, for steps below 0, and one for the start itself.
+        self._before = PERIOD * (reach // PERIOD + 1)
+        self._line = np.resize(sequence.astype(dtype), self._before + PERIOD + reach + 1)
+
+    def window(self, start: int, shape: Sequence[int], steps: Sequence[int]) -> npt.NDArray[Any]:
+        """The array of this shape whose element at (0, 0, ...) is number `start`; a view, which must not be written to."""
+        itemsize = self._line.itemsize
+        view: npt.NDArray[Any] = np.ndarray(
+            tuple(shape),
+            self._line.dtype,
+            self._line.data,
+            (self._before + start % PERIOD) * itemsize,
+            tuple(step * itemsize for step in steps),
+        )
+        return view
+
+
+@functools.lru_cache(maxsize=4)
+def line_of_numbers(dtype: np.dtype[Any], reach: int) -> Line:
+    """The sequence of `numbers` as a line."""
+    return Line(numbers(), dtype, reach)
+
+
+def repeating(
+    sequence: Array, shape: Sequence[int], steps: Sequence[int], dtype: npt.DTypeLike, start: int = 0
+) -> Array:
+    """The array of this shape whose elements repeat a sequence."""
+    line = Line(sequence, dtype, sum(abs(step) * length for step, length in zip(steps, shape, strict=True)))
+    return np.ascontiguousarray(line.window(start, shape, steps))

@@ -1,0 +1,268 @@
+"""Cases whose tensors a formula computes: true, cheap to collect and to send, and strict at the seams of large problems."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import conformance.run
+import seams
+from conformance import compare, error_bounds
+from conformance.backends import Backend, Session
+from conformance.backends.external import FunctionBackend
+from conformance.case import Array, Case
+from conformance.compare import allowed_errors
+from conformance.conventions import with_conventions
+from conformance.expected_values import reference
+from conformance.formula import Computed
+from conformance.model import build
+from conformance.outcome import Outcome
+from conformance.run import ask, judge
+from conformance.vectors import collect, users
+from conformance.vectors.by_role import ByRole
+from conformance.vectors.planes import Planes
+from conformance.vectors.repetitions import Repetitions
+from conformance.vectors.windows import BLOCKS, Windows
+from conformance.vectors.windows import seams as seams_of
+
+LARGE = [case for case in collect() if case.formula is not None]
+BY_ID = {case.id: case for case in LARGE}
+
+SHAPE, COUNT, BINS = (2, 3, 40, 50), 60, (2, 3)
+AVERAGES, MAXIMA = ((1, 1), (2, 3), (4, 2)), ((2, 2), (1, 2))
+
+
+def formulas() -> Iterator[ByRole]:
+    """Small problems of every form."""
+    for operator, mode, wanted in (
+        ("RoiAlign_10", "avg", ("y",)),
+        ("RoiAlign_16", "avg", ("y",)),
+        ("RoiAlign_22", "max", ("y",)),
+        ("RoiAlign_22", "max_interpolated", ("y",)),
+        ("RoiAlignGrad", "avg", ("dx", "drois")),
+        ("RoiAlignGrad", "max", ("dx",)),
+        ("RoiAlignGrad", "max_interpolated", ("dx",)),
+        ("DmlRoiAlign", "avg", ("y",)),
+        ("DmlRoiAlign", "max_interpolated", ("y",)),
+        ("DmlRoiAlignGrad", "avg", ("dx", "drois")),
+        ("DmlRoiAlignGrad", "max_interpolated", ("dx",)),
+        ("RoIAlignRotated", "avg", ("y",)),
+        ("RoIAlignRotatedGrad", "avg", ("dx", "drois")),
+        ("MaxRoiPool_1", "pixels", ("y",)),
+        ("MaxRoiPool_22", "pixels", ("y",)),
+        ("MaxRoiPoolGrad", "pixels", ("dx",)),
+    ):
+        for coordinates in ("half_pixel", "output_half_pixel"):
+            if operator == "RoiAlign_10" and coordinates == "half_pixel":
+                continue
+            samples = AVERAGES if mode in ("avg", "pixels") else MAXIMA
+            one_in = 2 if "drois" in wanted else 1
+            yield Windows(
+                operator, "double", wanted, SHAPE, COUNT, BINS, samples, mode, coordinates, 0.25, 0, one_in
+            )  # fmt: skip
+    for operator in ("RoiAlign_16", "DmlRoiAlign", "RoIAlignRotated"):
+        for coordinates in ("half_pixel", "output_half_pixel"):
+            yield Planes(operator, "double", ("y",), SHAPE, COUNT, BINS, coordinates, 0.25)
+    for operator, role in (("DmlResample", "y"), ("DmlResampleGrad", "dx")):
+        for scales in ((1.0, 1.0, 2.0, 2.0), (1.0, 1.0, 0.5, 0.5), (1.0, 2.0, 2.0, 1.0)):
+            yield Repetitions(operator, "double", (role,), (2, 4, 10, 14), scales)
+
+
+FORMULAS = list(formulas())
+
+
+def named(formula: ByRole) -> str:
+    """The name of a test's parameter."""
+    return "-".join(map(str, (formula.operator, *formula.attributes.values(), *formula.wanted)))
+
+
+def case_of(formula: ByRole) -> Case:
+    """A case whose inputs and expected outputs the formula computes."""
+    return replace(
+        LARGE[0],
+        id="of/a/test",
+        operator=formula.operator,
+        attributes=formula.attributes,
+        inputs=Computed(formula),
+        outputs=tuple(formula.outputs),
+        expected=Computed(formula, are_inputs=False),
+    )
+
+
+def computed(case: Case) -> Case:
+    """The case with arrays instead of a formula."""
+    return replace(case, inputs=dict(case.inputs), expected={**(case.expected or {})})
+
+
+@pytest.mark.parametrize("formula", FORMULAS, ids=named)
+def test_the_reference_agrees_with_the_closed_forms(formula: ByRole) -> None:
+    case = computed(case_of(formula))
+    assert {name: (a.dtype, a.shape) for name, a in case.inputs.items()} == dict(formula.inputs)
+    exact = reference(case.definition, case.attributes, case.inputs, case.outputs)
+    assert case.expected is not None
+    for name, found in exact.items():
+        np.testing.assert_allclose(case.expected[name], found, rtol=1e-6, atol=1e-6)
+        assert np.ptp(found) > 1  # a closed form of zeros would agree, too
+
+
+@pytest.mark.parametrize("formula", [replace(one, element_type="float") for one in FORMULAS], ids=named)
+def test_one_bound_for_all_elements_is_above_each_of_them_and_far_below_their_spread(formula: ByRole) -> None:
+    case = case_of(formula)
+    of_each, of_all = allowed_errors(computed(case)), allowed_errors(case)
+    for name in case.outputs:
+        values = Computed(formula, are_inputs=False)[name]
+        assert np.std(values[values != 0]) > 20 * of_all[name].max()
+        # In general a maximum may be passed anywhere in its RoI. Here all weights of a winner are known.
+        is_maximum = any(str(value).startswith("max") for value in case.attributes.values())
+        if not is_maximum or name not in ("dX", "OutputGradientTensor"):
+            assert np.all(of_all[name] >= of_each[name])
+
+
+@pytest.mark.parametrize("length", [16, 33, 50, 65, 131, 203, 304])
+def test_windows_straddle_every_multiple_of_a_block(length: int) -> None:
+    inside = set(seams_of(length).tolist()) - {0, length}
+    assert inside == {n for n in range(1, length) for block in BLOCKS if n % block == 0}
+
+
+@pytest.mark.parametrize("sizes", users.SCENARIOS, ids=lambda sizes: sizes.name)
+def test_rois_of_users_straddle_each_pair_of_a_row_and_a_column(sizes: users.Sizes) -> None:
+    case = next(case for case in LARGE if f"roi_align/users/{sizes.name}/v16" in case.id)
+    x1, y1, x2, y2 = case.inputs["rois"].astype(np.float64).T * sizes.scale
+    met = {
+        (row, column)
+        for row in seams_of(sizes.x_shape[2])[1:-1]
+        for column in seams_of(sizes.x_shape[3])[1:-1]
+        if np.any((y1 < row) & (row < y2) & (x1 < column) & (column < x2))
+    }
+    rows, columns = (len(seams_of(n)) - 2 for n in sizes.x_shape[2:])
+    assert len(met) >= min(rows * columns, 0.3 * sizes.count)
+    assert (x1.min(), y1.min()) >= (-0.5, -0.5)
+
+
+def test_each_operator_has_sizes_of_users_in_float_and_float16() -> None:
+    found = {(case.operator, case.element_type) for case in LARGE if "/users/" in case.id}
+    assert found == {(case.operator, kind) for case in collect() for kind in ("float", "float16")}
+
+
+def test_collecting_sending_and_building_large_cases_computes_no_large_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"x_shape"}  # the model of a gradient has the lengths of the map
+
+    def tensor(self: ByRole, name: str) -> Array:
+        assert name in small, f"{name} is computed"
+        return np.array(self.x_shape)  # type: ignore[attr-defined]
+
+    for kind in (Windows, Planes, Repetitions):
+        monkeypatch.setattr(kind, "tensor", tensor)
+    for case in users.cases():
+        build(case, "ortops")
+        assert len(pickle.dumps(case)) < 10_000
+        assert case.element_type in ("float", "float16")
+        assert case.nbytes > 0
+
+
+def test_a_case_that_has_been_sent_is_computed_alike() -> None:
+    case = BY_ID["roi_align/sizes/rois_2100/v16/avg/half_pixel/float"]
+    sent = pickle.loads(pickle.dumps(case))  # noqa: S301  # of this very process
+    assert sent.formula == case.formula
+    for name, array in case.inputs.items():
+        np.testing.assert_array_equal(sent.inputs[name], array)
+
+
+def test_a_wrong_element_of_a_large_output_is_found_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "PART", 100)
+    case = case_of(replace(FORMULAS[0], element_type="float"))
+    assert case.expected is not None
+    right = np.asarray(case.expected["Y"], np.float32)
+    for at in ((0, 0, 0, 0), (17, 2, 1, 1), (59, 2, 1, 2)):
+        wrong = right.copy()
+        wrong[at] += 1
+        fits, worst = compare.compare(case, {"Y": wrong})
+        assert (fits, worst and worst.index) == (False, at)
+    assert compare.compare(case, {"Y": right})[0]
+
+
+def test_a_convention_changes_what_a_formula_expects() -> None:
+    case = next(case for case in LARGE if "/max/half_pixel/" in case.id and not case.definition.is_gradient)
+    small = case_of(case.formula.smaller())  # type: ignore[union-attr, arg-type]
+    judged = with_conventions(small, ["max_interpolated"])
+    due = reference(judged.definition, judged.attributes, dict(judged.inputs), judged.outputs)["Y"]
+    assert judged.expected is not None
+    assert small.expected is not None
+    np.testing.assert_allclose(judged.expected["Y"], due, atol=1e-6)
+    assert np.any(small.expected["Y"] != judged.expected["Y"])
+    assert (
+        error_bounds.error_terms(judged)["Y"].coordinate_error > error_bounds.error_terms(small)["Y"].coordinate_error
+    )
+
+
+SPOILT = {
+    "LastRowOfMasks": "roi_align/users/masks_14x14/v16/avg/half_pixel/float",
+    "ImagesModuloFour": "roi_align_rotated/users/images_8/float",
+    "CornerOfTiles": "max_roi_pool/users/map_131x203/v1/float",
+    "LineOfTwoBands": "roi_align_grad/users/map_131x203/max/half_pixel/float",
+    "PartialPanelOfDx": "dml_roi_align_grad/users/map_131x203/max_interpolated/half_pixel/float16",
+    "LostUpdate": "roi_align_rotated_grad/users/images_8/float",
+    "DroisOfTheChunkBefore": "roi_align_grad/users/images_8/avg/output_half_pixel/float",
+    "Channel64OfResample": "dml_resample/users/rows_and_columns_halved/float16",
+}
+"""Mistakes at a seam, each with a case that shows it: one for each kind of seam."""
+
+
+@pytest.mark.parametrize(("name", "case_id"), SPOILT.items())
+def test_a_mistake_at_a_seam_of_large_problems_fails_a_case_that_is_right_without_it(name: str, case_id: str) -> None:
+    case = BY_ID[case_id]
+    right = FunctionBackend(seams.computed)
+    assert judge(case, ask(right, case)).outcome is Outcome.PASSED
+    assert judge(case, ask(FunctionBackend(getattr(seams, name)), case)).outcome is Outcome.FAILED
+
+
+class Slow(Backend):
+    """A backend whose calls take time by a clock of its own: some for each element of X, and more at the first call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, each: float, first: float = 0.0) -> None:
+        self.now, self.each, self.first = 0.0, each, first
+        self.asked: list[int] = []
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr(conformance.run, "time", clock)
+
+    def prepare(self, _case: Case) -> Session:
+        """See `Backend`."""
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            self.now += self.each * len(inputs["rois"]) * inputs["X"].shape[1] + (0 if self.asked else self.first)
+            self.asked.append(len(inputs["rois"]))
+            return {}
+
+        return run
+
+
+TIMED = "roi_align/users/images_8/v16/avg/output_half_pixel/float"
+"""400 RoIs of 64 channels, and 40 of 6 as the hundredth of it."""
+
+
+def test_a_runtime_that_would_need_minutes_is_told_so_and_asked_for_a_hundredth_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = Slow(monkeypatch, each=0.01)
+    answer = ask(backend, BY_ID[TIMED], time_limit=60.0)
+    assert (answer.kind, answer.text) == ("unsupported", "would take about 300 s, by the time for a hundredth of it")
+    assert backend.asked == [40, 40]
+
+
+def test_a_runtime_that_compiles_at_its_first_call_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Slow(monkeypatch, each=0.001, first=20.0)
+    answer = ask(backend, BY_ID[TIMED], time_limit=60.0)
+    assert answer.kind == "outputs"
+    assert backend.asked[:3] == [40, 40, 400]
+    assert answer.seconds == pytest.approx(0.001 * 400 * 64)
+
+
+def test_without_a_limit_no_runtime_is_asked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Slow(monkeypatch, each=10.0)
+    assert ask(backend, BY_ID[TIMED]).kind == "outputs"
+    assert 40 not in backend.asked

@@ -33,10 +33,17 @@ def reference(
         TypeError: an attribute is unknown or has a wrong type.
         ValueError: the operator refuses the value of an attribute, or the data.
     """
-    widened = _widened(operator, inputs)
+    return shared(
+        call_key(operator, attributes, inputs, outputs), lambda: evaluated(operator, attributes, inputs, outputs)
+    )
+
+
+def evaluated(
+    operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
+) -> dict[str, Floats]:
+    """What `reference` returns, without the cache, which would keep large arrays."""
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
-    key = call_key(operator, attributes, inputs, outputs)
-    values = shared(key, lambda: evaluate(operator, widened, attributes, wanted))
+    values = evaluate(operator, _widened(operator, inputs), attributes, wanted)
     return {t.name: y for t, y in zip(operator.outputs, values, strict=True) if y is not None}
 
 

@@ -2,7 +2,7 @@
 
 A case is a node with its inputs, a note that says what it checks, and the authority behind it (`case.py`). Its expected
 values come from a published source or a closed form, or else from the float64 reference (`expected_values.py`). The
-tolerance is computed from the operator, the shapes and the element type (`compare.py`, `error_bounds/`), never chosen.
+tolerance is computed from the operator, the shapes and the element type (`compare.py`, `families/`), never chosen.
 A backend runs the case in a session, once or several times (`backends/`, `run.py`), with one of six outcomes
 (`outcome.py`).
 docs/conformance.md tells how to check a runtime.

@@ -10,9 +10,9 @@ arithmetic, float32 at least (double for double tensors). Then an element may di
     + half a unit of the last printed digit              if the expected value was printed
     + input_error * condition                            if it was computed from inputs with more digits
 
-`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: see `error_bounds/`. The
-expected values have float64 coordinates. Most runtimes have float32 coordinates, and `coordinate_error` allows for these. No
-term allows for sums or coordinates in half precision.
+`magnitude`, `terms`, `coordinate_error` and `condition` follow from operator, shapes and data: see `bounds.py` of each
+family. The expected values have float64 coordinates. Most runtimes have float32 coordinates, and `coordinate_error` allows
+for these. No term allows for sums or coordinates in half precision.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, error_terms, smallest_subnormal, unit_roundoff
+from conformance.error_bounds import ErrorTerms, compute_dtype, smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, call_key, expected_outputs, shared
+from conformance.families import error_terms
 from conformance.outcome import Difference
 from conformance.printable import printable
 

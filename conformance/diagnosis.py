@@ -13,8 +13,8 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
 from conformance.error_bounds import unit_roundoff
-from conformance.mutants import MUTANTS, Mutant
-from conformance.mutants.base import Model
+from conformance.families import all_mutants
+from conformance.mutants.base import Model, Mutant
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 
@@ -108,7 +108,7 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
     # The same family first: the cases that it passes there tell one mutant from another.
     confirming = _chosen([r for r in passed if r.case.group == family]) + _chosen(passed)
-    for mutant in MUTANTS:
+    for mutant in all_mutants():
         if not mutant.concerns(failed[0].case.definition):
             continue
         agreed = _agreed(mutant, chosen)

@@ -51,7 +51,7 @@ from conformance.case import DTYPES, Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, expected_outputs
-from conformance.geometry import samples
+from conformance.families import family_of
 from conformance.model import Dialect, build
 
 DATA_SET = "test_data_set_"
@@ -106,7 +106,7 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_larg
             return str(error)
     if case.formula is not None:
         return "" if with_large else LARGE
-    if not with_huge and max(map(samples, _calls(case))) > MAX_SAMPLES:
+    if not with_huge and max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES:
         return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""
 
@@ -162,7 +162,8 @@ def write_whole(cases: Iterable[Case], folder: Path) -> None:
     entries = []
     for case in cases:
         dialect: Dialect = "standard" if is_standard(case) else "ortops"
-        is_huge = not case.expects_error and case.formula is None and max(map(samples, _calls(case))) > MAX_SAMPLES
+        has_samples = case.expects_error is None and case.formula is None
+        is_huge = has_samples and max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES
         written = write(case, folder / ("must_fail" if case.expects_error else "huge" if is_huge else dialect), dialect)
         rtol, atol = tolerances(case.twin or case)
         name = written.relative_to(folder).as_posix()

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from conformance.error_bounds.terms import ErrorTerms
+    from conformance.error_bounds import ErrorTerms
 
 Array = npt.NDArray[Any]
 

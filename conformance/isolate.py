@@ -21,7 +21,7 @@ from conformance import backends
 from conformance.backends import Backend, MissingBackendError
 from conformance.case import Basis, Case, scenario_of
 from conformance.expected_failures import ExpectedFailure
-from conformance.geometry import samples
+from conformance.families import family_of
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask
 from conformance.workers import WorkerPool, WorkerPoolError
@@ -235,7 +235,9 @@ def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
 
 
 def _is_huge(case: Case) -> bool:
-    return not case.expects_error and (case.formula is not None or samples(case) > MANY_SAMPLES)
+    return not case.expects_error and (
+        case.formula is not None or family_of(case.definition).samples(case) > MANY_SAMPLES
+    )
 
 
 def _as_completed(

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from conformance.case import Basis, Case
-from conformance.mutants import MUTANTS
+from conformance.families import all_mutants
 from conformance.vectors import collect
 
 
@@ -148,9 +148,10 @@ def counted(text: str) -> str:
     every = collect()
     cases = Counter(rule_of(case) for case in every if case.basis is Basis.OURS)
     text = re.sub(r"(suite of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
-    failed = f"fails {len(MUTANTS) - len(lives())} of {len(MUTANTS)} wrong implementations"
+    count = len(all_mutants())
+    failed = f"fails {count - len(lives())} of {count} wrong implementations"
     text = re.sub(r"fails \d+ of \d+ wrong implementations", failed, text)
-    text = re.sub(r"has \d+ \*wrong implementations\*", f"has {len(MUTANTS)} *wrong implementations*", text)
+    text = re.sub(r"has \d+ \*wrong implementations\*", f"has {count} *wrong implementations*", text)
     rows = [f"| {rule.words} | {cases[rule.words]} | {len(rule.lives.split())} |" for rule in RULES]
     return re.sub(
         r"(\| rule \| cases \| .*\n\| .*\n)(?:\|.*\n)+", lambda found: found[1] + "\n".join(rows) + "\n", text

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case, scenario_of
-from conformance.mutants import MUTANTS, Category, Mutant
+from conformance.families import all_mutants
+from conformance.mutants.base import Category, Mutant
 from conformance.run import ask, judge
 from conformance.vectors import collect
 from docs.rules import lives, rule_of
@@ -93,7 +94,7 @@ def first_caught(mutant: Mutant, lately: dict[str, None]) -> str:
 def main() -> None:
     """Write the file."""
     found: dict[str, str] = {}
-    for mutant in MUTANTS:
+    for mutant in all_mutants():
         found[mutant.name] = first_caught(mutant, dict.fromkeys([*found.values()][-3:]))
     FILE.write_text(json.dumps(found, indent=0) + "\n", "utf-8")
 

@@ -16,10 +16,11 @@ import pytest
 from conformance import backends
 from conformance.case import Case
 from conformance.expected_values import expected_outputs, reference
-from conformance.geometry.rois import Geometry
+from conformance.families import families
 from conformance.model import build
 from conformance.outcome import Outcome
 from conformance.run import CaseRunner, ask
+from conformance.upright.geometry import Geometry
 from conformance.vectors import collect, literal
 from conformance.vectors.matrix import is_clear
 from ortops.operators import OPERATORS
@@ -198,7 +199,7 @@ def test_the_first_number_of_directml_is_the_one_that_onnxruntime_records() -> N
 
 
 def test_files_of_vectors_have_no_misspelt_entry() -> None:
-    files = sorted(Path(literal.__file__).parent.glob("*.json"))
+    files = sorted(file for one in families() for file in (Path(str(one.folder)) / "vectors").iterdir())
     assert len(files) >= 13
     for file in files:
         data = json.loads(file.read_text("utf-8"))

@@ -12,8 +12,7 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case
 from conformance.diagnosis import MAX_SHOWN, diagnose
 from conformance.expected_values import expected_outputs
-from conformance.families import family_of
-from conformance.mutants import MUTANTS
+from conformance.families import all_mutants, family_of
 from conformance.outcome import Outcome, Result
 from conformance.report.causes import causes_of
 from conformance.run import Answer, ask, judge
@@ -21,7 +20,7 @@ from conformance.vectors import collect
 
 pytestmark = pytest.mark.slow
 
-BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+BY_NAME = {mutant.name: mutant for mutant in all_mutants()}
 SMALL = 300
 """Samples of a case that takes little time."""
 

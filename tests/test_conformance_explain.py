@@ -177,12 +177,6 @@ def test_values_that_are_not_finite_are_drawn() -> None:
     assert ">nan<" in picture("odd", "", explanation.drawings)
 
 
-def test_a_family_without_a_drawing_has_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.explain.explanation._FAMILIES", {})
-    explanation = explain(BY_ID[POOL])
-    assert ([one.title for one in explanation.tables], explanation.drawings) == (["Y"], ())
-
-
 def test_tensors_of_a_detectors_size_are_not_listed() -> None:
     large = next(case for case in collect() if case.formula is not None)
     explanation = explain(large)

@@ -32,8 +32,8 @@ from conformance.case import Array, Case
 from conformance.compare import allowed_errors, compare
 from conformance.error_bounds import smallest_subnormal
 from conformance.expected_values import expected_outputs
-from conformance.geometry.rois import samples
 from conformance.model import with_named_axes
+from conformance.upright.geometry import samples
 from conformance.vectors import collect
 from examples import read_corpus
 from suite_runs import run, words

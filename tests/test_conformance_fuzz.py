@@ -93,7 +93,7 @@ def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend_name, operator = "conformance.mutants.roi_align:XAndYSwapped", "RoiAlign_16"
+    backend_name, operator = "conformance.families.roi_align.mutants:XAndYSwapped", "RoiAlign_16"
     monkeypatch.setattr("hypothesis.internal.conjecture.engine.MAX_SHRINKS", 30)  # a few seconds
     monkeypatch.setattr(campaign, "checks", in_this_process)
     report = campaign.run_round(Plan(backend_name, 0, (operator,)), 0, 12, math.inf)

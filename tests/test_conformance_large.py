@@ -12,13 +12,14 @@ import pytest
 
 import conformance.run
 import seams
-from conformance import compare, error_bounds
+from conformance import compare
 from conformance.backends import Backend, Session
 from conformance.backends.external import FunctionBackend
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
 from conformance.conventions import with_conventions
 from conformance.expected_values import reference
+from conformance.families import error_terms
 from conformance.formula import Computed
 from conformance.model import build
 from conformance.outcome import Outcome
@@ -195,9 +196,7 @@ def test_a_convention_changes_what_a_formula_expects() -> None:
     assert small.expected is not None
     np.testing.assert_allclose(judged.expected["Y"], due, atol=1e-6)
     assert np.any(small.expected["Y"] != judged.expected["Y"])
-    assert (
-        error_bounds.error_terms(judged)["Y"].coordinate_error > error_bounds.error_terms(small)["Y"].coordinate_error
-    )
+    assert error_terms(judged)["Y"].coordinate_error > error_terms(small)["Y"].coordinate_error
 
 
 SPOILT = {

@@ -100,7 +100,7 @@ def test_what_a_report_holds_is_text_on_the_page_and_in_markdown(tmp_path: Path)
 
 def test_the_page_has_the_table_the_probable_causes_and_the_failures(tmp_path: Path) -> None:
     page, results, matrix_page = (tmp_path / name for name in ("run.html", "run.json", "matrix.html"))
-    backend = "conformance.mutants.roi_align:ShiftBeforeScale"
+    backend = "conformance.families.roi_align.mutants:ShiftBeforeScale"
     options = ["--select", "roi_align/matrix/scale_*/v16/avg/*/float", "--html", page, "--json", results]
     done = run("--backend", backend, *options)
     assert "3 failed: answers like ShiftBeforeScale: " in done.output

@@ -13,15 +13,17 @@ from catching_cases import candidates, decisive, failing, recorded
 from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case
+from conformance.families import all_mutants
+from conformance.families.roi_align import mutants as roi_align
 from conformance.model import build
-from conformance.mutants import MUTANTS, Category, Mutant, roi_align
-from conformance.mutants.base import Model, Table, edit, with_replaced
+from conformance.mutants.base import Category, Model, Mutant, Table, edit, with_replaced
 from conformance.vectors import collect
 from docs.rules import lives, rule_of
 from ortops.operators import OPERATORS
 from ortops.reference import sampling
 
 FAMILIES = tuple(dict.fromkeys(operator.family for operator in OPERATORS))
+MUTANTS = all_mutants()
 SMALL = 2**13
 """Bytes of the inputs of a case that takes little time."""
 
@@ -81,9 +83,9 @@ def test_mutants_differ_in_description_and_are_of_every_category() -> None:
 
 
 def test_a_mutant_can_be_named_as_a_backend() -> None:
-    assert isinstance(load("conformance.mutants.roi_align:NoHalfPixel"), OnnxBackend)
+    assert isinstance(load("conformance.families.roi_align.mutants:NoHalfPixel"), OnnxBackend)
     with pytest.raises(MissingBackendError, match="NoSuchMutant"):
-        load("conformance.mutants.roi_align:NoSuchMutant")
+        load("conformance.families.roi_align.mutants:NoSuchMutant")
 
 
 def test_a_mutant_has_one_row_and_changes_functions_of_the_reference() -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from conformance import isolate
 from conformance.case import Case
-from conformance.geometry import samples
+from conformance.families import family_of
 from conformance.isolate import Setting
 from conformance.outcome import Outcome, Result
 from conformance.report import record
@@ -28,7 +28,9 @@ from ortops.progress import with_progress
 from suite_runs import report, run
 
 EDGE = [case for case in collect() if case.group == "roi_align/edge" and case.id.endswith("/v16/float")]
-HUGE = [case for case in EDGE if not case.expects_error and samples(case) > isolate.MANY_SAMPLES]
+HUGE = [
+    case for case in EDGE if not case.expects_error and family_of(case.definition).samples(case) > isolate.MANY_SAMPLES
+]
 
 
 def test_huge_rois_come_last_in_their_group_and_parts_have_one_scenario() -> None:

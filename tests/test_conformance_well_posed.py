@@ -15,10 +15,11 @@ from conformance.case import Array, Case, Source
 from conformance.compare import allowed_errors, compare
 from conformance.expected_values import expected_outputs, reference
 from conformance.families import family_of
+from conformance.families.max_roi_pool import cases as max_roi_pool
+from conformance.families.roi_align_rotated import cases as roi_align_rotated
+from conformance.families.roi_align_rotated.geometry import samples
 from conformance.fuzz.well_posed import is_well_posed
-from conformance.geometry.rotated import samples
 from conformance.run import Answer, ask
-from conformance.vectors import max_roi_pool, roi_align_rotated
 from conformance.vectors.scenes import scatter
 
 ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]

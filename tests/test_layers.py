@@ -42,18 +42,23 @@ LAYERS = (
         "conformance.printable",
         "conformance.stopping",
     ),
-    ("conformance.geometry",),
     ("conformance.error_bounds",),
-    # Cases, the runtimes that answer them, and how an answer is judged.
+    # The parts of each family, cases, the runtimes that answer them, and how an answer is judged.
     (
         "conformance.backends",
         "conformance.compare",
+        "conformance.explain",
+        "conformance.families",
+        "conformance.fuzz.corrupt",
+        "conformance.fuzz.perturbation",
+        "conformance.fuzz.random_draw",
         "conformance.model",
+        "conformance.mutants",
         "conformance.run",
         "conformance.surroundings",
+        "conformance.upright",
         "conformance.vectors",
     ),
-    ("conformance.explain",),
     ("conformance",),
 )
 """Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;

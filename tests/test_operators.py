@@ -15,8 +15,7 @@ import pytest
 
 import onnx_models.collection
 import ortops
-from conformance import error_bounds
-from conformance.families import Family, family_of
+from conformance.families import PARTS, Family, family_of
 from conformance.vectors import collect
 from docs.operators import row
 from onnx_models.gradient.rules.registry import RULES
@@ -32,8 +31,7 @@ ROOMS = {
     "ortops.reference": "the reference of {name}, float64 loops that are written from the specification alone",
     "ortops.functional": "{function} on NumPy arrays",
     "onnx_models.portable": "the body of {name} in standard operators",
-    "conformance.families": "random cases of {name}",
-    "conformance.mutants": "mutants of {name}",
+    "conformance.families": "a record of the suite's parts of {name}",
 }
 """The packages that have a module for each family of operators, and what it holds."""
 
@@ -59,12 +57,8 @@ def missing(operator: Operator) -> Iterator[str]:
         yield from _disagreements(operator, getattr(ortops, operator.function))
     if (DOMAIN, operator.name) not in RULES:
         yield f"onnx_models/gradient/rules has no rule of {operator.name}."
-    if operator.family not in error_bounds.FAMILIES:
-        yield f"FAMILIES in conformance/error_bounds/__init__.py does not have {operator.family}."
     if find_spec(f"conformance.families.{operator.family}"):
-        for name in (name for name in vars(Family) if not name.startswith("_")):
-            if not hasattr(family_of(operator), name):
-                yield f"conformance/families/{operator.family}.py has no function {name}."
+        yield from _missing_parts(family_of(operator))
     cases = [case for case in collect() if case.operator == operator.name]
     if not any(case.expects_error is None for case in cases):
         yield f"conformance/vectors has no case of {operator.name}."
@@ -72,6 +66,21 @@ def missing(operator: Operator) -> Iterator[str]:
         yield f"conformance/vectors has no case in which {operator.name} is to refuse what it is given."
     if row(operator) not in REFERENCE.read_text("utf-8"):
         yield f"docs/operators.md does not have {operator.name}: `python -m docs` writes it."
+
+
+def _missing_parts(family: Family) -> Iterator[str]:
+    """What the suite lacks for a family."""
+    for part, names in PARTS.items():
+        module = family.modules[part]
+        if find_spec(module) is None:
+            yield f"{module.replace('.', '/')}.py is missing: {', '.join(names) or part} of {family.name}."
+            continue
+        for name in names:
+            if not hasattr(importlib.import_module(module), name):
+                yield f"{module.replace('.', '/')}.py has no {name}."
+    for file in ("vectors", "refusals.json"):
+        if not (family.folder / file).is_file() and not (family.folder / file).is_dir():
+            yield f"{family.package.replace('.', '/')}/{file} is missing."
 
 
 def _disagreements(operator: Operator, function: Callable[..., Any]) -> Iterator[str]:
@@ -117,7 +126,7 @@ def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     assert "ENTRIES in ortops/kernels/entries.py does not have roi_median." in said
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
     assert "docs/operators.md does not have RoiMedian: `python -m docs` writes it." in said
-    assert len(said) == len(ROOMS) + 9
+    assert len(said) == len(ROOMS) + 8
 
 
 def test_every_operator_has_a_model_that_is_written() -> None:

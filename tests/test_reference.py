@@ -19,7 +19,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.expected_values import expected_outputs, reference
-from conformance.geometry.rotated import coordinates
+from conformance.families.roi_align_rotated.geometry import coordinates
 from conformance.vectors import collect, scenes
 from conformance.vectors.dialects import NAMES, Rule
 from conformance.vectors.scenes import scatter

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from conformance.mutants import roi_align
+from conformance.families.roi_align import mutants as roi_align
 from conformance.mutants.base import Model
 from ortops.reference import arguments_of
 

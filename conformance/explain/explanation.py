@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from conformance.case import DTYPES, Array, Case
 from conformance.expected_values import Floats, expected_outputs, reference
-from conformance.explain import dml_resample, max_roi_pool, sampled_rois
 from conformance.explain.parts import Comparison, Explanation, differences
+from conformance.families import family_of
 from conformance.outcome import Result
 from conformance.run import Answer
-
-_FAMILIES: Mapping[str, Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]] = {
-    "roi_align": sampled_rois.explanation,
-    "dml_roi_align": sampled_rois.explanation,
-    "roi_align_rotated": sampled_rois.explanation,
-    "dml_resample": dml_resample.explanation,
-    "max_roi_pool": max_roi_pool.explanation,
-}
-"""The explanation of each family that has a drawing; another one has the tables of its outputs."""
 
 
 def explain(
@@ -48,8 +39,7 @@ def explain(
     expected = expected_outputs(case)
     got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
     compared = Comparison(expected, got, _worst(expected, got, result))
-    explained = _FAMILIES.get(case.definition.family)
-    return explained(case, facts, compared, roi) if explained else Explanation(case, facts, tables=compared.tables())
+    return family_of(case.definition).explanation(case, facts, compared, roi)
 
 
 def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:

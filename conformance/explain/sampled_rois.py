@@ -1,19 +1,19 @@
-"""The explanation of a case of RoiAlign, DmlRoiAlign or RoIAlignRotated: one RoI by each convention, with its samples."""
+"""The explanation of a case of an operator that samples RoIs: one RoI by each convention, with its samples."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from conformance.case import Case
 from conformance.expected_values import Floats
-from conformance.explain.conventions import ROTATED, TORCHVISION, Convention, Placed, turned, upright
+from conformance.explain.conventions import Convention, Placed
 from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Sample, number
 from conformance.explain.parts import Comparison, Explanation, Table, differences
-from conformance.geometry import rois, rotated
+from conformance.upright.geometry import RoiCase
 from ortops.reference.sampling import taps
 
 HINT = (
@@ -28,10 +28,31 @@ _MAX_LINES = 200
 """The largest number of bins along an axis whose edges are drawn."""
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """The explanation of a valid case; raises ValueError if it has no such RoI."""
-    is_rotated = case.definition.family == "roi_align_rotated"
-    geometry = rotated.Geometry(case) if is_rotated else rois.Geometry(case)
+def explanation(
+    case: Case,
+    facts: Mapping[str, str],
+    compared: Comparison,
+    roi: int | None,
+    geometry: RoiCase,
+    conventions_of: Callable[[int], list[Convention]],
+    numbers: Sequence[str],
+    closing: str,
+) -> Explanation:
+    """The explanation of a valid case.
+
+    Args:
+        case: the case.
+        facts: the lines under its id, by heading.
+        compared: the expected outputs and those of a backend.
+        roi: the number of the RoI to draw; None for that of the worst element.
+        geometry: the tensors of the case.
+        conventions_of: takes the number of a RoI and returns the conventions to show.
+        numbers: the names of the numbers of a RoI; an `angle` is in radians.
+        closing: the note on where the conventions come from.
+
+    Raises:
+        ValueError: the case has no such RoI.
+    """
     count = len(geometry.rois)
     if roi is not None and not 0 <= roi < count:
         raise ValueError(f"RoI {roi}: the case has {count}")
@@ -41,7 +62,7 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi:
     r, c, bin_ = _focus(case, compared, roi, geometry.indices.tolist())
     n, map_size = int(geometry.indices[r]), geometry.lengths
     x = None if geometry.x is None else geometry.x[n, c]
-    conventions = turned(geometry, r) if isinstance(geometry, rotated.Geometry) else upright(geometry, r)
+    conventions = conventions_of(r)
     tables, results = compared.tables(), [""] * len(conventions)
     if not case.definition.is_gradient:
         (name,) = compared.expected
@@ -53,11 +74,10 @@ def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi:
         Drawing(one.name, one.detail, map_size, x, _outlines(one.placed, bin_), _samples(one.placed), result)
         for one, result in zip(conventions, results, strict=True)
     ]
-    numbers = rotated.NUMBERS if is_rotated else ("x1", "y1", "x2", "y2")
     ends = ", ".join(f"{name} {number(end)}" for name, end in zip(numbers, geometry.rois[r].tolist(), strict=True))
-    degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if is_rotated else ""
+    degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if "angle" in numbers else ""
     notes = [f"{one.name}: {one.detail}{' (this case)' * one.is_own}" for one in conventions]
-    notes.append(ROTATED if is_rotated else TORCHVISION)
+    notes.append(closing)
     notes += [f"{one.name}: {note}" for one in conventions for note in one.notes]
     totals = [(one.name, one.placed.total) for one in conventions]
     notes += [f"{one}: {n} samples, too many to draw and to list" for one, n in totals if n > MAX_SAMPLES]

@@ -1,49 +1,141 @@
-"""Random cases of each family of operators, and whether rounding decides their results: a module for each, for the fuzzer.
+"""The suite's part of each family of operators, a folder for each: `Operator.family` is its name.
 
-`Operator.family` is the name of the module, as in `ortops.reference`. The mutants of a family are in
-`conformance.mutants.<family>`.
+A folder has a record `FAMILY` that names its parts, and these files:
+
+    vectors/*.json   cases with published or derived numbers (`conformance.vectors.literal`)
+    refusals.json    what the operators must refuse (`conformance.vectors.refusals`)
+    cases.py         further cases, if it has any
+    geometry.py      where they read their input; with `samples` if they sample RoIs
+    bounds.py        how much an answer may differ
+    random.py        random cases, and whether rounding decides their results
+    mutants.py       implementations that are wrong on purpose
+    drawing.py       what `explain` shows
+
+`conformance.upright` has what families with upright RoIs share. No family imports another one.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 from conformance.case import Array, Case
+from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
+from ortops.operators import OPERATORS
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    # These modules import this one.
+    from importlib.abc import Traversable
+
+    # The modules of a family import this one.
+    from conformance.explain.parts import Comparison, Explanation
     from conformance.fuzz.random_draw import RandomDraw
-    from conformance.run import AnswerFunction
+    from conformance.mutants.base import Mutant
 
 DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
 """The attributes, the inputs (float64 or integer, by name) and the names of the outputs of a random case."""
 
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "bounds": ("error_terms",),
+    "random": ("random_case", "work", "is_well_posed"),
+    "mutants": ("MUTANTS",),
+    "drawing": ("explanation",),
+    "geometry": (),
+}
+"""The modules that every family has, and the names in them."""
 
-class Family(Protocol):
-    """The functions of each module here. "Valid" cases are those that no runtime should refuse."""
 
-    @staticmethod
-    def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
+class Family:
+    """The record of a family. A part is loaded at its first use, since some need packages that others do without.
+
+    Args:
+        package: the package of the family.
+        has_cases: whether it has the module `cases`.
+        elsewhere: the modules of those parts that the family shares with others, by the names of `PARTS`.
+    """
+
+    def __init__(self, package: str, *, has_cases: bool = False, **elsewhere: str) -> None:
+        self.has_cases = has_cases
+        self.package, self.name = package, package.rpartition(".")[2]
+        self.modules = {part: elsewhere.get(part, f"{package}.{part}") for part in PARTS}
+
+    @property
+    def folder(self) -> Traversable:
+        """The folder with the family's JSON files."""
+        return resources.files(self.package)
+
+    def _part(self, name: str) -> Any:
+        return importlib.import_module(self.modules[name])
+
+    def cases(self) -> Iterator[Case]:
+        """The cases of its module `cases`."""
+        if self.has_cases:
+            yield from importlib.import_module(f"{self.package}.cases").cases()
+
+    @property
+    def samples(self) -> Callable[[Case], float]:
+        """The number of samples of a valid case in one channel; 0 for operators that do not sample RoIs."""
+        return getattr(self._part("geometry"), "samples", lambda _: 0.0)
+
+    @property
+    def error_terms(self) -> Callable[[Case], dict[str, ErrorTerms]]:
+        """The terms of the error bounds of the outputs, by name, of a case that no runtime should refuse."""
+        return self._part("bounds").error_terms  # type: ignore[no-any-return]
+
+    @property
+    def random_case(self) -> Callable[[RandomDraw, Operator], DrawnCase]:
         """A random case for a fuzz campaign."""
-        ...
+        return self._part("random").random_case  # type: ignore[no-any-return]
 
-    @staticmethod
-    def work(case: Case) -> float:
+    @property
+    def work(self) -> Callable[[Case], float]:
         """An estimate of the number of samples that the reference computes for a valid case."""
-        ...
+        return self._part("random").work  # type: ignore[no-any-return]
 
-    @staticmethod
-    def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
+    @property
+    def is_well_posed(self) -> Callable[[Case, Callable[[Case], Any]], bool]:
         """Whether the result of a valid case does not depend on how a number is rounded; the oracle is the reference."""
-        ...
+        return self._part("random").is_well_posed  # type: ignore[no-any-return]
+
+    @property
+    def mutants(self) -> Mapping[str, Mutant]:
+        """Implementations with one mistake each, by name."""
+        return self._part("mutants").MUTANTS  # type: ignore[no-any-return]
+
+    @property
+    def explanation(self) -> Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]:
+        """The tables and drawings of a valid case, from the case, its facts, a backend's outputs and the number of a RoI."""
+        return self._part("drawing").explanation  # type: ignore[no-any-return]
 
 
+@functools.cache
 def family_of(operator: Operator) -> Family:
-    """The module of an operator's family.
+    """The family of an operator.
 
     Raises:
-        ModuleNotFoundError: the family has no module here.
+        ModuleNotFoundError: the family has no package here.
     """
-    return cast(Family, importlib.import_module(f"{__name__}.{operator.family}"))
+    found: Family = importlib.import_module(f"{__name__}.{operator.family}").FAMILY
+    return found
+
+
+def families() -> tuple[Family, ...]:
+    """All families, in the order of their operators."""
+    return tuple(dict.fromkeys(map(family_of, OPERATORS)))
+
+
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
+    """The terms of the error bounds of a case's outputs, by name, for a case that no runtime should refuse."""
+    if case.formula is not None:
+        rounding = unit_roundoff(compute_dtype(case))
+        return {name: case.formula.error_terms(name, rounding) for name in case.outputs}
+    return family_of(case.definition).error_terms(case)
+
+
+@functools.cache
+def all_mutants() -> tuple[Mutant, ...]:
+    """The mutants of all families."""
+    return tuple(mutant for family in families() for mutant in family.mutants.values())

@@ -11,8 +11,8 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.compare import allowed_errors
-from conformance.error_bounds import error_terms
 from conformance.expected_values import expected_outputs
+from conformance.families import error_terms
 from conformance.run import AnswerFunction
 
 DENOMINATOR = 64

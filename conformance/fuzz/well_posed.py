@@ -10,9 +10,9 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.compare import allowed_errors
-from conformance.error_bounds import compute_dtype, error_terms, overflow_threshold
+from conformance.error_bounds import compute_dtype, overflow_threshold
 from conformance.expected_values import expected_outputs
-from conformance.families import family_of
+from conformance.families import error_terms, family_of
 from conformance.run import AnswerFunction
 
 

@@ -89,7 +89,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """The name of its backend without `conformance.mutants.`: module:class."""
+        """Its family and its name there."""
         return f"{self.family}:{self.short_name}"
 
     def concerns(self, operator: Operator) -> bool:
@@ -99,7 +99,7 @@ class Mutant:
     @functools.cached_property
     def backend(self) -> type[Model]:
         """The class with ONNX's backend interface."""
-        body = {"__doc__": self.description, "__module__": f"conformance.mutants.{self.family}"}
+        body = {"__doc__": self.description, "__module__": f"conformance.families.{self.family}.mutants"}
         return type(self.short_name, (Model,), {**body, "FAMILY": self.family, "STEPS": self.steps})
 
 

@@ -1,46 +1,21 @@
-"""The cases of the suite. Each module of `SOURCES` has a function `cases`, which yields them.
+"""The cases of the suite: those of each family of operators, and those that several families share.
 
-JSON files hold vectors with printed numbers (`literal.py`), faults (`refusals.py`) and scenes (`scenes.py`). `make_cases` of
-`dialects.py` makes the cases of an operator and of its gradient from tensors that are named by their roles; `expand` makes
-one of them for each version of the operator and each element type.
+The families have JSON files with printed numbers (`literal.py`), faults (`refusals.py`) and scenes (`scenes.py`), and some
+a module `cases`. Each module of `SHARED` has a function `cases`, too. `make_cases` of `dialects.py` makes the cases of an
+operator and of its gradient from tensors that are named by their roles; `expand` makes one of them for each version of the
+operator and each element type.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 
 from conformance.case import Case
-from conformance.vectors import (
-    digits,
-    dml_resample,
-    extremes,
-    literal,
-    matrix,
-    max_roi_pool,
-    ranges,
-    refusals,
-    roi_align_rotated,
-    sessions,
-    sizes,
-    users,
-    values,
-)
+from conformance.families import families
 
-SOURCES = (
-    literal,
-    matrix,
-    refusals,
-    extremes,
-    dml_resample,
-    sessions,
-    sizes,
-    users,
-    ranges,
-    values,
-    roi_align_rotated,
-    max_roi_pool,
-    digits,
-)
+SHARED = ["literal", "matrix", "refusals", "extremes", "sessions", "sizes", "users", "ranges", "values", "digits"]
+"""The modules of this package that have a function `cases`. `collect` imports them, since they import families' modules."""
 
 
 @functools.cache
@@ -50,7 +25,9 @@ def collect() -> tuple[Case, ...]:
     Raises:
         ValueError: two cases have the same id.
     """
-    cases = tuple(case for source in SOURCES for case in source.cases())
+    shared = (importlib.import_module(f"{__name__}.{name}") for name in SHARED)
+    sources = [*(module.cases for module in shared), *(family.cases for family in families())]
+    cases = tuple(case for source in sources for case in source())
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:

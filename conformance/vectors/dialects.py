@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.geometry.rois import DIRECTML_NAMES, ONNX_NAMES
+from conformance.upright.geometry import DIRECTML_NAMES, ONNX_NAMES
 from conformance.vectors.expand import FLOATS, expand
 from conformance.vectors.scenes import Scene
 from ortops.operators import OPERATORS

@@ -15,10 +15,10 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
+from conformance.families.roi_align_rotated.cases import SCENES as ROTATED_SCENES
 from conformance.vectors.dialects import BOTH, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
-from conformance.vectors.roi_align_rotated import SCENES as ROTATED_SCENES
 from conformance.vectors.scenes import SCENES, Scene, load, scatter
 
 ONNX, DIRECTML = BOTH
@@ -68,7 +68,7 @@ def _defaults() -> Iterator[Case]:
         },
         RESAMPLE: {"x": scatter((5, 6), seed=1), "dy": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
     }
-    for row in load("defaults.json", dict[str, Any]):
+    for row in load(__package__, "scenes/defaults.json", dict[str, Any]):
         yield from make_cases(
             f"defaults/{row['scenario']}",
             row["operator"],
@@ -85,7 +85,7 @@ def _defaults() -> Iterator[Case]:
 def _empty() -> Iterator[Case]:
     """Tensors without RoIs, channels, images or pixels, which are valid."""
     shapes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    for row in load("empty.json", dict[str, Any]):
+    for row in load(__package__, "scenes/empty.json", dict[str, Any]):
         for (scenario, note), (x_shape, count) in zip(row["notes"].items(), shapes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row["roi"])))
             indices, shape = np.zeros(count, np.int64), np.array(x_shape)
@@ -145,7 +145,7 @@ def _far() -> Iterator[Case]:
 
 def _many_at_one_place() -> Iterator[Case]:
     """Gradients that add up at one pixel, or at the four around a sample between them."""
-    for row in load("many.json", dict[str, Any]):
+    for row in load(__package__, "scenes/many.json", dict[str, Any]):
         (height, width), each, pixels = row["bins"], row.get("each", 1.0), np.array(row["pixels"])
         dx, count = np.zeros((1, 1, 3, 3)), MANY // (height * width)
         dx[0, 0, pixels[:, 0], pixels[:, 1]] = MANY * each / len(pixels)

@@ -1,4 +1,4 @@
-"""Vectors with printed numbers, from the JSON files beside this module.
+"""Vectors with printed numbers, from the JSON files in the folder `vectors` of each family.
 
 A file has `function`, `family`, `source` and `attributes` for all of its cases, and `arrays` that they refer to. A case has
 
@@ -19,19 +19,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
+from conformance.families import families
 from conformance.vectors.expand import FLOATS, expand
 from conformance.vectors.scenes import tuples
 
 
 def cases() -> Iterator[Case]:
     """The cases of all files."""
-    files = [file for file in resources.files(__package__).iterdir() if file.name.endswith(".json")]
+    files = [file for family in families() for file in (family.folder / "vectors").iterdir()]
     # ONNX's own vectors come first, so that coverage shows what the later cases add to them.
     for file in sorted(files, key=lambda file: (file.name != "official.json", file.name)):
         data = json.loads(file.read_text("utf-8"))

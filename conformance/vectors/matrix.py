@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.geometry.rois import AxisGeometry, Sampling, sampling_of_directml
+from conformance.upright.geometry import AxisGeometry, Sampling, sampling_of_directml
 from conformance.vectors.dialects import BOTH, Attributes, of_scene
 from conformance.vectors.scenes import SCENES, Scene, clearance, is_nearly_whole
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
+from conformance.families.max_roi_pool.cases import of_crop as pooled_crop
+from conformance.families.roi_align_rotated.cases import SMALL, of_rotated
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop
 from conformance.vectors.dialects import BOTH, ROTATED, Rule, of_rule, of_scene
 from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.max_roi_pool import of_crop as pooled_crop
-from conformance.vectors.roi_align_rotated import SMALL, of_rotated
 from conformance.vectors.scenes import Scene
 from conformance.vectors.sessions import CROP, in_one_session
 

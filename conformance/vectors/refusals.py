@@ -2,7 +2,7 @@
 
 No specification says what a runtime does with invalid data: that it refuses them is this project's rule.
 
-The faults are in JSON files in the folder `refusals`, one for each family of operators. A file has
+The faults are in the file `refusals.json` of each family of operators. It has
 
     inputs      sets of tensors by name
     wrong       lists of faults by name. A fault is [scenario, note, change]: a part of the id, the same in words, and the
@@ -19,13 +19,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
 import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
+from conformance.families import families
 from conformance.vectors.expand import expand
 from conformance.vectors.scenes import tuples
 from ortops.operators import BY_NAME
@@ -35,9 +35,8 @@ MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros,
 
 def cases() -> Iterator[Case]:
     """Yield each fault of each valid case; everything else in the case is valid."""
-    files = [file for file in (resources.files(__package__) / "refusals").iterdir() if file.name.endswith(".json")]
-    for file in sorted(files, key=lambda file: file.name, reverse=True):
-        data = json.loads(file.read_text("utf-8"))
+    for family in families():
+        data = json.loads((family.folder / "refusals.json").read_text("utf-8"))
         for right in data["right"]:
             tensors = {name: _tensor(tensor) for name, tensor in data["inputs"][right["inputs"]].items()}
             for what, lists in right["wrong"].items():

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.error_bounds import ErrorTerms
-from conformance.error_bounds.dml_resample import ROUNDINGS
+from conformance.families.dml_resample.bounds import ROUNDINGS
 from conformance.vectors.by_role import ByRole, uniform
 from conformance.vectors.repeating import OF_DY, OF_X, neighbour, numbers, repeating
 from conformance.vectors.windows import LARGEST

@@ -1,6 +1,6 @@
 """Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
-The scenes are in JSON files in the folder `scenes`, one for each kind of RoI, and one for DmlResample.
+Those of upright RoIs are in `scenes/roi_align.json`; a family with others has them in its folder.
 Coordinates are short binary fractions, which are exact in every element type, so the type rounds only values. Samples keep
 away from where rounding of a coordinate decides: borders, pixels, ties between samples, and whole numbers of samples.
 """
@@ -62,9 +62,9 @@ class Scene:
 AnyScene = TypeVar("AnyScene")
 
 
-def load(file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
-    """The scenes of a file of the folder `scenes`, whose entries are the fields of `kind`."""
-    entries = json.loads((resources.files(__package__) / "scenes" / file).read_text("utf-8"))
+def load(package: str, file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
+    """The scenes of a JSON file of a package, whose entries are the fields of `kind`."""
+    entries = json.loads((resources.files(package) / file).read_text("utf-8"))
     return tuple(
         kind(**{name: Basis(value) if name == "basis" else tuples(value) for name, value in entry.items()})
         for entry in entries
@@ -85,7 +85,7 @@ def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
     return values.reshape(shape)
 
 
-SCENES = load("roi_align.json", Scene)
+SCENES = load(__package__, "scenes/roi_align.json", Scene)
 
 
 def clearance(c: Array, length: int, margin: float, *, shift: float = 0.0, has_slopes: bool = True) -> float:

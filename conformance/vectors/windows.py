@@ -180,7 +180,7 @@ class Windows(ByRole):
         return ErrorTerms(2 * passed * LARGEST * per_number, float(terms), changes, np.ones(()))
 
     def _delta(self, rounding: float) -> float:
-        """An upper bound of the error of a coordinate: that of `error_bounds.rois` or `error_bounds.rotated` on this map."""
+        """An upper bound of the error of a coordinate: that of the family's `bounds` on this map."""
         longest = max(self.x_shape[2:])
         if self.dialect != ROTATED:
             return rounding * (26 * longest + 20)

@@ -59,7 +59,7 @@ class ResampleScene:
         return output_shapes(DML_RESAMPLE, {"InputTensor": self.x_shape}, {}, attributes)[0]
 
 
-SCENES = load("dml_resample.json", ResampleScene)
+SCENES = load(__package__, "scenes.json", ResampleScene)
 
 
 def cases() -> Iterator[Case]:
@@ -138,7 +138,7 @@ def _fine_coordinates() -> Iterator[Case]:
 
 def _derived() -> Iterator[Case]:
     """Empty tensors, which are valid, and sums of many ones, which stop at 2048 in float16."""
-    for row in load("dml_resample_derived.json", dict[str, Any]):
+    for row in load(__package__, "derived.json", dict[str, Any]):
         scene = ResampleScene(row["name"], row["note"], row["x_shape"], row.get("scales", ()), row["output_sizes"])
         expected = {"dx": np.array(row["dx"], np.float64)} if "dx" in row else _nothing(scene)
         yield from _of_scene(row["family"], scene, row.get("attributes", NONE), expected, source=DOCUMENTATION)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.families import DrawnCase
-from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.families.well_posed_rois import is_well_posed
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.geometry.rois import ONNX_NAMES
+from conformance.upright.geometry import ONNX_NAMES
+from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
+from conformance.upright.well_posed import is_well_posed
 from ortops.spec import Operator
 
 __all__ = ["is_well_posed", "random_case", "work"]

@@ -11,10 +11,10 @@ from conformance.case import Case
 from conformance.error_bounds import compute_dtype
 from conformance.expected_values import Floats
 from conformance.families import DrawnCase
-from conformance.families.random_rois import random_indices, random_rois, random_sizes
+from conformance.families.max_roi_pool.geometry import pixels_of, rois_of
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.geometry.max_roi_pool import pixels_of, rois_of
 from conformance.run import AnswerFunction
+from conformance.upright.random import random_indices, random_rois, random_sizes
 from ortops.spec import Operator
 
 __all__ = ["is_well_posed", "random_case", "work"]

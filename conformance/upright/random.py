@@ -10,7 +10,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.families import DrawnCase
 from conformance.fuzz.random_draw import LARGE, RandomDraw
-from conformance.geometry.rois import Geometry
+from conformance.upright.geometry import Geometry
 from ortops.spec import AttributeValue, Operator
 
 
@@ -114,7 +114,7 @@ def with_tensors(
         draw: the random choices.
         operator: the definition.
         attributes: the drawn attributes.
-        names: the names of the tensors by role, see `conformance.geometry.rois`.
+        names: the names of the tensors by role, see `conformance.upright.geometry`.
         sizes: the drawn lengths.
         x: the map, [N, C, H, W].
         rois: RoIs in stored coordinates, [R, 4] or [R, 5].

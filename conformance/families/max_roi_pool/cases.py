@@ -41,7 +41,7 @@ INEXACT = {
 }
 """Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
 
-SCENES = load("max_roi_pool.json", Scene)
+SCENES = load(__package__, "scenes.json", Scene)
 
 
 def cases() -> Iterator[Case]:

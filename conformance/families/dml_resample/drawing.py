@@ -10,7 +10,7 @@ import numpy as np
 from conformance.case import Case
 from conformance.explain.drawing import MAX_SAMPLES, Drawing, Sample, number
 from conformance.explain.parts import Comparison, Explanation, Table
-from conformance.geometry.dml_resample import axes_of
+from conformance.families.dml_resample.geometry import axes_of
 from ortops.reference.dml_resample import resampled_axes
 
 HINT = (

@@ -1,4 +1,7 @@
-"""The terms of a forward error bound: what `conformance.compare` computes a case's tolerance from."""
+"""The terms of a forward error bound: what `conformance.compare` computes a case's tolerance from.
+
+Each family of operators computes its own (`conformance.families`).
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from conformance.case import Case
 from conformance.expected_values import Floats
 from conformance.explain.drawing import Drawing, Outline, Sample, number
 from conformance.explain.parts import Comparison, Explanation, Table
-from conformance.geometry.max_roi_pool import Side, pixels_of, rois_of
+from conformance.families.max_roi_pool.geometry import Side, pixels_of, rois_of
 
 HINT = (
     "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of "

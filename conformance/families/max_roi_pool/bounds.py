@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import ErrorTerms, finite
+from conformance.error_bounds import ErrorTerms, finite
 from conformance.expected_values import Floats, reference
 
 

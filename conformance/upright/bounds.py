@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import (
+from conformance.error_bounds import (
     ErrorTerms,
     compute_dtype,
     finite,
@@ -37,7 +37,7 @@ from conformance.error_bounds.terms import (
     with_neighbours,
 )
 from conformance.expected_values import Floats, reference
-from conformance.geometry.rois import AxisGeometry, Geometry, Mode
+from conformance.upright.geometry import AxisGeometry, Geometry, Mode
 from ortops.reference.sampling import SampledAxis, points_inside
 
 MIN_SIZE = 1e-9

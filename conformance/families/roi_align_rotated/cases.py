@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.geometry.rotated import Sampling, coordinates, samples_of
+from conformance.families.roi_align_rotated.geometry import Sampling, coordinates, samples_of
 from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import (
@@ -109,7 +109,7 @@ def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, *
     )
 
 
-SCENES = load("roi_align_rotated.json", RotatedScene)
+SCENES = load(__package__, "scenes.json", RotatedScene)
 
 ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
 
@@ -136,7 +136,7 @@ def cases() -> Iterator[Case]:
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
         yield from of_rotated("matrix", replace(scene, types=types, outputs=outputs), *variant)
     # In each scene of sizes, one length is large and the others are small.
-    for scene in (*load("roi_align_rotated_sizes.json", RotatedScene), *MANY_ROIS):
+    for scene in (*load(__package__, "sizes.json", RotatedScene), *MANY_ROIS):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
         yield from of_rotated("sizes", given, *scene.variants[0], variant="")
     yield from _odd_values()

@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import (
+from conformance.error_bounds import (
     ErrorTerms,
     compute_dtype,
     finite,
@@ -36,7 +36,7 @@ from conformance.error_bounds.terms import (
     with_neighbours,
 )
 from conformance.expected_values import Floats
-from conformance.geometry.rotated import Geometry, samples_of
+from conformance.families.roi_align_rotated.geometry import Geometry, samples_of
 from ortops.reference.roi_align_rotated import Region
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from conformance.case import Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.families import DrawnCase
+from conformance.families.dml_resample.geometry import axes_of
 from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
 from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
-from conformance.geometry.dml_resample import axes_of
 from conformance.run import AnswerFunction
 from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.shapes import output_shapes

@@ -8,15 +8,15 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
-from conformance.error_bounds.rotated import Roundings
 from conformance.families import DrawnCase
-from conformance.families.random_rois import random_indices, random_rois, random_sizes, with_tensors
-from conformance.families.well_posed_rois import in_all_directions
+from conformance.families.roi_align_rotated.bounds import Roundings
+from conformance.families.roi_align_rotated.geometry import Geometry, coordinates, samples_of, work_of
 from conformance.fuzz.perturbation import MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.fuzz.random_draw import RandomDraw, draw_attributes
-from conformance.geometry.rois import ONNX_NAMES
-from conformance.geometry.rotated import Geometry, coordinates, samples_of, work_of
 from conformance.run import AnswerFunction
+from conformance.upright.geometry import ONNX_NAMES
+from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors
+from conformance.upright.well_posed import in_all_directions
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.spec import Operator
 

@@ -16,9 +16,9 @@ from functools import reduce
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds.terms import ErrorTerms, compute_dtype, finite, unit_roundoff
+from conformance.error_bounds import ErrorTerms, compute_dtype, finite, unit_roundoff
 from conformance.expected_values import Floats
-from conformance.geometry.dml_resample import Axis, axes_of
+from conformance.families.dml_resample.geometry import Axis, axes_of
 
 ROUNDINGS = 8
 """The roundings of a coordinate: in the scale, the quotient and the differences, in any order of evaluation."""

@@ -1,0 +1,5 @@
+"""DirectML's Resample and its gradient."""
+
+from conformance.families import Family
+
+FAMILY = Family(__name__, has_cases=True)

@@ -1,0 +1,5 @@
+"""MaxRoiPool at opsets 1 and 22, and its gradient."""
+
+from conformance.families import Family
+
+FAMILY = Family(__name__, has_cases=True)

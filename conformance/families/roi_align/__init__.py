@@ -1,0 +1,10 @@
+"""RoiAlign at opsets 10, 16 and 22, and its gradient."""
+
+from conformance.families import Family
+
+FAMILY = Family(
+    __name__,
+    geometry="conformance.upright.geometry",
+    bounds="conformance.upright.bounds",
+    drawing="conformance.upright.drawing",
+)

@@ -6,35 +6,25 @@ Each family of operators computes its own (`conformance.families`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from conformance.case import Case
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
 
-
-@dataclass(frozen=True, slots=True)
-class ErrorTerms:
-    """The terms of the error bound of one output; arrays broadcast against the output.
-
-    magnitude: the sum of the absolute values of the products that an element is the sum of.
-    terms: an upper bound of the number of these products.
-    coordinate_error: the most that an element changes if coordinates are computed in `compute_dtype(case)`.
-    condition: the absolute condition number: the most that an element changes if every element of the data changes by 1.
-    """
-
-    magnitude: Floats
-    terms: Floats | float
-    coordinate_error: Floats
-    condition: Floats
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether they are the same for all elements."""
-        return all(np.ndim(one) == 0 for one in (self.magnitude, self.terms, self.coordinate_error, self.condition))
+__all__ = [
+    "ErrorTerms",
+    "compute_dtype",
+    "finite",
+    "largest_and_steepest",
+    "overflow_threshold",
+    "smallest_subnormal",
+    "unit_roundoff",
+    "with_neighbours",
+]
 
 
 def finite(values: Floats) -> Floats:

@@ -10,13 +10,12 @@ import abc
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from conformance.error_bounds import ErrorTerms
+from conformance.error_terms import ErrorTerms
 
 Array = npt.NDArray[Any]
 

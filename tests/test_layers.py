@@ -36,8 +36,10 @@ LAYERS = (
     (
         "conformance.case",
         "conformance.conventions",
+        "conformance.error_terms",
         "conformance.expected_failures",
         "conformance.expected_values",
+        "conformance.formula",
         "conformance.outcome",
         "conformance.printable",
         "conformance.stopping",

@@ -51,7 +51,8 @@ def decisive(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:
     has it, because it would be chance if only half precision showed, say, a wrong border. For mutants about sizes they
     also include the cases at the limits of all types.
     """
-    own = [case for case in cases if mutant.concerns(case.definition)]
+    # The loops of a mutant take minutes for a large case.
+    own = [case for case in cases if mutant.concerns(case.definition) and case.formula is None]
     if mutant.category is Category.TYPES:
         return own
     has_values = mutant.category is Category.SIZES

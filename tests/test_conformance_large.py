@@ -221,19 +221,26 @@ def test_a_mistake_at_a_seam_of_large_problems_fails_a_case_that_is_right_withou
 
 
 class Slow(Backend):
-    """A backend whose calls take time by a clock of its own: some for each element of X, and more at the first call."""
+    """A backend whose calls take time by a clock of its own.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, each: float, first: float = 0.0) -> None:
-        self.now, self.each, self.first = 0.0, each, first
+    each: for each RoI and channel.
+    call: for each call.
+    first: for the first call of each session.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, each: float, call: float = 0.0, first: float = 0.0) -> None:
+        self.now, self.each, self.call, self.first = 0.0, each, call, first
         self.asked: list[int] = []
         clock = SimpleNamespace(perf_counter=lambda: self.now)
         monkeypatch.setattr(conformance.run, "time", clock)
 
     def prepare(self, _case: Case) -> Session:
         """See `Backend`."""
+        calls: list[int] = []
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            self.now += self.each * len(inputs["rois"]) * inputs["X"].shape[1] + (0 if self.asked else self.first)
+            self.now += self.each * len(inputs["rois"]) * inputs["X"].shape[1] + self.call + (not calls) * self.first
+            calls.append(len(inputs["rois"]))
             self.asked.append(len(inputs["rois"]))
             return {}
 
@@ -241,27 +248,50 @@ class Slow(Backend):
 
 
 TIMED = "roi_align/users/images_8/v16/avg/output_half_pixel/float"
-"""400 RoIs of 64 channels, and 40 of 6 as the hundredth of it."""
+"""400 RoIs of 64 channels. A hundredth of it has 40 of 6, a ten-thousandth 4 of 1, and the least part 1 of 1."""
 
 
-def test_a_runtime_that_would_need_minutes_is_told_so_and_asked_for_a_hundredth_only(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("seconds", "text", "asked"),
+    [
+        # A loop in Python: a hundredth would take as long as a case may.
+        ({"each": 0.5}, "would take about 10000 s, by the time for a ten-thousandth of it", [4, 4, 1, 1]),
+        ({"each": 0.003}, "would take about 80 s, by the time for a hundredth of it", [4, 4, 40, 40]),
+        # A program that starts anew for each call.
+        (
+            {"each": 0.003, "call": 0.5},
+            "would take about 100 s, by the time for a hundredth of it",
+            [4, 4, 1, 1, 40, 40],
+        ),
+    ],
+)
+def test_a_runtime_that_would_need_minutes_is_told_so_and_asked_for_parts_only(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], text: str, asked: list[int]
 ) -> None:
-    backend = Slow(monkeypatch, each=0.01)
+    backend = Slow(monkeypatch, **seconds)
     answer = ask(backend, BY_ID[TIMED], time_limit=60.0)
-    assert (answer.kind, answer.text) == ("unsupported", "would take about 300 s, by the time for a hundredth of it")
-    assert backend.asked == [40, 40]
+    assert (answer.kind, answer.text) == ("unsupported", text)
+    assert backend.asked == asked
 
 
-def test_a_runtime_that_compiles_at_its_first_call_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = Slow(monkeypatch, each=0.001, first=20.0)
+@pytest.mark.parametrize(
+    ("seconds", "asked"),
+    [
+        ({"each": 1e-4, "first": 20.0}, [4, 4]),
+        ({"each": 1e-4, "call": 0.01}, [4, 4, 40, 40]),
+    ],
+)
+def test_a_runtime_that_compiles_or_starts_slowly_is_asked(
+    monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float], asked: list[int]
+) -> None:
+    backend = Slow(monkeypatch, **seconds)
     answer = ask(backend, BY_ID[TIMED], time_limit=60.0)
     assert answer.kind == "outputs"
-    assert backend.asked[:3] == [40, 40, 400]
-    assert answer.seconds == pytest.approx(0.001 * 400 * 64)
+    assert backend.asked[: len(asked) + 1] == [*asked, 400]
+    assert answer.seconds == pytest.approx(1e-4 * 400 * 64 + seconds.get("call", 0.0) + seconds.get("first", 0.0))
 
 
 def test_without_a_limit_no_runtime_is_asked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Slow(monkeypatch, each=10.0)
     assert ask(backend, BY_ID[TIMED]).kind == "outputs"
-    assert 40 not in backend.asked
+    assert set(backend.asked) == {400}

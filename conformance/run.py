@@ -121,7 +121,9 @@ class _Kept:
 
     def _sums(self) -> dict[str, int]:
         return {
-            name: zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data) for name, array in self.arrays.items()
+            name: zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)
+            for name, array in self.arrays.items()
+            if not array.dtype.hasobject  # `_plain` has left nothing of it
         }
 
 

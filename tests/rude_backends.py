@@ -181,10 +181,17 @@ RUDE: list[Callable[..., object]] = [
 """What a backend may do in one case of many."""
 
 _turns = itertools.cycle(RUDE)
+_asked: dict[bytes, Callable[..., object]] = {}
 
 
-def does_it_all(op_type: str, inputs: dict[str, object], *others: object) -> object:
-    return next(_turns)(op_type, inputs, *others)
+def does_it_all(op_type: str, inputs: dict[str, npt.NDArray[np.float32]], *others: object) -> object:
+    # A case that is asked a second time has a negated map.
+    function = _asked.pop((-inputs["X"]).tobytes(), None)
+    if function is None:
+        function = next(_turns)
+        _asked.clear()
+        _asked[inputs["X"].tobytes()] = function
+    return function(op_type, inputs, *others)
 
 
 def writes_garbage_to_its_pipe(*_: object) -> None:

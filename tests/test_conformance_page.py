@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         from suite_runs import NoProcess
 
         patch.setattr("ortops.worker_process.WorkerProcess", NoProcess)
-        assert run("--backend", "conformance.mutants.roi_align:ShiftBeforeScale", *asked).exit_code == 1
+        assert run("--backend", "conformance.families.roi_align.mutants:ShiftBeforeScale", *asked).exit_code == 1
     return folder / "p.html"
 
 
@@ -53,7 +53,7 @@ def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(made: Path) -
 def test_a_browser_shows_the_whole_page(made: Path, tmp_path: Path, width: int) -> None:
     with browser.opened(made, tmp_path) as page:
         page.resize(width)
-        assert page.value("document.title") == "Conformance of conformance.mutants.roi_align:ShiftBeforeScale"
+        assert page.value("document.title") == "Conformance of conformance.families.roi_align.mutants:ShiftBeforeScale"
         total, time = page.value("document.querySelector('.totals').innerText").split("; ")
         assert total.split(" passed")[0].replace(" of ", "/") in page.value("document.body.innerText")
         assert time.endswith(" s")

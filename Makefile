@@ -23,15 +23,14 @@ test-torch: .venv/.test .venv/.test-torch
 # Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench
 	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --chart docs/images/speed.svg --write docs/performance.md
-	$(BIN)/python -m benchmarks types --write docs/performance.md
+	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
 
 # How long a user waits: for the compiler, a wheel and the suite.
 start: .venv/.test
 	$(BIN)/python -m benchmarks.start
 
 networks: .venv/.test-torch
-	$(BIN)/python -m benchmarks.networks
+	$(BIN)/python -m benchmarks networks --write docs/gradients.md
 
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box

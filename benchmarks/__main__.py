@@ -2,162 +2,133 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import pkgutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO
 
 import click
 from rich.console import Console
 from rich.progress import track
 
-from benchmarks import in_model, models, peers, report
-from benchmarks.bench import FLOAT, Cell, measure
-from benchmarks.workloads import IN_MODEL, OPERATIONS, PYRAMIDS, RESAMPLINGS, ROTATED, WORKLOADS, Problem
-from ortops.jit.runners import available_cpus
+from benchmarks import in_model, report
+from benchmarks.against import checkout
+from benchmarks.measure import Cell, Peer, measure
+from benchmarks.peers import COMPARISONS, CPUS, PEERS, load
+from benchmarks.workloads import IN_MODEL, OPERATIONS, RESAMPLINGS, ROTATED, WORKLOADS, Problem
 
-CPUS = available_cpus()
-BY_DEFAULT = (
-    "avg",
-    "max",
-    "dX",
-    "drois",
-    "rotated",
-    "rotated dX",
-    "linear",
-    "nearest",
-    "linear dX",
-    "nearest dX",
-    IN_MODEL,
-)
-TYPES = (FLOAT, "float16", "bfloat16", "double")
-OF_TYPES = ("avg", "max", "dX", "drois")
-ALL_WORKLOADS = (*WORKLOADS, *ROTATED, *RESAMPLINGS)
-NAMES = tuple(dict.fromkeys([*(one.name for one in ALL_WORKLOADS), *(one.name for one in PYRAMIDS)]))
-_FILE = click.Path(dir_okay=False, path_type=Path)
-
-Step = TypeVar("Step")
+ROOT = Path(__file__).parents[1]
+NAME = click.Choice([operation.name for operation in OPERATIONS])
+PATH = click.Path(exists=True, path_type=Path)
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["peers", "types"]), default="peers")
-@click.option(
-    "--operation",
-    "operations",
-    multiple=True,
-    type=click.Choice([*(operation.name for operation in OPERATIONS), IN_MODEL]),
-    help="The computation; in-model is avg inside a model. [repeatable, as are the next four; "
-    f"default: {', '.join(BY_DEFAULT)}]",
-)
-@click.option(
-    "--workload", "workloads", multiple=True, type=click.Choice(NAMES), help="The shapes of the data. [default: all]"
-)
-@click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="The element type. [default: float]")
-@click.option(
-    "--threads",
-    multiple=True,
-    type=click.IntRange(1, CPUS),
-    help=f"The number of threads of a session, and of torch. [default: 1 and {CPUS}]",
-)
-@click.option(
-    "--peer",
-    "peer_names",
-    multiple=True,
-    type=click.Choice(peers.NAMES),
-    help="An implementation to compare with; bodies is our own models in a stock session, as standard operators. "
-    f"[default: those installed of {', '.join(peers.BY_DEFAULT)}]",
-)
-@click.option(
-    "--rounds", type=click.IntRange(1, 10_000), help="The number of timed calls. [default: 7 to 51, as time allows]"
-)
-@click.option("--json", "json_file", type=_FILE, metavar="F", help="Write all measurements to F.")
-@click.option(
-    "--chart",
-    "chart_file",
-    type=_FILE,
-    metavar="F.svg",
-    help="Draw how many times as long ONNX Runtime's own RoiAlign takes, as F-light.svg and F-dark.svg.",
-)
-@click.option(
-    "--write",
-    "document",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="F.md",
-    help="Put the tables in place of those of F that have the same headings.",
-)
+@click.argument("comparisons", nargs=-1, type=click.Choice(list(COMPARISONS)))
+@click.option("--operation", "operations", multiple=True, type=NAME, help="[default: those of the documents]")
+@click.option("--workload", "workloads", multiple=True, help="A workload, or a network, by its name. [default: all]")
+@click.option("--threads", multiple=True, type=click.IntRange(1, CPUS), help=f"[default: 1 and {CPUS}; types: {CPUS}]")
+@click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="[default: those installed]")
+@click.option("--against", type=PATH, metavar="DIR", help="Compare with the operators of another checkout alone.")
+@click.option("--rounds", type=click.IntRange(1), help="The number of timed calls. [default: 7 to 51, as time allows]")
+@click.option("--json", "file", type=click.File("w", lazy=False), metavar="F", help="Write all measurements to F.")
+@click.option("--picture", type=click.Path(path_type=Path), metavar="F.svg", help="Draw the README's picture.")
+@click.option("--write", type=PATH, metavar="F.md", help="Put the tables in place of those with their headings.")
 def main(
-    what: str,
+    comparisons: Sequence[str],
     operations: Sequence[str],
     workloads: Sequence[str],
-    types: Sequence[str],
     threads: Sequence[int],
-    peer_names: Sequence[str],
+    names: Sequence[str],
+    against: Path | None,
     rounds: int | None,
-    json_file: Path | None,
-    chart_file: Path | None,
-    document: Path | None,
+    file: IO[str] | None,
+    picture: Path | None,
+    write: Path | None,
 ) -> None:
-    """Time our operators in ONNX Runtime sessions and other implementations, in turn, on the same data.
+    """Time calls in turn, on the same data: milliseconds, medians, and in brackets how many times the first's.
 
-    WHAT is peers, the default, or types: RoiAlign and its gradients in other types and in float, without other
-    implementations. The exit status is 0, 1 if another implementation computes different values, or 2 for a wrong call.
+    COMPARISONS are, by default, the first four of: roi-align and others, our operators beside other implementations; types,
+    RoiAlign in all types; in-model, RoiAlign inside a model by the runtimes' profiles; torch, our RoiAlign in PyTorch and
+    torchvision's; networks, training steps in ONNX Runtime and in PyTorch; custom-calls, operators that do nothing.
+
+    The exit status is 0, 1 if an implementation computes different values, or 2 for a wrong call.
     """
-    for file in (json_file, chart_file):
-        if file is not None and not file.parent.is_dir():
-            raise click.BadParameter(f"{file.parent} is no folder")
     # Before hours go into it.
-    draw = importlib.import_module("benchmarks.chart").draw if chart_file else None
-    try:
-        found = {name: peers.load(name) for name in peer_names} if peer_names or what == "types" else peers.present()
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--peer") from error
-    # With adaptive sampling, other types are much like P2.
-    names = workloads or [name for name in NAMES if what == "peers" or name != "P2 adaptive"]
-    chosen = operations or (OF_TYPES if what == "types" else BY_DEFAULT)
-    kinds = dict.fromkeys(types or (TYPES[1:] if what == "types" else [FLOAT]))
-    counts = sorted({*threads} or ({CPUS} if what == "types" else {1, CPUS}))
-    steps = [
-        (Problem(operation, workload, kind), count)
-        # By workload, whose data is then made once.
-        for workload, operation, kind, count in product(ALL_WORKLOADS, OPERATIONS, kinds, counts)
-        if operation.name in chosen and workload in operation.workloads and workload.name in names
-        if kind in operation.operator.element_types(operation.operator.inputs[0])
-    ]
-    pyramids = [one for one in PYRAMIDS if one.name in names and IN_MODEL in chosen and FLOAT in kinds]
-    if not (steps or pyramids):
-        raise click.UsageError("no chosen operation is measured on a chosen workload in a chosen type")
-    # Asked first, so that the load is that before the measurements.
-    where = report.machine()
-    cells = [measure(problem, count, models.ours, found, rounds) for problem, count in _track(steps, "operations")]
-    for pyramid, count in _track(list(product(pyramids, counts)), "models"):
-        cells += in_model.measure(pyramid, count, found, rounds)
-    refused = _show(where, cells)
-    if json_file:
-        json_file.write_text(report.to_json(where, cells), "utf-8")
-    try:
-        if draw and chart_file:
-            draw(where, cells, chart_file)
-        if document:
-            document.write_text(report.replaced(document.read_text("utf-8"), report.tables(cells)), "utf-8")
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    if refused:
+    draw = pkgutil.resolve_name("benchmarks.picture:draw") if picture else None
+    where, cells, failed = report.machine(), list[Cell](), list[str]()
+    with ExitStack() as stack:
+        if against:
+            if not (against / "ortops").is_dir():
+                raise click.BadParameter(f"{against} has no package ortops", param_hint="--against")
+            folders = {"this": ROOT, str(against): against}
+            both = {name: stack.enter_context(checkout(folder)) for name, folder in folders.items()}
+            found: Mapping[str, Mapping[str, Peer]] = {"against": both}
+        else:
+            usual = {name: COMPARISONS[name].peers for name in comparisons or list(COMPARISONS)[:4]}
+            found = {name: load([*own[:1], *(names or own[1:])], bool(names)) for name, own in usual.items()}
+        chosen = (operations, workloads, threads, rounds)
+        steps = [step for name, peers in found.items() for step in _steps(name, peers, *chosen)]
+        if not steps:
+            raise click.UsageError("no chosen operation is measured on a chosen workload")
+        for step in track(steps, "measuring", console=Console(stderr=True), transient=True):
+            try:
+                cells += step()
+            except click.ClickException as error:  # noqa: PERF203 - the others may take an hour
+                failed.append(error.message)
+    click.echo(f"{where['cpu']}, {where['cpus']} CPUs, {where['system']}, {where['packages']}\n")
+    tables = report.tables(cells)
+    for table in tables.values():
+        report.show(table)
+    failed += [message for cell in cells for message in cell.refused]
+    click.echo("\n".join(failed))
+    if file:
+        json.dump({"machine": where, "cells": list(map(asdict, cells))}, file, indent=1)
+    if draw:
+        draw(where, cells, picture)
+    if write:
+        write.write_text(report.replaced(write.read_text("utf-8"), tables), "utf-8")
+    if failed:
         raise click.exceptions.Exit(1)
 
 
-def _show(where: Mapping[str, Any], cells: Sequence[Cell]) -> list[str]:
-    """Print the machine and the tables, and return the messages for peers that compute something else."""
-    versions = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
-    refused = [message for cell in cells for message in cell.refused]
-    lines = [*report.LEGEND, *dict.fromkeys(note for cell in cells for note in cell.notes), *refused]
-    heading = f"{where['cpu']}, {where['cpus']} CPUs, {where['system']}, {versions}"
-    click.echo("\n\n".join([heading, *report.tables(cells), "\n".join(lines)]))
-    return refused
+def _steps(
+    name: str,
+    peers: Mapping[str, Peer],
+    operations: Sequence[str],
+    workloads: Sequence[str],
+    threads: Sequence[int],
+    rounds: int | None,
+) -> Iterator[Callable[[], Iterable[Cell]]]:
+    """Yield what measures a comparison, of chosen operations and workloads, or all if none are chosen."""
+    comparison = COMPARISONS[name]
+    counts = sorted(set(threads or comparison.threads))
 
+    def is_chosen(workload: str) -> bool:
+        return not workloads or workload in workloads
 
-def _track(steps: Sequence[Step], what: str) -> Iterable[Step]:
-    return track(steps, f"measuring {what}", console=Console(stderr=True), transient=True)
+    if name == "networks":
+        network = pkgutil.resolve_name("benchmarks.networks.step:measure")
+        names = filter(is_chosen, pkgutil.resolve_name("benchmarks.networks.zoo:NETWORKS"))
+        yield from (partial(network, one, counts, rounds) for one in names)
+    elif name == "custom-calls":
+        yield partial(pkgutil.resolve_name("benchmarks.custom_calls:measure"), rounds)
+    elif name == "in-model":
+        chosen = (one for one in IN_MODEL if is_chosen(one.name))
+        yield from (partial(in_model.measure, *each, peers, rounds) for each in product(chosen, counts))
+    else:
+        # By workload, whose data is then made once.
+        every = [operation for operation in OPERATIONS if operation.name in (operations or comparison.operations)]
+        for workload in (*WORKLOADS, *ROTATED, *RESAMPLINGS):
+            problems = [
+                Problem(one, workload) for one in every if workload in one.workloads and is_chosen(workload.name)
+            ]
+            for problem, count in product(problems, counts):
+                yield partial(measure, name, problem, count, peers, rounds)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
-"""Measure a call of an operator in Python that does nothing: ``python -m benchmarks.custom_calls``."""
+"""What a call of an operator in Python costs that returns its input: ours, and that of onnxruntime-extensions."""
 
 from __future__ import annotations
 
-import statistics
-import time
+from collections.abc import Iterator
+from functools import partial
 
-import click
 import numpy as np
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime_extensions import PyCustomOpDef, onnx_op
-from rich.console import Console
-from rich.table import Table
 
 import ortops
-
-CALLS = {1: 4000, 1_000_000: 40}
-"""The number of calls of each operator, by the length of the vector."""
+from benchmarks.measure import Call, Cell, interleave
+from benchmarks.models import session
 
 NODES = {"Neg of ONNX Runtime": "Neg", "`ortops.operator`": "bench.Same", "`@onnx_op`": "ai.onnx.contrib.SameToo"}
+ROUNDS = {1: 2000, 1_000_000: 20}
+"""The number of rounds by the length of the vector."""
 
 
 @ortops.operator(domain="bench", name="Same")
@@ -34,40 +32,18 @@ def same_too(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return x
 
 
-def session(node: str) -> onnxruntime.InferenceSession:
-    """A session of one node from x, float [n], to y, float [n], on one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    model = onnx.parser.parse_model(f"""
+def measure(rounds: int | None = None) -> Iterator[Cell]:
+    """Yield a cell for each of two lengths of a vector of float."""
+    models = {title: onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1, "bench" : 1]>
-        g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""")
-    return ortops.InferenceSession(model.SerializeToString(), options, operators=[same])
-
-
-def seconds(session: onnxruntime.InferenceSession, x: NDArray[np.float32]) -> float:
-    """The time of a call of a session, without what `ortops.InferenceSession` adds."""
-    began = time.perf_counter()
-    onnxruntime.InferenceSession.run(session, None, {"x": x})
-    return time.perf_counter() - began
-
-
-@click.command()
-def main() -> None:
-    """Print the time of a call for vectors of two lengths: medians of calls in which the operators take turns."""
-    sessions = {title: session(node) for title, node in NODES.items()}
-    table = Table("", *(f"{length:,} elements, µs" for length in CALLS))
-    cells: dict[str, list[str]] = {title: [] for title in NODES}
-    for length, calls in CALLS.items():
-        x = np.ones(length, np.float32)
-        rounds = [[seconds(one, x) for one in sessions.values()] for _ in range(calls)]
-        medians = [statistics.median(times) for times in zip(*rounds, strict=True)]
-        for row, median in zip(cells.values(), medians, strict=True):
-            row.append(f"{median * 1e6:,.1f} ({median / medians[0]:.1f} x)")
-    for title, row in cells.items():
-        table.add_row(title, *row)
-    Console(width=100).print(table)
-
-
-if __name__ == "__main__":
-    main(prog_name="python -m benchmarks.custom_calls")
+        g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""") for title, node in NODES.items()}  # fmt: skip
+    sessions = {
+        name: session(partial(ortops.InferenceSession, operators=[same]), one, 1) for name, one in models.items()
+    }
+    for length, usual in ROUNDS.items():
+        # Without what `ortops.InferenceSession` adds to a call.
+        run = partial(
+            onnxruntime.InferenceSession.run, output_names=None, input_feed={"x": np.ones(length, np.float32)}
+        )
+        calls = {title: Call(partial(run, made)) for title, made in sessions.items()}
+        yield Cell("custom-calls", "call", f"float[{length}]", 1, interleave(calls, rounds or usual))

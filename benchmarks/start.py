@@ -7,12 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
+
+from benchmarks.report import Grid, show
 
 ROOT = Path(__file__).parents[1]
 CALL = """
@@ -20,27 +19,20 @@ import numpy as np, ortops
 x, rois = np.ones((1, 64, 50, 76), np.float32), np.tile(np.float32([[200, 100, 600, 400]]), (100, 1))
 y = ortops.roi_align(x, rois, [0] * 100, output_height=7, output_width=7, sampling_ratio=2, spatial_scale=1 / 16)
 """
-FIRST_CALL = ("-c", CALL)
-WITH_GRADIENT = (
-    "-c",
-    f"""{CALL}
+GRADIENT = """
 ortops.roi_align_grad(y, rois, [0] * 100, x.shape, outputs=["dx"], sampling_ratio=2, spatial_scale=1 / 16)
-""",
-)
-WARMUP = ("-m", "ortops", "warmup")
+"""
 SUITE = ("-m", "conformance", "--backend", "ortops", "--strict", "all")
+WHEEL = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT), "--wheel-dir")
 
 
-def run(arguments: Sequence[str], cache: str, **variables: str) -> tuple[str, str, str]:
+def run(cache: str, *arguments: str, **variables: str) -> tuple[str, ...]:
     """Run Python with a folder for compiled code; the seconds of the processor and of the clock, and the most megabytes."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": cache, **variables}
-    began = time.perf_counter()
-    process = subprocess.Popen(  # noqa: S603 - our own modules
-        [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL
-    )
+    environment, began = {**os.environ, "NUMBA_CACHE_DIR": cache, **variables}, time.perf_counter()
+    command = [sys.executable, *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603 - our modules
     _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise click.ClickException(f"{' '.join(arguments)} ends with status {process.returncode}")
     # Of the process and all that it has waited for; the memory is that of the largest of them.
@@ -51,18 +43,17 @@ def run(arguments: Sequence[str], cache: str, **variables: str) -> tuple[str, st
 @click.option("--suite/--no-suite", default=True, help="Run the whole conformance suite, too.")
 def main(suite: bool) -> None:
     """Measure the start on an idle machine, nothing cached: first calls, all kernels, a wheel, and the suite."""
-    table = Table("", "processor, s", "clock, s", "memory, MB", title="How long the start takes")
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
-        table.add_row("first average in float, compiled", *run(FIRST_CALL, cache))
-        table.add_row("the same in the next process", *run(FIRST_CALL, cache))
-        table.add_row("then dX, compiled", *run(WITH_GRADIENT, cache))
-        table.add_row("all kernels in all types", *run(WARMUP, other))
-        folder = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", cache, str(ROOT))
-        table.add_row("a wheel", *run(folder, other))
-        table.add_row("a wheel with bitcode", *run(folder, other, ORTOPS_BUILD_COMPILED="1"))
-        if suite:
-            table.add_row("the suite, all kernels cached", *run(SUITE, other))
-    Console(width=100).print(table)
+        rows = [
+            ("first average in float, compiled", *run(cache, "-c", CALL)),
+            ("the same in the next process", *run(cache, "-c", CALL)),
+            ("then dX, compiled", *run(cache, "-c", CALL + GRADIENT)),
+            ("all kernels in all types", *run(other, "-m", "ortops", "warmup")),
+            ("a wheel", *run(other, *WHEEL, cache)),
+            ("a wheel with bitcode", *run(other, *WHEEL, cache, ORTOPS_BUILD_COMPILED="1")),
+        ]
+        rows += [("the suite, all kernels cached", *run(other, *SUITE))] if suite else []
+    show(Grid(("operation", "processor, s", "clock, s", "memory, MB"), rows))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Time training steps of whole networks: ONNX Runtime with our gradient graph, and PyTorch."""
+"""Training steps of whole networks: ONNX Runtime with our gradient graph, and PyTorch."""

@@ -1,45 +1,76 @@
-"""Other implementations to compare with, each a function (`benchmarks.bench.Peer`). Only its module imports its package.
+"""The table of all implementations, ours and others, and what is compared with what. Tests and commands share it.
 
-A new one is a module here with a function `prepare`, and its name in `NAMES`. What PyTorch differentiates is made by
-`benchmarks.peers.torch.differentiable`, whether it is torchvision's or our own.
+Each is a function (`benchmarks.measure.Peer`), and only its module imports its package.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
+import pkgutil
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
 
-from benchmarks import models
-from benchmarks.bench import Peer
+import click
 
-NAMES = ("onnxruntime", "openvino", "torchvision", "torch", "loops", "bodies")
+from benchmarks.measure import Peer
+from ortops.jit.runners import available_cpus
 
-BY_DEFAULT = NAMES[:-1]
-"""Without bodies, which take seconds where the others take milliseconds."""
+CPUS = available_cpus()
+TYPES = ("float", "float16", "bfloat16", "double")
+
+PEERS = {
+    "ortops": "benchmarks.models:ours",
+    "copy": "benchmarks.measure:copies",
+    "onnxruntime": "benchmarks.models:onnxruntime_own",
+    "openvino": "benchmarks.peers.openvino:prepare",
+    "torchvision": "benchmarks.peers.torchvision:prepare",
+    "bodies": "benchmarks.models:bodies",
+    "ortops.torch": "benchmarks.peers.torch:ours",
+    **dict.fromkeys(TYPES, "benchmarks.models:in_type"),
+}
+"""The function of each implementation; those named after an element type are ours in it."""
 
 
-def load(name: str) -> Peer:
-    """Return a peer by its name.
+class Comparison(NamedTuple):
+    """What is called in turn.
 
-    Raises:
-        ValueError: its package is not installed or cannot be imported.
+    peers: the implementations; times of the others are multiples of those of the first. operations: by default, of
+    `benchmarks.workloads.OPERATIONS`. threads: the default numbers of threads.
     """
-    if name in ("onnxruntime", "bodies"):
-        return models.bodies if name == "bodies" else models.onnxruntime_own
+
+    peers: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    threads: tuple[int, ...] = tuple(dict.fromkeys([1, CPUS]))
+
+
+_ROI_ALIGN = ("average", "max", "dX", "drois")
+_OTHERS = ("rotated", "rotated dX", "linear", "nearest", "linear dX", "nearest dX")
+
+COMPARISONS = {
+    "roi-align": Comparison(("ortops", "copy", "onnxruntime", "openvino", "torchvision"), _ROI_ALIGN),
+    "types": Comparison(TYPES, _ROI_ALIGN, (CPUS,)),
+    "in-model": Comparison(("ortops", "onnxruntime", "openvino")),
+    "others": Comparison(("ortops", "copy", "onnxruntime", "openvino"), _OTHERS),
+    "against": Comparison((), (*_ROI_ALIGN, *_OTHERS)),
+    "torch": Comparison(("ortops.torch", "torchvision"), ("average", "dX")),
+    # What these call is their own (`networks.step`, `custom_calls`).
+    "networks": Comparison(),
+    "custom-calls": Comparison(),
+}
+"""The first four are those of `make bench`, without bodies, which take seconds where the others take milliseconds."""
+
+
+def load(names: Iterable[str], is_chosen: bool = False) -> dict[str, Peer]:
+    """Return implementations by their names. Those that are not installed are left out, unless `is_chosen`, or the first."""
     # Spinning idle threads of OpenMP, which torch uses, would take the others' cores. OpenMP reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    try:
-        found: Peer = importlib.import_module(f"benchmarks.peers.{name}").prepare
-    except (ImportError, RuntimeError) as error:  # torchvision raises the latter if it does not fit the torch
-        raise ValueError(f"{name!r}: must be installed ({error})") from error
-    return found
-
-
-def present() -> dict[str, Peer]:
-    """Return the default peers whose packages are installed."""
-    found = {}
-    for name in BY_DEFAULT:
-        with contextlib.suppress(ValueError):
-            found[name] = load(name)
+    found: dict[str, Peer] = {}
+    for name in names:
+        try:
+            peer = pkgutil.resolve_name(PEERS[name])
+            found[name] = partial(peer, name) if name in TYPES else peer
+        except (ImportError, RuntimeError) as error:  # noqa: PERF203 - torchvision raises the latter without a fitting torch
+            if is_chosen or not found:
+                raise click.UsageError(f"{name!r}: must be installed ({error})") from error
     return found

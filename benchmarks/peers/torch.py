@@ -1,65 +1,38 @@
-"""PyTorch's interpolate, and its gradient by autograd."""
+"""RoiAlign in PyTorch, and its gradient by autograd."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
-from torch.nn.functional import interpolate
 
-from benchmarks.bench import Call
-from benchmarks.workloads import Array, Problem, Resampling
-
-_MODES = {"linear": "bilinear", "nearest": "nearest-exact"}
-"""The modes with half-pixel centres. nearest-exact rounds halves up and ONNX's default rounds them down, but the workloads'
-scales give no halves, as the comparison with ours shows."""
+import ortops.torch
+from benchmarks.measure import Call, Peer
+from benchmarks.workloads import ROI_ALIGN, Problem, Workload
 
 
-def prepare(problem: Problem, threads: int) -> Call | None:
-    """Return a call of interpolate; the gradient is the backward call alone."""
-    workload = problem.workload
-    if not isinstance(workload, Resampling):
-        return None
-    mode = _MODES[problem.operation.mode]
-    return differentiable(lambda x: interpolate(x, size=workload.lengths, mode=mode), problem, threads)
+def roi_align(function: Callable[..., Any], problem: Problem, threads: int) -> Call | None:
+    """Return a call of a function with the arguments of torchvision's roi_align, or of its gradient by X.
 
-
-def differentiable(
-    function: Callable[[torch.Tensor], torch.Tensor], problem: Problem, threads: int, expected_difference: str = ""
-) -> Call | None:
-    """Return a call that computes the problem's outputs by `function`, from X to Y; None for other gradients than for X.
-
-    For a gradient, only the backward pass is timed: Y is computed once and its graph is kept.
+    For the gradient, only the backward pass is timed: Y is computed once and its graph is kept.
     """
+    workload, operation, arrays = problem.workload, problem.operation, problem.arrays
+    if not isinstance(workload, Workload) or operation.forward is not ROI_ALIGN or operation.mode != "avg":
+        return None
     # This is for the whole process, which measures one problem at a time with one number of threads.
     torch.set_num_threads(threads)
-    x, outputs = tensor(problem.arrays["X"]), problem.operation.outputs
-    if outputs == ("Y",):
-
-        def run() -> torch.Tensor:
-            with torch.inference_mode():
-                return function(x)
-
-        return Call(run, lambda y: [_array(y)], expected_difference)
-    if outputs != ("dX",):
+    boxes = torch.from_numpy(np.column_stack([np.float32(arrays["batch_indices"]), arrays["rois"]]))
+    x, dy = (torch.from_numpy(arrays[name]) for name in ("X", "dY"))
+    options = (boxes, workload.bins, workload.spatial_scale, workload.sampling_ratio, True)
+    if operation.outputs == ("Y",):
+        return Call(lambda: function(x, *options), lambda y: [y.numpy()])
+    if operation.outputs != ("dX",):
         return None
-    y, dy = function(x.requires_grad_()), tensor(problem.arrays["dY"])
-    return Call(
-        lambda: torch.autograd.grad(y, x, dy, retain_graph=True)[0], lambda dx: [_array(dx)], expected_difference
-    )
+    y = function(x.requires_grad_(), *options)
+    return Call(lambda: torch.autograd.grad(y, x, dy, retain_graph=True), lambda found: [found[0].numpy()])
 
 
-def tensor(array: Array) -> torch.Tensor:
-    """Return the same memory as a tensor."""
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def _array(answer: torch.Tensor) -> Array:
-    plain = answer.detach()
-    if plain.dtype == torch.bfloat16:
-        return np.asarray(plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
-    return np.asarray(plain.numpy())
+ours: Peer = partial(roi_align, ortops.torch.roi_align)

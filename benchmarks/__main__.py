@@ -28,7 +28,7 @@ PATH = click.Path(exists=True, path_type=Path)
 
 
 @click.command()
-@click.argument("comparisons", nargs=-1, type=click.Choice(list(COMPARISONS)))
+@click.argument("comparisons", nargs=-1, type=click.Choice([name for name in COMPARISONS if name != "against"]))
 @click.option("--operation", "operations", multiple=True, type=NAME, help="[default: those of the documents]")
 @click.option("--workload", "workloads", multiple=True, help="A workload, or a network, by its name. [default: all]")
 @click.option("--threads", multiple=True, type=click.IntRange(1, CPUS), help=f"[default: 1 and {CPUS}; types: {CPUS}]")

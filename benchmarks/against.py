@@ -1,9 +1,4 @@
-"""The operators of a checkout in a process of its own, so that those of two checkouts take turns: ``--against DIR``.
-
-The process runs this file as a program, which imports `ortops` from the folder and nothing of this checkout.
-"""
-
-from __future__ import annotations
+"""The operators of a checkout in a process of its own, which runs this file, so that two take turns: ``--against DIR``."""
 
 import os
 import pickle
@@ -13,24 +8,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+import click
 
 
 @contextmanager
 def checkout(folder: Path) -> Iterator[Any]:
     """Give the operators of a folder as a `benchmarks.measure.Peer`, of which the last call that was prepared counts."""
-    import click
-
     from benchmarks import measure, models
 
     command = [sys.executable, __file__, str(folder.resolve())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603 - this file
 
-        def ask(question: object, questions: Any = process.stdin) -> Any:
+        def ask(question: object, questions: Any = process.stdin, answers: Any = process.stdout) -> Any:
             try:
                 pickle.dump(question, questions)
                 questions.flush()
-                return pickle.load(process.stdout)  # type: ignore[arg-type] # noqa: S301 - of this file
+                return pickle.load(answers)  # noqa: S301 - of this file
             except (BrokenPipeError, EOFError):
                 with suppress(BrokenPipeError):
                     questions.close()
@@ -45,30 +40,21 @@ def checkout(folder: Path) -> Iterator[Any]:
         yield prepare
 
 
-def main(questions: Any, answers: IO[bytes]) -> None:
-    """Answer a model, its feeds and a number of threads with None, "arrays" with its outputs, "seconds" with its time."""
+if __name__ == "__main__":
+    sys.path[0] = sys.argv[1]  # nothing is imported from this checkout
     from onnxruntime import SessionOptions
 
     import ortops
 
-    session: Any = None
-    feeds: Any = None
-    while questions.peek(1):
-        question, answer, began = pickle.load(questions), None, time.perf_counter()  # noqa: S301 - of this file
-        if isinstance(question, tuple):
-            options = SessionOptions()
-            options.intra_op_num_threads = question[2]
-            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-            session, feeds = ortops.InferenceSession(question[0], options), question[1]
-        else:
-            outputs = session.run(None, feeds)
-            answer = outputs if question == "arrays" else time.perf_counter() - began
-        pickle.dump(answer, answers)
-        answers.flush()
-
-
-if __name__ == "__main__":
-    sys.path[0] = sys.argv[1]
-    with os.fdopen(os.dup(1), "wb") as stream:
+    with open(0, "rb") as questions, os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what a library prints is no answer
-        main(sys.stdin.buffer, stream)
+        while questions.peek(1):
+            asked = pickle.load(questions)  # noqa: S301 - of the function above
+            if isinstance(asked, tuple):
+                options = SessionOptions()
+                options.intra_op_num_threads = asked[2]
+                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+                session, feeds = ortops.InferenceSession(asked[0], options), asked[1]
+            began, outputs = time.perf_counter(), session.run(None, feeds)
+            pickle.dump(outputs if asked == "arrays" else time.perf_counter() - began, answers)
+            answers.flush()

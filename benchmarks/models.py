@@ -19,7 +19,7 @@ from ortops.operators import BY_NAME
 from ortops.spec import Operator
 
 OPSET = 19
-"""The opset of Resize and MaxRoiPool."""
+"""The opset of Resize."""
 
 _NAMES = {"InputTensor": "X", "InputGradientTensor": "dY"}
 """DirectML's names of inputs as ONNX's."""
@@ -54,7 +54,7 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
     # The newest in ONNX Runtime. They compute the same as those of opset 22, which have bfloat16.
     operator = BY_NAME["MaxRoiPool_1" if operation.forward is MAX_ROI_POOL else "RoiAlign_16"]
     made = onnx_models.model(operator, attributes=_attributes(operator, problem), standard=True)
-    made.opset_import[0].version = max(made.opset_import[0].version, 16)
+    made.opset_import[0].version = 16
     return made
 
 
@@ -89,11 +89,8 @@ def _call(
     kind: Callable[..., Any], model: onnx.ModelProto, problem: Problem, threads: int, is_same: bool = True
 ) -> Call:
     """Return a call of `run`, as most users do. bfloat16, which NumPy lacks, is passed as OrtValue: 50 us longer."""
-    made, given, outputs = (
-        session(kind, model, threads),
-        feeds(model, problem),
-        [one.name for one in model.graph.output],
-    )
+    made, given = session(kind, model, threads), feeds(model, problem)
+    outputs = [value.name for value in model.graph.output]
     if problem.element_type != "bfloat16":
         return Call(lambda: made.run(outputs, given), is_same=is_same)
     values = {name: to_ort(array) for name, array in given.items()}

@@ -30,7 +30,9 @@ from conformance.vectors.values import CROP as WINDOWS
 from conformance.vectors.values import NAN, ODD, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
 
-SOURCE = Source("conformance/families/max_roi_pool/cases.py", f"ortops {ortops.__version__}", "the largest of four pixels")
+SOURCE = Source(
+    "conformance/families/max_roi_pool/cases.py", f"ortops {ortops.__version__}", "the largest of four pixels"
+)
 OTHERS = ("double", "float16", "bfloat16")
 
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")

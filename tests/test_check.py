@@ -107,8 +107,9 @@ def test_a_wrong_rule_is_found(wrong: Callable[[str], None], operator: str) -> N
 
 def test_a_wrong_second_derivative_is_found(wrong: Callable[[str], None]) -> None:
     wrong("Cos")
-    found = check(parsed("g (float[n, 3] x) => (float[n, 3] y) { y = Sin(x) }"), {"x": X}, second_order=True)
-    assert outcomes(found) == {("y", "x"): "agrees", (GRADIENTS, "x"): "wrong"}
+    model = parsed("g (float[n, 3] x) => (float[n, 3] y, float[n, 3] z) { y = Sin(x) z = Mul(x, x) }")
+    found = check(model, {"x": X}, second_order=True)
+    assert outcomes(found) == {("y", "x"): "agrees", ("z", "x"): "agrees", (GRADIENTS, "x"): "wrong"}
 
 
 def test_what_has_no_kernel_of_double_is_compared_in_float() -> None:
@@ -128,6 +129,14 @@ def test_what_has_no_kernel_of_double_is_compared_in_float() -> None:
         (
             """b = Constant<value = float[1, 2, 4] {0, 0, 2, 2, 5, 5, 8, 9}>() m = Constant<value_ints = [9]>()
             r = Reshape(x, t) k = NonMaxSuppression(b, r, m) i = Gather<axis = 1>(k, two) y = Gather<axis = 1>(x, i)""",
+            "float[n, 2] x, int64[3] t, int64[1] two",
+        ),
+        (
+            """c = Constant<value = bool {1}>() y = If(c) <else_branch = h () => (float[] o) { o = Exp(x) },
+            then_branch = g () => (float[] a) { s = Softmax(x)
+                b = Constant<value = float[1, 2, 4] {0, 0, 2, 2, 5, 5, 8, 9}>() m = Constant<value_ints = [9]>()
+                r = Reshape(s, t) k = NonMaxSuppression(b, r, m) i = Gather<axis = 1>(k, two)
+                a = Gather<axis = 1>(x, i) }>""",
             "float[n, 2] x, int64[3] t, int64[1] two",
         ),
         # A function, and this project's operators.

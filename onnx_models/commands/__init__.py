@@ -10,7 +10,6 @@ from onnx_models.commands.convert import convert_command
 from onnx_models.commands.gradient import gradient_command
 from onnx_models.commands.rules import rules_command
 from onnx_models.commands.write import write_command
-from onnx_models.gradient_check.command import check_gradients_command
 
 COMMANDS: tuple[click.Command, ...] = (
     write_command,
@@ -19,5 +18,4 @@ COMMANDS: tuple[click.Command, ...] = (
     gradient_command,
     check_command,
     rules_command,
-    check_gradients_command,
 )

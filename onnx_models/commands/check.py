@@ -72,7 +72,7 @@ def check_command(
 
     The model and its gradient are computed in double where ONNX Runtime can. "analytic" is the derivative along the
     direction by the gradient, "numeric" that by finite differences. At a "kink", the differences ahead and behind disagree
-    along every direction tried, so that there is no derivative to compare. The exit status is 0 if all gradients agree or
+    for every step size tried, so that there is no derivative to compare. The exit status is 0 if all gradients agree or
     have a kink, 1 if one is wrong, and 2 if nothing was compared.
     """
     from onnx_models.gradient_check.inner_product import check  # which loads ONNX Runtime

@@ -1,4 +1,4 @@
-"""Modules in training mode: batch statistics, dropout, fake quantization; and modules that are refused."""
+"""Modules in training mode: batch statistics and dropout; and modules that are refused."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def _seed() -> None:
 
 
 class Residual(torch.nn.Module):  # type: ignore[misc]
-    """A small ResNet, with batch normalization of each kind of momentum."""
+    """A small ResNet, with batch normalization of different momenta."""
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = torch.nn.Conv2d(3, 6, 3, padding=1, bias=False)
         self.norm = torch.nn.BatchNorm2d(6)
         self.conv = torch.nn.Conv2d(6, 6, 3, padding=1, bias=False)
-        self.norm_of_all = torch.nn.BatchNorm2d(6, momentum=None)
+        self.other_norm = torch.nn.BatchNorm2d(6, momentum=0.6)
         self.head = torch.nn.Linear(6, 4)
         self.last = torch.nn.BatchNorm1d(4, affine=False, momentum=0.3)
 
     def forward(self, x: Any) -> Any:
         y = torch.relu(self.norm(self.stem(x)))
-        y = torch.relu(y + self.norm_of_all(self.conv(y)))
+        y = torch.relu(y + self.other_norm(self.conv(y)))
         return self.last(self.head(y.mean((2, 3))))
 
 
@@ -188,41 +188,6 @@ def test_attention_drops_weights_as_well() -> None:
     layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).train()
     model = export(layer, (torch.randn(2, 3, 4),), loss=lambda y: y.square().sum())
     assert sum(node.op_type.startswith("Random") for node in model.graph.node) == 4
-
-
-class Quantized(torch.nn.Module):  # type: ignore[misc]
-    """Layers of fake quantization that have seen one batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        from torch.ao import quantization
-
-        observer = quantization.MovingAverageMinMaxObserver
-        self.channels = quantization.default_per_channel_weight_fake_quant()
-        self.fused = quantization.FusedMovingAvgObsFakeQuantize(observer, 0, 255)
-        self(torch.linspace(-1, 2, 12).reshape(4, 3))
-
-    def forward(self, x: Any) -> list[Any]:
-        return [self.channels(x), self.fused(x)]
-
-
-def test_layers_of_fake_quantization_are_straight_through() -> None:
-    module, x = Quantized(), 3 * torch.randn(4, 3)
-
-    def loss(outputs: Sequence[Any]) -> Any:
-        return sum(y.square().sum() for y in outputs)
-
-    with pytest.raises(ValueError, match=r"'module\.channels' observes its input"):
-        export(module, (x,), loss=loss, wrt="x")
-    module.apply(torch.ao.quantization.disable_observer)
-    found = run(export(module, (x,), loss=loss, wrt="x"), {"x": x})
-    x.requires_grad_()
-    outputs = module(x)
-    loss(outputs).backward()
-    for i, y in enumerate(outputs):
-        np.testing.assert_array_equal(found[f"output_{i}"], y.detach())
-    assert_close(found["x_grad"], x.grad, "x_grad")
-    assert 0 < np.count_nonzero(found["x_grad"]) < found["x_grad"].size
 
 
 def test_one_tensor_given_twice_is_two_inputs() -> None:

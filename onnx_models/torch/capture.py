@@ -12,18 +12,16 @@ import torch
 from onnx_ir.passes import common as passes
 from onnxscript import optimizer
 
-from onnx_models.torch import functions, losses
+from onnx_models.torch import functions
 from onnx_models.torch.custom_gradients import Markers
-from onnx_models.torch.embeddings import EMBEDDINGS
-from onnx_models.torch.scatters import SCATTERS
-from onnx_models.torch.training import BATCH_NORMALIZATION, TRAINING, traceable_layers
+from onnx_models.torch.training import TRAINING, visible_statistics
 from onnx_models.torch.translations import translation_table
-
-_SCALE_GRAD_BY_FREQ = 3
-"""Its index among the arguments of embedding_bag."""
 
 _RUNNING_MEAN, _USE_INPUT_STATS = 3, 5
 """Their indices among the arguments of instance_norm."""
+
+_REDUCE = 4
+"""Its index among the arguments of scatter_reduce."""
 
 
 def capture(
@@ -79,7 +77,7 @@ def capture(
 def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, through_rois: bool) -> Any:
     """The ExportedProgram, not yet decomposed."""
     # With gradients enabled, since under no_grad the module's own no_grad would leave no trace.
-    with torch.enable_grad(), _no_custom_gradients(), traceable_layers(module):
+    with torch.enable_grad(), _no_custom_gradients(), visible_statistics():
         exported = torch.export.export(
             module, tuple(map(_distinct, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
         )
@@ -87,9 +85,8 @@ def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, 
     _detach_what_has_no_gradient(exported.graph_module.graph)
     if not through_rois:
         _detach_rois(exported.graph_module.graph)
-    _refuse_layers(graphs)
-    _rename(graphs)
     for graph in graphs:
+        _refuse_layers(graph)
         graph.owning_module.recompile()
     return exported
 
@@ -213,49 +210,36 @@ def _detach_rois(graph: Any) -> None:
         node.update_arg(1, _detached(node.args[1], graph.inserting_before(node)))
 
 
-def _rename(graphs: Sequence[Any]) -> None:
-    for theirs, ours in losses.RENAMED.items():
-        for graph in graphs:
-            for node in _calls(graph, theirs):
-                node.target = ours
-
-
-def _refuse_layers(graphs: Sequence[Any]) -> None:
+def _refuse_layers(graph: Any) -> None:
+    """Refuse what would have a wrong gradient, or a state that stands still, although the forward pass is right."""
     aten = torch.ops.aten
-    for graph in graphs:
-        if _calls(graph, aten.embedding_renorm_.default):
+    if _calls(graph, aten.embedding_renorm_.default):
+        raise ValueError(
+            "an embedding has max_norm: must be None, since it changes the weight in place, which a model cannot"
+        )
+    for loss in (aten.multi_margin_loss, aten.multilabel_margin_loss):
+        if _calls(graph, loss.default):
+            raise ValueError(f"the module has {loss}: must not, since PyTorch's exporter translates it wrongly")
+    for node in _calls(graph, aten.instance_norm.default):
+        if node.args[_RUNNING_MEAN] is not None and node.args[_USE_INPUT_STATS]:
             raise ValueError(
-                "an embedding has max_norm: must be None, since it changes the weight in place, which a model cannot"
+                "an InstanceNorm has track_running_stats in training mode: must be in evaluation mode (eval())"
             )
-        for node in [*_calls(graph, aten.embedding_bag.default), *_calls(graph, aten.embedding_bag.padding_idx)]:
-            # PyTorch's own gradient is wrong on a CPU: it divides some rows by the counts of others.
-            if len(node.args) > _SCALE_GRAD_BY_FREQ and node.args[_SCALE_GRAD_BY_FREQ]:
-                raise ValueError("an EmbeddingBag has scale_grad_by_freq: must be False; only an Embedding may have it")
-        for node in _calls(graph, aten.instance_norm.default):
-            if node.args[_RUNNING_MEAN] is not None and node.args[_USE_INPUT_STATS]:
-                raise ValueError(
-                    "an InstanceNorm has track_running_stats in training mode: must be in evaluation mode (eval())"
-                )
+    for node in [*_calls(graph, aten.scatter_reduce.two), *_calls(graph, aten.scatter_reduce_.two)]:
+        reduce, is_with_self = node.args[_REDUCE], node.kwargs.get("include_self", True)
+        if reduce == "mean" or (reduce in ("amax", "amin") and not is_with_self):
+            raise ValueError(
+                f"scatter_reduce has reduce = {reduce!r} and include_self = {is_with_self}: must be 'sum' or 'prod', or "
+                "'amax' or 'amin' with include_self = True"
+            )
 
 
 def _decompositions() -> dict[Any, Any]:
     """Decompositions of operators: PyTorch's own, and those of this package that have PyTorch's gradients."""
     table = torch.export.default_decompositions()
-    composed = {operator for packet in (*losses.COMPOSED, *functions.COMPOSED) for operator in _overloads(packet)}
+    composed = {getattr(packet, name) for packet in functions.COMPOSED for name in packet.overloads()}
     theirs = {operator: table[operator] for operator in composed if operator in table}
-    return {
-        **theirs,
-        **BATCH_NORMALIZATION,
-        **losses.LOSSES,
-        **functions.FUNCTIONS,
-        **EMBEDDINGS,
-        **SCATTERS,
-        **TRAINING,
-    }
-
-
-def _overloads(packet: Any) -> list[Any]:
-    return [getattr(packet, name) for name in packet.overloads()]
+    return {**theirs, **functions.FUNCTIONS, **TRAINING}
 
 
 def _calls(graph: Any, target: Any) -> list[Any]:

@@ -25,7 +25,6 @@ from onnx_models.schema import schemas_of
 from onnx_models.torch.capture import capture, check_hooks, simplify
 from onnx_models.torch.comparison import check_forward
 from onnx_models.torch.custom_gradients import remove_markers, without_surrogates
-from onnx_models.torch.short_errors import short_errors
 
 LOSS = "loss"
 _OUTPUT = "output"
@@ -87,8 +86,8 @@ def export(
             be fed with new values in each step; the values at export are the defaults.
         check: whether to compare the exported forward pass with the module's own on the example arguments, in ONNX
             Runtime. Outputs that depend on random numbers are not compared. A difference relative to the largest element
-            of an output may be 2.4e-5 in float32, 1e-2 in float16, 4e-2 in bfloat16 and 4e-11 in float64; or 16 times what
-            rounding in each operator changes in the module's own output, if that is more.
+            of an output may be 2.4e-5 in float32, 1e-2 in float16, 4e-2 in bfloat16 and 4e-11 in float64; or 16 times that
+            of the module's own output from its output in float64, if that is more.
         custom_translation_table: translations of operators of PyTorch, such as ``torch.ops.mine.twice.default`` of
             ``torch.library``, as ``torch.onnx.export`` takes them. They replace those of PyTorch and of this package. The
             gradient is that of the ONNX nodes, and not that of ``torch.library.register_autograd``.
@@ -110,10 +109,11 @@ def export(
             largest difference and its bound. Or opset_version is too old, the loss has more than one element, a name in wrt
             or dynamic_shapes is unknown, two tensors would have one name, or an operator cannot be differentiated; the
             message names it. Or the module has a ``torch.autograd.Function``, backward hooks, an Embedding with max_norm, an
-            EmbeddingBag with scale_grad_by_freq, an InstanceNorm that updates statistics, a FakeQuantize with an enabled
-            observer, a loss that changes buffers, or 2 GiB or more of parameters and buffers, which exceeds a ModelProto;
-            or a branch on values of tensors, or an operator that PyTorch's exporter does not translate.
-        Others: whatever ``torch.export.export`` and ``torch.onnx.export`` raise if they cannot export the module.
+            InstanceNorm that updates statistics, a margin loss of several classes, a scatter_reduce of means or of extremes
+            without self, a loss that changes buffers, or 2 GiB or more of parameters and buffers, which exceeds a
+            ModelProto.
+        Others: whatever ``torch.export.export`` and ``torch.onnx.export`` raise if they cannot export the module, such as
+            for a branch on values of tensors, or an operator without a translation.
 
     Source: PyTorch 2.13, ``torch.export.export`` and ``torch.onnx.export(dynamo=True)``.
     """
@@ -127,11 +127,10 @@ def export(
     check_hooks(dict(whole.named_modules()), {**dict(whole.named_parameters()), **tensors, **inputs})
     _check_size(whole)
     with schemas_of(operators):
-        with short_errors():
-            program = capture(
-                *(whole, inputs, dynamic_shapes or {}, opset_version, custom_translation_table or {}),
-                through_rois=through_rois,
-            )
+        program = capture(
+            *(whole, inputs, dynamic_shapes or {}, opset_version, custom_translation_table or {}),
+            through_rois=through_rois,
+        )
         _use_first_names(program, whole)
         structure = program.exported_program.call_spec.out_spec
         outputs = list(pytree.tree_unflatten(range(structure.num_leaves), structure))

@@ -1,4 +1,4 @@
-"""Functions for which the gradient of the exporter's nodes is NaN or not PyTorch's at some points; and CumProd.
+"""Functions for which the gradient of the exporter's nodes is NaN or not PyTorch's at some points; and some it lacks.
 
 Source: PyTorch 2.13, ``derivatives.yaml`` and its formulas.
 """
@@ -15,22 +15,11 @@ from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_o
 
 aten = torch.ops.aten
 
-COMPOSED = (
-    aten.conv1d,
-    aten.conv2d,
-    aten.conv3d,
-    aten.linalg_matrix_norm,
-    aten.linalg_norm,
-    aten.max,
-    aten.min,
-    aten.norm,
-    aten.relu6,
-    aten.special_xlogy,
-    aten.special_sinc,
-    aten.std,
-    aten.std_mean,
-)
-"""Operators that PyTorch decomposes into those below; and convolutions, to which the exporter adds a wrong bias."""
+_NONE, _MEAN = 0, 1
+"""PyTorch's numbers for the reductions of a loss; the third is the sum."""
+
+COMPOSED = (aten.conv3d, aten.cross_entropy_loss, aten.relu6, aten.std, aten.std_mean)
+"""Operators that PyTorch decomposes, since the exporter's own translations are wrong for some arguments."""
 
 
 def _std(x: Any, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
@@ -62,13 +51,6 @@ def _vector_norm(
     surrogate = (x * derivative.detach()).sum(axes, keepdim=True)
     value = with_gradient_of(norm, surrogate)
     return value if keepdim else value.squeeze(axes)
-
-
-def _sinc(x: Any) -> Any:
-    angle = x * math.pi
-    value = torch.where(x == 0, 1, angle.sin() / angle)
-    square = angle * x
-    return with_derivatives(value, (x, torch.where(square == 0, 0, (angle * angle.cos() - angle.sin()) / square)))
 
 
 def _atan2(y: Any, x: Any) -> Any:
@@ -186,19 +168,60 @@ def _sort(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool
     return aten.sort.default(x, dim, descending)
 
 
+def _binary_cross_entropy(x: Any, y: Any, weight: Any = None, reduction: int = _MEAN) -> Any:
+    """-y log x - (1 - y) log(1 - x), with logarithms clamped to -100 or more.
+
+    The derivative with respect to x is always (x - y) / (x (1 - x)), with a denominator of 1e-12 or more.
+    """
+    yes, no = torch.log(x), torch.log1p(-x)
+    value = (y - 1) * no.clamp(min=-100) - y * yes.clamp(min=-100)
+    by_x = (x - y) / ((1 - x) * x).clamp(min=1e-12)
+    loss = with_derivatives(value, (x, by_x), (y, no - yes))
+    loss = loss if weight is None else loss * weight
+    return loss if reduction == _NONE else loss.mean() if reduction == _MEAN else loss.sum()
+
+
+def _log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)) without overflow: exp is only applied to negative numbers."""
+    small = torch.exp(-x.abs())
+    value = torch.clamp(x, max=0) - torch.log1p(small)
+    share = small / (1 + small)
+    return with_derivatives(value, (x, torch.where(x < 0, 1 - share, share)))
+
+
+def _embedding(
+    weight: Any,
+    indices: Any,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,  # noqa: ARG001 - a matter of memory
+) -> Any:
+    """Rows of a table. Padding gets no gradient; `scale_grad_by_freq` divides the gradient of a row by its frequency."""
+    rows, share = weight[indices], (indices != padding_idx).to(weight.dtype)
+    if scale_grad_by_freq:
+        flat = indices.flatten()
+        counts = weight.new_zeros(weight.shape[0]).index_add(0, flat, weight.new_ones(flat.shape[0]))
+        share = share / counts[indices]
+    elif padding_idx < 0:
+        return rows
+    return with_derivatives(rows, (rows, share.unsqueeze(-1)))
+
+
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.atan2.default: _atan2,
+    aten.binary_cross_entropy.default: _binary_cross_entropy,
     aten.cumprod.default: _cum_prod,
+    aten.embedding.default: _embedding,
     aten.hardtanh.default: _hard_tanh,
     aten.hypot.default: _hypot,
     aten.linalg_vector_norm.default: _vector_norm,
+    aten.log_sigmoid.default: _log_sigmoid,
     aten.logaddexp.default: _log_add_exp,
     aten.logaddexp2.default: _log_add_exp_2,
     aten.max.dim: _max,
     aten.maximum.default: _maximum,
     aten.min.dim: _min,
     aten.minimum.default: _minimum,
-    aten.sinc.default: _sinc,
     aten.sort.stable: _sort,
     aten.special_entr.default: _entropy,
     aten.special_xlog1py.default: _x_log_1p_y,

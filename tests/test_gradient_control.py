@@ -232,14 +232,15 @@ def test_random_numbers_inside_cannot_be_drawn_again() -> None:
         gradient(random_loop(drawn), "loss", ["h"])
 
 
-def test_an_iteration_in_reverse_computes_no_value_and_no_weight_gradient_again() -> None:
-    text = """g (double[B,3] h, double[3,3] w, int64 m) => (double y) {
-        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
-            co = Identity(c) p = MatMul(s, w) so = Tanh(p) yo = Sigmoid(so) }>
-        loss = ReduceSum<keepdims=0>(y) }"""
+@pytest.mark.parametrize("product", ["MatMul", "Gemm", "Gemm<transB = 1>"])
+def test_an_iteration_in_reverse_computes_no_value_and_no_weight_gradient_again(product: str) -> None:
+    text = f"""g (double[B,3] h, double[3,3] w, int64 m) => (double y) {{
+        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {{
+            co = Identity(c) p = {product}(s, w) so = Tanh(p) yo = Sigmoid(so) }}>
+        loss = ReduceSum<keepdims=0>(y) }}"""
     made = gradient(parsed(HEADER + text), "loss", ["w"])
     forward, reverse = (node.attribute[0].g for node in made.graph.node if node.op_type == "Loop")
-    assert {"MatMul", "Tanh", "Sigmoid"} < {node.op_type for node in forward.node}
+    assert {product.partition("<")[0], "Tanh", "Sigmoid"} < {node.op_type for node in forward.node}
     assert {"MatMul", "Tanh", "Sigmoid", "Reshape"}.isdisjoint(node.op_type for node in reverse.node)
     assert [node.op_type for node in reverse.node].count("Gemm") == 1  # by the state
 

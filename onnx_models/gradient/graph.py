@@ -187,6 +187,10 @@ class Graph(NodeBuilder):
             self.replaced[_first_output(node)] = others
         self.known.producers.update({name: other for other in others for name in other.output if name})
 
+    def is_new(self, node: onnx.NodeProto) -> bool:
+        """Whether a node was added, and is not one of `proto`."""
+        return id(node) in self._new
+
     def with_replaced(self) -> list[onnx.NodeProto]:
         """The nodes of `proto` after all replacements."""
         if not self.replaced:

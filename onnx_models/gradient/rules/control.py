@@ -308,7 +308,11 @@ def _taped(
     other.output[:] = [name or graph.name("state") for name in other.output]
     finals = list(other.output)
     inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")
-    inside = {name for one in inner.node for name in one.output} if node.proto.op_type == "Loop" else set()
+    inside = (
+        {name for one in inner.node for name in one.output}
+        if node.proto.op_type == "Loop" or graph.is_new(node.proto)
+        else set()
+    )
     first: list[onnx.NodeProto] = []
 
     def made(nodes: list[onnx.NodeProto], op_type: str, *inputs: str, **attributes: Any) -> str:
@@ -320,7 +324,7 @@ def _taped(
         """Add a scan output and return the name of the node's output."""
         nodes: list[onnx.NodeProto] = []
         # What a Loop computes, and is no output of it yet, can be one as it is. ONNX Runtime's Scan would compute it in the
-        # memory of the stacked tensor, whose other alignment changes the last bits of vectorized functions.
+        # memory of the stacked tensor, whose other alignment changes the last bits of vectorized functions; a new one may.
         is_free = op_type == "Identity" and inputs[0] in inside.difference(value.name for value in inner.output)
         inner.output.add(name=inputs[0] if is_free else made(nodes, op_type, *inputs))
         inner.node.extend(nodes)
@@ -440,7 +444,7 @@ class _Total:
         operands = list(node.input)
         numbers: list[Length] = []  # without iterations, a Loop in ONNX Runtime takes other lengths for 0
         lengths = [body.graph.lengths(one) or [] for one in operands]
-        if node.op_type == "Gemm" and len(operands) == 2 and attributes == {"transA": 1}:
+        if node.op_type == "Gemm" and len(operands) == 2 and {**_GEMM, **attributes} == {**_GEMM, "transA": 1}:
             whole = [_flattened(body, one) for one in operands]
             lengths = [body.graph.lengths(one) or [] for one in whole]
             total = cls(whole, partial(_product, name=name, ranks=list(map(len, lengths))))
@@ -469,6 +473,9 @@ class _Total:
 
         return cls([one for term in terms for one in term.operands], whole)
 
+
+_GEMM = {"alpha": 1.0, "transA": 0, "transB": 0}
+"""The defaults of Gemm; without C there is no beta to mind."""
 
 _SCATTERED = ("Expand", "Reshape", "Reshape")
 """What computes the inputs of ScatterElements in `scatter_added`: zeros, flat indices and flat values."""

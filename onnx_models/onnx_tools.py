@@ -266,3 +266,13 @@ def constant_attribute(attribute: onnx.AttributeProto) -> onnx.AttributeProto:
         return attribute
     value = np.array(onnx.helper.get_attribute_value(attribute), kind)
     return onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(value))
+
+
+def forget_lengths_inside(graph: onnx.GraphProto) -> None:
+    """Clear the lengths that subgraphs declare, and keep the ranks: the lengths may not fit the model's inputs."""
+    for node in iter_nodes(graph):
+        for inner in subgraphs([node]):
+            del inner.value_info[:]
+            for value in (*inner.input, *inner.output):
+                for length in value.type.tensor_type.shape.dim:
+                    length.Clear()

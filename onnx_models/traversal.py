@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import onnx
 
@@ -122,3 +122,32 @@ def import_domain(scope: Scope, domain: str, version: int) -> None:
     """Import a domain, unless the model or the function already does."""
     if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
         scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
+
+
+def input_names(node: onnx.NodeProto) -> Collection[str]:
+    """Names of the tensors that a node reads, including the outer tensors that its subgraphs read."""
+    names = {name for name in node.input if name}
+    for graph in subgraphs([node]):
+        names |= outer_names(graph)
+    return names
+
+
+def outer_names(graph: onnx.GraphProto) -> set[str]:
+    """Names of the outer tensors that a subgraph reads."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own |= {sparse.values.name for sparse in graph.sparse_initializer}
+    names = set()
+    for node in graph.node:
+        names |= set(input_names(node)) - own
+        own.update(node.output)
+    return names | {value.name for value in graph.output if value.name not in own}
+
+
+def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:
+    """The members of `nodes` that these tensors depend on; both in topological order."""
+    wanted, found = set(names), []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.output):
+            wanted.update(input_names(node))
+            found.append(node)
+    return found[::-1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onnx_models.gradient.graph import Graph, Length
+from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.tensors import Length
 
 
 def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:

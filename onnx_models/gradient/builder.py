@@ -167,7 +167,7 @@ class GradientBuilder:
         kind = self.graph.type_of(like) or onnx.TypeProto.Tensor()
         self._new_inputs.append(onnx.ValueInfoProto(name=name))
         self._new_inputs[-1].type.tensor_type.CopyFrom(kind)
-        self.graph.known.types[name] = kind
+        self.graph.declare(name, kind)
         lengths = self.graph.lengths(like)
         if lengths is not None and all(isinstance(length, int) for length in lengths):
             return name

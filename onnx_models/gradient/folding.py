@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from onnx_models.gradient.graph import Graph, Length
+from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.tensors import Length
 from onnx_models.traversal import normalize_domain
 
 _MAX_STEPS = 1000

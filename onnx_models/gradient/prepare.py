@@ -8,9 +8,8 @@ import onnx
 
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.functions import inline_functions
-from onnx_models.gradient.graph import forget_lengths_inside
 from onnx_models.large_models import strip_weights
-from onnx_models.onnx_tools import infer_shapes
+from onnx_models.onnx_tools import forget_lengths_inside, infer_shapes
 from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
 
 OLDEST_OPSET = 18

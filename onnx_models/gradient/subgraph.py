@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.cloning import clone_graph, taken_branch
-from onnx_models.gradient.graph import Graph, Length, Node, input_names, needed, outer_names
+from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.merging import RANDOM
-from onnx_models.traversal import iter_nodes, label, normalize_domain, subgraphs
+from onnx_models.gradient.tensors import Length
+from onnx_models.traversal import input_names, iter_nodes, label, needed, normalize_domain, outer_names, subgraphs
 
 _MAX_LOOP_DEPTH = 3
 """The deepest nesting at which the ranks of an inner Loop are inferred."""
@@ -48,10 +49,10 @@ class Subgraph:
         outside = outer_names(proto)
         for name in outside:
             graph.type_of(name)  # inferred by the graph that contains its producer
-        known = self.graph.known.types
-        for name in [*self.inputs, *self.outputs]:
-            del known[name]
-        known.update({name: kind for name, kind in zip(self.inputs, types, strict=True) if kind is not None})
+        for name in self.outputs:
+            self.graph.declare(name, None)
+        for name, kind in zip(self.inputs, types, strict=True):
+            self.graph.declare(name, kind)
         self.graph.infer(proto.node)
         infer_subgraph_ranks(self.graph, proto.node)
         wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
@@ -63,15 +64,14 @@ class Subgraph:
     def new_input(self, base: str, kind: onnx.TypeProto.Tensor | None = None) -> str:
         """The name of an additional input."""
         name = self.graph.name(base)
-        if kind is not None:
-            self.graph.known.types[name] = kind
+        self.graph.declare(name, kind)
         return name
 
     def like(self, name: str, other: str) -> str:
         """Set a tensor's type to that of another if inference does not find its rank; returns its name."""
         kind = self.graph.type_of(other)
         if kind is not None and not _has_rank(self.graph.type_of(name)):
-            self.graph.known.types[name] = kind
+            self.graph.declare(name, kind)
         return name
 
     def is_fixed(self, name: str) -> bool:
@@ -226,7 +226,8 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
                 found |= {name: kind for name in names if (kind := made[name]) is not None and _has_rank(kind)}
         if not found:
             return
-        graph.known.types.update(found)
+        for name, kind in found.items():
+            graph.declare(name, kind)
         graph.infer(nodes, found)
 
 

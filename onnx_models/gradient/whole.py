@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Graph, input_names
+from onnx_models.gradient.graph import Graph
+from onnx_models.traversal import input_names
 
 
 class Seeds:
@@ -23,7 +24,7 @@ class Seeds:
     def __init__(self, graph: Graph, names: Sequence[str], *, per_sample: bool) -> None:
         self._graph, self._first, self._ranges = graph, int(per_sample), dict[str, tuple[str, str]]()
         self.index = graph.name("seed")
-        graph.known.types[self.index] = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type
+        graph.declare(self.index, onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type)
         end = _number(graph, 0)
         for name in names:
             size = self._size(name)
@@ -100,7 +101,7 @@ class Seeds:
             made = graph.op("CastLike", made, x)
         of_y, of_x = graph.lengths(y), graph.lengths(x)
         both = None if of_y is None or of_x is None else [*of_y, *of_x[first:]]
-        graph.known.types[made] = onnx.helper.make_tensor_type_proto(graph.element_type(x) or 0, both).tensor_type
+        graph.declare(made, onnx.helper.make_tensor_type_proto(graph.element_type(x) or 0, both).tensor_type)
         return made
 
     def _size(self, name: str) -> str:

@@ -16,11 +16,12 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.cloning import taken_branch
-from onnx_models.gradient.graph import Graph, Length, Node, input_names
+from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
-from onnx_models.traversal import normalize_domain
+from onnx_models.gradient.tensors import Length
+from onnx_models.traversal import input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from onnx_models.attributes import node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
-from onnx_models.gradient.graph import Graph, Length, Node
+from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.ours import BY_NAME, DOMAIN, OPERATORS, STANDARD, AttributeValue, Operator
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
+from onnx_models.gradient.tensors import Length
 
 
 def forward_of(node: Node) -> Operator:

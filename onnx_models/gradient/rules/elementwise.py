@@ -174,7 +174,7 @@ def _by_formulas(formulas: tuple[Formula, ...], graph: Graph, node: Node, dy: st
 def _summed(graph: Graph, node: Node, dy: str, parts: list[str | None]) -> Gradients:
     """Gradients in the shape of the output, masked as dy is (`Graph.remasked`), each summed to the shape of its input."""
     ends = zip(parts, node.inputs, strict=True)
-    masked = [None if part is None else graph.remasked(part, dy, name) for part, name in ends]
+    masked = [None if part is None else graph.masks.remasked(part, dy, name) for part, name in ends]
     if len(masked) == 1:
         return masked
     ends = zip(masked, node.inputs, strict=True)

@@ -36,9 +36,9 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
     output = node.outputs[0]
     da = db = None
     if node.wants(1):
-        da = sum_to(graph, graph.selected(condition, dy, a), a, output)
+        da = sum_to(graph, graph.masks.selected(condition, dy, a), a, output)
     if node.wants(2):
-        db = sum_to(graph, graph.selected(graph.op("Not", condition), dy, b), b, output)
+        db = sum_to(graph, graph.masks.selected(graph.op("Not", condition), dy, b), b, output)
     return [None, da, db]
 
 

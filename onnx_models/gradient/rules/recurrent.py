@@ -204,7 +204,7 @@ def _set_ranks(graph: Graph, node: Node) -> None:
         for name, rank in zip(names, ranks, strict=False):
             kind = tensor_type(graph.element_type(name), [None] * rank) if name else None
             if kind is not None and graph.lengths(name) is None:
-                graph.known.types[name] = kind
+                graph.declare(name, kind)
 
 
 def _mask(graph: Graph, x: str, lengths: str) -> str:

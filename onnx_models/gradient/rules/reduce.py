@@ -101,7 +101,7 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
     (y,) = keepdims_view(graph, node, node.outputs[0])
     chosen = graph.op("CastLike", graph.op("Equal", x, y), x)
     number = graph.reshaped(_same_reduction(graph, node, "ReduceSum", chosen), dy)
-    (share,) = keepdims_view(graph, node, graph.remasked(graph.op("Div", dy, number), dy, x))
+    (share,) = keepdims_view(graph, node, graph.masks.remasked(graph.op("Div", dy, number), dy, x))
     return [graph.op("Mul", share, chosen)]
 
 
@@ -120,7 +120,7 @@ def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("Softmax")
 def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
     """exp(x)/sum(exp(x)): y*(dy - sum(dy*y)); 0 for a row of -inf if Where replaces it, as in attention."""
-    y = graph.without_nan(node.outputs[0], dy, node.inputs[0])
+    y = graph.masks.without_nan(node.outputs[0], dy, node.inputs[0])
     mean = _sum_along_axis(graph, node, graph.op("Mul", dy, y))
     return [graph.op("Mul", y, graph.op("Sub", dy, mean))]
 
@@ -128,7 +128,7 @@ def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
 @rule("LogSoftmax")
 def log_softmax(graph: Graph, node: Node, dy: str) -> Gradients:
     """The logarithm of Softmax: dy - exp(y)*sum(dy)."""
-    shares = graph.op("Exp", graph.without_nan(node.outputs[0], dy, node.inputs[0]))
+    shares = graph.op("Exp", graph.masks.without_nan(node.outputs[0], dy, node.inputs[0]))
     return [graph.op("Sub", dy, graph.op("Mul", shares, _sum_along_axis(graph, node, dy)))]
 
 

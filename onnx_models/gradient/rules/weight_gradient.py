@@ -9,8 +9,9 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from onnx_models.gradient.graph import Graph, Length
+from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, sliced
+from onnx_models.gradient.tensors import Length
 
 _MAX_POSITIONS = 32
 """The largest kernel, in pixels, for which each pixel gets a matrix product of its own."""

@@ -71,6 +71,22 @@ def test_what_stands_beyond_the_end_of_a_sequence_is_not_read(operator: str) -> 
     assert not found["X_grad"][3, 0].any()
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_padding_of_any_length_leaves_gradients_as_they_are(direction: str) -> None:
+    """States that grew in the padding would be infinite after so many steps."""
+    feeds = feeds_of("RNN", lengths=(2, 4, 3)) | {"R": np.full((1, SIZE, SIZE), 9, np.float32)}
+    longer = feeds | {"X": np.concatenate([feeds["X"], np.ones((90, SEQUENCES, WIDTH), np.float32)])}
+    wrt = [name for name in feeds if name != "sequence_lens"]
+    found = []
+    for given in (feeds, longer):
+        made = model_of("RNN", given, {"activations": ["Relu"], "direction": direction}, ["", "Y_h"], opened=True)
+        ones = {"Y_h": np.ones((1, SEQUENCES, SIZE), np.float32)}
+        found.append(run(gradient(with_loss(made, ones), "loss", wrt), given))
+    for name in wrt:
+        short, long = (one[f"{name}_grad"] for one in found)
+        np.testing.assert_array_equal(long[:STEPS] if name == "X" else long, short, err_msg=name)
+
+
 @pytest.mark.parametrize("operator", GATES)
 def test_batches_that_come_first(operator: str) -> None:
     """ONNX Runtime runs no such layers: what they give, from another layer, is given to the gradient."""

@@ -1,7 +1,7 @@
 """Recurrent layers, LSTM, GRU and RNN: each is decomposed into a Scan over the steps, which is differentiated.
 
-The products of all inputs with W, and the biases, are computed before the Scan. Steps beyond the end of a sequence keep the
-states and give outputs of 0. The final states of a sequence without steps are 0, as in ONNX Runtime. In shapes, T is the
+The products of all inputs with W, and the biases, are computed before the Scan. Beyond the end of a sequence states and
+outputs are 0; its final states are picked from those of all steps, 0 without a step, as in ONNX Runtime. In shapes, T is the
 number of steps, N of sequences, I of inputs, H the size of a state, and G*H that of some gates.
 """
 
@@ -176,25 +176,23 @@ def recurrent(graph: Graph, node: Node) -> Sequence[str]:
         parts = graph.ops("Split", name, outputs=2, axis=0, num_outputs=2) if count == 2 else [name]
         return [graph.op("Squeeze", part, graph.ints([0])) for part in parts]
 
-    x, mask, lengths = transposed(node.inputs[_X], (1, 0, 2)), "", node.input(_SEQUENCE_LENS)
-    if lengths:
-        mask = _mask(graph, x, lengths)
-        x = graph.masked(mask, x, x)  # the padding may be NaN
+    x = transposed(node.inputs[_X], (1, 0, 2))
+    ends = _Ends.of(graph, x, node.input(_SEQUENCE_LENS)) if node.input(_SEQUENCE_LENS) else None
+    if ends is not None:
+        x = graph.masked(ends.mask, x, x)  # the padding may be NaN
     ws, rs, bs, ps = (by_direction(i) for i in (_W, _R, _B, _P))
     states = (_INITIAL_H, _INITIAL_C) if node.proto.op_type == "LSTM" else (_INITIAL_H,)
     starts = [by_direction(i, (1, 0, 2)) for i in states]
     found = []
     for d in range(count):
-        cell, xs = _cell(graph, node, x, (ws[d], rs[d], bs[d], ps[d]), activations[d])
-        nothing = graph.op("Expand", graph.number(0.0, x), graph.joined(graph.shape(x, 1, 2), graph.shape(rs[d], 1, 2)))
         is_backwards = d == 1 or direction == "reverse"
-        found.append(_scanned(graph, cell, xs, [start[d] or nothing for start in starts], mask, is_backwards))
-    *ends, ys = zip(*found, strict=True)
-    y, finals = _joined(graph, ys, 1), [_joined(graph, parts, 0) for parts in ends]
-    if lengths:
-        some = graph.op("Unsqueeze", graph.op("Cast", lengths, to=onnx.TensorProto.BOOL), graph.ints([1]))
-        finals = [graph.masked(some, final, x) for final in finals]
-    outputs = [transposed(y, (2, 0, 1, 3)), *(transposed(final, (1, 0, 2)) for final in finals)]
+        given = ends.reversed(x) if ends is not None and is_backwards else x
+        cell, xs = _cell(graph, node, given, (ws[d], rs[d], bs[d], ps[d]), activations[d])
+        nothing = graph.op("Expand", graph.number(0.0, x), graph.joined(graph.shape(x, 1, 2), graph.shape(rs[d], 1, 2)))
+        found.append(_scanned(graph, cell, xs, [start[d] or nothing for start in starts], ends, is_backwards))
+    ys, *finals = zip(*found, strict=True)
+    outputs = [transposed(_joined(graph, ys, 1), (2, 0, 1, 3))]
+    outputs += [transposed(_joined(graph, parts, 0), (1, 0, 2)) for parts in finals]
     return [made if name else "" for name, made in zip(node.outputs, outputs, strict=False)]
 
 
@@ -207,11 +205,36 @@ def _set_ranks(graph: Graph, node: Node) -> None:
                 graph.declare(name, kind)
 
 
-def _mask(graph: Graph, x: str, lengths: str) -> str:
-    """Whether a sequence has each step, [T, N, 1]; from x [T, N, I] and lengths [N]."""
-    steps = graph.counted(graph.op("Squeeze", graph.shape(x, 0, 1), graph.ints([0])))
-    ends = graph.op("Cast", lengths, to=onnx.TensorProto.INT64)
-    return graph.op("Unsqueeze", graph.op("Less", graph.op("Unsqueeze", steps, graph.ints([1])), ends), graph.ints([2]))
+@dataclass(frozen=True)
+class _Ends:
+    """Where sequences end.
+
+    lengths: name of the numbers of steps, int64 [N]. mask, last: names of whether a sequence has each step, and of whether
+    it is the last one, [T, N, 1].
+    """
+
+    graph: Graph
+    lengths: str
+    mask: str
+    last: str
+
+    @classmethod
+    def of(cls, graph: Graph, x: str, lengths: str) -> _Ends:
+        """The ends of sequences of inputs [T, N, I]."""
+        ends = graph.op("Cast", lengths, to=onnx.TensorProto.INT64)
+        steps = graph.counted(graph.op("Squeeze", graph.shape(x, 0, 1), graph.ints([0])))
+        places = graph.op("Sub", ends, graph.op("Unsqueeze", steps, graph.ints([1])))
+        left = graph.op("Unsqueeze", places, graph.ints([2]))
+        return cls(graph, ends, graph.op("Greater", left, graph.integer(0)), graph.op("Equal", left, graph.integer(1)))
+
+    def reversed(self, x: str) -> str:
+        """The steps of each sequence in reverse order, followed by its padding."""
+        return self.graph.op("ReverseSequence", x, self.lengths, batch_axis=1, time_axis=0)
+
+    def picked(self, states: str) -> str:
+        """The states after the last step [N, H], from those after each step [T, N, H]."""
+        graph = self.graph
+        return graph.op("ReduceSum", graph.masked(self.last, states, states), graph.ints([0]), keepdims=0)
 
 
 def _joined(graph: Graph, parts: Sequence[str], axis: int) -> str:
@@ -255,35 +278,40 @@ def _cell(
 
 
 def _scanned(
-    graph: Graph, cell: _Cell, xs: Sequence[str], starts: Sequence[str], mask: str, is_backwards: bool
+    graph: Graph, cell: _Cell, xs: Sequence[str], starts: Sequence[str], ends: _Ends | None, is_backwards: bool
 ) -> list[str]:
-    """The final states [N, H], and the outputs of all steps [T, N, H].
+    """The outputs of all steps [T, N, H], and the final states [N, H].
 
     Args:
         graph: the graph to add nodes to.
         cell: the step.
-        xs: names of what it reads of each step, [T, N, G*H].
+        xs: names of what it reads of each step, [T, N, G*H]; with `ends` in the order in which the steps are visited.
         starts: names of the initial states [N, H].
-        mask: name of whether a sequence has each step [T, N, 1]; "" if all have all.
+        ends: where sequences end; None if all have all steps.
         is_backwards: whether the last step is visited first.
     """
     body = Subgraph(graph, cell.node, onnx.GraphProto(name="step"))
-    sequences = [*xs, mask] if mask else list(xs)
+    sequences = list(xs) if ends is None else [*xs, graph.op("CastLike", ends.mask, xs[0])]
     states = [body.new_input("h", graph.type_of(name)) for name in starts]
     slices = [body.new_input("x", slice_type(graph, name, 0)) for name in sequences]
     before, given = ([Expr(body.graph, name, xs[0]) for name in names] for names in (states, slices))
     after = _CELLS[cell.node.proto.op_type](cell, given[: len(xs)], before)
-    y = after[0]
-    if mask:
-        after = [new.where(given[-1], old) for new, old in zip(after, before, strict=True)]
-        y = y.where(given[-1], 0.0)
-    return graph.ops(
+    if ends is not None:
+        # Faster than Where in both directions; 0 because states that nothing reads might grow without bound.
+        after = [state * given[-1] for state in after]
+    stacked = after[:1] if ends is None else after
+    direction = int(is_backwards and ends is None)
+    made = graph.ops(
         "Scan",
         *starts,
         *sequences,
-        outputs=len(after) + 1,
-        body=body.build([*states, *slices], [*(one.name for one in after), y.name]),
+        outputs=len(after) + len(stacked),
+        body=body.build([*states, *slices], [state.name for state in (*after, *stacked)]),
         num_scan_inputs=len(sequences),
-        scan_input_directions=[int(is_backwards)] * len(sequences),
-        scan_output_directions=[int(is_backwards)],
+        scan_input_directions=[direction] * len(sequences),
+        scan_output_directions=[direction] * len(stacked),
     )
+    finals, stacks = made[: len(after)], made[len(after) :]
+    if ends is None:
+        return [stacks[0], *finals]
+    return [ends.reversed(stacks[0]) if is_backwards else stacks[0], *map(ends.picked, stacks)]

@@ -193,7 +193,6 @@ def add_box_gradient(
     gradient: Sums,
     row_table: Table,
     column_table: Table,
-    _outside: float,
     line: Sums,
     of_channels: Wide,
     drois: Doubles,

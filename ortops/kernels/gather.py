@@ -5,6 +5,8 @@ A task has some panels of channels of a RoI, or of an image whose map is packed 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
 from ortops.jit.elements import OUT_OF_MEMORY, Doubles, Elements
@@ -22,9 +24,9 @@ from ortops.jit.scalar import (
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Stages, Storage
+from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Stages, Storage, Table
 from ortops.kernels.pack import prefetch_window, should_stream, stream
-from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of, work_item
+from ortops.kernels.roi_tables import SharedTables, Sizes, share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     Plan,
@@ -46,11 +48,68 @@ MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more of them would leave the cache first."""
 
 
+class Gathering(NamedTuple):
+    """What all tasks of a call have.
+
+    x: the maps.
+    placed, form, storage, stages, outside: as in `gather`.
+    finds_argmax: whether the stages find the argmax of each bin, for which windows are packed that are not sparse.
+    sizes: those of the tables.
+    plan: the split into tasks.
+    work: the number of pixels to read or write, in all channels.
+    lines: the number of lines of a packed panel.
+    lines_size: the number of values of the buffer behind those of a RoI's bins.
+    spare_size: the number of values of the buffer behind that; a packed panel follows.
+    workspace_size: the number of values of all of them.
+    """
+
+    x: Elements
+    placed: PlacedRois
+    form: Form
+    storage: Storage
+    stages: Stages
+    outside: float
+    finds_argmax: bool
+    sizes: Sizes
+    plan: Plan
+    work: float
+    lines: int
+    lines_size: int
+    spare_size: int
+    workspace_size: int
+
+
+class Reading(NamedTuple):
+    """A RoI and a panel of channels that it reads.
+
+    r: the number of the RoI.
+    following: that of the next RoI that reads the same panel, or -1.
+    panel: the number of the panel among those of the tasks.
+    channel, lanes: its first channel and the number of its channels.
+    packs: whether it is packed.
+    source: the first pixel of the map, of the packed panel or of the first of its planes.
+    stride: the number of pixels from row to row.
+    rows, columns: the tables of the RoI.
+    line: a buffer for lines.
+    """
+
+    r: int
+    following: int
+    panel: int
+    channel: int
+    lanes: int
+    packs: bool
+    source: Elements
+    stride: int
+    rows: Table
+    columns: Table
+    line: Elements
+
+
 @compiled
 def gather(
     x: Elements,
     y: Elements,
-    drois: Elements,
     placed: PlacedRois,
     form: Form,
     storage: Storage,
@@ -59,18 +118,15 @@ def gather(
     runner: int,
     context: int,
 ) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]; or, if form.with_grad, fill drois [R, 4] from x and dY.
-
-    Sums of drois over channels are float64, since large terms of opposite signs cancel to a small result.
+    """Fill y [R, C, PH, PW] from x [N, C, H, W].
 
     Args:
         x: the maps.
-        y: the output, or dY.
-        drois: the gradient, of float32 or float64; not used without form.with_grad.
+        y: the output.
         placed: the RoIs with their samples.
         form: what the tables of the stages hold.
         storage: the functions that load and store x and y.
-        stages: the functions that pool, or that add up a RoI's gradient.
+        stages: the functions that pool.
         outside: the value of samples off the map, or of bins without pixels.
         runner: the address of the runner of the tasks.
         context: its context.
@@ -78,47 +134,66 @@ def gather(
     Returns:
         0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
     """
-    shape, has_grad = placed.shape, form.with_grad != 0
-    finds_argmax = has_grad and form.kind == CANDIDATES
-    is_whole = should_pack_maps(placed) and not finds_argmax
-    bins, panels = shape.bins_y * shape.bins_x, panel_count(shape.channels)
-    sizes = table_sizes(placed, form)
-    lines = panel_lines(placed, is_whole, x, form, sizes.fits)
-    staging_size = 0 if has_grad else staging_size_of(placed, y)
-    buffers_size = (bins + (3 if has_grad else 1) * shape.width) * LANES + staging_size
-    scratch_size = scratch_size_of(placed, form, x)
-    workspace_size = sliding_size(placed, is_whole, lines, x) + buffers_size + scratch_size
-    work = estimate_work(placed, shape.rois * bins)
-    slides = lines < shape.height
-    needed = missing(stages, shape.channels >= LANES // 2, finds_argmax or may_use_planes(placed, is_whole))
-    needed = maximum(needed, missing_planning(form.planning, slides, work))
+    panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, y)
+    lines_size = placed.shape.width * LANES
+    gathering = _plan(x, placed, form, storage, stages, outside, False, panels, lines_size, staging_size, runner)
+    needed = _missing(gathering)
     if needed != 0:
         return needed
-    runner = runner_for(work, runner)
-    # Each panel of an average has sums of drois of its own, which are then added in the order of the panels. A maximum adds
-    # one channel after the other, all panels in one task.
-    size = 4 * shape.rois if has_grad else 0
-    most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1) if has_grad else panels
+    plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < placed.shape.height
+    status, memory, shared = share_tables(placed, plan, context, form, sizes, slides)
+    if status == 0:
+        task, data = task_of(_pool_task, (gathering, shared, y))
+        status = run_plan(plan, context, gathering.work, shared.failed, form.planning.run, task, data)
+    release(memory)
+    return status
+
+
+@compiled
+def gather_drois(
+    x: Elements,
+    dy: Elements,
+    drois: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    stages: Stages,
+    runner: int,
+    context: int,
+) -> int:
+    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+
+    Sums over channels are float64, since large terms of opposite signs cancel to a small result. The stages add up a RoI's
+    gradient; the other arguments and the result are as in `gather`.
+    """
+    shape, finds_argmax = placed.shape, form.kind == CANDIDATES
+    panels, size = panel_count(shape.channels), 4 * shape.rois
+    # Room for four sums of a panel's channels, or for its argmax.
+    sums_size = (shape.bins_y * shape.bins_x if finds_argmax else 4) * LANES * 8 // itemsize(compute_pointer(x, x))
+    # Each panel of an average has sums of its own, which are then added in the order of the panels. A maximum adds one
+    # channel after the other, all panels in one task.
+    most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
+    lines_size = 3 * shape.width * LANES
+    gathering = _plan(x, placed, form, storage, stages, 0.0, finds_argmax, most, lines_size, sums_size, runner)
+    needed = _missing(gathering)
+    if needed != 0:
+        return needed
+    plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < shape.height
+    status, memory, shared = share_tables(placed, plan, context, form, sizes, slides)
     memory_of_sums = allocate((most + 1) * size)
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
-    plan = plan_of_panels(placed, is_whole, runner, most, workspace_size * itemsize(compute_pointer(x, x)))
-    memory, shared = share_tables(placed, plan, context, form, sizes)
-    status = OUT_OF_MEMORY if address_of(memory) == 0 or address_of(sums) == 0 else 0
-    if status == 0 and slides and call(form.planning.sort, (placed, shared)) == 0:
+    if status == 0 and address_of(sums) == 0:
         status = OUT_OF_MEMORY
     for i in range(0 if status else size):
         sums[i] = 0.0
     for panel in range(0, panels, step):
         if status == 0:
             count = minimum(step, panels - panel)
-            args = (
-                x, y, parts, placed, plan, shared, form, storage, stages, outside, panel, count, lines, staging_size,
-                workspace_size,
-            )  # fmt: skip
-            task, data = task_of(_gather_task, args)
-            status = run_plan(plan, context, work * count / panels, shared.failed, form.planning.run, task, data)
+            task, data = task_of(_drois_task, (gathering, shared, dy, parts, panel, count))
+            work = gathering.work * count / panels
+            status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
             for k in range(0 if status else minimum(count, most)):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
@@ -130,6 +205,43 @@ def gather(
 
 
 @compiled
+def _plan(
+    x: Elements,
+    placed: PlacedRois,
+    form: Form,
+    storage: Storage,
+    stages: Stages,
+    outside: float,
+    finds_argmax: bool,
+    panels: int,
+    lines_size: int,
+    spare_size: int,
+    runner: int,
+) -> Gathering:
+    """Plan the tasks of up to `panels` panels."""
+    bins = placed.shape.bins_y * placed.shape.bins_x
+    is_whole = should_pack_maps(placed) and not finds_argmax
+    sizes = table_sizes(placed, form)
+    lines = panel_lines(placed, is_whole, x, form, sizes.fits)
+    size = sliding_size(placed, is_whole, lines, x) + bins * LANES + lines_size + spare_size
+    work = estimate_work(placed, placed.shape.rois * bins)
+    value_size = itemsize(compute_pointer(x, x))
+    plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
+    return Gathering(
+        x, placed, form, storage, stages, outside, finds_argmax, sizes, plan, work, lines, lines_size, spare_size, size
+    )
+
+
+@compiled
+def _missing(gathering: Gathering) -> int:
+    """A status of `schedule.missing` if the call needs functions whose addresses are 0; else 0."""
+    placed, planning = gathering.placed, gathering.form.planning
+    panels, slides = placed.shape.channels >= LANES // 2, gathering.lines < placed.shape.height
+    planes = gathering.finds_argmax or may_use_planes(placed, gathering.plan.is_by_image)
+    return maximum(missing(gathering.stages, panels, planes), missing_planning(planning, slides, gathering.work))
+
+
+@compiled
 def staging_size_of(placed: PlacedRois, y: Elements) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
@@ -138,107 +250,140 @@ def staging_size_of(placed: PlacedRois, y: Elements) -> int:
 
 
 @compiled
-def scratch_size_of(placed: PlacedRois, form: Form, x: Elements) -> int:
-    """The number of values of x's compute type that have room for four sums of a panel's channels, or for its argmax."""
-    if form.with_grad == 0:
-        return 0
-    sums = placed.shape.bins_y * placed.shape.bins_x if form.kind == CANDIDATES else 4
-    return sums * LANES * 8 // itemsize(compute_pointer(x, x))
+def _pool_task(gathering: Gathering, shared: SharedTables, y: Elements, first: int, last: int, worker: int) -> None:
+    panels = panel_count(gathering.placed.shape.channels)
+    _read_maps(gathering, shared, 0, panels, _pool, y, first, last, worker)
 
 
 @compiled
-def _gather_task(
-    x: Elements,
-    y: Elements,
-    parts: Doubles,
-    placed: PlacedRois,
-    plan: Plan,
+def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, y: Elements) -> None:
+    """Compute and store the bins of a RoI."""
+    shape, storage, stages = gathering.placed.shape, gathering.storage, gathering.stages
+    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
+    target = offset(y, (at.r * shape.channels + at.channel) * bins)
+    if not at.packs:
+        for c in range(at.lanes):
+            plane, outside = offset(at.source, c * pixels), gathering.outside
+            call(stages.plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
+            call(storage.write, (values, bins, offset(target, c * bins)))
+        return
+    if not gathering.spare_size:
+        prefetch_to_write(target, bins * at.lanes)
+    call(stages.panel, (at.source, at.stride, at.rows, at.columns, gathering.outside, at.line, values))
+    if gathering.spare_size:
+        elements = storage_pointer(spare, y)
+        call(storage.unpack, (values, bins, elements, bins, at.lanes))
+        stream(elements, target, bins * at.lanes)
+    else:
+        call(storage.unpack, (values, bins, target, bins, at.lanes))
+
+
+@compiled
+def _drois_task(
+    gathering: Gathering,
     shared: SharedTables,
-    form: Form,
-    storage: Storage,
-    stages: Stages,
-    outside: float,
+    dy: Elements,
+    parts: Doubles,
     first_panel: int,
     panels: int,
-    lines: int,
-    staging_size: int,
-    workspace_size: int,
     first: int,
     last: int,
     worker: int,
 ) -> None:
-    shape, has_grad = placed.shape, form.with_grad != 0
-    finds_argmax = has_grad and form.kind == CANDIDATES
-    memory, values = allocate_workspace(workspace_size, x)
+    _read_maps(gathering, shared, first_panel, panels, _add_to_drois, (dy, parts), first, last, worker)
+
+
+@compiled
+def _add_to_drois(
+    gathering: Gathering, at: Reading, values: Elements, spare: Elements, arrays: tuple[Elements, Doubles]
+) -> None:
+    """Add up the gradient of a RoI over the channels of a panel."""
+    shape, storage, stages, (dy, parts) = gathering.placed.shape, gathering.storage, gathering.stages, arrays
+    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
+    source, of_channels = offset(dy, (at.r * shape.channels + at.channel) * bins), float64_pointer(spare)
+    part = offset(parts, ((0 if gathering.finds_argmax else at.panel) * shape.rois + at.r) * 4)
+    if at.panel == 0 or not gathering.finds_argmax:
+        part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
+    if at.packs:
+        call(storage.pack, (source, bins, at.lanes, 0, 1, bins, values))
+        if at.following >= 0:
+            following = (at.following * shape.channels + at.channel) * bins
+            prefetch_to_read(offset(dy, following), at.lanes * bins)
+        args = at.source, at.stride, values, at.rows, at.columns, at.line, of_channels, part
+        call(stages.panel, args)
+    else:
+        for c in range(at.lanes):
+            call(storage.read, (offset(source, c * bins), bins, values))
+            plane = offset(at.source, c * pixels)
+            call(stages.plane, (plane, at.stride, values, at.rows, at.columns, at.line, of_channels, part))
+
+
+@compiled
+def _read_maps(
+    gathering: Gathering,
+    shared: SharedTables,
+    first_panel: int,
+    panels: int,
+    apply: Any,
+    arrays: Any,
+    first: int,
+    last: int,
+    worker: int,
+) -> None:
+    """Run a task: call apply(gathering, reading, values, spare, arrays) for each RoI and each panel that it reads.
+
+    Args:
+        gathering: what all tasks have.
+        shared: the tables.
+        first_panel: the first panel of channels.
+        panels: the number of panels.
+        apply: a compiled function; `values` and `spare` are the buffers for a RoI's bins and behind the lines.
+        arrays: its last argument.
+        first: the first index of the chunk.
+        last: the one after the last.
+        worker: the number of the worker.
+    """
+    placed, plan, storage, lines = gathering.placed, gathering.plan, gathering.storage, gathering.lines
+    memory, values = allocate_workspace(gathering.workspace_size, gathering.x)
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    # `values` are those of a RoI's bins: of y, or of dY.
-    whole_line = offset(values, bins * LANES)
-    behind_line = offset(whole_line, (3 if has_grad else 1) * shape.width * LANES)
-    elements, of_channels = storage_pointer(behind_line, y), float64_pointer(behind_line)
-    panel = offset(behind_line, staging_size + scratch_size_of(placed, form, x))
+    shape = placed.shape
+    pixels = shape.height * shape.width
+    whole_line = offset(values, shape.bins_y * shape.bins_x * LANES)
+    spare = offset(whole_line, gathering.lines_size)
+    panel = offset(spare, gathering.spare_size)
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     for index in range(first + worker, last, plan.workers):
-        item, block = index // plan.blocks, index % plan.blocks
-        image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, item)
-        packs = packs and not (finds_argmax and is_sparse(placed, item))
-        corner = window.top * shape.width + window.left
+        block = index % plan.blocks
+        image, begin, end, window, packs = work_item(placed, plan, shared, gathering.form, worker, index // plan.blocks)
+        if gathering.finds_argmax:
+            packs = packs and not is_sparse(placed, shared.groups.order[begin])
         # Tables number the pixels on the whole map, also if only a window of it is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
+        stride = window.width if packs else shape.width
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
-            channel = (first_panel + k) * LANES
+            channel, end_row = (first_panel + k) * LANES, 0
             lanes = minimum(LANES, shape.channels - channel)
-            channels = offset(x, (image * shape.channels + channel) * pixels)
-            end_row = 0
+            planes = offset(gathering.x, (image * shape.channels + channel) * pixels)
             if packs and lines == shape.height:
-                source = offset(channels, corner)
+                source = offset(planes, window.top * shape.width + window.left)
                 call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
                 if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
                     source = offset(source, LANES * pixels)
                     prefetch_window(source, pixels, following, shape.width, window.height, window.width)
+            source = packed if packs else planes
             for m in range(begin, end):
-                r = shared.groups.order[m] if plan.is_by_image else m
-                rows, columns = tables_of(placed, shared, form, worker, r)
-                of_roi = offset(y, (r * shape.channels + channel) * bins)
-                part = offset(parts, ((0 if finds_argmax else k) * shape.rois + r) * 4)
+                r = shared.groups.order[m]
+                following = shared.groups.order[m + 1] if m + 1 < end else -1
+                rows, columns = tables_of(placed, shared, gathering.form, worker, r)
                 if packs and lines < shape.height:
                     low, high = rows[LOW], rows[HIGH]
-                    end_row = slide(storage.pack, channels, placed, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(storage.pack, planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                if has_grad and (k == 0 or not finds_argmax):
-                    part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
-                if packs and has_grad:
-                    call(storage.pack, (of_roi, bins, lanes, 0, 1, bins, values))
-                    if plan.is_by_image and m + 1 < end:
-                        following = (shared.groups.order[m + 1] * shape.channels + channel) * bins
-                        prefetch_to_read(offset(y, following), lanes * bins)
-                    args = packed, window.width, values, rows, columns, outside, line, of_channels, part
-                    call(stages.panel, args)
-                elif packs:
-                    if not staging_size:
-                        prefetch_to_write(of_roi, bins * lanes)
-                    call(stages.panel, (packed, window.width, rows, columns, outside, line, values))
-                    if staging_size:
-                        call(storage.unpack, (values, bins, elements, bins, lanes))
-                        stream(elements, of_roi, bins * lanes)
-                    else:
-                        call(storage.unpack, (values, bins, of_roi, bins, lanes))
-                else:
-                    for c in range(lanes):
-                        plane, of_channel = offset(channels, c * pixels), offset(of_roi, c * bins)
-                        if has_grad:
-                            call(storage.read, (of_channel, bins, values))
-                            call(
-                                stages.plane,
-                                (plane, shape.width, values, rows, columns, outside, line, of_channels, part),
-                            )
-                        else:
-                            call(stages.plane, (plane, shape.width, rows, columns, outside, line, values))
-                            call(storage.write, (values, bins, of_channel))
-    if staging_size:
-        fence()
+                reading = Reading(r, following, k, channel, lanes, packs, source, stride, rows, columns, line)
+                apply(gathering, reading, values, spare, arrays)
+    fence()
     release(memory)

@@ -28,7 +28,7 @@ else:
     gather, pixel_bins = Unimported("kernels.gather"), Unimported("kernels.pixel_bins")
     roi_tables, scatter = Unimported("kernels.roi_tables"), Unimported("kernels.scatter")
 
-_gather, _scatter = Kernel(gather.gather), Kernel(scatter.scatter)
+_gather, _gather_drois, _scatter = Kernel(gather.gather), Kernel(gather.gather_drois), Kernel(scatter.scatter)
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a kernel for several RoIs.
@@ -115,8 +115,7 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, out
     if y.size:
         functions = _of_y(mode, kind_of(x))
         for part, placed_part in _parts(placed):
-            output = elements(y[part])
-            functions.call(_gather, elements(x), output, output, placed_part, after=(outside, *runner))
+            functions.call(_gather, elements(x), elements(y[part]), placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
@@ -137,7 +136,7 @@ def pool_gradient(
         with _rounded_once(drois) as sums:
             for part, placed_part in parts:
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
-                functions.call(_gather, *arrays, placed_part, after=(0.0, *runner))
+                functions.call(_gather_drois, *arrays, placed_part, after=runner)
 
 
 def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:

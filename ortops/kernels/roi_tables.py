@@ -6,10 +6,10 @@ their addresses.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Elements, Words
+from ortops.jit.elements import OUT_OF_MEMORY, Elements, Words
 from ortops.jit.parallel import allocate, call, release, task_of
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 from ortops.jit.tasks import run_tasks
@@ -69,7 +69,7 @@ class SharedTables(NamedTuple):
     failed: a flag that a worker sets if it cannot allocate memory.
     tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
     is_filled: whether each RoI has a slot, which is filled already; otherwise each worker has a slot, which it fills.
-    groups: the RoIs by image; filled only if the plan is by image.
+    groups: the RoIs by image.
     """
 
     failed: Words
@@ -140,7 +140,9 @@ def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -
 
 
 @compiled
-def share_tables(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes) -> Any:
+def share_tables(
+    placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes, sorts: bool
+) -> tuple[int, Words, SharedTables]:
     """Fill the tables of all RoIs, and group the RoIs by image.
 
     Args:
@@ -149,12 +151,17 @@ def share_tables(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes
         context: the context of the plan's runner.
         form: what the tables hold.
         sizes: the result of `table_sizes`.
+        sorts: whether to sort the RoIs of each image by the first row that they read.
 
     Returns:
-        The memory to release, a null pointer if there is none left; and the `SharedTables` in it.
+        0 or OUT_OF_MEMORY, the memory to release, and the tables in it.
     """
     memory = int64_pointer(call(form.planning.share, (placed, plan, context, form, sizes)))
-    return memory, _shared_in(memory, placed, sizes)
+    shared = _shared_in(memory, placed, sizes)
+    status = OUT_OF_MEMORY if address_of(memory) == 0 else 0
+    if status == 0 and sorts and call(form.planning.sort, (placed, shared)) == 0:
+        status = OUT_OF_MEMORY
+    return status, memory, shared
 
 
 @compiled
@@ -176,8 +183,7 @@ def share(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes
         return 0
     shared = _shared_in(memory, placed, sizes)
     shared.failed[0] = 0
-    if plan.is_by_image:
-        group_by_image(shared.groups, placed)
+    group_by_image(shared.groups, placed)
     at = offset(shared.tables, 2 * slots * TABLE_WORDS)
     for slot in range(slots):
         for k in range(2):
@@ -281,7 +287,7 @@ def tables_of(placed: PlacedRois, shared: SharedTables, form: Form, worker: int,
 
 
 class WorkItem(NamedTuple):
-    """The RoIs of a task: begin:end in the order of `Groups` for an image, or one RoI.
+    """The RoIs of a task: begin:end in the order of `Groups`, those of an image or one RoI.
 
     window: the part of the map to pack.
     packs: whether to pack it.
@@ -301,6 +307,7 @@ def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, form: Form, 
     if plan.is_by_image:
         begin, end = shared.groups.first[item], shared.groups.first[item + 1]
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
-    rows, columns = tables_of(placed, shared, form, worker, item)
+    r = shared.groups.order[item]
+    rows, columns = tables_of(placed, shared, form, worker, r)
     window = make_window((rows[LOW], rows[HIGH]), (columns[LOW], columns[HIGH]), shape.width)
-    return WorkItem(placed.batch_indices[item], item, item + 1, window, should_pack_window(window, shape.channels))
+    return WorkItem(placed.batch_indices[r], item, item + 1, window, should_pack_window(window, shape.channels))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import OUT_OF_MEMORY, Elements
+from ortops.jit.elements import Elements
 from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
@@ -94,9 +94,9 @@ def scatter(
     runner = runner_for(work, runner)
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    memory, shared = share_tables(placed, plan, context, form, sizes)
-    if address_of(memory) == 0:
-        return OUT_OF_MEMORY
+    status, memory, shared = share_tables(placed, plan, context, form, sizes, False)
+    if status != 0:
+        return status
     if reads_x and packs:
         workspace_size += _most_rows(placed, shared, form, lines) * shape.width * LANES
         plan = plan_by_image(placed, runner, blocks, workspace_size * size)

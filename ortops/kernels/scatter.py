@@ -5,6 +5,8 @@ A task has a band of rows of a panel of channels of an image, or of one channel,
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
 from ortops.jit.elements import Elements
@@ -53,6 +55,29 @@ clear and to store as its planes. Measured with 256 channels on P2: with a share
 """
 
 
+class Scattering(NamedTuple):
+    """What all tasks of a call have.
+
+    x, dy, dx, placed, form, storage, stages: as in `scatter`.
+    shared: the tables.
+    lanes_per_pixel: LANES if dX is summed up in panels, 1 if it is in planes.
+    lines: the number of rows of a band.
+    sums_size: the number of values of the buffer for a band; 0 if sums are made directly in dx.
+    """
+
+    x: Elements
+    dy: Elements
+    dx: Elements
+    placed: PlacedRois
+    form: Form
+    storage: Storage
+    stages: Stages
+    shared: SharedTables
+    lanes_per_pixel: int
+    lines: int
+    sums_size: int
+
+
 @compiled
 def scatter(
     x: Elements,
@@ -61,7 +86,7 @@ def scatter(
     placed: PlacedRois,
     form: Form,
     storage: Storage,
-    scattering: Stages,
+    stages: Stages,
     runner: int,
     context: int,
 ) -> int:
@@ -88,7 +113,7 @@ def scatter(
     line_size = maximum(shape.width, 2 * shape.bins_x)  # which has room for a float64 of each bin of a row
     workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
-    needed = maximum(missing(scattering, packs, not packs), missing_planning(form.planning, False, work))
+    needed = maximum(missing(stages, packs, not packs), missing_planning(form.planning, False, work))
     if needed != 0:
         return needed
     runner = runner_for(work, runner)
@@ -97,50 +122,21 @@ def scatter(
     status, memory, shared = share_tables(placed, plan, context, form, sizes, False)
     if status != 0:
         return status
+    scattering = Scattering(x, dy, dx, placed, form, storage, stages, shared, lanes_per_pixel, lines, sums_size)
     if reads_x and packs:
-        workspace_size += _most_rows(placed, shared, form, lines) * shape.width * LANES
+        workspace_size += _most_rows(scattering) * shape.width * LANES
         plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    args = (
-        x,
-        dy,
-        dx,
-        placed,
-        plan,
-        shared,
-        form,
-        storage,
-        scattering,
-        lanes_per_pixel,
-        lines,
-        sums_size,
-        workspace_size,
-    )
-    task, data = task_of(_scatter_task, args)
+    task, data = task_of(_scatter_task, (scattering, plan, workspace_size))
     status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
 
 
 @compiled
-def _scatter_task(
-    x: Elements,
-    dy: Elements,
-    dx: Elements,
-    placed: PlacedRois,
-    plan: Plan,
-    shared: SharedTables,
-    form: Form,
-    storage: Storage,
-    scattering: Stages,
-    lanes_per_pixel: int,
-    lines: int,
-    sums_size: int,
-    workspace_size: int,
-    first: int,
-    last: int,
-    worker: int,
-) -> None:
-    shape = placed.shape
+def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first: int, last: int, worker: int) -> None:
+    x, dx, placed, form, storage = scattering.x, scattering.dx, scattering.placed, scattering.form, scattering.storage
+    shared, lines, lanes_per_pixel = scattering.shared, scattering.lines, scattering.lanes_per_pixel
+    shape, stages, sums_size = placed.shape, scattering.stages, scattering.sums_size
     memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
@@ -162,7 +158,7 @@ def _scatter_task(
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         low, height, left, width = top, bottom - top, 0, shape.width
         if lanes_per_pixel > 1:
-            low, left, height, width = _window_of_band(placed, shared, form, begin, end, top, bottom)
+            low, left, height, width = _window_of_band(scattering, begin, end, top, bottom)
         high, is_narrow = low + height, width < shape.width
         clear(planes, pixels, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
         clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
@@ -174,27 +170,27 @@ def _scatter_task(
         for a in range(runs):
             clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
         if reads_x and lanes_per_pixel > 1:
-            begin_row, end_row = _rows_of_bins(placed, shared, form, begin, end, low, high)
+            begin_row, end_row = _rows_of_bins(scattering, begin, end, low, high)
             source, packed = offset(maps, begin_row * shape.width + left), offset(panel, left * LANES)
             for a in range(end_row - begin_row):
                 args = offset(source, a * shape.width), pixels, lanes, 0, 1, width, offset(packed, a * row)
                 call(storage.pack, args)
             maps = storage_pointer(offset(panel, -begin_row * shape.width * LANES), x)
-        m = _next_in_band(placed, shared, form, worker, begin, end, low, high)
+        m = _next_in_band(scattering, worker, begin, end, low, high)
         while m < end:
-            r, m = shared.groups.order[m], _next_in_band(placed, shared, form, worker, m + 1, end, low, high)
-            source = offset(dy, (r * shape.channels + channel) * bins)
+            r, m = shared.groups.order[m], _next_in_band(scattering, worker, m + 1, end, low, high)
+            source = offset(scattering.dy, (r * shape.channels + channel) * bins)
             if lanes_per_pixel == 1:
                 call(storage.read, (source, bins, gradient))
             else:
                 call(storage.pack, (source, bins, lanes, 0, 1, bins, gradient))
                 if m < end:
                     following = (shared.groups.order[m] * shape.channels + channel) * bins
-                    prefetch_to_read(offset(dy, following), lanes * bins)
+                    prefetch_to_read(offset(scattering.dy, following), lanes * bins)
             rows, columns = tables_of(placed, shared, form, worker, r)
             band = offset(sums, -low * row - left * lanes_per_pixel)
             call(
-                scattering.panel if lanes_per_pixel > 1 else scattering.plane,
+                stages.panel if lanes_per_pixel > 1 else stages.plane,
                 (maps, gradient, rows, columns, low, high, line, band, shape.width),
             )
         for a in range(runs if sums_size else 0):
@@ -210,19 +206,17 @@ def _scatter_task(
 
 
 @compiled
-def _window_of_band(
-    placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
-) -> Window:
+def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bottom: int) -> Window:
     """The window that the RoIs begin:end read in the rows top:bottom; whole rows unless they read less than half of them.
 
     All rows if the tables are not filled: filling them would take longer than clearing rows and adding nothing to them.
     """
-    width = placed.shape.width
+    placed, shared, width = scattering.placed, scattering.shared, scattering.placed.shape.width
     if begin < end and not shared.is_filled:
         return Window(top, 0, bottom - top, width)
     first, last, left, right = bottom, top, width, 0
     for m in range(begin, end):
-        rows, columns = tables_of(placed, shared, form, 0, shared.groups.order[m])
+        rows, columns = tables_of(placed, shared, scattering.form, 0, shared.groups.order[m])
         low, high = rows[LOW], rows[HIGH]
         if low < bottom and top < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
@@ -236,10 +230,9 @@ def _window_of_band(
 
 
 @compiled
-def _rows_of_bins(
-    placed: PlacedRois, shared: SharedTables, form: Form, begin: int, end: int, top: int, bottom: int
-) -> tuple[int, int]:
+def _rows_of_bins(scattering: Scattering, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
     """The span [low, high) of the rows that bins of the RoIs begin:end read, of those that read a row of top:bottom."""
+    placed, shared, form = scattering.placed, scattering.shared, scattering.form
     if begin < end and not shared.is_filled:
         return 0, placed.shape.height
     low, high = bottom, top
@@ -253,26 +246,25 @@ def _rows_of_bins(
 
 
 @compiled
-def _most_rows(placed: PlacedRois, shared: SharedTables, form: Form, lines: int) -> int:
-    """The most rows to pack for a band of `lines` rows."""
-    shape, most = placed.shape, 0
+def _most_rows(scattering: Scattering) -> int:
+    """The most rows to pack for a band."""
+    shape, lines, groups, most = scattering.placed.shape, scattering.lines, scattering.shared.groups, 0
     for n in range(shape.images):
-        begin, end = shared.groups.first[n], shared.groups.first[n + 1]
+        begin, end = groups.first[n], groups.first[n + 1]
         for top in range(0, shape.height, lines):
-            low, high = _rows_of_bins(placed, shared, form, begin, end, top, minimum(top + lines, shape.height))
+            low, high = _rows_of_bins(scattering, begin, end, top, minimum(top + lines, shape.height))
             most = maximum(most, high - low)
     return most
 
 
 @compiled
-def _next_in_band(
-    placed: PlacedRois, shared: SharedTables, form: Form, worker: int, begin: int, end: int, top: int, bottom: int
-) -> int:
+def _next_in_band(scattering: Scattering, worker: int, begin: int, end: int, top: int, bottom: int) -> int:
     """The first of the RoIs begin:end, in the order of their groups, that reads a row of top:bottom; else `end`."""
+    placed, shared = scattering.placed, scattering.shared
     if bottom - top == placed.shape.height:
         return begin
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, form, worker, shared.groups.order[m])
+        rows, _ = tables_of(placed, shared, scattering.form, worker, shared.groups.order[m])
         low, high = rows[LOW], rows[HIGH]
         if low < bottom and top < high:
             return m

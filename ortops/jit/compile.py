@@ -9,8 +9,8 @@ import importlib
 import inspect
 import itertools
 import re
-from collections.abc import Iterator
-from typing import Any, get_type_hints
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, get_type_hints
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -39,6 +39,8 @@ from ortops.jit.scalar import LanesType, compute_type
 from ortops.jit.source import ArgType, Source
 
 _INT64 = ir.IntType(64)
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _NoEnvironment:
@@ -183,7 +185,7 @@ class _Compiler(CompilerBase):
         return [manager]
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: F) -> F:
     """Decorate a function to be compiled as part of a kernel. Python cannot call it."""
     dispatcher = njit(
         nogil=True,
@@ -205,15 +207,15 @@ def compiled(function: Any) -> Any:
     return dispatcher
 
 
-def noinline(function: Any) -> Any:
+def noinline(function: F) -> F:
     """Decorate as `compiled`, and keep LLVM from inlining: for a large function with several callers."""
-    function.inlining = "noinline"
+    function.__dict__["inlining"] = "noinline"
     return compiled(function)
 
 
-def inline(function: Any) -> Any:
+def inline(function: F) -> F:
     """Decorate as `compiled`, and have LLVM inline every call: for a function whose constant arguments remove branches."""
-    function.inlining = "alwaysinline"
+    function.__dict__["inlining"] = "alwaysinline"
     return compiled(function)
 
 

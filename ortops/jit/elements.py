@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 FLOAT16, BFLOAT16, FLOAT, DOUBLE = 0, 1, 2, 3
 """The element types of tensors. Values of the 16-bit types are computed as FLOAT."""
@@ -17,6 +17,19 @@ class Elements(NamedTuple):
 
     address: int
     kind: int
+
+
+T = TypeVar("T")
+
+
+class Pointer(Protocol[T]):
+    """What type checkers see of a pointer to numbers of 8 bytes; NumPy's arrays are passed as such."""
+
+    def __getitem__(self, at: int, /) -> T:
+        """Load number `at`."""
+
+    def __setitem__(self, at: int, value: T, /) -> None:
+        """Store it."""
 
 
 Values: TypeAlias = Annotated[Any, "values"]
@@ -40,10 +53,10 @@ Places: TypeAlias = Annotated[Any, "places"]
 PANEL = " panel"
 """What follows the name of the element type of a function that is compiled for panels."""
 
-Words: TypeAlias = Annotated[Any, "int64"]
+Words: TypeAlias = Annotated[Pointer[int], "int64"]
 """Likewise a pointer to int64."""
 
-Doubles: TypeAlias = Annotated[Any, "float64"]
+Doubles: TypeAlias = Annotated[Pointer[float], "float64"]
 """Likewise a pointer to float64."""
 
 OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)

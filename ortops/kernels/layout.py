@@ -155,7 +155,7 @@ class Batch(NamedTuple):
     entries: the most entries of all their bins together.
     failed: a flag that a worker sets if it cannot allocate memory.
     first: the first entry of each RoI.
-    count: the number of entries of each bin.
+    counts: the number of entries of each bin.
     pixel: the number of each entry's pixel: its row on the map times the length of a line, plus its column. A line is the
         map's, or the RoI's window's if that is packed.
     value: where numbers begin: the weight or the derivatives of each entry.
@@ -173,7 +173,7 @@ class Batch(NamedTuple):
     entries: int
     failed: Words
     first: Words
-    count: Words
+    counts: Words
     pixel: Words
     value: Words
     values: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -169,14 +169,15 @@ def _parts(placed: PlacedRois) -> list[_Part]:
     if rois * (height * width + bins) <= MAX_PIXELS:  # a shortcut for most calls, which take tens of microseconds
         return [(slice(None), placed)]
     most = max(MAX_PIXELS, MAX_MAPS * images * height * width)
-    work = (placed.spans.prod(1) + bins).cumsum()
+    arrays: Any = placed  # type checkers take them for pointers
+    work = (arrays.spans.prod(1) + bins).cumsum()
     parts: list[_Part] = []
     begin, done = 0, 0
     while begin < rois:
         end = max(int(np.searchsorted(work, done + most, "right")), begin + 1)
         part = slice(begin, end)
         shape = placed.shape._replace(rois=end - begin)
-        parts.append((part, PlacedRois(shape, placed.axes[part], placed.spans[part], placed.batch_indices[part])))
+        parts.append((part, PlacedRois(shape, arrays.axes[part], arrays.spans[part], arrays.batch_indices[part])))
         begin, done = end, int(work[end - 1])
     return parts
 

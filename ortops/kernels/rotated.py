@@ -183,7 +183,7 @@ def average(source: Source, lists: Lists, sums: Sums) -> None:
     """Compute the weighted sum of each bin over a panel or a plane."""
     for b in range(lists.bins):
         begin, total = b * lists.stride, cast_like(sums, 0.0)
-        for i in range(begin, begin + lists.count[b]):
+        for i in range(begin, begin + lists.counts[b]):
             total = fma(lists.value[i], load(source, lists.pixel[i]), total)
         store(sums, b, total)
 
@@ -276,7 +276,7 @@ def add_gradient(gradient: Source, lists: Lists, sums: Sums) -> None:
     """Add the gradient of each bin to the pixels that the bin reads, in a panel or a plane."""
     for b in range(lists.bins):
         begin, values = b * lists.stride, load(gradient, b)
-        for i in range(begin, begin + lists.count[b]):
+        for i in range(begin, begin + lists.counts[b]):
             at = lists.pixel[i]
             store(sums, at, fma(lists.value[i], values, load(sums, at)))
 
@@ -382,7 +382,7 @@ def add_products(
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]
     gathered, values = offset(gradient, BLOCK_PANELS * lists.bins * LANES), float64_pointer(lists.value)
     for p in range(lists.bins):
-        for i in range(p * lists.stride, p * lists.stride + lists.count[p]):
+        for i in range(p * lists.stride, p * lists.stride + lists.counts[p]):
             at, products = lists.pixel[i], splat(gradient, 0.0)
             for k in range(panel_count(channels)):
                 pixel = offset(panels, k * size + at * LANES)

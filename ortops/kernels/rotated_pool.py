@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,10 +94,11 @@ def _add_up_dx(dy: Array, placed: RotatedRois, dx: Array, runner: Runner) -> Non
 
 def _batches(placed: RotatedRois, values: int, numbers: int) -> list[Batch]:
     """Split the RoIs into batches, whose tables take the same memory in turn. Python runs signal handlers in between."""
-    shape, indices = placed.placed.shape, placed.placed.batch_indices
+    arrays: Any = placed  # type checkers take them for pointers
+    shape, indices = placed.placed.shape, arrays.placed.batch_indices
     order, bins = np.argsort(indices, kind="stable"), shape.bins_y * shape.bins_x
     images = np.searchsorted(indices[order], np.arange(shape.images + 1))
-    pixels = placed.max_pixels[order]
+    pixels = arrays.max_pixels[order]
     bytes_of_bin = pixels * float(8 + (values << numbers)) + 8.0  # FLOAT and DOUBLE take 4 and 8 bytes
     bytes_until = (bytes_of_bin * bins).cumsum()
     ranges: list[tuple[int, int, int, int]] = []

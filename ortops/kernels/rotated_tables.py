@@ -28,11 +28,11 @@ WORK_OF_SAMPLE = 64
 
 
 class Lists(NamedTuple):
-    """The tables of one RoI: the entries of the batch's bin b are b*stride + i for i < count[b]."""
+    """The tables of one RoI: the entries of the batch's bin b are b*stride + i for i < counts[b]."""
 
     bins: int
     stride: int
-    count: Words
+    counts: Words
     pixel: Words
     value: Values
 
@@ -41,7 +41,7 @@ class Lists(NamedTuple):
 def lists_of(batch: Batch, m: int) -> Lists:
     """The tables of RoI number m of the order; their values are an address, to pass to a C function."""
     bins, first = batch.high - batch.low, batch.first[m - batch.begin]
-    count = offset(batch.count, (m - batch.begin) * bins)
+    count = offset(batch.counts, (m - batch.begin) * bins)
     value = offset(Elements(address_of(batch.value), batch.numbers), first * batch.values)
     return Lists(bins, batch.rotated.max_pixels[batch.order[m]], count, offset(batch.pixel, first), address_of(value))
 
@@ -124,7 +124,7 @@ def _fill_task(
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
                 count = _fill(grid, shape, batch.low + b, window, width, found, values, pixel, sums)
-            lists.count[b] = count
+            lists.counts[b] = count
             for i in range(count * values):
                 set_value(Elements(lists.value, batch.numbers), begin * values + i, sums[i] * sample_weight)
     release(memory)

@@ -9,7 +9,8 @@ A call uses these modules in this order:
 - `tables` sums up the samples of one axis as weights of pixels; `roi_tables` does so for all RoIs.
 - `schedule` splits the work into tasks. The drivers `gather` and `scatter` have them.
 - `pack` interleaves LANES channels; `average`, `maximum` and `argmax` apply the tables to them.
-- `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` has the drivers that apply them.
+- `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` applies them. `rotated_pool` splits
+  the RoIs into parts whose lists have room.
 - `resample` scales whole tensors.
 
 Drivers and tables are compiled once, since `layout.Elements` carry their type with them. `pack` is compiled for each element

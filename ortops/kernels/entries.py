@@ -15,8 +15,7 @@ from ortops.jit.elements import OUT_OF_MEMORY
 from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Unimported
-from ortops.kernels import rotated_pool
-from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, PlacedRois, RotatedRois, Shape
+from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Part, PlacedRois, Shape
 from ortops.kernels.roi_pool import Mode, pool, pool_gradient
 from ortops.kernels.stages import CHUNKS, address, elements, kind_of
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
@@ -58,6 +57,10 @@ _place_onnx_rois, _place_dml_regions = Kernel(axis.place_onnx_rois), Kernel(axis
 _place_whole_rois, _place_rotated_rois = Kernel(pixel_bins.place_whole_rois), Kernel(rotated_grid.place_rotated_rois)
 
 
+_NONE = np.empty(0, np.int64)
+_NOT_ROTATED = np.empty(0), _NONE
+
+
 def _place(
     names: Names,
     rois: Array,
@@ -65,6 +68,7 @@ def _place(
     x_shape: Sequence[int],
     y_shape: Sequence[int],
     kernel: Callable[[Array, PlacedRois], int],
+    rotated: tuple[Array, Array] | None = None,
 ) -> PlacedRois:
     """Place the samples of all RoIs, from copies: another thread may write to the caller's arrays at any time.
 
@@ -75,6 +79,7 @@ def _place(
         x_shape: the shape of the feature map.
         y_shape: the shape of the output.
         kernel: takes rois as float64 and what it fills; returns the number of the first invalid RoI, or -1.
+        rotated: memory for the rotations and the limits of rotated RoIs.
 
     Raises:
         ValueError: there are no bins, there are RoIs but no pixels, or a RoI or its batch index is invalid.
@@ -86,7 +91,10 @@ def _place(
         raise ValueError(f"{names.x} is {height} x {width} pixels: must not be empty where there are RoIs")
     shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
     of = np.empty(count, np.int64) if batch_indices is None else batch_indices.astype(np.int64)
-    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), np.empty((count, 2), np.int64), of)
+    whole = Part(0, count, 0, y_shape[2] * y_shape[3], 0)
+    rotations, limits = rotated or _NOT_ROTATED
+    spans = np.empty((count, 2), np.int64)
+    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), spans, of, rotations, limits, _NONE, whole)
     boxes = rois.astype(np.float64)
     invalid = kernel(boxes, placed)
     if invalid < 0:
@@ -198,7 +206,7 @@ def roi_align_rotated(inputs: Inputs, outputs: Sequence[Any], attributes: Attrib
     """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R]."""
     x, rois, batch_indices = inputs
     (y,) = outputs
-    rotated_pool.pool(x, _place_rotated(rois, batch_indices, x.shape, y.shape, attributes), y, runner)
+    pool(x, _place_rotated(rois, batch_indices, x.shape, y.shape, attributes), y, "avg_rotated", runner)
 
 
 def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
@@ -206,22 +214,26 @@ def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: A
     dy, rois, batch_indices, x_shape, x = inputs
     dx, drois = outputs
     placed = _place_rotated(rois, batch_indices, x_shape, dy.shape, attributes)
-    rotated_pool.pool_gradient(dy, placed, x, dx, drois, runner)
+    pool_gradient(dy, placed, x, dx, drois, "avg_rotated", runner)
 
 
 def _place_rotated(
     rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
-) -> RotatedRois:
-    count, direction = len(rois), -1.0 if attributes["clockwise"] else 1.0
-    # Zeros, for `warmup` asks which kernels a call needs without running them, and Python makes batches of these numbers.
-    rotations, corners, max_pixels = np.empty((count, 2)), np.zeros((count, 2), np.int64), np.zeros(count, np.int64)
-    arguments = attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"]
-
-    def run(boxes: Array, placed: PlacedRois) -> int:
-        return _place_rotated_rois(boxes, RotatedRois(placed, rotations, corners, max_pixels, direction), *arguments)
-
-    placed = _place(_ONNX, rois, batch_indices, x_shape, y_shape, run)
-    return RotatedRois(placed, rotations, corners, max_pixels, direction)
+) -> PlacedRois:
+    arguments = (
+        attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"], attributes["clockwise"]
+    )  # fmt: skip
+    # Zeros, for `warmup` asks which kernels a call needs without running them, and Python makes parts of these numbers.
+    rotated = np.empty((len(rois), 3)), np.zeros((len(rois), 3), np.int64)
+    return _place(
+        _ONNX,
+        rois,
+        batch_indices,
+        x_shape,
+        y_shape,
+        lambda boxes, placed: _place_rotated_rois(boxes, placed, *arguments),
+        rotated,
+    )
 
 
 def dml_resample(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:

@@ -141,7 +141,7 @@ def gather(
     if needed != 0:
         return needed
     plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < placed.shape.height
-    status, memory, shared = share_tables(placed, plan, context, form, sizes, slides)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, slides)
     if status == 0:
         task, data = task_of(_pool_task, (gathering, shared, y))
         status = run_plan(plan, context, gathering.work, shared.failed, form.planning.run, task, data)
@@ -180,7 +180,7 @@ def gather_drois(
     if needed != 0:
         return needed
     plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < shape.height
-    status, memory, shared = share_tables(placed, plan, context, form, sizes, slides)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, slides)
     memory_of_sums = allocate((most + 1) * size)
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
@@ -219,12 +219,12 @@ def _plan(
     runner: int,
 ) -> Gathering:
     """Plan the tasks of up to `panels` panels."""
-    bins = placed.shape.bins_y * placed.shape.bins_x
+    part, bins = placed.part, placed.shape.bins_y * placed.shape.bins_x
     is_whole = should_pack_maps(placed) and not finds_argmax
     sizes = table_sizes(placed, form)
     lines = panel_lines(placed, is_whole, x, form, sizes.fits)
     size = sliding_size(placed, is_whole, lines, x) + bins * LANES + lines_size + spare_size
-    work = estimate_work(placed, placed.shape.rois * bins)
+    work = estimate_work(placed, (part.end - part.begin) * (part.high - part.low))
     value_size = itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
     return Gathering(
@@ -244,9 +244,9 @@ def _missing(gathering: Gathering) -> int:
 @compiled
 def staging_size_of(placed: PlacedRois, y: Elements) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
-    shape, bins = placed.shape, placed.shape.bins_y * placed.shape.bins_x
+    shape, bins = placed.shape, placed.part.high - placed.part.low
     streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
-    return bins * LANES if streams else 0
+    return bins * LANES if streams and bins == shape.bins_y * shape.bins_x else 0
 
 
 @compiled
@@ -258,24 +258,24 @@ def _pool_task(gathering: Gathering, shared: SharedTables, y: Elements, first: i
 @compiled
 def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, y: Elements) -> None:
     """Compute and store the bins of a RoI."""
-    shape, storage, stages = gathering.placed.shape, gathering.storage, gathering.stages
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    target = offset(y, (at.r * shape.channels + at.channel) * bins)
+    shape, part, storage, stages = gathering.placed.shape, gathering.placed.part, gathering.storage, gathering.stages
+    pixels, bins, count = shape.height * shape.width, shape.bins_y * shape.bins_x, part.high - part.low
+    target = offset(y, (at.r * shape.channels + at.channel) * bins + part.low)
     if not at.packs:
         for c in range(at.lanes):
             plane, outside = offset(at.source, c * pixels), gathering.outside
             call(stages.plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
-            call(storage.write, (values, bins, offset(target, c * bins)))
+            call(storage.write, (values, count, offset(target, c * bins)))
         return
     if not gathering.spare_size:
-        prefetch_to_write(target, bins * at.lanes)
+        prefetch_to_write(target, count * at.lanes)
     call(stages.panel, (at.source, at.stride, at.rows, at.columns, gathering.outside, at.line, values))
     if gathering.spare_size:
         elements = storage_pointer(spare, y)
         call(storage.unpack, (values, bins, elements, bins, at.lanes))
         stream(elements, target, bins * at.lanes)
     else:
-        call(storage.unpack, (values, bins, target, bins, at.lanes))
+        call(storage.unpack, (values, count, target, bins, at.lanes))
 
 
 @compiled

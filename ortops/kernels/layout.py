@@ -27,31 +27,57 @@ class Shape(NamedTuple):
     bins_x: int
 
 
+class Part(NamedTuple):
+    """What a call of a driver computes, of RoIs whose tables do not all fit; else everything.
+
+    begin, end: the RoIs begin:end in the order of `roi_tables.Groups`.
+    low, high: their bins low:high, which are all bins unless the lists of a single RoI are too large.
+    entries: the most entries of the lists of all these bins together; 0 for tables of other forms.
+    """
+
+    begin: int
+    end: int
+    low: int
+    high: int
+    entries: int
+
+
 class PlacedRois(NamedTuple):
     """RoIs and the positions of their samples.
 
     shape: the dimensions of the map and of the output.
-    axes: the samples of each RoI along y, then x, as `axis.write_axis` stores them [R, 2, AXIS_FIELDS].
+    axes: the samples of each RoI along y, then x, as `axis.write_axis` stores them [R, 2, AXIS_FIELDS]; of a rotated RoI,
+        along its own height and width.
     spans: the number of pixels that each RoI can read along y, then x [R, 2].
     batch_indices: the image of each RoI [R].
+    rotations: the cosine and the sine of each rotated RoI's counter-clockwise angle, and -1.0 if stored angles are
+        clockwise, else 1.0 [R, 3].
+    limits: the first row and the first column that each rotated RoI can read, and the most pixels that one of its bins can
+        read [R, 3].
+    lists: memory for the lists of a part of the rotated RoIs.
+    part: what to compute.
     """
 
     shape: Shape
     axes: Doubles
     spans: Words
     batch_indices: Words
+    rotations: Doubles
+    limits: Words
+    lists: Words
+    part: Part
 
 
-WEIGHTS, EXTREMES, CANDIDATES, PIXELS = 0, 1, 2, 3
-"""The forms of tables (`tables.py`)."""
+WEIGHTS, EXTREMES, CANDIDATES, PIXELS, LISTS = 0, 1, 2, 3, 4
+"""The forms of tables (`tables.py`; lists are those of `rotated_tables.py`)."""
 
 
 Table: TypeAlias = Words
 """A pointer to the words that describe the table of a RoI along one axis; `tables.py` has a tuple for each form.
 
 BINS: the number of bins.
-START: the address of int64: the entries of bin p are start[p]:start[p + 1].
-COVERAGE: that of a float64 for each bin.
+START: the address of int64: the entries of bin p are start[p]:start[p + 1]. Of lists, the number of entries of each bin.
+COVERAGE: that of a float64 for each bin. Of lists, the distance from the first entry of a bin to that of the next one.
 PLACE: that of int64, a pixel or a region for each entry.
 FIRST, SECOND, THIRD: those of numbers for each entry.
 RANGES: that of int64: the number of ranges of pixels that have entries, and for each, in ascending order, its first pixel
@@ -66,7 +92,7 @@ TABLE_WORDS = 10
 class Planning(NamedTuple):
     """The addresses of the functions that all pooling shares.
 
-    share: `roi_tables.share`.
+    share: `roi_tables.share` or `rotated_tables.share`.
     fill: the function that fills tables of a form.
     sort: `sliding.sort_by_first_row`, or 0 as long as no call needs it.
     run: `jit.tasks.run_in_chunks`, likewise.
@@ -81,7 +107,7 @@ class Planning(NamedTuple):
 class Form(NamedTuple):
     """What tables hold.
 
-    kind: WEIGHTS, EXTREMES, CANDIDATES or PIXELS.
+    kind: WEIGHTS, EXTREMES, CANDIDATES, PIXELS or LISTS.
     with_grad: whether they have derivatives by the RoI's coordinates.
     numbers: a type of numbers, FLOAT or DOUBLE: that of weights and derivatives.
     planning: the functions that fill them.
@@ -117,67 +143,8 @@ class Stages(NamedTuple):
     plane: int
 
 
-class RotatedRois(NamedTuple):
-    """Rotated RoIs and the positions of their samples.
-
-    placed: the samples along each RoI's own axes, height before width; the spans of the map that each RoI can read.
-    rotations: the cosine and the sine of each RoI's counter-clockwise angle [R, 2].
-    corners: the first row and the first column of each RoI's span [R, 2].
-    max_pixels: the most pixels that a bin of each RoI can read [R].
-    direction: -1.0 if stored angles are clockwise, else 1.0.
-    """
-
-    placed: PlacedRois
-    rotations: Doubles
-    corners: Words
-    max_pixels: Words
-    direction: float
-
-
 BLOCK_CHANNELS = 4 * LANES
 """The channels over which the dot product of dY and a pixel is computed at once for the drois of rotated RoIs."""
-
-
-class Making(NamedTuple):
-    """The addresses of `rotated_tables.make` and of `jit.tasks.run_in_chunks`."""
-
-    make: int
-    run: int
-
-
-class Batch(NamedTuple):
-    """Some of the rotated RoIs, with memory for their tables (`rotated_tables.Lists`).
-
-    rotated: all RoIs.
-    order, images: the RoIs grouped by image: those of image n are order[images[n]:images[n + 1]].
-    begin, end: the batch has the RoIs order[begin:end].
-    low, high: their bins low:high, which are all bins unless the tables of a single RoI are too large.
-    entries: the most entries of all their bins together.
-    failed: a flag that a worker sets if it cannot allocate memory.
-    first: the first entry of each RoI.
-    counts: the number of entries of each bin.
-    pixel: the number of each entry's pixel: its row on the map times the length of a line, plus its column. A line is the
-        map's, or the RoI's window's if that is packed.
-    value: where numbers begin: the weight or the derivatives of each entry.
-    values: the number of values of an entry: 1 weight, or 5 derivatives with respect to the stored cx, cy, w, h and angle.
-    numbers: the type of values, FLOAT or DOUBLE.
-    """
-
-    rotated: RotatedRois
-    order: Words
-    images: Words
-    begin: int
-    end: int
-    low: int
-    high: int
-    entries: int
-    failed: Words
-    first: Words
-    counts: Words
-    pixel: Words
-    value: Words
-    values: int
-    numbers: int
 
 
 class Dims(NamedTuple):

@@ -18,15 +18,27 @@ from ortops.jit.elements import DOUBLE
 from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Function, Unimported
-from ortops.kernels.layout import CANDIDATES, EXTREMES, PIXELS, WEIGHTS, Form, PlacedRois, Planning
-from ortops.kernels.stages import Functions, address, elements, for_both, kind_of, values_of
+from ortops.kernels import rotated_pool
+from ortops.kernels.layout import CANDIDATES, EXTREMES, LISTS, PIXELS, WEIGHTS, Form, PlacedRois, Planning
+from ortops.kernels.stages import CHUNKS, Functions, address, elements, for_both, kind_of, values_of
 
 if TYPE_CHECKING:
-    from ortops.kernels import argmax, average, gather, maximum, pixel_bins, roi_tables, scatter
+    from ortops.kernels import (
+        argmax,
+        average,
+        gather,
+        maximum,
+        pixel_bins,
+        roi_tables,
+        rotated,
+        rotated_tables,
+        scatter,
+    )
 else:
     argmax, average, maximum = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.maximum"))
     gather, pixel_bins = Unimported("kernels.gather"), Unimported("kernels.pixel_bins")
     roi_tables, scatter = Unimported("kernels.roi_tables"), Unimported("kernels.scatter")
+    rotated, rotated_tables = Unimported("kernels.rotated"), Unimported("kernels.rotated_tables")
 
 _gather, _gather_drois, _scatter = Kernel(gather.gather), Kernel(gather.gather_drois), Kernel(scatter.scatter)
 
@@ -37,8 +49,9 @@ A kernel may pool all RoIs of an image in one task, during which no signal handl
 """
 
 
-Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel"]
-"""What is pooled: an average, the largest weighted corner, the largest sample, or the largest pixel."""
+Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel", "avg_rotated"]
+"""What is pooled: an average, the largest weighted corner, the largest sample, the largest pixel, or an average over rotated
+RoIs."""
 
 
 class _Arithmetic(NamedTuple):
@@ -53,18 +66,23 @@ _Y: Mapping[Mode, _Arithmetic] = {
     "max": _Arithmetic(EXTREMES, maximum.max_corner),
     "max_interpolated": _Arithmetic(CANDIDATES, maximum.max_sample),
     "max_pixel": _Arithmetic(PIXELS, maximum.max_pixel),
+    "avg_rotated": _Arithmetic(LISTS, rotated.average),
 }
 _DX: Mapping[Mode, _Arithmetic] = {
     "avg": _Arithmetic(WEIGHTS, average.add_gradient),
     "max": _Arithmetic(CANDIDATES, argmax.add_to_max_corner),
     "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_to_max_sample),
     "max_pixel": _Arithmetic(PIXELS, pixel_bins.add_to_argmax),
+    "avg_rotated": _Arithmetic(LISTS, rotated.add_gradient),
 }
 _DROIS: Mapping[Mode, _Arithmetic] = {
     "avg": _Arithmetic(WEIGHTS, average.add_box_gradient),
     "max": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_corner),
     "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_sample),
 }
+
+_READ_MAPS = ("max", "max_interpolated", "max_pixel")
+"""The modes whose dX depends on the maps."""
 
 _FILL = {
     WEIGHTS: roi_tables.fill_with_weights,
@@ -82,7 +100,7 @@ def _of_y(mode: Mode, kind: int) -> Functions:
 @functools.cache
 def _of_dx(mode: Mode, kind: int) -> Functions:
     # An average does not read the maps, so that its planes have values of the compute type.
-    return _functions(_DX[mode], kind, values_of(kind) if mode == "avg" else kind)
+    return _functions(_DX[mode], kind, kind if mode in _READ_MAPS else values_of(kind))
 
 
 @functools.cache
@@ -93,7 +111,11 @@ def _of_drois(mode: Mode, kind: int) -> Functions:
 def _functions(arithmetic: _Arithmetic, kind: int, of_planes: int, with_grad: bool = False) -> Functions:
     """The functions of a driver for an element type. With with_grad, tables have derivatives by the RoIs' coordinates."""
     form = arithmetic.form
-    planning = Planning(address(roi_tables.share), address(_FILL[form]), 0, 0)
+    planning = (
+        Planning(address(rotated_tables.share), 0, 0, address(CHUNKS))
+        if form == LISTS
+        else Planning(address(roi_tables.share), address(_FILL[form]), 0, 0)
+    )
     numbers = DOUBLE if form == CANDIDATES else values_of(kind)
     return Functions(Form(form, int(with_grad), numbers, planning), *for_both(arithmetic.function, of_planes), kind)
 
@@ -114,45 +136,48 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, out
     """
     if y.size:
         functions = _of_y(mode, kind_of(x))
-        for part, placed_part in _parts(placed):
+        for part, placed_part in _parts(placed, mode, kind_of(x)):
             functions.call(_gather, elements(x), elements(y[part]), placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
     dy: Array, placed: PlacedRois, x: Array | None, dx: Array | None, drois: Array | None, mode: Mode, runner: Runner
 ) -> None:
-    """Fill dx [N, C, H, W] and drois [R, 4], unless they are None, from dy [R, C, PH, PW] and x.
+    """Fill dx [N, C, H, W] and drois [R, 4] or [R, 5], unless they are None, from dy [R, C, PH, PW] and x.
 
-    The dx of "avg" does not need x. The mode "max_pixel" has no drois.
+    The dx of averages does not need x. The mode "max_pixel" has no drois.
 
     Raises:
         MemoryError: the workspace cannot be allocated.
     """
-    parts = _parts(placed)
     if dx is not None and dx.size:
-        _add_up_dx(dy, parts, x, dx, mode, runner)
-    if x is not None and drois is not None and drois.size:
+        _add_up_dx(dy, placed, x if mode in _READ_MAPS else None, dx, mode, runner)
+    if x is None or drois is None or not drois.size:
+        return
+    if mode == "avg_rotated":
+        rotated_pool.add_up_drois(dy, placed, x, drois, runner)
+    else:
         functions = _of_drois(mode, kind_of(dy))
         with _rounded_once(drois) as sums:
-            for part, placed_part in parts:
+            for part, placed_part in _parts(placed, mode, kind_of(dy)):
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
                 functions.call(_gather_drois, *arrays, placed_part, after=runner)
 
 
-def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:
+def _add_up_dx(dy: Array, placed: PlacedRois, x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:
     """Fill dx as `pool_gradient`. The sums of several parts are added in float32 at least, and rounded once."""
-    total = dx
+    parts, total = _parts(placed, mode, kind_of(dy)), dx
     if len(parts) > 1 and dx.dtype.itemsize < 4:
-        dy, x = dy.astype(np.float32), x if x is None or mode == "avg" else x.astype(np.float32)
+        dy, x = dy.astype(np.float32), None if x is None else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
     functions = _of_dx(mode, kind_of(dy))
-    maps = elements(dx if x is None or mode == "avg" else x)  # averages do not read them
+    maps = elements(dx if x is None else x)  # averages do not read them
     sums = total
-    for part, placed in parts:
-        functions.call(_scatter, maps, elements(dy[part]), elements(sums), placed, after=runner)
+    for part, placed_part in parts:
+        functions.call(_scatter, maps, elements(dy[part]), elements(sums), placed_part, after=runner)
         if sums is not total:
             total += sums
-        elif len(parts) > 1:
+        elif len(parts) > 1 and mode != "avg_rotated":  # whose parts add to the sums themselves
             sums = np.empty_like(total)
     if total is not dx:
         with np.errstate(over="ignore"):
@@ -162,8 +187,10 @@ def _add_up_dx(dy: Array, parts: list[_Part], x: Array | None, dx: Array, mode: 
 _Part = tuple[slice, PlacedRois]
 
 
-def _parts(placed: PlacedRois) -> list[_Part]:
+def _parts(placed: PlacedRois, mode: Mode, kind: int) -> list[_Part]:
     """Slices of the RoIs, each for a call of a kernel, so that Python runs signal handlers in between."""
+    if mode == "avg_rotated":
+        return [(slice(None), part) for part in rotated_pool.parts_of(placed, 1, values_of(kind))]
     images, _, height, width, rois, bins_y, bins_x = placed.shape
     bins = bins_y * bins_x
     if rois * (height * width + bins) <= MAX_PIXELS:  # a shortcut for most calls, which take tens of microseconds
@@ -176,8 +203,9 @@ def _parts(placed: PlacedRois) -> list[_Part]:
     while begin < rois:
         end = max(int(np.searchsorted(work, done + most, "right")), begin + 1)
         part = slice(begin, end)
-        shape = placed.shape._replace(rois=end - begin)
-        parts.append((part, PlacedRois(shape, arrays.axes[part], arrays.spans[part], arrays.batch_indices[part])))
+        fields = {name: getattr(placed, name)[part] for name in ("axes", "spans", "batch_indices")}
+        shape, whole = placed.shape._replace(rois=end - begin), placed.part._replace(end=end - begin)
+        parts.append((part, placed._replace(shape=shape, part=whole, **fields)))
         begin, done = end, int(work[end - 1])
     return parts
 

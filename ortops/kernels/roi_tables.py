@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ortops.jit.compile import compiled
 from ortops.jit.elements import OUT_OF_MEMORY, Elements, Words
-from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.parallel import allocate, call, task_of
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import Axis, axis_of
@@ -21,6 +21,7 @@ from ortops.kernels.layout import (
     EXTREMES,
     FIRST,
     HIGH,
+    LISTS,
     LOW,
     PLACE,
     RANGES,
@@ -66,9 +67,10 @@ class Groups(NamedTuple):
 class SharedTables(NamedTuple):
     """The memory that all tasks share.
 
-    failed: a flag that a worker sets if it cannot allocate memory.
+    failed: a status, which a worker sets if it cannot allocate memory.
     tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
-    is_filled: whether each RoI has a slot, which is filled already; otherwise each worker has a slot, which it fills.
+    is_filled: whether each RoI has a slot, which is filled already if it is of the part to compute; otherwise each worker
+        has a slot, which it fills.
     groups: the RoIs by image.
     """
 
@@ -96,6 +98,8 @@ class Sizes(NamedTuple):
 def table_sizes(placed: PlacedRois, form: Form) -> Sizes:
     """Count the entries of the tables of all RoIs."""
     words, rows, columns, shape = 0, 0, 0, placed.shape
+    if form.kind == LISTS:
+        return Sizes(0, 0, 0, False)
     for r in range(shape.rois):
         tall, wide = _entries(placed, r, 0, form), _entries(placed, r, 1, form)
         words += _words(shape.bins_y, tall, form) + _words(shape.bins_x, wide, form)
@@ -141,50 +145,60 @@ def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -
 
 @compiled
 def share_tables(
-    placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes, sorts: bool
+    placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, sizes: Sizes, sorts: bool
 ) -> tuple[int, Words, SharedTables]:
     """Fill the tables of all RoIs, and group the RoIs by image.
 
     Args:
         placed: the RoIs with their samples.
         plan: the plan of the tasks that will use the tables.
-        context: the context of the plan's runner.
+        runner: the runner, also if the plan has none.
+        context: its context.
         form: what the tables hold.
         sizes: the result of `table_sizes`.
         sorts: whether to sort the RoIs of each image by the first row that they read.
 
     Returns:
-        0 or OUT_OF_MEMORY, the memory to release, and the tables in it.
+        0, OUT_OF_MEMORY or INTERRUPTED; the memory to release; and the tables in it.
     """
-    memory = int64_pointer(call(form.planning.share, (placed, plan, context, form, sizes)))
-    shared = _shared_in(memory, placed, sizes)
-    status = OUT_OF_MEMORY if address_of(memory) == 0 else 0
+    memory = int64_pointer(call(form.planning.share, (placed, plan, runner, context, form, sizes)))
+    shared = shared_in(memory, placed, form, sizes)
+    status = OUT_OF_MEMORY if address_of(memory) == 0 else shared.failed[0]
     if status == 0 and sorts and call(form.planning.sort, (placed, shared)) == 0:
         status = OUT_OF_MEMORY
     return status, memory, shared
 
 
 @compiled
-def _shared_in(memory: Words, placed: PlacedRois, sizes: Sizes) -> SharedTables:
+def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes) -> SharedTables:
+    """The tables in memory whose first words are `shared_words`."""
     first = offset(memory, 1)
     order = offset(first, placed.shape.images + 1)
-    return SharedTables(memory, offset(order, placed.shape.rois), sizes.fits, Groups(order, first))
+    is_filled = sizes.fits or form.kind == LISTS
+    return SharedTables(memory, offset(order, placed.shape.rois), is_filled, Groups(order, first))
 
 
 @compiled
-def share(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes) -> int:
-    """`share_tables` as a C function; the result is the address of the memory or 0."""
+def shared_words(placed: PlacedRois, slots: int) -> int:
+    """The number of words before those that tables refer to."""
+    return 2 + placed.shape.images + placed.shape.rois + 2 * slots * TABLE_WORDS
+
+
+@compiled
+def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes) -> int:
+    """`share_tables` as a C function; the result is the address of the memory or 0, and `failed` the status."""
     shape, slots, words = placed.shape, placed.shape.rois, sizes.words
     if not sizes.fits:
         slots = plan.workers
         words = slots * (_words(shape.bins_y, sizes.rows, form) + _words(shape.bins_x, sizes.columns, form))
-    memory = allocate(2 + shape.images + shape.rois + 2 * slots * TABLE_WORDS + words)
+    head = shared_words(placed, slots)
+    memory = allocate(head + words)
     if address_of(memory) == 0:
         return 0
-    shared = _shared_in(memory, placed, sizes)
+    shared = shared_in(memory, placed, form, sizes)
     shared.failed[0] = 0
     group_by_image(shared.groups, placed)
-    at = offset(shared.tables, 2 * slots * TABLE_WORDS)
+    at = offset(memory, head)
     for slot in range(slots):
         for k in range(2):
             bins, most = (shape.bins_x, sizes.columns) if k else (shape.bins_y, sizes.rows)
@@ -194,8 +208,7 @@ def share(placed: PlacedRois, plan: Plan, context: int, form: Form, sizes: Sizes
     if sizes.fits:
         task, data = task_of(_fill_task, (placed, shared.tables, form))
         if not run_tasks(plan.runner, context, (slots + ROIS_PER_TASK - 1) // ROIS_PER_TASK, task, data):
-            release(memory)
-            return 0
+            shared.failed[0] = OUT_OF_MEMORY
     return address_of(memory)
 
 
@@ -280,10 +293,23 @@ def _table_to_fill(placed: PlacedRois, tables: Words, r: int, k: int) -> tuple[T
 @compiled
 def tables_of(placed: PlacedRois, shared: SharedTables, form: Form, worker: int, r: int) -> tuple[Table, Table]:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
-    tables = offset(shared.tables, 2 * (r if shared.is_filled else worker) * TABLE_WORDS)
+    rows, columns = tables_at(shared, r if shared.is_filled else worker)
     if not shared.is_filled:
-        call(form.planning.fill, (placed, tables, form, r))
-    return tables, offset(tables, TABLE_WORDS)
+        call(form.planning.fill, (placed, rows, form, r))
+    return rows, columns
+
+
+@compiled
+def tables_at(shared: SharedTables, slot: int) -> tuple[Table, Table]:
+    """The tables of a slot along y and along x."""
+    rows = offset(shared.tables, 2 * slot * TABLE_WORDS)
+    return rows, offset(rows, TABLE_WORDS)
+
+
+@compiled
+def window_of(rows: Table, columns: Table, map_width: int) -> Window:
+    """The window of the map that the tables of a RoI read."""
+    return make_window((rows[LOW], rows[HIGH]), (columns[LOW], columns[HIGH]), map_width)
 
 
 class WorkItem(NamedTuple):
@@ -307,7 +333,8 @@ def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, form: Form, 
     if plan.is_by_image:
         begin, end = shared.groups.first[item], shared.groups.first[item + 1]
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
-    r = shared.groups.order[item]
+    begin = placed.part.begin + item
+    r = shared.groups.order[begin]
     rows, columns = tables_of(placed, shared, form, worker, r)
-    window = make_window((rows[LOW], rows[HIGH]), (columns[LOW], columns[HIGH]), shape.width)
-    return WorkItem(placed.batch_indices[r], item, item + 1, window, should_pack_window(window, shape.channels))
+    window = window_of(rows, columns, shape.width)
+    return WorkItem(placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels))

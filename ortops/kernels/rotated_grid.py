@@ -9,7 +9,7 @@ import numpy as np
 from ortops.jit.compile import compiled
 from ortops.jit.scalar import cos, load, maximum, minimum, offset, sin
 from ortops.kernels.axis import Axis, axis_of, is_valid_roi, onnx_axis, pixels_of_regions, region, write_axis
-from ortops.kernels.layout import RotatedRois
+from ortops.kernels.layout import PlacedRois
 
 
 class Grid(NamedTuple):
@@ -28,11 +28,11 @@ class Grid(NamedTuple):
 
 
 @compiled
-def grid_of(rotated: RotatedRois, r: int) -> Grid:
+def grid_of(placed: PlacedRois, r: int) -> Grid:
     """The sample grid of RoI r."""
-    shape, rotation = rotated.placed.shape, offset(rotated.rotations, 2 * r)
-    rows, columns = axis_of(rotated.placed.axes, r, 0, shape.bins_y), axis_of(rotated.placed.axes, r, 1, shape.bins_x)
-    return Grid(rows, columns, rotation[0], rotation[1], rotated.direction)
+    shape, rotation = placed.shape, offset(placed.rotations, 3 * r)
+    rows, columns = axis_of(placed.axes, r, 0, shape.bins_y), axis_of(placed.axes, r, 1, shape.bins_x)
+    return Grid(rows, columns, rotation[0], rotation[1], rotation[2])
 
 
 @compiled
@@ -97,11 +97,11 @@ def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tu
 
 
 @compiled
-def _place_grid(rotated: RotatedRois, r: int) -> None:
+def _place_grid(placed: PlacedRois, r: int) -> None:
     """Store the part of the map that RoI r can read, and the most pixels that one of its bins can read."""
-    grid, shape, placed = grid_of(rotated, r), rotated.placed.shape, rotated.placed
+    grid, shape, limits = grid_of(placed, r), placed.shape, offset(placed.limits, 3 * r)
     rows, columns = grid.rows, grid.columns
-    placed.spans[2 * r] = placed.spans[2 * r + 1] = rotated.max_pixels[r] = 0
+    placed.spans[2 * r] = placed.spans[2 * r + 1] = limits[0] = limits[1] = limits[2] = 0
     # If a size or a centre overflowed, no sample has a finite coordinate on the map.
     most = maximum(maximum(abs(rows.origin), abs(columns.origin)), maximum(abs(rows.size), abs(columns.size)))
     if rows.samples == 0 or columns.samples == 0 or most == np.inf:
@@ -118,7 +118,7 @@ def _place_grid(rotated: RotatedRois, r: int) -> None:
     )
     if lines == 0 or pixels == 0:
         return
-    rotated.corners[2 * r], rotated.corners[2 * r + 1] = line, pixel
+    limits[0], limits[1] = line, pixel
     placed.spans[2 * r], placed.spans[2 * r + 1] = lines, pixels
     # A sample reads pixels up to 1 away along either axis, so a bin's pixels lie in the rectangle of its samples, extended
     # by 1 and by rounding. A convex body has at most area + perimeter/2 + 1 lattice points (Nosarzewska, 1948).
@@ -129,13 +129,15 @@ def _place_grid(rotated: RotatedRois, r: int) -> None:
     box = (a + b) * (abs(grid.cos) + abs(grid.sin))
     area = a * b + 2.0 * around * box + 4.0 * around * around + a + b + 4.0 * around + 2.0
     most = minimum(area, 4.0 * float(rows.samples) * float(columns.samples))
-    rotated.max_pixels[r] = int(minimum(most, float(lines) * float(pixels)))
+    limits[2] = int(minimum(most, float(lines) * float(pixels)))
 
 
 @compiled
-def place_rotated_rois(rois: Any, rotated: RotatedRois, scale: float, aligned: int, sampling_ratio: int) -> int:
+def place_rotated_rois(
+    rois: Any, placed: PlacedRois, scale: float, aligned: int, sampling_ratio: int, clockwise: int
+) -> int:
     """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`."""
-    placed, shape = rotated.placed, rotated.placed.shape
+    shape = placed.shape
     for r in range(shape.rois):
         if not is_valid_roi(rois, 5, placed, r):
             return r
@@ -143,7 +145,9 @@ def place_rotated_rois(rois: Any, rotated: RotatedRois, scale: float, aligned: i
             centre, size = float(load(rois, 5 * r + 1 - k)), float(load(rois, 5 * r + 3 - k))
             bins = shape.bins_x if k else shape.bins_y
             write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned != 0, bins, sampling_ratio))
-        angle = float(load(rois, 5 * r + 4)) * rotated.direction
-        rotated.rotations[2 * r], rotated.rotations[2 * r + 1] = cos(angle), sin(angle)
-        _place_grid(rotated, r)
+        rotation = offset(placed.rotations, 3 * r)
+        rotation[2] = -1.0 if clockwise else 1.0
+        angle = float(load(rois, 5 * r + 4)) * rotation[2]
+        rotation[0], rotation[1] = cos(angle), sin(angle)
+        _place_grid(placed, r)
     return -1

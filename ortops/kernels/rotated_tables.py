@@ -1,4 +1,4 @@
-"""Sparse tables of the pixels that the bins of rotated RoIs read, filled once for all channels, in batches of limited size.
+"""Lists of the pixels that the bins of rotated RoIs read, filled once for all channels, for a part of the RoIs at a time.
 
 The weights of a rotated RoI are not a product of two axes, so each bin has its own list: every pixel that its samples read,
 once, with the pixel's weight or with the derivatives of that weight.
@@ -9,55 +9,116 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ortops.jit.compile import compiled, noinline
-from ortops.jit.elements import Elements, Values, Words
+from ortops.jit.elements import Elements, Words
 from ortops.jit.parallel import allocate, release, task_of
-from ortops.jit.scalar import address_of, float64_pointer, maximum, minimum, offset, set_value
+from ortops.jit.scalar import (
+    address_of,
+    compute_pointer,
+    float64_pointer,
+    int64_pointer,
+    maximum,
+    minimum,
+    offset,
+    set_value,
+)
 from ortops.kernels.axis import is_between, is_inside, region
-from ortops.kernels.layout import Batch, RotatedRois, Shape
+from ortops.kernels.layout import (
+    BINS,
+    COVERAGE,
+    FIRST,
+    HIGH,
+    LOW,
+    PLACE,
+    START,
+    Form,
+    PlacedRois,
+    Shape,
+    Table,
+)
+from ortops.kernels.roi_tables import SharedTables, Sizes, group_by_image, shared_in, shared_words, tables_at, window_of
 from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within, row_point, samples_within
-from ortops.kernels.schedule import Plan, Window, make_window, run_plan, runner_for, should_pack_window, worker_count
+from ortops.kernels.schedule import Plan, Window, run_plan, runner_for, should_pack_window, worker_count
 
 BINS_PER_TASK = 16
-"""The number of bins of a task that fills tables."""
+"""The number of bins of a task that fills lists."""
 
 MAX_EXHAUSTIVE = 16
 """If a bin has more rows or columns of samples, those that cannot be on the map are excluded first, by bisection."""
 
 WORK_OF_SAMPLE = 64
-"""The time to add a sample to a table, in pixels read or written. Measured: 10 to 30 ns."""
+"""The time to add a sample to a list, in pixels read or written. Measured: 10 to 30 ns."""
 
 
 class Lists(NamedTuple):
-    """The tables of one RoI: the entries of the batch's bin b are b*stride + i for i < counts[b]."""
+    """The lists of one RoI: the entries of bin b are b*stride + i for i < counts[b].
+
+    pixel: the number of an entry's pixel: its row on the map times the length of a line, plus its column. A line is that of
+        the map, or of the RoI's window if that is packed.
+    value: its weight, or 5 derivatives with respect to the stored cx, cy, w, h and angle.
+    """
 
     bins: int
     stride: int
     counts: Words
     pixel: Words
-    value: Values
+    value: Elements
 
 
 @compiled
-def lists_of(batch: Batch, m: int) -> Lists:
-    """The tables of RoI number m of the order; their values are an address, to pass to a C function."""
-    bins, first = batch.high - batch.low, batch.first[m - batch.begin]
-    count = offset(batch.counts, (m - batch.begin) * bins)
-    value = offset(Elements(address_of(batch.value), batch.numbers), first * batch.values)
-    return Lists(bins, batch.rotated.max_pixels[batch.order[m]], count, offset(batch.pixel, first), address_of(value))
+def lists_in(table: Table, like: Any) -> Any:
+    """A table as lists of values of the type of the numbers at `like`."""
+    counts, pixel = int64_pointer(table[START]), int64_pointer(table[PLACE])
+    return Lists(table[BINS], table[COVERAGE], counts, pixel, compute_pointer(table[FIRST], like))
 
 
 @compiled
-def window_of_roi(rotated: RotatedRois, r: int) -> Window:
-    """The window of the map that RoI r can read."""
-    top, left = rotated.corners[2 * r], rotated.corners[2 * r + 1]
-    lines, pixels = rotated.placed.spans[2 * r], rotated.placed.spans[2 * r + 1]
-    return make_window((top, top + lines), (left, left + pixels), rotated.placed.shape.width)
+def _values_of(form: Form) -> int:
+    """The number of values of an entry."""
+    return 5 if form.with_grad else 1
 
 
 @compiled
-def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
+def share(placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, sizes: Sizes) -> int:
+    """`roi_tables.share` for lists of a part of the RoIs."""
+    part, values = placed.part, _values_of(form)
+    rois, bins, samples, most_pixels, most_of_bin = part.end - part.begin, part.high - part.low, 0.0, 0, 0
+    head = shared_words(placed, placed.shape.rois)
+    memory = allocate(head + rois * bins)
+    if address_of(memory) == 0:
+        return 0
+    shared = shared_in(memory, placed, form, sizes)
+    shared.failed[0] = 0
+    group_by_image(shared.groups, placed)
+    for n in range(placed.shape.images + 1):
+        shared.groups.first[n] = minimum(maximum(shared.groups.first[n], part.begin), part.end)
+    counts = offset(memory, head)
+    pixel = placed.lists
+    value = Elements(address_of(offset(pixel, part.entries)), form.numbers)
+    for m in range(part.begin, part.end):
+        r = shared.groups.order[m]
+        limits, spans = offset(placed.limits, 3 * r), offset(placed.spans, 2 * r)
+        rows, columns = tables_at(shared, r)
+        rows[BINS], rows[COVERAGE], rows[START] = bins, limits[2], address_of(counts)
+        rows[PLACE], rows[FIRST] = address_of(pixel), address_of(value)
+        rows[LOW], rows[HIGH] = limits[0], limits[0] + spans[0]
+        columns[LOW], columns[HIGH] = limits[1], limits[1] + spans[1]
+        window, entries = window_of(rows, columns, placed.shape.width), limits[2] * bins
+        samples += _most_samples(placed, r) if entries > 0 else 0.0
+        most_pixels, most_of_bin = maximum(most_pixels, window.height * window.width), maximum(most_of_bin, limits[2])
+        counts, pixel, value = offset(counts, bins), offset(pixel, entries), offset(value, entries * values)
+    work = samples * bins / (placed.shape.bins_y * placed.shape.bins_x) * WORK_OF_SAMPLE
+    blocks, words = (bins + BINS_PER_TASK - 1) // BINS_PER_TASK, most_pixels + values * most_of_bin
+    runner = runner_for(work, runner)
+    of_bins = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
+    task, data = task_of(_fill_task, (placed, shared, form, plan.is_by_image, of_bins, most_pixels, words))
+    shared.failed[0] = run_plan(of_bins, context, work, shared.failed, form.planning.run, task, data)
+    return address_of(memory)
+
+
+@compiled
+def _most_samples(placed: PlacedRois, r: int) -> float:
     """An estimate of the most samples of a RoI that are visited."""
-    shape, total = rotated.placed.shape, 1.0
+    shape, grid, total = placed.shape, grid_of(placed, r), 1.0
     for axis in (grid.rows, grid.columns):
         count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
         across = 8.0 * (shape.height + shape.width + 4.0) * count
@@ -66,53 +127,32 @@ def _most_samples(rotated: RotatedRois, grid: Grid) -> float:
 
 
 @compiled
-def make(batch: Batch, applied: Plan, run: int, context: int) -> int:
-    """Make the tables of a batch; a C function.
-
-    Args:
-        batch: the batch.
-        applied: the plan of the tasks that will apply the tables.
-        run: the address of `jit.tasks.run_in_chunks`.
-        context: the context of the plan's runner.
-
-    Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
-    """
-    rotated, shape = batch.rotated, batch.rotated.placed.shape
-    rois, bins, samples = batch.end - batch.begin, batch.high - batch.low, 0.0
-    at, most_pixels, most_pixels_of_bin = 0, 0, 0
-    for k in range(rois):
-        r = batch.order[batch.begin + k]
-        max_pixels, window = rotated.max_pixels[r], window_of_roi(rotated, r)
-        batch.first[k] = at
-        at += max_pixels * bins
-        samples += _most_samples(rotated, grid_of(rotated, r)) if max_pixels > 0 else 0.0
-        most_pixels = maximum(most_pixels, window.height * window.width)
-        most_pixels_of_bin = maximum(most_pixels_of_bin, max_pixels)
-    work = samples * bins / (shape.bins_y * shape.bins_x) * WORK_OF_SAMPLE
-    runner = runner_for(work, applied.runner)
-    blocks = (bins + BINS_PER_TASK - 1) // BINS_PER_TASK
-    words = most_pixels + batch.values * most_pixels_of_bin
-    plan = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
-    task, data = task_of(_fill_task, (batch, applied.is_by_image, plan, most_pixels, words))
-    status: int = run_plan(plan, context, work, batch.failed, run, task, data)
-    return status
-
-
-@compiled
 def _fill_task(
-    batch: Batch, is_whole: bool, plan: Plan, most_pixels: int, words: int, first: int, last: int, worker: int
+    placed: PlacedRois,
+    shared: SharedTables,
+    form: Form,
+    is_whole: bool,
+    plan: Plan,
+    most_pixels: int,
+    words: int,
+    first: int,
+    last: int,
+    worker: int,
 ) -> None:
     memory = allocate(words)
     if address_of(memory) == 0:
-        batch.failed[0] = 1
+        shared.failed[0] = 1
         return
-    rotated, shape, values = batch.rotated, batch.rotated.placed.shape, batch.values
-    found, sums = memory, float64_pointer(offset(memory, most_pixels))
+    shape, values, found = placed.shape, _values_of(form), memory
+    sums = float64_pointer(offset(memory, most_pixels))
     for index in range(first + worker, last, plan.workers):
-        m, block = batch.begin + index // plan.blocks, index % plan.blocks
-        r, lists = batch.order[m], lists_of(batch, m)
-        grid, window = grid_of(rotated, r), window_of_roi(rotated, r)
+        r, block = shared.groups.order[placed.part.begin + index // plan.blocks], index % plan.blocks
+        rows, columns = tables_at(shared, r)
+        grid, lists, window = (
+            grid_of(placed, r),
+            lists_in(rows, Elements(0, form.numbers)),
+            window_of(rows, columns, shape.width),
+        )
         # A packed window has shorter lines than the map.
         packs = not is_whole and should_pack_window(window, shape.channels)
         width = window.width if packs else shape.width
@@ -123,10 +163,10 @@ def _fill_task(
                 for i in range(lists.stride * values):
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
-                count = _fill(grid, shape, batch.low + b, window, width, found, values, pixel, sums)
+                count = _fill(grid, shape, placed.part.low + b, window, width, found, values, pixel, sums)
             lists.counts[b] = count
             for i in range(count * values):
-                set_value(Elements(lists.value, batch.numbers), begin * values + i, sums[i] * sample_weight)
+                set_value(lists.value, begin * values + i, sums[i] * sample_weight)
     release(memory)
 
 
@@ -144,7 +184,7 @@ def _fill(
         width: the number of a pixel is its row times `width`, plus its column.
         found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
             not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
-        values: the number of values of a pixel, as in `Batch`.
+        values: the number of values of a pixel.
         pixel: the list to fill.
         sums: `values` sums for each pixel of the list, initially 0.
     """

@@ -21,7 +21,7 @@ from ortops.jit.scalar import (
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import CANDIDATES, HIGH, LOW, WEIGHTS, Form, PlacedRois, Stages, Storage
+from ortops.kernels.layout import CANDIDATES, HIGH, LISTS, LOW, WEIGHTS, Form, PlacedRois, Stages, Storage
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
@@ -90,11 +90,11 @@ def scatter(
     runner: int,
     context: int,
 ) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x.
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x; parts of the RoIs but the first add to dx.
 
-    The arguments and the result are as in `gather.gather`.
+    If there are several parts, dx has values of the compute type. The arguments and the result are as in `gather.gather`.
     """
-    shape, reads_x = placed.shape, form.kind != WEIGHTS
+    shape, reads_x = placed.shape, reads_maps(form)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     sizes = table_sizes(placed, form)
     # If the map is packed, too, two panels are in use.
@@ -116,20 +116,26 @@ def scatter(
     needed = maximum(missing(stages, packs, not packs), missing_planning(form.planning, False, work))
     if needed != 0:
         return needed
-    runner = runner_for(work, runner)
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
-    plan = plan_by_image(placed, runner, blocks, workspace_size * size)
-    status, memory, shared = share_tables(placed, plan, context, form, sizes, False)
+    plan = plan_by_image(placed, runner_for(work, runner), blocks, workspace_size * size)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, False)
     if status != 0:
+        release(memory)
         return status
     scattering = Scattering(x, dy, dx, placed, form, storage, stages, shared, lanes_per_pixel, lines, sums_size)
     if reads_x and packs:
         workspace_size += _most_rows(scattering) * shape.width * LANES
-        plan = plan_by_image(placed, runner, blocks, workspace_size * size)
+        plan = plan_by_image(placed, plan.runner, blocks, workspace_size * size)
     task, data = task_of(_scatter_task, (scattering, plan, workspace_size))
     status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
     release(memory)
     return status
+
+
+@compiled
+def reads_maps(form: Form) -> bool:
+    """Whether dX depends on the maps."""
+    return form.kind != WEIGHTS and form.kind != LISTS
 
 
 @compiled
@@ -142,7 +148,9 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         shared.failed[0] = 1
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    line, reads_x = buffer, form.kind != WEIGHTS
+    part, count = placed.part, placed.part.high - placed.part.low
+    adds = part.begin > 0 or part.low > 0
+    line, reads_x = buffer, reads_maps(form)
     own_sums = offset(line, maximum(shape.width, 2 * shape.bins_x) * lanes_per_pixel)
     gradient = offset(own_sums, sums_size)
     staged = storage_pointer(offset(gradient, bins * lanes_per_pixel), dx)
@@ -160,15 +168,20 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         if lanes_per_pixel > 1:
             low, left, height, width = _window_of_band(scattering, begin, end, top, bottom)
         high, is_narrow = low + height, width < shape.width
-        clear(planes, pixels, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
-        clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
+        if not adds:
+            clear(planes, pixels, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
+            clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
         # The pixels of the window: `runs` runs of `size` pixels, which begin a row of the map apart.
         runs, size = (height, width) if is_narrow else (1, height * width)
         target = offset(planes, low * shape.width + left)
         sums = offset(own_sums, left * lanes_per_pixel) if sums_size else compute_pointer(target, dx)
         row = shape.width * lanes_per_pixel
         for a in range(runs):
-            clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
+            if not adds:
+                clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
+            elif lanes_per_pixel > 1:
+                there = offset(target, a * shape.width)
+                call(storage.pack, (there, pixels, lanes, 0, 1, size, offset(sums, a * row)))
         if reads_x and lanes_per_pixel > 1:
             begin_row, end_row = _rows_of_bins(scattering, begin, end, low, high)
             source, packed = offset(maps, begin_row * shape.width + left), offset(panel, left * LANES)
@@ -179,11 +192,11 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         m = _next_in_band(scattering, worker, begin, end, low, high)
         while m < end:
             r, m = shared.groups.order[m], _next_in_band(scattering, worker, m + 1, end, low, high)
-            source = offset(scattering.dy, (r * shape.channels + channel) * bins)
+            source = offset(scattering.dy, (r * shape.channels + channel) * bins + part.low)
             if lanes_per_pixel == 1:
-                call(storage.read, (source, bins, gradient))
+                call(storage.read, (source, count, gradient))
             else:
-                call(storage.pack, (source, bins, lanes, 0, 1, bins, gradient))
+                call(storage.pack, (source, bins, lanes, 0, 1, count, gradient))
                 if m < end:
                     following = (shared.groups.order[m] * shape.channels + channel) * bins
                     prefetch_to_read(offset(scattering.dy, following), lanes * bins)

@@ -94,7 +94,8 @@ def is_sparse(placed: PlacedRois, r: int) -> bool:
 @compiled
 def estimate_work(placed: PlacedRois, written: int) -> float:
     """The number of pixels to read or write, in all channels, if `written` elements of a channel are written."""
-    return (covered_pixels(placed, 0) + float(written)) * placed.shape.channels
+    entries = placed.part.entries
+    return ((float(entries) if entries else covered_pixels(placed, 0)) + float(written)) * placed.shape.channels
 
 
 @compiled
@@ -113,7 +114,7 @@ def plan_by_image(placed: PlacedRois, runner: int, blocks: int, worker_bytes: in
 @compiled
 def plan_by_roi(placed: PlacedRois, runner: int, panels: int, worker_bytes: int) -> Plan:
     """Split each RoI into blocks of at least two panels, so that there are up to TARGET_TASKS tasks."""
-    rois = placed.shape.rois
+    rois = placed.part.end - placed.part.begin
     blocks = maximum(minimum(panels // 2, (TARGET_TASKS + rois - 1) // maximum(rois, 1)), 1)
     return Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, worker_bytes))
 

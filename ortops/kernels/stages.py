@@ -11,7 +11,7 @@ import numpy as np
 from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, OUT_OF_MEMORY, PANEL, Elements
 from ortops.jit.kernel import Array, CFunction, Kernel, data_pointer
 from ortops.jit.source import Function, Unimported
-from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, Form, Making, Stages, Storage
+from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, Form, Stages, Storage
 
 _KINDS = {
     np.dtype(np.float16): FLOAT16,
@@ -80,13 +80,13 @@ class Functions:
     """The functions that a driver calls by their addresses; those that not every call needs are loaded at their first use.
 
     Args:
-        planning: a `Form` or another tuple, with what plans the call.
+        planning: a `Form`, with what plans the call.
         panel: the arithmetic for panels.
         plane: the arithmetic for single planes.
         kinds: the element types to load and store.
     """
 
-    def __init__(self, planning: Form | Making, panel: Stage, plane: Stage, *kinds: int) -> None:
+    def __init__(self, planning: Form, panel: Stage, plane: Stage, *kinds: int) -> None:
         self._planning, self._panel, self._plane, self._kinds = planning, panel, plane, kinds
         self._stages = Stages(0, 0)
         self._storages = [Storage(0, 0, 0, 0) for _ in kinds]
@@ -108,7 +108,7 @@ class Functions:
             self._load(status)
 
     def _load(self, status: int) -> None:
-        if status in _PLANNING and isinstance(self._planning, Form):
+        if status in _PLANNING:
             field, source = _PLANNING[status]
             loaded = self._planning.planning._replace(**{field: address(source)})
             self._planning = self._planning._replace(planning=loaded)

@@ -215,6 +215,9 @@ def axis_lengths(
         for i in range(opened)
     ]
     fixed |= {name: length for name, length in derived if isinstance(length, int)}
+    for equation in (equation for operator in operators for equation in operator.equations):
+        found = equation.solved({**axes, **fixed}, f"axes = {dict(axes)}")
+        fixed |= {name: length for name, length in found.items() if name not in axes}
     free = [name for name in names if name not in fixed]
     for name in axes:
         if name not in free:

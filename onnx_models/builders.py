@@ -110,7 +110,10 @@ def _docstring(name: str, operator: Operator, versions: str) -> str:
     attributes = ", ".join(f"{one.name} ({one.default})" for one in operator.attributes)
     opset = f"opset: the ONNX opset that defines {name}, one of {versions}." if versions else ""
     options = f"options: see `onnx_models.builders`. The attributes are {attributes}."
-    returned = f"A model with the inputs {listed(operator.inputs)} and the outputs {listed(operator.outputs)}."
+    equations = "".join(f", where {equation}" for equation in operator.equations)
+    returned = (
+        f"A model with the inputs {listed(operator.inputs)} and the outputs {listed(operator.outputs)}{equations}."
+    )
     parts = {"Args": [opset, options], "Returns": [returned]}
     lines = [f"Build a model of one {name} node. {operator.doc}", ""]
     for heading, texts in parts.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -67,6 +68,9 @@ class Call(NamedTuple):
 
         def length(axis: int | str) -> int:
             return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
+
+        for equation in self.operator.equations:
+            lengths[equation.of] = math.prod(map(length, (equation.axis, *equation.by)))
 
         def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:
             return np.zeros(shape, ELEMENT_DTYPES[self.types.get(kind, kind)])

@@ -40,7 +40,7 @@ class Axes:
         """Record the lengths of an input's axes.
 
         Raises:
-            ValueError: the rank is wrong, or a length disagrees with a known one.
+            ValueError: the rank is wrong, or a length disagrees with known ones.
         """
         rank = len(shape)
         if tensor.variadic:
@@ -59,18 +59,20 @@ class Axes:
         for i, axis in enumerate(tensor.axes(rank)):
             if not self._agree(axis, shape[i], tensor):
                 raise ValueError(f"{tensor.name} has shape {list(shape)}: shape[{i}] {self._rule(axis)}")
+        self._solve(f"{tensor.name} has shape {list(shape)}")
 
     def bind_values(self, tensor: Tensor, values: Sequence[Length]) -> None:
         """Record the lengths that are the elements of an input (`Tensor.element_axes`); `values` may be empty.
 
         Raises:
-            ValueError: a length is negative or disagrees with a known one.
+            ValueError: a length is negative or disagrees with known ones.
         """
         for i, (axis, length) in enumerate(zip(tensor.axes_of_elements(len(values)), values, strict=False)):
             if isinstance(length, int) and length < 0:
                 raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] must be >= 0")
             if not self._agree(axis, length, tensor):
                 raise ValueError(f"{tensor.name} is {list(values)}: {tensor.name}[{i}] {self._rule(axis)}")
+        self._solve(f"{tensor.name} is {list(values)}")
 
     def shape_of(self, tensor: Tensor) -> tuple[Length, ...] | None:
         """The shape of an output, with None for an unknown length; None if the rank is unknown.
@@ -107,6 +109,13 @@ class Axes:
         if known is None or isinstance(length, int):
             self._known[axis], self._source[axis] = length, tensor.name
         return True
+
+    def _solve(self, given: str) -> None:
+        """Add the lengths that follow from the operator's equations; `given` is the input and its value, for errors."""
+        for equation in self._operator.equations:
+            for axis, length in equation.solved(self._known, given).items():
+                if self._known.get(axis) != length:
+                    self._known[axis], self._source[axis] = length, f"the equation {equation}"
 
     def _rule(self, axis: int | str) -> str:
         if isinstance(axis, int):

@@ -259,6 +259,45 @@ def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
     return tuple(f"{str(axes[0]).removesuffix(VARIABLE_AXES)}{i}" for i in range(rank))
 
 
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """An equation between lengths: that of `axis` is that of `of`, divided without a remainder by all of `by`.
+
+    The names are those of axes, or of attributes that give lengths. As text it is the equation itself.
+    """
+
+    axis: str
+    of: str
+    by: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.axis} = {self.of} / ({' * '.join(self.by)})"
+
+    def solved(self, known: Mapping[str, Length], given: str) -> dict[str, int]:
+        """A length that follows from known ones, by its name; nothing if too few are known, or if a divisor is 0.
+
+        Args:
+            known: lengths of axes and values of attributes by name.
+            given: what gives them and its value, for errors.
+
+        Raises:
+            ValueError: the lengths contradict the equation.
+        """
+        divisors, part, whole = [known.get(name) for name in self.by], known.get(self.axis), known.get(self.of)
+        if not all(isinstance(one, int) and one > 0 for one in divisors):
+            return {}
+        divisor, rule = math.prod(one for one in divisors if isinstance(one, int)), " * ".join(self.by)
+        if isinstance(part, int):
+            if isinstance(whole, int) and whole != part * divisor:
+                raise ValueError(f"{given}: {self.of} = {whole} must be {part * divisor} ({self.axis} * {rule})")
+            return {self.of: part * divisor}
+        if not isinstance(whole, int):
+            return {}
+        if whole % divisor:
+            raise ValueError(f"{given}: {self.of} = {whole} must be a multiple of {divisor} ({rule})")
+        return {self.axis: whole // divisor}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
     """The definition of an operator. Its schema, registration, builder, documentation and test cases are made from it.
@@ -270,8 +309,9 @@ class Operator:
     constants: arguments of `function` that this operator fixes and has no attributes for.
     ordered_attributes: pairs of attributes of which the first must not exceed the second.
     at_least_one_of: attributes that are lists, of which at least one must not be empty.
-    derived_axes: for each axis name of an output that no input has: the name of the input's axes and the function that
-        gives the output's lengths.
+    derived_axes: for an output of variable rank whose axes (``M...``) no input has: the name of an input's axes and the
+        function that gives the output's lengths.
+    equations: between the lengths of axes, which may give an axis that no input has.
     standard: name and opset of the ONNX operator that it implements, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
     domain: the domain of its nodes.
@@ -294,6 +334,7 @@ class Operator:
     ordered_attributes: tuple[tuple[str, str], ...] = ()
     at_least_one_of: tuple[str, ...] = ()
     derived_axes: Mapping[str, tuple[str, LengthFunction]] = field(default_factory=dict)
+    equations: tuple[Quotient, ...] = ()
     standard: tuple[str, int] | None = None
     gradient: str | None = None
     formula: str = ""
@@ -314,6 +355,15 @@ class Operator:
         axes |= {name for attribute in self.attributes for name in (attribute.name, *attribute.axes)} | set(
             self.derived_axes
         )
+        for name in self.derived_axes:
+            if not name.endswith(VARIABLE_AXES):
+                raise ValueError(
+                    f"{self.name}: derived_axes has {name!r}: must end with {VARIABLE_AXES!r}; see equations"
+                )
+        for equation in self.equations:
+            if missing := sorted({equation.of, *equation.by} - axes):
+                raise ValueError(f"{self.name}: no input or attribute gives {missing} of {equation}")
+            axes.add(equation.axis)
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in known:
                 raise ValueError(

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib
 import pickle
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -132,10 +129,8 @@ class _AsyncObject:
     ("function", "settings", "says"),
     [
         (_async, {}, "t::f is async: must be a function that returns its result"),
-        (functools.partial(_async), {}, "t::f is async: must"),
         (_AsyncObject(), {}, "t::f is async: must"),
         (_async_generator, {}, "t::f is an asynchronous generator: must"),
-        (_generator, {}, "t::f is a generator: must be a function that returns its result"),
         (_ok, {"shapes": _async}, "t::f: shapes is async: must"),
         (_ok, {"shapes": _generator}, "t::f: shapes is a generator: must"),
         (_ok, {"shapes": lambda x, y: x}, "t::f: shapes must take x by name: missing a required argument: 'y'"),
@@ -151,7 +146,6 @@ class _AsyncObject:
         (_first_is_variadic, {}, "y0 is variadic: only the last output can be"),
         (_unknown, {}, "its function cannot be read: name 'Missing' is not defined"),
         (_ok, {"domain": ""}, "domain = '': must be a name of your own"),
-        (_ok, {"domain": "ai.onnx.contrib"}, "must be a name of your own"),
         (_ok, {"name": "a b"}, "name = 'a b': must be a Python identifier"),
         (_ok, {"inputs": [ortops.Tensor("x", "float")]}, "outputs must be given where inputs are"),
         (_ok, {"outputs": [ortops.Tensor("y", "U")]}, "y has type 'U', which is not one of"),
@@ -250,18 +244,6 @@ def test_attributes_arrive_as_the_annotation_says(given: str) -> None:
         "all": ([-1, 2], (0, 1, 2, 3, 4, 5, 6, 7, 8), 3, [[1], [1]]),
     }[given]
     assert [(axes[:-1], *rest) for axes, *rest in seen] == [expected] * 2
-
-
-@reads_lists_of_strings
-def test_a_list_of_strings_arrives() -> None:
-    def f(x: F, words: list[str] = ["d"]) -> NDArray[np.str_]:
-        return np.array(words, object)
-
-    graph = "(float[n] x) => (string[m] y) { y = t.f(x) }"
-    for words in (["a", "", "ä" * 300], ["d"]):
-        attributes = [onnx.helper.make_attribute("words", words)] if words != ["d"] else []
-        runner = session(graph, made(f), attributes=attributes)
-        assert runner.run(None, {"x": np.ones(1, np.float32)})[0].tolist() == words
 
 
 @reads_lists_of_strings
@@ -443,31 +425,6 @@ def test_an_exception_is_an_error_of_the_session(raised: BaseException, says: st
     assert (caught.value if leaves not in (None, LookupError) else caught.value.__cause__) in (raised, None)
 
 
-def test_the_cause_of_an_error_is_that_of_its_own_call() -> None:
-    def f(x: F) -> F:
-        time.sleep(0.001)
-        raise ValueError(int(x[0]))
-
-    runner = session(ONE, made(f))
-
-    def run(i: int) -> bool:
-        with pytest.raises(Exception, match=rf"ValueError: {i}\b") as caught:
-            runner.run(None, {"x": np.full(1, i, np.float32)})
-        return str(caught.value.__cause__) == str(i)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(run, range(40)))
-    inner = runner
-
-    def g(x: F) -> F:
-        return inner.run(None, {"x": x})[0]
-
-    with pytest.raises(Exception, match="t::f: Fail") as caught:
-        session(ONE, made(g)).run(None, {"x": np.ones(1, np.float32)})
-    assert caught.value.__cause__ is not None
-    assert isinstance(caught.value.__cause__.__cause__, ValueError)
-
-
 def test_inputs_are_copies_that_can_be_kept_and_changed() -> None:
     kept: list[F] = []
 
@@ -510,25 +467,13 @@ def test_shapes_are_inferred_in_sessions_and_by_onnx(users: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "says"),
-    [
-        (lambda x: 1 / 0, "t::f: shapes: ZeroDivisionError: division by zero"),
-        (lambda x: 3, "t::f: shapes: it returned 3: must return a tuple of lengths"),
-        (lambda x: (-1,), r"t::f: shapes: it returned \(-1,\): must return"),
-    ],
-)
-def test_a_wrong_function_of_shapes_is_an_error(shapes: Any, says: str) -> None:
-    with pytest.raises(Exception, match=says):
-        session(ONE.replace("[n]", "[3]"), made(_ok, shapes=shapes)).run(None, {"x": np.ones(3, np.float32)})
-
-
-@pytest.mark.parametrize(
     "graph", [ONE.replace("[n]", "[3]"), ONE, "(float[n] x) => (float[m] y) { z = t.f(x)  y = t.f(z) }"]
 )
 @pytest.mark.parametrize("kind", [ortops.InferenceSession, onnxruntime.InferenceSession])
 def test_shapes_of_a_wrong_form_are_an_error_of_the_session(graph: str, kind: Any) -> None:
     for wrong, says in (
         (lambda x: 3, "3"),
+        (lambda x: (-1,), r"\(-1,\)"),
         (lambda x: [1.5], r"\[1.5\]"),
         (lambda x: ("n", x), r"\('n', "),
         (_soon, "<coro"),
@@ -582,17 +527,6 @@ def test_an_operator_of_a_name_is_registered_once() -> None:
     assert ortops.InferenceSession(parsed(graph).SerializeToString(), chosen, [CPU])
 
 
-def test_sessions_have_operators_of_their_own() -> None:
-    def twice(x: F) -> F:
-        return 2 * x
-
-    first, second = session(ONE, same), session(ONE, made(twice))
-    x = np.ones(1, np.float32)
-    assert [one.run(None, {"x": x})[0][0] for one in (first, second, first)] == [1, 2, 1]
-    with pytest.raises(Exception, match=r"t:f.* is not a registered function/op"):
-        session(ONE)
-
-
 @pytest.mark.parametrize(
     ("node", "operators", "says"),
     [
@@ -637,16 +571,6 @@ def test_an_operator_lives_as_long_as_options_and_sessions() -> None:
     assert operator() is None
 
 
-def test_sixteen_threads_share_a_session() -> None:
-    runner = session(ONE, made(lambda x: x * 2, inputs=same.inputs, outputs=same.outputs, types=same.types))
-
-    def run(i: int) -> bool:
-        return all((runner.run(None, {"x": np.full(k, i, np.float32)})[0] == 2 * i).all() for k in range(20))
-
-    with ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(run, range(64)))
-
-
 @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
 def _spin(x: F) -> F:
     k = int(x[2])
@@ -658,16 +582,18 @@ def _spin(x: F) -> F:
 
 
 def test_a_function_of_numba_runs_without_the_lock() -> None:
-    given: list[F] = []
+    given, is_given = list[F](), threading.Event()
 
     def f(x: F) -> F:
         _spin(np.ones(3, np.float32))  # compiles
         given.append(x)
+        is_given.set()
         return _spin(x)
 
     def end() -> None:
-        while not given:
-            time.sleep(0.001)
+        is_given.wait()
+        while given[0][1] == 0:  # until the loop runs
+            pass
         given[0][0] = 5
 
     ending = threading.Thread(target=end)
@@ -852,18 +778,3 @@ def test_a_missing_gradient_is_named(users: None, gradient: Any, function: Any, 
     model = parsed("(float[n] x) => (float loss) { y = t.f(x) loss = ReduceSum <keepdims = 0> (y) }")
     with pytest.raises(ValueError, match=says):
         onnx_models.gradient(model, "loss", ["x"])
-
-
-@pytest.mark.parametrize(
-    ("node", "says"),
-    [
-        ("t.f <pow = 3> (x)", "Unrecognized attribute: pow"),
-        ("t.f <power = 3.0> (x)", "Mismatched attribute type"),
-        ("t.f(x, x)", r"input size 2 not in range \[min=1, max=1\]"),
-    ],
-)
-def test_onnx_checks_nodes_of_users(users: None, node: str, says: str) -> None:
-    onnx_models.register_schemas([made(_cube)])
-    model = parsed(f"(float[n] x) => (float[m] y) {{ y = {node} }}")
-    with pytest.raises(onnx.checker.ValidationError, match=says):
-        onnx.checker.check_model(model, full_check=True, check_custom_domain=True)

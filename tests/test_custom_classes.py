@@ -123,43 +123,6 @@ def test_nodes_inside_of_others_share_it_too() -> None:
     assert log.lines == ["made"]
 
 
-def test_each_session_of_any_class_has_its_own() -> None:
-    log = Log()
-    operator = log.operator()
-    chosen = options()
-    ortops.register(chosen, operators=[operator])
-    runners = [onnxruntime.InferenceSession(model(), chosen, [CPU]) for _ in range(2)]
-    runners += [session(operator), session(operator)]
-    assert [run(runner) for runner in runners] == [[21]] * 4
-    assert log.lines == ["made"] * 4
-    del runners[1:]
-    gc.collect()
-    assert log.lines[4:] == ["closed after 2"] * 3
-    assert run(runners[0]) == [3 + 40]
-
-
-def test_two_operators_have_an_object_each_and_one_without_nodes_has_none() -> None:
-    log = Log()
-
-    class Other:
-        def __init__(self) -> None:
-            log.lines.append("other")
-
-        def __call__(self, x: F) -> F:
-            return -x
-
-    class Unused:
-        def __init__(self) -> None:
-            log.lines.append("unused")
-
-        def __call__(self, x: F) -> F: ...
-
-    others = [ortops.operator(domain="t")(kind) for kind in (Other, Unused)]
-    runner = session(log.operator(), *others, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Other(y) }")
-    assert run(runner) == [-1]
-    assert sorted(log.lines) == ["made", "other"]
-
-
 def test_sessions_made_and_run_in_many_threads_share_nothing() -> None:
     log = Log()
     operator = log.operator()

@@ -59,24 +59,6 @@ def test_exceptions_leave_as_they_do_from_a_sequential_session(raised: BaseExcep
     assert runner._operator_errors._kept == {}  # noqa: SLF001 - nothing is kept for ever
 
 
-def test_each_of_many_calls_at_once_raises_its_own() -> None:
-    def f(x: F) -> F:
-        kind = (ValueError, SystemExit, LookupError)[int(x[0]) % 3]
-        raise kind("same text", int(x[0]))
-
-    runner = session(f)
-
-    def run(i: int) -> Any:
-        try:
-            runner.run(None, x(i))
-        except BaseException as error:  # noqa: BLE001 - the point of the test
-            return (error if isinstance(error, SystemExit) else error.__cause__).args[1]  # type: ignore[union-attr]
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(run, range(300))) == list(range(300))
-    assert runner._operator_errors._kept == {}  # noqa: SLF001
-
-
 def test_errors_of_the_same_text_have_the_cause_of_their_own_call() -> None:
     def f(x: F) -> F:
         error = ValueError("the same")

@@ -1,396 +1,301 @@
 """The pyop engine, in a process of its own, since a process has only one engine."""
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
-import functools
-import json
-import subprocess
-import sys
-import textwrap
+import io
+import logging
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
 
+import numpy as np
+import onnx
+import onnxruntime
 import pytest
+from numpy.typing import NDArray
+from onnxruntime_extensions import PyCustomOpDef, onnx_op
 
+import onnx_models
+import ortops
 from gradient_nodes import IS_OLD
-
-PRELUDE = """
-import logging, sys
-import numpy as np, onnx, onnxruntime, onnxruntime_extensions
-import onnx_models, ortops
+from ortops import session as engine
+from ortops.engine import extensions
 from ortops.operators import OPERATORS
 from samples import FORWARD, refusals, right, samples
 
-logging.disable()
-options = onnxruntime.SessionOptions()
-options.log_severity_level = 4
-ortops.register(options, "pyop")
-SIZE = {"output_height": 2, "output_width": 2}
+A = TypeVar("A", bound=np.generic)
+SIZE: Any = {"output_height": 2, "output_width": 2}
+BAD = FORWARD | {"batch_indices": np.array([0, 9])}
+SAYS = r"batch_indices\[1\] = 9: must be >= 0 and < 2, the number of images"
+CHECKS: dict[str, Callable[..., None]] = {}
+"""What runs in the process, by name."""
 
-def session(model, kind=ortops.InferenceSession):
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ProcessPoolExecutor]:
+    """A process with the pyop engine."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=begin) as pool:
+        yield pool
+
+
+def begin() -> None:
+    """Choose the engine."""
+    logging.disable()
+    ortops.register(options(), "pyop")
+
+
+def check(name: str, folder: Path) -> None:
+    call = CHECKS[name]
+    call(*[folder][: call.__code__.co_argcount])
+
+
+def in_pyop(function: Callable[..., None]) -> Callable[..., None]:
+    """A test that runs in the process; it may take a folder of its own."""
+    CHECKS[function.__name__] = function
+
+    def test(process: ProcessPoolExecutor, tmp_path: Path) -> None:
+        process.submit(check, function.__name__, tmp_path).result()
+
+    return test
+
+
+def options(**settings: Any) -> onnxruntime.SessionOptions:
+    """Quiet ones."""
+    made = onnxruntime.SessionOptions()
+    for name, value in {"log_severity_level": 4, **settings}.items():
+        setattr(made, name, value)
+    return made
+
+
+def session(model: onnx.ModelProto, kind: Any = ortops.InferenceSession, chosen: Any = None) -> Any:
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.ClearField("shape")
-    return kind(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-"""
+    chosen = chosen or options()
+    ortops.register(chosen)
+    return kind(model.SerializeToString(), chosen, providers=["CPUExecutionProvider"])
 
 
-SERVER = """
-import contextlib, io, json, sys, traceback
-for line in sys.stdin:
-    printed, error = io.StringIO(), ""
-    try:
-        with contextlib.redirect_stdout(printed):
-            exec(json.loads(line), {})
-    except BaseException:
-        error = traceback.format_exc()
-    print(json.dumps([printed.getvalue(), error]), flush=True)
-"""
-
-
-@functools.cache
-def server() -> subprocess.Popen[str]:
-    """A process that runs the code of each line and prints what it prints."""
-    command = [sys.executable, "-c", SERVER]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="tests")  # noqa: S603
-
-
-def teardown_module() -> None:
-    with server():
-        server().terminate()
-
-
-def run(code: str) -> str:
-    """What the code prints; it must not abort."""
-    child = server()
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.write(json.dumps(PRELUDE + textwrap.dedent(code)) + "\n")
-    child.stdin.flush()
-    answer = child.stdout.readline()
-    assert answer, f"status {child.wait(60)}"
-    printed, error = json.loads(answer)
-    assert not error, error
-    return str(printed).strip()
-
-
+@in_pyop
 def test_results_are_those_of_the_function() -> None:
-    assert (
-        run("""
-        for operator in OPERATORS:
-            for kind in ("float", "double"):
-                for sample in samples(operator, kind) if kind in operator.types[operator.inputs[0].type] else []:
-                    actual = session(sample.model()).run(None, dict(sample.inputs))
-                    for one, other in zip(actual, sample.function(), strict=True):
-                        assert one.dtype == other.dtype
-                        np.testing.assert_array_equal(one, other)
-        print("equal")
-        """)
-        == "equal"
-    )
+    for operator in OPERATORS:
+        for sample in (*samples(operator), samples(operator, "double")[0]):
+            actual = session(sample.model()).run(None, dict(sample.inputs))
+            for one, other in zip(actual, sample.function(), strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
 
 
+@in_pyop
 def test_indices_have_every_type_of_the_operator() -> None:
-    assert (
-        run("""
-        x, rois, indices = FORWARD.values()
-        for index_type in ("uint32", "int64"):
-            runner = session(onnx_models.dml_roi_align(index_type=index_type, **SIZE))
-            typed = indices.astype(index_type)
-            y = runner.run(None, {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": typed})[0]
-            np.testing.assert_array_equal(y, ortops.dml_roi_align(x, rois, indices, **SIZE))
-        print("equal")
-        """)
-        == "equal"
-    )
+    x, rois, indices = FORWARD.values()
+    for index_type in ("uint32", "int64"):
+        runner = session(onnx_models.dml_roi_align(index_type=index_type, **SIZE))
+        typed = indices.astype(index_type)
+        y = runner.run(None, {"InputTensor": x, "ROITensor": rois, "BatchIndicesTensor": typed})[0]
+        np.testing.assert_array_equal(y, ortops.dml_roi_align(x, rois, indices, **SIZE))
 
 
+@in_pyop
 def test_every_refusal_is_raised_after_the_run_and_the_process_lives_on() -> None:
-    assert (
-        run("""
-        refused = 0
-        for operator in OPERATORS[1:]:  # RoiAlign_10 fails first in the test of what is logged
-            good = right(refusals(operator)[0])
-            runner = session(good.model())
-            for refusal in refusals(operator):
-                if refusal.by == "attribute" or len(refusal.inputs) < len(operator.inputs):
-                    continue  # every input must be there
-                try:
+    for operator in OPERATORS[1:]:  # RoiAlign_10 fails first in the test of what is logged
+        good = right(refusals(operator)[0])
+        runner = session(good.model())
+        for refusal in refusals(operator):
+            if refusal.by == "data" and len(refusal.inputs) == len(operator.inputs):  # every input must be there
+                with pytest.raises(ValueError) as caught:  # noqa: PT011 - what it says is looked at
                     runner.run(None, dict(refusal.inputs))
-                except ValueError as error:
-                    assert refusal.says in str(error), (refusal, error)
-                    refused += 1
-                else:
-                    print(refusal)
-            runner.run(None, dict(good.inputs))
-        print(refused > 100)
-        """)
-        == "True"
-    )
+                assert refusal.says in str(caught.value)
+        runner.run(None, dict(good.inputs))
 
 
+@in_pyop
 def test_every_way_to_run_raises_also_from_onnxruntimes_own_threads() -> None:
-    assert run("""
-        import onnx
-        bad = FORWARD | {"batch_indices": np.array([0, 9])}
-        runner = session(onnx_models.roi_align(16, **SIZE))
-        binding = runner.io_binding()
-        for name, array in bad.items():
-            binding.bind_cpu_input(name, array)
-        binding.bind_output("Y")
-        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in bad.items()}
-        options.execution_mode, options.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 4
-        lines = [f"Y{i} = ai.onnx.contrib.RoiAlign_16 <output_height = 2, output_width = 2> (X, rois, of)" for i in range(6)]
-        several = session(onnx.parser.parse_model(
-            '<ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>'
-            "g (float[n, c, h, w] X, float[r, 4] rois, int64[r] of) => (float[r, c, p, q] Y0, float[r, c, p, q] Y5) {"
-            + chr(10).join(lines) + "}"
-        ))
-        ways = (
-            lambda: runner.run(None, bad),
-            lambda: runner.run_with_ort_values(None, values),
-            lambda: runner.run_with_iobinding(binding),
-            lambda: several.run(None, dict(zip(("X", "rois", "of"), bad.values()))),
-        )
-        for way in ways:
-            try:
-                way()
-            except ValueError as error:
-                print(error)
-        y = several.run(None, dict(zip(("X", "rois", "of"), FORWARD.values())))[0]
-        np.testing.assert_array_equal(y, ortops.roi_align(*FORWARD.values(), **SIZE))
-        """) == "\n".join(["batch_indices[1] = 9: must be >= 0 and < 2, the number of images"] * 4)
-
-
-def test_a_failing_call_gives_nan_of_the_right_shape_to_a_plain_session() -> None:
-    assert (
-        run("""
-        plain = session(onnx_models.roi_align(16, **SIZE), onnxruntime.InferenceSession)
-        y = plain.run(None, FORWARD | {"batch_indices": np.array([0, 9])})[0]
-        print(y.shape, np.isnan(y).all())
-        """)
-        == "(2, 1, 2, 2) True"
+    runner = session(onnx_models.roi_align(16, **SIZE))
+    binding = runner.io_binding()
+    for name, array in BAD.items():
+        binding.bind_cpu_input(name, array)
+    binding.bind_output("Y")
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in BAD.items()}
+    parallel = options(execution_mode=onnxruntime.ExecutionMode.ORT_PARALLEL, inter_op_num_threads=4)
+    node = "ai.onnx.contrib.RoiAlign_16 <output_height = 2, output_width = 2> (X, rois, batch_indices)"
+    nodes = "\n".join(f"Y{i} = {node}" for i in range(6))
+    several = session(
+        onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
+            g (float[n, c, h, w] X, float[r, 4] rois, int64[r] batch_indices)
+            => (float[r, c, p, q] Y0, float[r, c, p, q] Y5) {{ {nodes} }}"""),
+        chosen=parallel,
     )
+    for way in (
+        lambda: runner.run(None, BAD),
+        lambda: runner.run_with_ort_values(None, values),
+        lambda: runner.run_with_iobinding(binding),
+        lambda: several.run(None, BAD),
+    ):
+        with pytest.raises(ValueError, match=f"^{SAYS}$"):
+            way()
+    np.testing.assert_array_equal(several.run(None, FORWARD)[0], ortops.roi_align(*FORWARD.values(), **SIZE))
 
 
-def test_the_error_is_logged_once() -> None:
-    assert (
-        run("""
-        import io
-        logging.disable(logging.NOTSET)
-        stream = io.StringIO()
-        logging.getLogger("ortops").addHandler(logging.StreamHandler(stream))
-        # An operator that no other test has seen fail: its first error alone is logged.
-        plain = session(onnx_models.roi_align(10, **SIZE), onnxruntime.InferenceSession)
-        for _ in range(3):
-            plain.run(None, FORWARD | {"batch_indices": np.array([0, 9])})
-        print(stream.getvalue().count("batch_indices[1] = 9"))
-        """)
-        == "1"
-    )
+@in_pyop
+def test_a_failing_call_gives_nan_of_the_right_shape_to_a_plain_session_and_is_logged_once() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.disable(logging.NOTSET)
+    logging.getLogger("ortops").addHandler(handler)
+    # An operator that no other test has seen fail: its first error alone is logged.
+    plain = session(onnx_models.roi_align(10, **SIZE), onnxruntime.InferenceSession)
+    for _ in range(3):
+        y = plain.run(None, BAD)[0]
+        assert y.shape == (2, 1, 2, 2)
+        assert np.isnan(y).all()
+    assert stream.getvalue().count("batch_indices[1] = 9") == 1
+    logging.getLogger("ortops").removeHandler(handler)
+    logging.disable()
 
 
-def test_a_wrong_attribute_is_raised_by_the_run() -> None:
-    assert (
-        run("""
-        model = onnx_models.roi_align(16, **SIZE)
-        next(a for a in model.graph.node[0].attribute if a.name == "mode").s = b"MAX"
-        try:
-            session(model).run(None, FORWARD)
-        except ValueError as error:
-            print(error)
-        """)
-        == "mode = 'MAX': must be one of 'avg', 'max', 'max_interpolated'"
-    )
-
-
+@in_pyop
 def test_python_operators_of_others_still_work() -> None:
-    assert (
-        run("""
-        import onnx
-        from onnxruntime_extensions import PyCustomOpDef, onnx_op
+    @onnx_op(op_type="Twice", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])  # type: ignore[untyped-decorator]
+    def twice(x: Any) -> Any:
+        return 2 * x
 
-        @onnx_op(op_type="Twice", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
-        def twice(x):
-            return 2 * x
-
-        graph = onnx.parser.parse_model('''
-            <ir_version: 10, opset_import: ["" : 17, "ai.onnx.contrib" : 1]>
-            g (float[n] x) => (float[n] y) { y = ai.onnx.contrib.Twice(x) }
-        ''')
-        options = onnxruntime.SessionOptions()
-        made = session(graph)
-        print(made.run(None, {"x": np.arange(3, dtype=np.float32)})[0].tolist())
-        """)
-        == "[0.0, 2.0, 4.0]"
-    )
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 17, "ai.onnx.contrib" : 1]>
+        g (float[n] x) => (float[n] y) { y = ai.onnx.contrib.Twice(x) }""")
+    assert session(model).run(None, {"x": np.arange(3, dtype=np.float32)})[0].tolist() == [0, 2, 4]
 
 
-def test_direct_is_refused_once_pyop_is_in_use() -> None:
-    assert "this process already uses 'pyop'" in run("""
-        try:
-            ortops.register(onnxruntime.SessionOptions(), "direct")
-        except RuntimeError as error:
-            print(error)
-        """)
+@in_pyop
+def test_direct_is_refused_once_pyop_is_in_use_and_where_the_library_lacks_the_entry() -> None:
+    with pytest.raises(RuntimeError, match="this process already uses 'pyop'"):
+        ortops.register(onnxruntime.SessionOptions(), "direct")
+
+    class Bare:
+        def __init__(self, path: str) -> None: ...
+
+    with (
+        mock.patch.object(extensions.ctypes, "CDLL", Bare),
+        mock.patch.object(engine, "_engine_in_use", None),
+        pytest.raises(RuntimeError, match="onnxruntime-extensions does not export AddExternalCustomOp here"),
+    ):
+        engine._select_engine("direct")  # noqa: SLF001
 
 
-def test_a_library_without_the_entry_is_served_by_pyop_or_refused_in_words() -> None:
-    assert run("""
-        import ctypes
-        from ortops import session as engine
-        from ortops.engine import extensions
-
-        class Bare:
-            def __init__(self, path): pass
-
-        from unittest import mock
-        with mock.patch.object(extensions.ctypes, "CDLL", Bare), mock.patch.object(engine, "_engine_in_use", None):
-            try:
-                engine._select_engine("direct")
-            except RuntimeError as error:
-                print(error)
-        """).startswith("onnxruntime-extensions does not export AddExternalCustomOp here")
+@in_pyop
+def test_a_wrong_attribute_is_refused_by_our_session() -> None:
+    for wrong, kind in ((2.0, "FLOAT"), ([2, 2], "INTS"), ("2.0,1.7", "STRING")):
+        model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7])
+        written = next(a for a in model.graph.node[0].attribute if a.name == "scales")
+        written.CopyFrom(onnx.helper.make_attribute("scales", wrong))
+        with pytest.raises(TypeError, match=f"^DmlResample: scales has type {kind}: must be FLOATS$"):
+            session(model)
+    model = onnx_models.roi_align(16, **SIZE)
+    next(a for a in model.graph.node[0].attribute if a.name == "mode").s = b"MAX"
+    with pytest.raises(ValueError, match="mode = 'MAX': must be one of 'avg', 'max', 'max_interpolated'"):
+        session(model).run(None, FORWARD)
 
 
-def test_what_is_no_list_of_the_right_type_is_refused_by_our_session() -> None:
-    out = run("""
-        for wrong in (2.0, [2, 2], "2.0,1.7"):
-            model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7])
-            written = next(a for a in model.graph.node[0].attribute if a.name == "scales")
-            written.CopyFrom(onnx.helper.make_attribute("scales", wrong))
-            try:
-                session(model)
-            except TypeError as error:
-                print(error)
-    """)
-    assert out.splitlines() == [
-        f"DmlResample: scales has type {kind}: must be FLOATS" for kind in ("FLOAT", "INTS", "STRING")
-    ]
-
-
+@in_pyop
 def test_lists_and_absent_attributes_are_mended_by_our_session() -> None:
-    assert (
-        run("""
-        x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
-        model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3])
-        del model.graph.node[0].attribute[0]
-        y = session(model).run(None, {"InputTensor": x})[0]
-        expected = ortops.dml_resample(x, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3])
-        np.testing.assert_array_equal(y, expected)
-        model = onnx_models.roi_align(16, **SIZE)
-        del model.graph.node[0].attribute[:]
-        assert session(model).run(None, FORWARD)[0].shape == (2, 1, 1, 1)
-        print("equal")
-        """)
-        == "equal"
-    )
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    model = onnx_models.dml_resample(rank=2, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3])
+    del model.graph.node[0].attribute[0]
+    y = session(model).run(None, {"InputTensor": x})[0]
+    np.testing.assert_array_equal(y, ortops.dml_resample(x, scales=[2.0, 1.7], input_pixel_offsets=[0.1, 0.3]))
+    model = onnx_models.roi_align(16, **SIZE)
+    del model.graph.node[0].attribute[:]
+    assert session(model).run(None, FORWARD)[0].shape == (2, 1, 1, 1)
 
 
 @pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 cannot be told the folder of a model given as bytes")
-def test_a_mended_model_of_a_file_finds_its_external_data(tmp_path: Path) -> None:
-    assert (
-        run(f"""
-        import onnx
-        weights = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
-        model = onnx_models.dml_resample(rank=2, scales=[2.0, 3.0])
-        model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "InputTensor"))
-        del model.graph.input[:]
-        path = {str(tmp_path)!r} + "/model.onnx"
-        onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-        y = ortops.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, {{}})[0]
-        np.testing.assert_array_equal(y, ortops.dml_resample(weights, scales=[2.0, 3.0]))
-        print("equal")
-        """)
-        == "equal"
-    )
+@in_pyop
+def test_a_mended_model_of_a_file_finds_its_external_data(folder: Path) -> None:
+    weights = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
+    model = onnx_models.dml_resample(rank=2, scales=[2.0, 3.0])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "InputTensor"))
+    del model.graph.input[:]
+    onnx.save(model, folder / "model.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    runner = ortops.InferenceSession(str(folder / "model.onnx"), options(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(runner.run(None, {})[0], ortops.dml_resample(weights, scales=[2.0, 3.0]))
 
 
-USERS = """
-from numpy.typing import NDArray
-from typing import TypeVar
-
-A = TypeVar("A", bound=np.generic)
-
-def made(name, function, **settings):
-    return ortops.operator(domain="t", name=name, **settings)(function)
-
-def one(graph, *operators):
-    chosen = onnxruntime.SessionOptions()
-    chosen.log_severity_level = 4
-    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g ' + graph)
-    return ortops.InferenceSession(model.SerializeToString(), chosen, operators=operators)
-
-def fails(call, *arguments):
-    try:
-        call(*arguments)
-    except Exception as error:
-        print(type(error).__name__, error, repr(error.__cause__))
-"""
+def made(function: Any, **settings: Any) -> ortops.CustomOperator:
+    return ortops.operator(domain="t", **settings)(function)
 
 
+def of_user(graph: str, *operators: ortops.CustomOperator) -> ortops.InferenceSession:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
+    return ortops.InferenceSession(model.SerializeToString(), options(), operators=operators)
+
+
+@in_pyop
 def test_operators_of_users_have_types_attributes_and_errors() -> None:
-    code = """
-        def Same(
-            x: NDArray[A], axes: list[int] = [1], words: list[str] = ["ä"], f: float = 0.1, n: int | None = None
-        ) -> NDArray[A]:
-            assert not x.size or (axes, words, f, n) == ([1, 2], ["ä"], float(np.float32(0.1)), None)
-            return x
+    def Same(  # noqa: N802
+        x: NDArray[A],
+        axes: tuple[int, ...] = (1,),
+        words: tuple[str, ...] = ("ä",),
+        f: float = 0.1,
+        n: int | None = None,
+    ) -> NDArray[A]:
+        assert not x.size or (axes, words, f, n) == ((1, 2), ("ä",), float(np.float32(0.1)), None)
+        return x
 
-        def Bad(x: NDArray[A]) -> NDArray[A]:
-            raise KeyError("k") if len(x) == 1 else KeyboardInterrupt
+    def Bad(x: NDArray[A]) -> NDArray[A]:  # noqa: N802
+        raise KeyError("k") if len(x) == 1 else KeyboardInterrupt
 
-        same, bad = made("Same", Same), made("Bad", Bad)
-        for kind, texts in (("float", float), ("int8", int), ("uint64", int), ("bool", bool), ("string", str)):
-            runner = one(f"({kind}[n] x) => ({kind}[m] y) {{ y = t.Same <axes = [1, 2]> (x) }}", same, bad)
-            x = np.array([0, 1, 2], np.int8).astype(object if kind == "string" else {"float": "f4"}.get(kind, kind))
-            x = x.astype(str).astype(object) if kind == "string" else x
-            y = runner.run(None, {"x": x})[0]
-            print(kind, y.dtype == x.dtype and (y == x).all())
-        for n in (1, 2):
-            runner = one("(float[n] x) => (float[m] y) { y = t.Bad(x) }", bad)
-            try:
-                runner.run(None, {"x": np.ones(n, np.float32)})
-            except BaseException as error:
-                print(type(error).__name__, error, repr(error.__cause__))
-        """
-    assert run(USERS + textwrap.dedent(code)).splitlines() == [
-        *(f"{kind} True" for kind in ("float", "int8", "uint64", "bool", "string")),
-        """OrtError t::Bad: KeyError: 'k' KeyError('k')""",
-        "KeyboardInterrupt  None",
-    ]
+    same, bad = made(Same), made(Bad)
+    for kind, dtype in (("float", "f4"), ("int8", "i1"), ("uint64", "u8"), ("bool", "?"), ("string", "U1")):
+        runner = of_user(f"({kind}[n] x) => ({kind}[m] y) {{ y = t.Same <axes = [1, 2]> (x) }}", same, bad)
+        x = np.array([0, 1, 2], np.int8).astype(dtype)
+        x = x.astype(object) if kind == "string" else x
+        y = runner.run(None, {"x": x})[0]
+        assert (y.dtype, y.tolist()) == (x.dtype, x.tolist())
+    runner = of_user("(float[n] x) => (float[m] y) { y = t.Bad(x) }", bad)
+    with pytest.raises(Exception, match="t::Bad: KeyError: 'k'") as caught:
+        runner.run(None, {"x": np.ones(1, np.float32)})
+    assert isinstance(caught.value.__cause__, KeyError)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(None, {"x": np.ones(2, np.float32)})
 
 
+G = np.generic
+
+
+def Many(*x: NDArray[A]) -> NDArray[A]: ...  # noqa: N802
+def Half(x: NDArray[np.float16]) -> NDArray[np.float16]: ...  # noqa: N802
+def Table(x: NDArray[A], *, table: NDArray[A]) -> NDArray[A]: ...  # noqa: N802
+def Two(x: NDArray[A], b: NDArray[A] | None = None) -> NDArray[A]: ...  # noqa: N802
+def Four(a: NDArray[G], b: NDArray[G], c: NDArray[G], d: NDArray[A]) -> NDArray[A]: ...  # noqa: N802
+
+
+class State:
+    def __call__(self, x: NDArray[A]) -> NDArray[A]: ...
+
+
+@in_pyop
 def test_what_an_operator_of_a_user_cannot_have_is_refused_in_words() -> None:
-    code = """
-        def Many(*x: NDArray[A]) -> NDArray[A]: ...
-        def Half(x: NDArray[np.float16]) -> NDArray[np.float16]: ...
-        def Table(x: NDArray[A], *, table: NDArray[A]) -> NDArray[A]: ...
-        def Two(x: NDArray[A], b: NDArray[A] | None = None) -> NDArray[A]: ...
-        def Four(a: NDArray[np.generic], b: NDArray[np.generic], c: NDArray[np.generic], d: NDArray[A]) -> NDArray[A]: ...
-        for function in (Many, Half, Table, Four):
-            fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made(function.__name__, function))
-        class State:
-            def __call__(self, x: NDArray[A]) -> NDArray[A]: ...
-        fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made("State", State))
-        two = made("Two", Two)
-        fails(one, "(float[n] x) => (float[m] y) { y = t.Two(x) }", two)
-        fails(one, "(float[n] x) => (float[m] y) { y = Neg(x) }", made("Two", Two))
-        chosen = onnxruntime.SessionOptions()
-        ortops.register(chosen)
-        fails(lambda: ortops.register(chosen, operators=[two]))
-        """
-    assert [line.removesuffix(" None") for line in run(USERS + textwrap.dedent(code)).splitlines()] == [
-        "TypeError t::Many: x is variadic: the pyop engine, that of Windows, has none such",
-        "TypeError t::Half: x is float16: the pyop engine, that of Windows, has none such",
-        "TypeError t::Table: table is a tensor: the pyop engine, that of Windows, has none such",
-        (
-            "ValueError t::Four: for the pyop engine, that of Windows, its tensors have 20,736 combinations of element "
-            "types (T_a, T_b, T_c, A): must have at most 4,096"
-        ),
-        "TypeError t::State: is a class: the pyop engine, that of Windows, has none such",
-        "ValueError t::Two leaves out b: the pyop engine, that of Windows, needs it",
-        "ValueError t::Two: the pyop engine has another operator of this name: must have one in a process",
-        (
-            "ValueError operators has t::Two: the pyop engine, that of Windows, takes operators only in the first call for "
-            "session options"
-        ),
-    ]
+    ours = "the pyop engine, that of Windows,"
+    unused = "(float[n] x) => (float[m] y) { y = Neg(x) }"
+    for function, says in (
+        (Many, f"t::Many: x is variadic: {ours} has none such"),
+        (Half, f"t::Half: x is float16: {ours} has none such"),
+        (Table, f"t::Table: table is a tensor: {ours} has none such"),
+        (State, f"t::State: is a class: {ours} has none such"),
+        (Four, r"t::Four: for .*, its tensors have 20,736 combinations of element types \(T_a, T_b, T_c, A\): must"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=says):
+            of_user(unused, made(function))
+    two = made(Two)
+    with pytest.raises(ValueError, match=f"t::Two leaves out b: {ours} needs it"):
+        of_user("(float[n] x) => (float[m] y) { y = t.Two(x) }", two)
+    with pytest.raises(ValueError, match="t::Two: the pyop engine has another operator of this name: must have one in"):
+        of_user(unused, made(Two))
+    chosen = onnxruntime.SessionOptions()
+    ortops.register(chosen)
+    with pytest.raises(ValueError, match=f"operators has t::Two: {ours} takes operators only in the first call for"):
+        ortops.register(chosen, operators=[two])

@@ -14,7 +14,7 @@ from conformance.backends.session import CPU, options
 from ortops import from_ort, to_ort
 from ortops.operators import OPERATORS
 from ortops.reference import evaluate
-from ortops.spec import Operator
+from ortops.spec import Operator, Tensor
 from samples import Refusal, Sample, edges, every, open_ranks, refusals, right, samples, with_attributes
 
 
@@ -89,3 +89,34 @@ def test_attributes_that_a_node_leaves_out_have_their_defaults(operator: Operato
         full = Sample(operator, "defaults", sample.inputs, {})
     for one, other in zip(run(session(bare), full), full.function(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def alone(sample: Sample, axis: str, at: int) -> Sample:
+    """The call with one RoI or channel in place of all: `axis` is num_rois or C, the definition's name."""
+    inputs = {}
+    for tensor in sample.operator.inputs:
+        if tensor.name in sample.inputs:
+            array = sample.inputs[tensor.name][of_axis(tensor, axis, at)]
+            inputs[tensor.name] = (
+                array if axis not in tensor.element_axes else np.where(np.arange(len(array)) == 1, 1, array)
+            )
+    return Sample(sample.operator, f"{axis} {at} alone", inputs, sample.attributes)
+
+
+def of_axis(tensor: Tensor, axis: str, at: int) -> tuple[slice, ...]:
+    return tuple(slice(at, at + 1) if name == axis else slice(None) for name in tensor.shape)
+
+
+def has_axis(operator: Operator, axis: str) -> bool:
+    """Whether the first input and the first output have it, and so all that is computed for it."""
+    return axis in operator.inputs[0].shape and axis in operator.outputs[0].shape
+
+
+@pytest.mark.parametrize(**every(lambda operator: samples(operator) if has_axis(operator, "C") else []))
+def test_a_channel_and_a_roi_have_the_same_bits_alone_and_among_others(sample: Sample) -> None:
+    found = sample.function()
+    lengths = {"C": sample.inputs[sample.operator.inputs[0].name].shape[1], "num_rois": 5}
+    for axis, at in [("C", c) for c in (0, lengths["C"] // 2, lengths["C"] - 1)] + [("num_rois", r) for r in range(5)]:
+        for tensor, one, y in zip(sample.operator.outputs, alone(sample, axis, at).function(), found, strict=True):
+            if axis in tensor.shape:
+                assert one.tobytes() == y[of_axis(tensor, axis, at)].tobytes()

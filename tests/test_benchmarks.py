@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -18,13 +14,11 @@ from click.testing import CliRunner, Result
 from benchmarks import __main__ as command
 from benchmarks import custom_calls, in_model, models, peers, report, start
 from benchmarks.against import checkout
-from benchmarks.measure import MAX_ROUNDS, MIN_ROUNDS, Call, Cell, Peer, interleave, measure
+from benchmarks.measure import Call, Cell, Peer, measure
 from benchmarks.workloads import (
-    IN_MODEL,
     OPERATIONS,
     RESAMPLINGS,
     ROTATED,
-    WORKLOADS,
     Array,
     Operation,
     Problem,
@@ -67,17 +61,6 @@ def off_by_a_tenth(array: Array) -> Array:
     return np.asarray(array + array.dtype.type(0.1) * np.abs(array).max())
 
 
-def test_rois_of_a_workload_are_on_the_map() -> None:
-    for workload in (*WORKLOADS, *IN_MODEL):
-        images, _, height, width = workload.shape
-        arrays = replace(workload, shape=(images, 1, height, width)).inputs()
-        x1, y1, x2, y2 = arrays["rois"].T * workload.spatial_scale
-        assert x1.size == arrays["batch_indices"].size == workload.rois
-        assert ((x1 >= 0) & (x1 < x2) & (x2 <= width)).all(), workload.name
-        assert ((y1 >= 0) & (y1 < y2) & (y2 <= height)).all(), workload.name
-        assert set(arrays["batch_indices"].tolist()) <= set(range(images))
-
-
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.name)
 def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
     # OpenVINO computes other bins of whole pixels.
@@ -90,17 +73,6 @@ def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
         "openvino": {"average", "linear", "nearest"} if "openvino" in peers.load(names) else {},
     }
     assert set(cell.times) == {"ortops", *(name for name in names[1:] if operation.name in timed[name])}
-
-
-def test_types_are_measured_in_turn() -> None:
-    (cell,) = measured(OPERATIONS[3], peers.load(peers.TYPES))
-    assert (cell.operation, cell.refused, list(cell.times)) == ("dX", [], list(peers.TYPES))
-    assert measured(OPERATIONS[-1], peers.load(["bfloat16", "float"])) == []
-
-
-def test_bodies_compute_the_same() -> None:
-    (cell,) = measured(OPERATIONS[0], peers.load(["ortops", "bodies"]))
-    assert (cell.refused, list(cell.times)) == ([], ["ortops", "bodies"])
 
 
 def test_a_peer_with_wrong_numbers_is_not_timed() -> None:
@@ -145,18 +117,6 @@ def test_custom_calls_and_the_start_are_measured(tmp_path: Path) -> None:
     exec(start.CALL + start.GRADIENT, {})  # noqa: S102 - the calls that `make start` measures
 
 
-def test_a_round_has_every_call_twice_and_none_always_follows_the_same() -> None:
-    called: list[str] = []
-    calls = {name: Call(partial(called.append, name)) for name in "abc"}
-    assert {name: len(taken) for name, taken in interleave(calls, 12).items()} == {"a": 12, "b": 12, "c": 12}
-    timed = called[1::2]
-    assert called[::2] == timed
-    assert all(sorted(timed[i : i + 3]) == ["a", "b", "c"] for i in range(0, 36, 3))
-    for name in "abc":
-        assert {before for before, after in pairwise(timed) if after == name} >= {*"abc"} - {name}
-    assert len(interleave({"quick": Call(lambda: None)})["quick"]) == MAX_ROUNDS > MIN_ROUNDS
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -173,25 +133,6 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
-
-
-def test_a_package_that_is_not_installed_is_named_and_else_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("benchmarks.peers.")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("openvino", "openvino.properties", "torch", "torchvision.ops"):
-        monkeypatch.setitem(sys.modules, name, None)
-    for name in ("openvino", "torchvision"):
-        result = run("--peer", name)
-        assert (result.exit_code, f"{name!r}: must be installed" in result.output) == (2, True)
-    assert "'ortops.torch': must be installed" in run("torch").output
-    assert list(peers.load(peers.COMPARISONS["roi-align"].peers)) == ["ortops", "copy", "onnxruntime"]
-
-
-def test_a_refused_peer_is_status_1_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "onnxruntime_own", altered(off_by_a_tenth))
-    result = run("roi-align", "--operation", "average", "--peer", "onnxruntime", *ONE)
-    assert result.exit_code == 1
-    assert "onnxruntime is not compared: average of one differs from ours by" in result.output
 
 
 OTHERS = f"""
@@ -221,12 +162,6 @@ def test_the_operators_of_another_folder_are_called_in_turn(tmp_path: Path) -> N
 def answer() -> Array:
     call = models.ours(tiny(OPERATIONS[0]), 1)
     return np.asarray(call.run()[0])
-
-
-def test_a_process_that_ends_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "ortops.py").write_text("raise SystemExit(3)\n", "utf-8")
-    with pytest.raises(click.ClickException, match="its process ended with status 3"), checkout(tmp_path) as others:
-        others(tiny(OPERATIONS[0]), 1)
 
 
 PAGE = """\
@@ -292,20 +227,3 @@ def test_a_table_has_medians_and_medians_of_ratios() -> None:
             ],
         )
     }
-
-
-@pytest.mark.parametrize(
-    ("document", "comparisons"),
-    [
-        ("performance.md", ["roi-align", "types", "in-model", "others", "torch"]),
-        ("gradients.md", ["networks"]),
-        ("custom_operators.md", ["custom-calls"]),
-    ],
-)
-def test_a_document_has_one_table_of_each_comparison(document: str, comparisons: list[str]) -> None:
-    text = (ROOT / "docs" / document).read_text("utf-8")
-    for comparison in comparisons:
-        new = report.replaced(text, {comparison: report.Grid(["operation", "new"], [["a", "b"]])})
-        assert f"<!-- {comparison} -->\n\n| operation | new |\n| --- | ---: |\n| a | b |\n\n" in new
-    with pytest.raises(click.ClickException, match="must have one line <!-- none -->, not 0"):
-        report.replaced(text, {"none": report.Grid([], [])})

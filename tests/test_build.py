@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import onnx_models
-from conformance.backends.session import CPU
-from onnx_models.builders import BUILDERS
 from onnx_models.collection import collection
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.reference import evaluate
 from ortops.spec import DOMAIN, Attribute, Operator, Tensor
 from processes import python
-from samples import samples
 
 OPSETS = ", ".join(str(one.standard[1]) for one in OPERATORS if one.standard and one.standard[0] == "RoiAlign")
 
@@ -185,35 +179,12 @@ def test_every_model_of_the_collection_passes_the_full_check(name: str, kind: st
     assert onnx.TensorProto.DataType.Value(kind.upper()) in floats
 
 
-def test_the_joint_model_computes_both_with_the_same_attributes() -> None:
-    sample = samples(BY_NAME["RoiAlignGrad"], "double")[1]
-    given = {"output_height": 3, "output_width": 1, **sample.attributes}
-    model = onnx_models.roi_align_with_grad(element_type="double", portable=True, **given)
-    inputs = {name: array for name, array in sample.inputs.items() if name != "x_shape"}
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=[CPU])
-    found = session.run(["Y", "dX", "drois"], inputs)
-    forward = evaluate(BY_NAME["RoiAlign_22"], [inputs[name] for name in ("X", "rois", "batch_indices")], given)
-    expected = [*forward, *evaluate(sample.operator, sample.arrays, sample.attributes)]
-    for one, right in zip(found, expected, strict=True):
-        assert right is not None
-        np.testing.assert_allclose(one, right, rtol=0, atol=1e-10)
-
-
 def test_another_process_makes_the_same_bytes_and_loads_no_runtime_and_no_command_line() -> None:
     code = (
         "import onnx_models, sys; made = onnx_models.roi_align_with_grad(mode='max').SerializeToString().hex();"
         "print(made, {'numba', 'onnxruntime', 'click', 'rich'} & set(sys.modules))"
     )
     assert python(code) == f"{onnx_models.roi_align_with_grad(mode='max').SerializeToString().hex()} set()"
-
-
-def test_builders_have_the_names_and_the_documentation_of_the_operators() -> None:
-    assert BUILDERS.keys() == {operator.function for operator in OPERATORS} < set(dir(onnx_models))
-    text = str(onnx_models.roi_align.__doc__)
-    assert f"opset: the ONNX opset that defines RoiAlign, one of {OPSETS}." in text
-    assert "sampling_ratio (0), spatial_scale (1.0)" in text
-    with pytest.raises(AttributeError, match="no attribute 'roi_align_with_gradient'"):
-        _ = onnx_models.roi_align_with_gradient
 
 
 def build(name: str, **options: Any) -> Callable[[], object]:

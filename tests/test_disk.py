@@ -119,29 +119,6 @@ def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Pack
     assert len(files(tmp_path)) == 1
 
 
-def test_a_changed_compiler_compiles_anew(package: Package) -> None:
-    assert package.compilations() == 1
-    package.compiler.write_text("def object_code(): return 2\n")
-    assert package.compilations() == 1
-
-
-def test_a_changed_comment_or_another_function_compiles_nothing(package: Package) -> None:
-    assert package.compilations() == 1
-    package.says("2 * x", "  # twice")
-    (package.path.parent / "other.py").write_text("def g(x): return x")
-    assert package.compilations() == 0
-
-
-def test_while_a_file_is_no_python_any_change_compiles_anew(package: Package) -> None:
-    other = package.path.parent / "other.py"
-    for text in ("def g(", "def g(x"):
-        other.write_text(text)
-        assert package.compilations() == 1
-        assert package.compilations() == 0
-    other.unlink()
-    assert package.compilations() == 1
-
-
 def test_a_process_does_not_read_the_sources_that_another_has_read(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,15 +244,6 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     assert len(files(tmp_path)) == 2
 
 
-def test_a_full_disk_leaves_nothing_behind(package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(os, "replace", fail)
-    assert package.compilations() == 1
-    assert files(tmp_path) == []
-
-
 def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
     package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,16 +286,6 @@ def test_where_no_folder_can_be_written_each_process_compiles(package: Package, 
         shut(folder)
     assert package.compilations() == 1
     assert package.compilations() == 1
-
-
-def test_no_folder_for_temporary_files_is_no_error(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> str:
-        raise FileNotFoundError("No usable temporary directory found")
-
-    monkeypatch.setattr(tempfile, "gettempdir", fail)
-    shut(package.path.parent / "__pycache__")
-    assert package.compilations() == 1
-    assert package.compilations() == 0
 
 
 def test_the_folder_that_is_named_is_the_only_one(
@@ -567,11 +525,3 @@ def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Pack
     forget()
     assert archive(package, "int64") == installed
     assert disk.bitcode("kernels.tiny.f", ("int64",)) is None
-
-
-def test_whoever_gives_numba_options_gets_code_that_is_compiled_with_them(
-    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert installed.exists()
-    monkeypatch.setenv("NUMBA_OPT", "1")
-    assert package.compilations() == 1

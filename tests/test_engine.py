@@ -20,8 +20,7 @@ from conformance.backends.session import CPU, options
 from ortops.engine import tensors
 from ortops.engine.c_api import Api
 from ortops.engine.extensions import OrtError
-from ortops.spec import DOMAIN
-from samples import FORWARD, GRADIENT, open_ranks, with_attributes
+from samples import FORWARD, open_ranks, with_attributes
 
 POOL, RESAMPLE = open_ranks(onnx_models.max_roi_pool(22)), onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])
 
@@ -69,10 +68,7 @@ def test_an_attribute_that_the_c_api_cannot_read_is_no_default(
     ("model", "attributes", "says"),
     [
         (POOL, {"pooled_shape": 2}, "pooled_shape = 2 has type INT: must be INTS"),
-        (POOL, {"pooled_shape": [2.0, 2.0]}, r"pooled_shape = \[2.0, 2.0\] has type FLOATS: must be INTS"),
-        (POOL, {"pooled_shape": [2]}, r"pooled_shape = \[2\]: must have 2 values, output_height, output_width"),
         (POOL, {"pooled_shape": [1] * 9}, "must have 2 values, output_height, output_width"),
-        (RESAMPLE, {"scales": 2.0}, "scales = 2.0 has type FLOAT: must be FLOATS"),
         (RESAMPLE, {"scales": [2, 2]}, r"scales = \[2, 2\] has type INTS: must be FLOATS"),
         (RESAMPLE, {"scales": [1.0] * 5}, "scales has 5 values: must have at most 4, one for each axis"),
         (RESAMPLE, {"output_sizes": [3]}, "values: must have the same number"),
@@ -90,20 +86,6 @@ def test_a_zero_byte_does_not_end_a_string() -> None:
         session(with_attributes(onnx_models.roi_align(16), {"mode": "avg\0max"}))
 
 
-@pytest.mark.parametrize("outputs", [("dx",), ("drois",), ("dx", "drois")])
-def test_either_output_of_the_gradient_can_be_left_out(outputs: Any) -> None:
-    runner = session(onnx_models.roi_align_grad(outputs=outputs))
-    names = [value.name for value in runner.get_inputs()]
-    results = runner.run(None, {name: GRADIENT[name] for name in names})
-    arrays = (GRADIENT[name] for name in ("dY", "rois", "batch_indices", "x_shape"))
-    expected = [
-        array for array in ortops.roi_align_grad(*arrays, x=GRADIENT["X"], outputs=outputs) if array is not None
-    ]
-    for actual, array in zip(results, expected, strict=True):
-        np.testing.assert_array_equal(actual, array)
-    assert ("X" in names) == ("drois" in outputs)
-
-
 def test_shapes_are_inferred_where_inputs_settle_them() -> None:
     model = open_ranks(onnx_models.roi_align(22, output_height=3, output_width=5))
     assert session(model).get_outputs()[0].shape == []
@@ -113,13 +95,6 @@ def test_shapes_are_inferred_where_inputs_settle_them() -> None:
             setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
     assert session(model).get_outputs()[0].shape == ["r", 4, 3, 5]
     assert session(onnx_models.max_roi_pool(22, pooled_shape=[2, 3])).get_outputs()[0].shape == ["num_rois", "C", 2, 3]
-
-
-def test_registering_the_same_options_twice_is_harmless() -> None:
-    chosen = options()
-    ortops.register(chosen)
-    ortops.register(chosen)
-    assert session(onnx_models.roi_align(16), chosen).run(None, FORWARD)
 
 
 def test_the_library_path_serves_those_who_register_it_themselves() -> None:
@@ -146,11 +121,6 @@ def test_one_process_has_one_engine() -> None:
     ortops.register(options())
     with pytest.raises(RuntimeError, match="this process already uses 'direct'"):
         ortops.register(options(), "pyop")
-
-
-def test_operators_live_in_the_domain_of_onnxruntime_extensions() -> None:
-    assert DOMAIN == "ai.onnx.contrib"
-    assert {node.domain for node in onnx_models.roi_align(16).graph.node} == {DOMAIN}
 
 
 @pytest.mark.parametrize("failing", range(6))

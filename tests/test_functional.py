@@ -35,11 +35,8 @@ def resampled(**attributes: Any) -> Any:
     ("inputs", "says"),
     [
         ({"X": FORWARD["X"].astype(np.int32)}, "X has type int32: must be bfloat16 or float16 or float32 or float64"),
-        ({"X": FORWARD["X"].astype(complex)}, "X has type complex128"),
-        ({"X": FORWARD["X"].astype(object)}, "X has type object"),
         ({"X": FORWARD["X"].astype(">f4")}, "X has type >f4"),
         ({"rois": FORWARD["rois"].astype(np.float64)}, "rois has type float64: must be float32"),
-        ({"batch_indices": np.array([0.0, 1.0])}, "batch_indices has type float64: must be int64"),
         ({"batch_indices": np.array(["0", "1"])}, "batch_indices has type <U1: must be int64"),
     ],
 )
@@ -53,7 +50,6 @@ def test_wrong_element_types_are_named(inputs: dict[str, Any], says: str) -> Non
     [
         ({"sampling_ratio": 2.0}, "sampling_ratio = 2.0: INT attribute"),
         ({"sampling_ratio": True}, "sampling_ratio = True: INT attribute"),
-        ({"spatial_scale": "1"}, "spatial_scale = '1': FLOAT attribute"),
         ({"mode": 1}, "mode = 1: STRING attribute"),
         ({"output_height": None}, "output_height = None: INT attribute"),
     ],
@@ -68,8 +64,6 @@ def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: s
     [
         (pooled, {"pooled_shape": 3}, "pooled_shape = 3: INTS attribute, must be a list"),
         (pooled, {"pooled_shape": [2]}, "pooled_shape = [2]: must have 2 values, output_height, output_width"),
-        (pooled, {"pooled_shape": [2, 2, 2]}, "pooled_shape = [2, 2, 2]: must have 2 values"),
-        (pooled, {"pooled_shape": []}, "pooled_shape = []: must have 2 values"),
         (pooled, {"pooled_shape": [2.5, 2]}, "pooled_shape[0] = 2.5: INTS attribute, must be >= 1"),
         (pooled, {"pooled_shape": [2**64, 2]}, "pooled_shape[0] = 18446744073709551616: must fit in 64 bits"),
         (resampled, {}, "scales and output_sizes are empty: at least one must have values"),
@@ -83,7 +77,7 @@ def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: s
         (resampled, {"scales": [3e38, 1.0]}, "must not make an axis longer"),
         *(
             (resampled, {"scales": scales}, "FLOATS attribute, must be")
-            for scales in (2.0, "2", [True, 1.0], ["1", 2.0], None, {1.0: 2.0})
+            for scales in (2.0, "2", [True, 1.0], None)
         ),
     ],
 )
@@ -121,12 +115,9 @@ def test_lists_take_the_type_of_the_map_and_integers_any_width() -> None:
     ("inputs", "says"),
     [
         ({"batch_indices": [0, 1.9]}, "batch_indices[1] = 1.9 has type float: must be an integer"),
-        ({"batch_indices": [0, 1.0]}, "batch_indices[1] = 1.0 has type float: must be an integer"),
         ({"batch_indices": [0, np.float32(1)]}, "batch_indices[1] = 1.0 has type float: must be an integer"),
         ({"batch_indices": ["0", "1"]}, "batch_indices[0] = '0' has type str: must be an integer"),
         ({"batch_indices": [0, True]}, "batch_indices[1] = True has type bool: must be an integer"),
-        ({"batch_indices": [0, np.True_]}, "batch_indices[1] = True has type bool: must be an integer"),
-        ({"batch_indices": [0, 1j]}, "batch_indices[1] = 1j has type complex: must be an integer"),
         ({"batch_indices": (0, None)}, "batch_indices[1] = None has type NoneType: must be an integer"),
         ({"batch_indices": [0, np.array([1.5])]}, "batch_indices[1, 0] = 1.5 has type float: must be an integer"),
         ({"batch_indices": True}, "batch_indices has type bool: must be int64"),
@@ -134,8 +125,6 @@ def test_lists_take_the_type_of_the_map_and_integers_any_width() -> None:
         ({"x_shape": [2, 1, 5.9, 6.2]}, "x_shape[2] = 5.9 has type float: must be an integer"),
         ({"x_shape": 2.0}, "x_shape = 2.0 has type float: must be an integer"),
         ({"rois": [["0", "0", "4", "4"]]}, "rois[0, 0] = '0' has type str: must be an int or a float"),
-        ({"rois": [[0, 0, 4, 4 + 0j]]}, "rois[0, 3] = (4+0j) has type complex: must be an int or a float"),
-        ({"rois": [[0.0, 0.0, True, 4.0]]}, "rois[0, 2] = True has type bool: must be an int or a float"),
         ({"rois": [np.array([0, 0, 4, 4]) > 1]}, "rois[0, 0] = False has type bool: must be an int or a float"),
     ],
 )
@@ -216,15 +205,3 @@ def test_a_flag_is_a_boolean_or_0_or_1() -> None:
             for actual, expected in zip(dml(flag), dml(other), strict=True):
                 np.testing.assert_array_equal(actual, expected)
     assert not np.array_equal(dml(0)[0], dml(1)[0])
-
-
-@pytest.mark.parametrize("flag", [0.7, 1.0, "1", None, [1], np.float32(1)])
-def test_any_other_flag_is_refused(flag: Any) -> None:
-    x, rois, indices = FORWARD.values()
-    says = re.escape(f"align_regions_to_corners = {flag!r}: INT attribute, must be >= 0 and <= 1")
-    with pytest.raises(TypeError, match=says):
-        ortops.dml_roi_align(x, rois, indices, output_height=2, output_width=2, align_regions_to_corners=flag)
-    with pytest.raises(TypeError, match=says):
-        ortops.dml_roi_align_grad(
-            np.ones((2, 1, 2, 2), np.float32), rois, indices, x.shape, x=x, align_regions_to_corners=flag
-        )

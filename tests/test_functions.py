@@ -104,12 +104,6 @@ def test_functions_that_recurse_are_refused(made: Sequence[onnx.FunctionProto], 
         convert(model([make("Neg", ["x"], ["y"])], made))
 
 
-def test_a_long_circle_is_told_in_short() -> None:
-    made = [function(str(i), [call(str((i + 1) % 50))]) for i in range(50)]
-    with pytest.raises(ValueError, match="'f::7' -> 42 more -> 'f::0': must"):
-        convert(model([call("0")], made))
-
-
 @pytest.mark.parametrize("name", ["attach", "gradient"])
 def test_a_model_that_inlining_would_blow_up_is_refused(name: str) -> None:
     with pytest.raises(
@@ -118,10 +112,6 @@ def test_a_model_that_inlining_would_blow_up_is_refused(name: str) -> None:
         CHANGES[name](doubling(20))
     with pytest.raises(ValueError, match=r"would have more than 10\*\*27 with its functions inlined"):
         CHANGES[name](doubling(90))
-
-
-def test_convert_inlines_nothing_and_takes_it() -> None:
-    assert convert(doubling(90)) == doubling(90)
 
 
 def rich(default: onnx.GraphProto | None = None) -> onnx.ModelProto:
@@ -241,18 +231,6 @@ def test_a_function_of_another_version_of_a_domain_is_refused() -> None:
         gradient(made, "loss", ["x"])
 
 
-def test_a_domain_that_a_function_alone_imports_is_imported_by_the_model() -> None:
-    pool = make("RoiAlign_16", ["x", "r", "b"], ["y"], domain=DOMAIN)
-    made = model([], [])
-    made.functions.append(onnx.helper.make_function("f", "pool", ["x", "r", "b"], ["y"], [pool], OPSETS))
-    made.graph.node[0].CopyFrom(make("pool", ["x", "rois", "batch_indices"], ["pooled"], domain="f"))
-    del made.opset_import[2]
-    found = gradient(made, "loss", ["x"])
-    feeds = {"x": np.ones((1, 1, 4, 4), np.float32), "rois": np.array([[1, 1, 3, 3]], np.float32)}
-    feeds |= {"batch_indices": np.zeros(1, np.int64), "c": np.array(True)}
-    assert run(found, feeds)["x_grad"].sum() == pytest.approx(1)
-
-
 def test_overloads_are_different_functions() -> None:
     made = [function("q", [make("Neg", ["x"], ["y"])], overload="1"), function("q", [make("Abs", ["x"], ["y"])])]
     found = gradient(model([call("q", y="t", overload="1"), call("q", "t")], made), "loss", ["x"])
@@ -273,12 +251,6 @@ def test_the_default_of_a_functions_attribute_counts() -> None:
     found = run(gradient(made, "loss", ["x"]), {"x": np.array([-1, 1, -2, 2], np.float32)})
     np.testing.assert_allclose(found["x_grad"], [0.5 + 0.25 + 0.5 + 4, 4] * 2)
     assert made.SerializeToString() == before
-
-
-def test_a_function_that_nothing_calls_may_have_any_opset() -> None:
-    made = model([call("own")], [function("own", [make("Neg", ["x"], ["y"])]), function("idle", [call("own")])])
-    made.functions[1].opset_import[0].version = 18
-    assert not gradient(made, "loss", ["x"]).functions
 
 
 def test_two_functions_of_a_name_are_refused() -> None:

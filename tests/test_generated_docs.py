@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from docs.generate import generated, stale, write
-from docs.pictures import PICTURES
+from docs.generate import generated, stale
 
 FILES = generated()
 SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}
@@ -45,28 +43,3 @@ def test_a_picture_stands_alone_and_fits(name: str) -> None:
             size = {"title": 17, "heading": 15, "result": 13}.get(text.attrib["class"], 12)
             assert float(text.attrib["x"]) + 0.6 * size * len(text.text or "") < width
             assert 0 < float(text.attrib["y"]) < height
-
-
-def test_the_themes_differ_in_colours_alone() -> None:
-    for name in PICTURES:
-        light, dark = (re.sub(r"#\w{6}", "", SVG[f"{name}-{theme}.svg"]) for theme in ("light", "dark"))
-        assert light == dark
-        assert SVG[f"{name}-light.svg"] != SVG[f"{name}-dark.svg"]
-
-
-def test_the_picture_of_the_opsets_has_the_values_of_the_readme() -> None:
-    text = SVG["opset-10-and-16-light.svg"]
-    assert "Opset 10<" in text
-    assert "samples 10, 11, 15, 16: Y = 13" in text
-    assert "Opset 16 and 22<" in text
-    assert "samples 7, 8, 12, 13: Y = 10" in text
-
-
-def test_writing_mends_what_is_stale(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "old.svg").write_text("<svg/>")
-    said = write(FILES, tmp_path)
-    assert "wrote docs/operators.md" in said
-    assert "removed docs/images/old.svg" in said
-    assert len(said) == len(FILES) + 1
-    assert stale(FILES, tmp_path) == write(FILES, tmp_path) == []

@@ -51,20 +51,6 @@ def test_a_state_of_some_parameters_makes_a_model_for_inference() -> None:
     assert onnx.numpy_helper.to_array(again.graph.node[0].attribute[0].t).tolist() == [0.5, 1.5]
 
 
-def test_the_number_of_steps_may_have_another_name() -> None:
-    model, state = onnx.parser.parse_model(TEXT), {"k": np.ones(2, np.float32), "t": np.array(3)}
-    assert with_state(model, state, step="t") == with_state(model, {"k": state["k"]})
-
-
-def test_a_default_of_an_input_is_replaced() -> None:
-    model = onnx.parser.parse_model(TEXT)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(2, np.float32), "bias"))
-    made = with_state(model, {"bias": np.ones(2, np.float32)})
-    assert [value.name for value in made.graph.input] == ["x", "bias"]
-    difference = run(made, {"x": X})["scores"] - run(model, {"x": X})["scores"]
-    np.testing.assert_allclose(difference, 1, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("state", "error", "message"),
     [

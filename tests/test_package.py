@@ -25,11 +25,6 @@ def test_every_public_name_is_there_and_has_a_docstring() -> None:
     assert set(ortops.__all__) <= set(dir(ortops))
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'ortops' has no attribute 'roi_pool'"):
-        _ = ortops.roi_pool
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"HOME": os.devnull, "XDG_CACHE_HOME": None}, {"HOME": None}],

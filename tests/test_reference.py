@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -26,8 +23,8 @@ from conformance.vectors.scenes import scatter
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.reference import evaluate
 from ortops.reference.roi_align_rotated import region_of
-from ortops.reference.sampling import OnnxAxis, coordinate, is_inside, points_inside, taps
-from ortops.spec import Operator, Tensor
+from ortops.reference.sampling import OnnxAxis, coordinate, is_inside, points_inside
+from ortops.spec import Operator
 
 Array = npt.NDArray[Any]
 
@@ -105,13 +102,10 @@ def test_drois_is_the_derivative_by_each_number_of_a_roi(function: str) -> None:
 MAX32, MAX64 = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
 HUGE = [
     [0, 0, 1e9, 1e9],
-    [-1e18, -1e18, 1e18, 1e18],
     [1e30, 3.0, -1e30, 1e5],
-    [-MAX32, -MAX32, MAX32, MAX32],
     [-MAX64, -MAX64, MAX64, MAX64],
     [MAX64 / 2, 0, MAX64, 1e300],
     [2.5, 2.5, 1e300, 1e-300],
-    [0, 0, MAX64, 5e-324],
 ]
 """Two points of an upright RoI, or centre and size of a rotated one."""
 
@@ -140,7 +134,7 @@ def test_results_of_a_huge_roi_are_finite_and_come_at_once(
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("size", [1e-320, 1e-3, 1.0, 37.0, 3e4, 1e17])
+@pytest.mark.parametrize("size", [1e-320, 1.0, 37.0, 1e17])
 def test_no_sample_on_the_map_is_skipped(size: float, sign: float) -> None:
     rng = np.random.default_rng(6)
     for per_bin in (1, 7, 5_000):
@@ -182,11 +176,6 @@ def test_a_long_row_through_the_map_is_sampled_where_it_lies_on_it() -> None:
         lengths = [abs(complex(s.x - 2, s.y - 2)) for s in region.samples(0, 0)]
         reach = 3 * math.sqrt(2) if turn else 3.0
         np.testing.assert_allclose(lengths, np.arange(0.5, reach, 1.0), atol=1e-6)
-
-
-def test_a_tap_beyond_the_last_pixel_is_none() -> None:
-    assert taps(2.25, 4) == ((2, 0.75, -1.0), (3, 0.25, 1.0))
-    assert taps(3.0, 4) == taps(4.0, 4) == ((3, 1.0, 0.0), (None, 0.0, 0.0))
 
 
 # Operators that are others in special cases.
@@ -237,40 +226,3 @@ def test_quarter_turns_are_roi_align_on_a_map_that_is_turned_back(turns: int) ->
 
 
 # `evaluate`.
-
-
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
-def test_results_are_float64_of_the_stored_values(dtype: Any) -> None:
-    rng = np.random.default_rng(7)
-    x, rois = rng.standard_normal((1, 1, 5, 5)).astype(dtype), np.array([[0.3, 0.7, 3.1, 4.2]]).astype(dtype)
-    indices = np.array([0])
-    y = of_three("RoiAlign_22", rois, x, indices, {})
-    assert y.dtype == np.float64
-    wide = of_three("RoiAlign_22", rois.astype(np.float64), x.astype(np.float64), indices, {})
-    np.testing.assert_array_equal(y, wide)
-
-
-def test_a_new_operator_is_evaluated_by_the_module_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scaled(x: Array, y: Array | None, *, by: float, outputs: Sequence[str]) -> tuple[Array | None, Array | None]:
-        assert y is None
-        assert outputs == ("z2",)
-        return None, x * by
-
-    module = types.ModuleType("ortops.reference.new_family")
-    module.scaled = scaled  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    operator = Operator(
-        name="Scaled",
-        family="new_family",
-        function="scaled",
-        doc="",
-        attributes=(),
-        inputs=(Tensor("X", "T", ("N",)), Tensor("Y", "T", ("N",), optional=True)),
-        outputs=(Tensor("Z1", "T", ("N",)), Tensor("Z2", "T", ("N",))),
-        types={"T": ("float",)},
-        constants={"by": 3.0},
-    )
-    first, second = evaluate(operator, [np.array([1, 2], np.float32)], {}, [False, True])
-    assert first is None
-    assert second is not None
-    np.testing.assert_array_equal(second, [3, 6])

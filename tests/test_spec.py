@@ -28,16 +28,6 @@ def test_opset_10_means_output_half_pixel() -> None:
         BY_NAME["RoiAlign_10"].check_attributes({"coordinate_transformation_mode": "half_pixel"})
 
 
-def test_the_gradient_has_the_attributes_of_roi_align_but_the_output_sizes() -> None:
-    others = {"output_height", "output_width"}
-    forward = {a.name: a for a in BY_NAME["RoiAlign_16"].attributes if a.name not in others}
-    assert {a.name: a for a in BY_NAME["RoiAlignGrad"].attributes} == forward
-
-
-def test_operators_have_names_of_their_own() -> None:
-    assert len(BY_NAME) == len(ortops.OPERATORS)
-
-
 def test_a_default_must_keep_the_rule() -> None:
     with pytest.raises(ValueError, match="size = 0: must be >= 1"):
         Attribute("size", "INT", 0, minimum=1)

@@ -159,29 +159,6 @@ def test_a_list_of_boxes_has_one_of_each_image_and_modules_call_the_functions() 
     assert repr(RoIPool(2, 0.5)) == "RoIPool(output_size=2, spatial_scale=0.5)"
 
 
-def test_a_half_turn_flips_a_roi() -> None:
-    x1, y1, x2, y2 = BOXES[:1].unbind(1)
-    upright = [IMAGES[0], (x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1]
-    wanted = roi_align(X, ROIS[:1], (2, 3), 1.0, 2, True)
-    for angle, found in ((0.0, wanted), (math.pi, wanted.flip((2, 3)))):
-        rois = torch.stack([*upright, torch.full_like(x1, angle)], 1)
-        torch.testing.assert_close(roi_align_rotated(X, rois, (2, 3), 1.0, 2), found)
-
-
-def test_bins_of_a_maximum_are_those_of_adaptive_pooling() -> None:
-    rois = torch.tensor([[1, 1, 2, 6, 5]], dtype=torch.float64)
-    wanted = torch.nn.functional.adaptive_max_pool2d(X[1:, :, 2:6, 1:7], (3, 4))
-    assert torch.equal(roi_pool(X, rois, (3, 4)), wanted)
-    assert torch.equal(roi_pool(X, rois * torch.tensor([1, 2, 2, 2, 2]), (3, 4), 0.5), wanted)
-
-
-def test_no_boxes_give_no_rows_and_a_gradient_of_zeros() -> None:
-    x = X.clone().requires_grad_()
-    found = roi_align(x, [BOXES[:0]] * 2, (2, 3))
-    assert found.shape == (0, 3, 2, 3)
-    assert not grad(found.sum(), x)[0].any()
-
-
 def derivatives(x: Any, rois: Any, ratio: int = 2) -> list[Any]:
     """The average, its gradients, and those of a sum of these."""
     x, rois = x.clone().requires_grad_(), rois.clone().requires_grad_()
@@ -209,14 +186,6 @@ def test_contiguous_memory_is_shared_and_strides_do_not_matter() -> None:
     for x in (X.contiguous(memory_format=torch.channels_last), X.mT.contiguous().mT):
         for one, same in zip(wanted, derivatives(x, ROIS.T.contiguous().T), strict=True):
             torch.testing.assert_close(one, same, rtol=0, atol=0)
-
-
-def test_tensors_that_are_not_aligned_are_copied_for_the_kernels() -> None:
-    memory = bytearray(X.numel() * 8 + 1)
-    x = torch.frombuffer(memory, dtype=X.dtype, offset=1, count=X.numel()).reshape(X.shape).copy_(X)
-    assert x.data_ptr() % 8 == 1
-    assert array(x).flags.aligned
-    assert torch.equal(roi_align(x, ROIS, 2), roi_align(X, ROIS, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -169,27 +169,6 @@ def test_forward_and_gradient_of_dropout_have_one_mask() -> None:
             assert (both(first, i)[0] != both(second, i)[0]).any()
 
 
-def test_alpha_dropout_keeps_mean_and_variance() -> None:
-    x = {f"x_{i}": torch.randn(60, 60, 2) for i in range(2)}
-    layers = torch.nn.AlphaDropout(0.2), torch.nn.FeatureAlphaDropout(0.2)
-    module = Twice(*layers).train()
-    model = export(module, tuple(x.values()), loss=lambda outputs: sum(y.sum() for y, _ in outputs), wrt=list(x))
-    found = run(model, x)
-    for i in range(2):
-        output, dropped = both(found, i)[0], found[f"x_{i}_grad"] == 0
-        assert output.mean() == pytest.approx(0, abs=0.1)
-        assert output.std() == pytest.approx(1, abs=0.1)
-        # What is dropped is one value, and has no gradient.
-        assert dropped.mean() == pytest.approx(0.2, abs=0.06)
-        assert np.ptp(output[dropped]) < 1e-5
-
-
-def test_attention_drops_weights_as_well() -> None:
-    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).train()
-    model = export(layer, (torch.randn(2, 3, 4),), loss=lambda y: y.square().sum())
-    assert sum(node.op_type.startswith("Random") for node in model.graph.node) == 4
-
-
 def test_one_tensor_given_twice_is_two_inputs() -> None:
     class Product(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any, y: Any) -> Any:
@@ -237,14 +216,6 @@ def test_hooks_of_the_gradient_are_refused(hook: Callable[[Any, Any], Any], mess
         handle.remove()
 
 
-def test_forward_hooks_are_in_the_model() -> None:
-    module, x = torch.nn.Linear(4, 4), torch.randn(3, 4)
-    module.register_forward_hook(lambda module, args, y: 2 * y)  # noqa: ARG005
-    found = run(export(module, (x,), loss=lambda y: y.square().sum()), {"input": x})
-    module(x).square().sum().backward()
-    assert_close(found["weight_grad"], module.weight.grad, "weight_grad")
-
-
 def test_other_changes_are_refused() -> None:
     norm = torch.nn.InstanceNorm2d(3, affine=True, track_running_stats=True).train()
     with pytest.raises(ValueError, match="an InstanceNorm has track_running_stats in training mode"):
@@ -269,14 +240,6 @@ def test_a_module_too_large_for_a_model_is_refused_before_it_is_traced() -> None
     linear.weight = torch.nn.Parameter(torch.empty(2**29, 1))
     with pytest.raises(ValueError, match="has 2147483664 bytes of parameters and buffers: must be less than 2 GiB"):
         export(linear, (torch.randn(3, 1),), loss=lambda y: y.sum())
-
-
-def test_what_pieces_need_is_not_left_in_the_model() -> None:
-    model: onnx.ModelProto = export(
-        torch.nn.Linear(3, 3), (torch.randn(2, 3),), loss=lambda y: functional.logsigmoid(y).sum()
-    )
-    read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
-    assert [node.name for node in model.graph.node if read.isdisjoint(node.output)] == []
 
 
 @cache

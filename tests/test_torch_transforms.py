@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
@@ -36,40 +34,6 @@ def pool(x: Any, boxes: Any) -> Any:
 
 FUNCTIONS = [(align, BOXES), (rotated, TURNED), (pool, BOXES)]
 each_function = pytest.mark.parametrize(("function", "boxes"), FUNCTIONS, ids=["roi_align", "rotated", "roi_pool"])
-
-
-def jacobians(function: Callable[..., Any], boxes: Any) -> Any:
-    """By reverse mode, without ``torch.func``."""
-    return torch.autograd.functional.jacobian(function, (X, boxes))
-
-
-def applied(jacobian: Any, tangent: Any) -> Any:
-    return torch.tensordot(jacobian, tangent, tangent.dim())
-
-
-@each_function
-def test_forward_mode_is_the_jacobian_times_the_tangents(function: Any, boxes: Any) -> None:
-    by_x, by_boxes = jacobians(function, boxes)
-    tangents = X.cos(), boxes.cos()
-    wanted = applied(by_x, tangents[0]), applied(by_boxes, tangents[1])
-    assert_close(jvp(lambda x: function(x, boxes), (X,), tangents[:1])[1], wanted[0])
-    assert_close(jvp(lambda b: function(X, b), (boxes,), tangents[1:])[1], wanted[1])
-    assert_close(jvp(function, (X, boxes), tangents)[1], sum(wanted))
-    with torch.no_grad(), forward_ad.dual_level():
-        found = function(forward_ad.make_dual(X, tangents[0]), forward_ad.make_dual(boxes, tangents[1]))
-        assert_close(forward_ad.unpack_dual(found).tangent, sum(wanted))
-
-
-@each_function
-def test_jacobians_of_both_modes_are_the_same(function: Any, boxes: Any) -> None:
-    for wanted, *found in zip(
-        jacobians(function, boxes),
-        jacfwd(function, (0, 1))(X, boxes),
-        jacrev(function, (0, 1))(X, boxes),
-        strict=True,
-    ):
-        for one in found:
-            assert_close(one, wanted)
 
 
 @each_function

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ from ortops import precompile
 from ortops.jit.source import Source
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import ENTRY_POINTS, in_processes
-from ortops.progress import with_progress
 from ortops.spec import Operator
 from processes import python
 
@@ -140,18 +138,6 @@ def test_by_default_it_takes_all_operators_in_float_with_all_choices(calls: Any)
             assert seen >= set(attribute.choices), (operator.name, attribute.name)
 
 
-def test_it_takes_the_types_that_each_operator_has(calls: Any) -> None:
-    ortops.warmup(["RoiAlign_16", "RoiAlign_22"], ["bfloat16", "double"])
-    assert {(operator.name, kind) for operator, kind, _ in calls} == {
-        ("RoiAlign_16", "float64"),
-        ("RoiAlign_22", "float64"),
-        ("RoiAlign_22", "bfloat16"),
-    }
-    calls.clear()
-    ortops.warmup(["RoiAlign_16"], None)
-    assert {kind for _, kind, _ in calls} == {"float16", "float32", "float64"}
-
-
 def test_an_attribute_restricts_the_operators_that_have_it(calls: Any) -> None:
     ortops.warmup(["RoiAlign_16", "DmlRoiAlign"], mode="max")
     modes = {attributes["mode"] for operator, _, attributes in calls if operator is BY_NAME["RoiAlign_16"]}
@@ -225,19 +211,3 @@ def test_a_signal_that_ends_the_process_ends_those_that_compile_for_it(number: i
             os.kill(worker, signal.SIGKILL)
             pytest.fail("a worker lives on")
     assert process.returncode == -number
-
-
-@pytest.mark.parametrize(
-    ("total", "lines"),
-    [
-        (3, ["work on: 1 of 3 cases, 20 s, about 40 s left\n", "work on: 2 of 3 cases, 40 s, about 20 s left\n"]),
-        (None, ["work on: 1 cases, 20 s\n", "work on: 2 cases, 40 s\n"]),
-    ],
-)
-def test_where_there_is_no_terminal_a_line_says_how_long_it_takes(
-    total: int | None, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = itertools.count(0.0, 20.0)
-    monkeypatch.setattr("ortops.progress.time.monotonic", lambda: next(clock))
-    assert list(with_progress(["a", "b"], "work on", total)) == ["a", "b"]
-    assert capsys.readouterr().err == "".join(lines)

@@ -171,17 +171,3 @@ def test_without_extras_it_imports_its_modules_and_shows_its_commands_and_judges
         "commands",
         "backends",
     ]
-
-
-def test_only_a_wheel_with_code_needs_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, hatch_build; print(*getattr(hatch_build, f'get_requires_for_build_{sys.argv[1]}')())"
-
-    def needs_numba(target: str) -> bool:
-        return "numba" in run(sys.executable, "-c", code, target)
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("ORTOPS_BUILD_COMPILED", "all")
-    assert [needs_numba(target) for target in ("wheel", "editable", "sdist")] == [sys.platform == "linux", False, False]
-    monkeypatch.delenv("ORTOPS_BUILD_COMPILED")
-    assert not needs_numba("wheel")

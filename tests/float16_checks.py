@@ -74,7 +74,7 @@ def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
         padded = np.resize(source, -(-source.size // LANES) * LANES)
         for name in ("convert", "convert_lanes"):
             target = np.empty(padded.size, expected.dtype)
-            assert Kernel(FunctionName("kernels.float16_kernels", name))(padded, target, padded.size) == 0
+            assert Kernel(FunctionName("kernels.lane_kernels", name))(padded, target, padded.size) == 0
             same(target[: source.size], expected)
 
 
@@ -96,7 +96,7 @@ def take_subnormals_for_zero() -> None:
 
 
 def check_all() -> None:
-    sys.modules["ortops.kernels.float16_kernels"] = importlib.import_module("float16_kernels")
+    sys.modules["ortops.kernels.lane_kernels"] = importlib.import_module("lane_kernels")
     found = singles()
     with np.errstate(over="ignore"):
         given = (found, found.astype(np.float16), HALVES.astype(np.float32))

@@ -251,6 +251,65 @@ def exit_while_running() -> Outcomes:
     return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
 
 
+class Interrupt(Exception):  # noqa: N818
+    """What is raised at a line."""
+
+
+def interrupted_at(n: int, call: Callable[[], object]) -> tuple[bool, object]:
+    """Whether a call has an n-th line or entry of a function, where it is interrupted; and its result or exception."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        if not str(frame.f_globals.get("__name__")).startswith("ortops."):
+            return None
+        count += event in ("call", "line")
+        if count == n:
+            raise Interrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        result: object = call()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is judged
+        result = error
+    finally:
+        sys.settrace(None)
+    return count >= n, result
+
+
+def every_line() -> dict[str, list[str]]:
+    """What comes of an exception at each line of a run, of a function's call, and at some lines of making a session."""
+    model, expected = chain(1), chain_answer(1)
+    shared = onnxruntime.SessionOptions()
+    shared.log_severity_level, shared.intra_op_num_threads = 4, 1
+    ortops.register(shared)
+    ours, plain = make(model), onnxruntime.InferenceSession(model, shared)
+    calls: dict[str, Callable[[], Any]] = {
+        "run": lambda: ours.run(None, FEEDS),
+        "run plain": lambda: plain.run(None, FEEDS),
+        "make": lambda: make(model),
+        "make plain": lambda: onnxruntime.InferenceSession(model, shared),
+        "call": lambda: ortops.roi_align(*FEEDS.values(), **SIZE),
+    }
+    outcomes = {}
+    for name, call in calls.items():
+        call()
+        found = set()
+        for n in range(1, 10_000, 7 if "make" in name else 1):  # a session takes 3 ms
+            reached, result = interrupted_at(n, call)
+            if not reached:
+                break
+            words = "interrupted by Interrupt" in str(result)
+            kind = type(result).__name__ if isinstance(result, Exception) else "an answer"
+            found.add("interrupted" if words else kind)
+        assert 30 < n < 9_000, (name, n)
+        outcomes[name] = sorted(found)
+    for session in (ours, plain, calls["make"](), calls["make plain"]()):
+        assert of_answer(session.run(None, FEEDS)[0], expected) == RIGHT
+    return outcomes
+
+
 if __name__ == "__main__":
     found = {name: globals()[name]() for name in sys.argv[1:]}
     print(json.dumps({"outcomes": found, "end": time.monotonic()}))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import pickle
 import threading
 import weakref
@@ -24,14 +25,18 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from gradient_nodes import IS_OLD
+from gradient_nodes import IS_OLD, not_of_old
 from onnx_models.attributes import CUSTOM
 from ortops.engine.c_api import onnxruntime_version
+from ortops.engine.direct import custom_ops
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
 from processes import python
 
 F = NDArray[np.float32]
 A = TypeVar("A", bound=np.generic)
+B = TypeVar("B", bound=np.generic)
+C = TypeVar("C", bound=np.generic)
+D = TypeVar("D", bound=np.generic)
 R = TypeVar("R", np.float32, np.float64)
 
 reads_lists_of_strings = pytest.mark.skipif(
@@ -207,13 +212,6 @@ def test_bytes_that_are_no_text_and_zero_bytes_survive() -> None:
     runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[made(f)])
     assert runner.run(["same"], {})[0].tolist() == [3, 2, 0, 2, 1]
     assert {text.encode(errors="surrogateescape") for text in found} == set(texts)
-
-
-def test_a_string_is_of_any_type_of_strings() -> None:
-    for kind in (object, "U3", "S3"):
-        y = answer(lambda x, k=kind: np.array(["ab", "c"]).astype(k), outputs=[ortops.Tensor("y", "string")],
-                   inputs=[ortops.Tensor("x", "float")], graph="(float[n] x) => (string[m] y) { y = t.f(x) }")  # fmt: skip
-        assert y.tolist() == ["ab", "c"]
 
 
 @pytest.mark.parametrize("given", ["", "axes", "table", "all"])
@@ -744,16 +742,6 @@ def test_operators_can_be_given_to_one_call() -> None:
         onnx_models.gradient(weighted, "loss", ["x"], operators=[_cube])  # type: ignore[list-item]
 
 
-def test_operators_that_are_registered_stay_registered_after_a_call(users: None) -> None:
-    cube = made(_cube, shapes=lambda x, power: x)
-    onnx_models.register_schemas([cube])
-    model = parsed("(double[n, 2] x) => (double[n, 2] y) { y = t.f(x) }")
-    onnx_models.portable.attach(model, operators=[cube])
-    assert CUSTOM["t", "f"] is cube
-    with pytest.raises(RuntimeError, match="another operator of this name is registered already"):
-        onnx_models.portable.attach(model, operators=[made(_cube)])
-
-
 def session_of(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model.SerializeToString(), options(), [CPU])
 
@@ -778,3 +766,87 @@ def test_a_missing_gradient_is_named(users: None, gradient: Any, function: Any, 
     model = parsed("(float[n] x) => (float loss) { y = t.f(x) loss = ReduceSum <keepdims = 0> (y) }")
     with pytest.raises(ValueError, match=says):
         onnx_models.gradient(model, "loss", ["x"])
+
+
+@made
+def kinds_of(
+    a: NDArray[np.generic],
+    b: NDArray[np.generic],
+    c: NDArray[np.generic] | None = None,
+    d: NDArray[np.generic] | None = None,
+    e: NDArray[np.generic] | None = None,
+    *f: NDArray[np.generic],
+) -> NDArray[np.str_]:
+    """The element type of each input."""
+    return np.array([str(x if x is None else x.dtype) for x in (a, b, c, d, e, *f)], object)
+
+
+def test_inputs_of_any_type_cost_one_kernel_and_arrive_as_they_are() -> None:
+    assert len(list(custom_ops(kinds_of, kinds_of.bind))) == 1
+    names = [kind for kind in ELEMENT_DTYPES if kind != "bfloat16"]
+    for i in range(0, len(names), 4):
+        kinds = [*names[i:], *names][:4]
+        inputs = ", ".join(f"{kind}[n] x{k}" for k, kind in enumerate(kinds))
+        runner = session(f"({inputs}) => (string[m] y) {{ y = t.f(x0, x1, , x2, , x3, x3) }}", kinds_of)
+        dtypes = [str(ELEMENT_DTYPES[kind]) for kind in kinds]
+        feeds: dict[str, Any] = {f"x{k}": np.array(["t"], object).astype(dtype) for k, dtype in enumerate(dtypes)
+                                 if dtype == "object"}  # fmt: skip
+        feeds |= {f"x{k}": np.ones(1, dtype) for k, dtype in enumerate(dtypes) if dtype != "object"}
+        a, b, d, f = dtypes
+        assert runner.run(None, feeds)[0].tolist() == [a, b, "None", d, "None", f, f]
+
+
+def test_a_variable_of_several_inputs_has_one_type() -> None:
+    def f(x: NDArray[A], n: NDArray[R] | None = None, y: NDArray[A] | None = None, *z: NDArray[R]) -> F: ...
+
+    operator = made(f)
+    graph = "({}[k] x, {}[k] n, {}[k] y, {}[k] z) => (float[m] r) {{ r = t.f(x, {}, {}, z, z) }}"
+    assert session(graph.format("bool", "float", "bool", "float", "n", "y"), operator)
+    assert session(graph.format("bool", "int8", "int8", "double", "", ""), operator)
+    for types, says in (
+        (("bool", "float", "int8", "float"), "t::f: y has type int8: must be bool, that of x"),
+        (("bool", "float", "bool", "double"), "t::f: z has type double: must be float, that of n"),
+        (("bool", "int64", "bool", "int64"), "t::f: n has type int64: must be float or double"),
+    ):
+        with pytest.raises(Exception, match=says):
+            session(graph.format(*types, "n", "y"), operator)
+
+
+def test_variables_of_outputs_have_the_types_of_their_inputs() -> None:
+    def f(x: NDArray[A], y: NDArray[B], s: NDArray[np.generic], z: NDArray[A]) -> tuple[NDArray[B], NDArray[A]]:
+        assert s.dtype == x.dtype
+        return y, np.add(x, z)
+
+    operator = made(f)
+    assert len(list(custom_ops(operator, operator.bind))) == len(ELEMENT_DTYPES) ** 2
+    graph = "({}[k] x, {}[k] y, {}[k] z) => ({}[k] p, {}[k] q) {{ p, q = t.f(x, y, x, z) }}"
+    for x, y in itertools.product(("double", "uint8"), ("int16", "double")):
+        feeds = {"x": np.ones(2, ELEMENT_DTYPES[x]), "y": np.zeros(3, ELEMENT_DTYPES[y])}
+        p, q = session(graph.format(x, y, x, y, x), operator).run(None, {**feeds, "z": feeds["x"]})
+        assert (p.dtype, q.dtype, q.tolist()) == (feeds["y"].dtype, feeds["x"].dtype, [2, 2])
+    with pytest.raises(Exception, match=r"no kernel def matches node inputs for Op: f"):
+        session(graph.format("double", "int8", "float", "int8", "double"), operator)
+
+
+def test_too_many_combinations_are_an_error_that_tells_their_number() -> None:
+    def three(a: NDArray[A], b: NDArray[B], c: NDArray[C]) -> tuple[NDArray[A], NDArray[B], NDArray[C]]: ...
+    def four(
+        a: NDArray[A], b: NDArray[B], c: NDArray[C], d: NDArray[D]
+    ) -> tuple[NDArray[A], NDArray[B], NDArray[C], NDArray[D]]: ...
+
+    assert made(three)
+    with pytest.raises(
+        ValueError,
+        match=r"t::f: its outputs have 38,416 combinations of element types \(A, B, C, D\): must have at most 4,096",
+    ):
+        made(four)
+
+
+@not_of_old
+def test_types_of_outputs_are_inferred_beside_inputs_of_any_type() -> None:
+    def f(x: NDArray[np.generic], y: NDArray[A]) -> NDArray[A]: ...
+
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18, "t" : 1]>
+        g (bool[n] x, double[n] y) => (double[k] r) { s = t.f(x, y)  r = Neg(s) }""")
+    runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[made(f)])
+    assert runner.get_outputs()[0].type == "tensor(double)"

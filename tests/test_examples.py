@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+import ortops
 from examples import fgsm, grad_cam, integrated_gradients
+from examples import onnx_tests_strategies as strategies
 from examples.classifier import Array, Classifier, run
+from ortops import OPERATORS
+from ortops.reference import evaluate
 
 RNG = np.random.default_rng(3)
 WEIGHTS = {"kernel": RNG.normal(size=(4, 3, 3, 3)), "head": RNG.normal(size=(4, 2))}
@@ -58,3 +65,24 @@ def test_it_draws_a_picture(
     monkeypatch.setattr(example, "load", lambda: network)
     example.main(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name"), [(strategies.roi_align, "RoiAlign_16"), (strategies.max_roi_pool, "MaxRoiPool_1")]
+)
+def test_our_operators_answer_what_is_drawn(strategy: Any, name: str) -> None:
+    definition = next(operator for operator in OPERATORS if operator.name == name)
+    sizes = []
+
+    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        drawn = data.draw(strategy(np.dtype(np.float32), ortops))
+        answer = drawn.spox_fun(*drawn.inputs.values(), **drawn.attribute_kwargs)
+        (due,) = evaluate(definition, list(drawn.inputs.values()), drawn.attribute_kwargs)
+        assert due is not None
+        np.testing.assert_allclose(answer, due, rtol=1e-5, atol=1e-4)
+        sizes.append(due.size)
+
+    check()
+    assert max(sizes) > 0

@@ -13,17 +13,15 @@ import interrupt_programs
 from interrupt_programs import RAISED, RIGHT
 from processes import python
 
-if os.name == "nt":
-    pytest.skip("Windows has no alarms", allow_module_level=True)
-
 MAX_EXIT_SECONDS = 30.0
 """From the end of a program to the end of its process."""
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no alarms")
 @pytest.mark.parametrize(
     "programs",
     [
-        # The last ends the process while a session runs. `test_any_line` interrupts plain sessions, and sessions being made.
+        # The last ends the process while a session runs.
         ("storm_run", "in_a_kernel", "nested", "recursion", "exit_while_running"),
         pytest.param(("cold_compile",), marks=pytest.mark.slow),
     ],
@@ -34,3 +32,30 @@ def test_a_call_answers_right_or_raises_the_handlers_exception(programs: tuple[s
     assert time.monotonic() - found["end"] < MAX_EXIT_SECONDS
     assert {name: ended for name, ended in found["outcomes"].items() if not set(ended) <= {RIGHT, RAISED}} == {}
     assert [name for name, ended in found["outcomes"].items() if not ended.get(RIGHT)] == []
+
+
+def test_an_exception_at_any_line_is_raised_and_the_process_goes_on_and_ends() -> None:
+    """An exception at any line of this library's Python code, as a signal handler may raise it."""
+    assert json.loads(python(Path(interrupt_programs.__file__), "every_line"))["outcomes"]["every_line"] == {
+        "run": ["Interrupt"],
+        "run plain": ["interrupted"],
+        "make": ["Interrupt"],
+        # ONNX Runtime ignores the status of shape inference.
+        "make plain": ["an answer", "interrupted"],
+        "call": ["Interrupt"],
+    }
+
+
+SESSIONS_AT_THE_END = """
+import sys
+import onnx_models, ortops
+class Holder: pass
+sys.holder = Holder()  # which ends after all modules of Python's
+sys.holder.session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
+sys.holder.holder = sys.holder
+print("made")
+"""
+
+
+def test_a_session_may_outlive_the_modules() -> None:
+    assert python(SESSIONS_AT_THE_END) == "made"

@@ -239,22 +239,6 @@ def cold_compile() -> Outcomes:
         return outcomes + Outcomes([attempt()])
 
 
-def exit_while_running() -> Outcomes:
-    """Alarms, and then the end of the process while another thread runs a session."""
-    session, expected = make(chain(20)), chain_answer(20)
-
-    def run_on() -> None:
-        while True:
-            session.run(None, FEEDS)
-
-    threading.Thread(target=run_on, daemon=True).start()
-    return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
-
-
-class Interrupt(Exception):  # noqa: N818
-    """What is raised at a line."""
-
-
 def interrupted_at(n: int, call: Callable[[], object]) -> tuple[bool, object]:
     """Whether a call has an n-th line or entry of a function, where it is interrupted; and its result or exception."""
     count = 0
@@ -265,7 +249,7 @@ def interrupted_at(n: int, call: Callable[[], object]) -> tuple[bool, object]:
             return None
         count += event in ("call", "line")
         if count == n:
-            raise Interrupt
+            raise AlarmError
         return trace
 
     sys.settrace(trace)
@@ -300,7 +284,7 @@ def every_line() -> dict[str, list[str]]:
             reached, result = interrupted_at(n, call)
             if not reached:
                 break
-            words = "interrupted by Interrupt" in str(result)
+            words = "interrupted by AlarmError" in str(result)
             kind = type(result).__name__ if isinstance(result, Exception) else "an answer"
             found.add("interrupted" if words else kind)
         assert 30 < n < 9_000, (name, n)

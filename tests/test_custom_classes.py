@@ -111,18 +111,6 @@ def test_nodes_with_constants_are_neither_folded_nor_merged() -> None:
         assert sorted([y.item(), z.item()]) == [2 * i + 1, 2 * i + 2]
 
 
-def test_nodes_inside_of_others_share_it_too() -> None:
-    log = Log()
-    graph = """(float[n] x, bool c) => (float[n] z) {
-        y = t.Count(x)
-        z = If (c) <then_branch = t () => (float[n] a) { a = t.Count(y) },
-                    else_branch = e () => (float[n] b) { b = t.Count(x) }>
-    }"""
-    runner = session(log.operator(), graph=graph)
-    assert runner.run(None, {**FEEDS, "c": np.array(True)})[0] == 1 + 2
-    assert log.lines == ["made"]
-
-
 def test_sessions_made_and_run_in_many_threads_share_nothing() -> None:
     log = Log()
     operator = log.operator()
@@ -267,17 +255,12 @@ def made(kind):
     return kind(model.SerializeToString(), options)
 
 kept = [made(onnxruntime.InferenceSession), made(ortops.InferenceSession)]
-del kept[{drop}:]
-if kept:
-    feeds = {"x": np.ones(1, np.float32)}
-    threading.Thread(target=lambda: kept[-1].run(None, feeds), daemon=True).start()
-    inside.wait()
+del kept[0]
+feeds = {"x": np.ones(1, np.float32)}
+threading.Thread(target=lambda: kept[0].run(None, feeds), daemon=True).start()
+inside.wait()
 """
 
 
-@pytest.mark.parametrize("drop", [0, 1, 2])
-def test_the_exit_of_the_interpreter_closes_each_object_once_after_running_calls(drop: int) -> None:
-    lines = python(SCRIPT.replace("{drop}", str(drop))).split()
-    closed_before = ["closed"] * (2 - drop)
-    computed = ["computed"] if drop else []
-    assert lines == ["made", "made", *closed_before, *computed, *["closed"] * drop]
+def test_the_exit_of_the_interpreter_closes_each_object_once_after_running_calls() -> None:
+    assert python(SCRIPT).split() == ["made", "made", "closed", "computed", "closed"]

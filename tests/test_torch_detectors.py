@@ -30,13 +30,10 @@ from torchvision.models.detection import (
     faster_rcnn,
     keypoint_rcnn,
     mask_rcnn,
-    roi_heads,
 )
 
 import ortops
 from onnx_models import convert, gradient
-from onnx_models.torch import export
-from ortops.torch import patch_torchvision
 from torch_checks import QUIET
 from torchvision_operators import compiled_or_not
 
@@ -236,20 +233,6 @@ def test_a_detector_of_the_torchscript_exporter_runs_converted() -> None:
     assert keypoints.any()
 
 
-class MaskHead(torch.nn.Module):  # type: ignore[misc]
-    """RoiAlign of several levels, head and predictor: of two images' feature maps and boxes, which are given, and moved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pooler = pooler(14)
-        self.head, self.predictor = parts("mask", channels=6).values()
-        self.move = torch.nn.Parameter(torch.tensor([0.1, 0.2, 0.3, 0.4]))
-
-    def forward(self, features: Mapping[str, Any], boxes: Sequence[Any]) -> Any:
-        moved = [one + self.move for one in boxes]
-        return self.predictor(self.head(self.pooler(features, moved, [(HEIGHT, WIDTH)] * 2)))
-
-
 def boxes_in(count: int) -> Any:
     """Boxes [count, 4] in an image, in turn of each level's size."""
     sides = torch.tensor([5.0, 11.0, 22.0])[torch.arange(count) % 3, None] * (0.8 + 0.4 * torch.rand(count, 2))
@@ -292,36 +275,6 @@ def run(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
 def feeds_of(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
     tensors = pytree.tree_leaves(args)
     return {value.name: tensor.detach().numpy() for value, tensor in zip(model.graph.input, tensors, strict=True)}
-
-
-def test_the_loss_of_a_mask_head_has_the_gradients_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = MaskHead()
-    features = {level: torch.randn(2, 6, HEIGHT // 4 // 2**i, WIDTH // 4 // 2**i) for i, level in enumerate(LEVELS)}
-    rois = [boxes_in(count) for count in (9, 7)]
-    masks = [(torch.rand(count, HEIGHT, WIDTH) > 0.5).float() for count in (3, 2)]
-    targets = (rois, masks, [torch.tensor([1, 2, 3]), torch.tensor([3, 1])], [torch.arange(9) % 3, torch.arange(7) % 2])
-    tensors = dict(module.named_parameters())
-    for level, tensor in features.items():
-        tensors[f"features_{level}"] = tensor.requires_grad_()
-    with patch_torchvision():
-        value = roi_heads.maskrcnn_loss(module(features, rois), *targets)
-        value.backward()
-        monkeypatch.setattr(roi_heads, "len", some, raising=False)
-        model = export(
-            module,
-            (features, rois),
-            loss=roi_heads.maskrcnn_loss,
-            targets=targets,
-            wrt=list(tensors),
-            opset_version=22,
-            standard=False,  # from opset 22 on stock ONNX Runtime has no RoiAlign
-        )
-    kinds = [node.op_type for node in model.graph.node if node.op_type.startswith("RoiAlign")]
-    assert kinds.count("RoiAlignGrad") == len(LEVELS)
-    assert kinds.count("RoiAlign_22") == len(LEVELS) + 2
-    found = run(model, ((features, rois), targets))
-    assert_near(found["loss"], value.detach().numpy(), "loss")
-    assert_gradients(found, tensors)
 
 
 class AllSampled:

@@ -58,15 +58,12 @@ def digest(folder: Path, sources: dict[str, str]) -> str:
     [
         ("kernel.py", "# a comment", "# another one"),
         ("kernel.py", '"""Compute."""', '"""Calculate."""'),
-        ("kernel.py", '    """Compute."""\n', ""),
         ("kernel.py", '"""A kernel."""', "\n\n\n"),
         ("kernel.py", "double(x) + LIMIT", "(double(x)\n    + LIMIT)"),
         ("kernel.py", "from numba import types", "from numba import errors"),
         ("kernel.py", "high(x, x)", "high(x, 0)"),
         ("helpers.py", "UNUSED = 1", "UNUSED = 2"),
-        ("helpers.py", "return 3", "return 4"),
         ("layout.py", "'''Sizes.'''", "'''Lengths.'''"),
-        ("other.py", "11", "12"),
     ],
 )
 def test_what_a_kernel_does_not_use_does_not_count(tmp_path: Path, file: str, old: str, new: str) -> None:
@@ -80,21 +77,16 @@ def test_what_a_kernel_does_not_use_does_not_count(tmp_path: Path, file: str, ol
     [
         ("kernel.py", "LIMIT: int = 5", "LIMIT: int = 6"),
         ("kernel.py", "scale=2", "scale=3"),
-        ("kernel.py", "x, scale", "y, scale"),
         ("kernel.py", "@compiled", "@inline"),
         ("kernel.py", "lambda a, b: a", "lambda a, b: b"),
         ("kernel.py", "import twice as", "import thrice as"),
         ("helpers.py", "half(x) * 2", "half(x) * 4"),
         ("deep.py", "FACTOR = 0.5", "FACTOR = 0.25"),
-        ("deep.py", "x * FACTOR", "x / FACTOR"),
-        ("late.py", "7", "8"),
         ("whole.py", "8", "9"),
         ("layout.py", "rows: int\n    columns: int", "columns: int\n    rows: int"),
-        ("layout.py", "columns: int", "columns: float"),
         ("jit/__init__.py", "16", "8"),
         ("jit/tools.py", "9", "10"),
         ("jit/models.py", "10", "20"),
-        ("jit/models.py", "pass", "size = 30"),
     ],
 )
 def test_what_a_kernel_uses_counts_however_far_away(tmp_path: Path, file: str, old: str, new: str) -> None:

@@ -206,13 +206,10 @@ def test_options_with_which_numba_compiles_nothing_are_named_where_it_would_have
     "damage",
     [
         lambda _: b"",
-        lambda content: content[:20],
-        lambda content: content[: len(content) // 2],
         lambda content: content[:-1],
         lambda content: content[:60] + bytes([content[60] ^ 1]) + content[61:],
-        lambda content: bytes(len(content)),
     ],
-    ids=["empty", "short", "half", "one byte", "one bit", "zeros"],
+    ids=["empty", "one byte", "one bit"],
 )
 def test_a_damaged_file_is_compiled_anew_and_mended(
     package: Package, tmp_path: Path, damage: Callable[[bytes], bytes]

@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -274,21 +273,6 @@ def called_by_torchvision() -> Any:
     detection = torchvision.models.detection
     (found,) = {torchvision.ops.roi_align, torchvision.ops.poolers.roi_align, detection.roi_heads.roi_align}
     return found
-
-
-def test_torchvision_is_patched_until_the_last_of_overlapping_contexts_is_closed() -> None:
-    theirs = called_by_torchvision()
-    first, second = ExitStack(), ExitStack()
-    with second:
-        with first:
-            first.enter_context(patch_torchvision())
-            second.enter_context(patch_torchvision())
-            assert called_by_torchvision() is roi_align
-        assert called_by_torchvision() is roi_align
-        with patch_torchvision():
-            assert called_by_torchvision() is roi_align
-        assert called_by_torchvision() is roi_align
-    assert called_by_torchvision() is theirs
 
 
 def test_many_threads_may_patch_torchvision() -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import gc
 import importlib
 import itertools
+import multiprocessing
 import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import ml_dtypes
@@ -30,7 +30,6 @@ from onnx_models.attributes import CUSTOM
 from ortops.engine.c_api import onnxruntime_version
 from ortops.engine.direct import custom_ops
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
-from processes import python
 
 F = NDArray[np.float32]
 A = TypeVar("A", bound=np.generic)
@@ -595,40 +594,14 @@ def test_a_function_of_numba_runs_without_the_lock() -> None:
     assert answer(_spin, np.full(3, 2, np.float32)).tolist() == [2, 2, 2]  # and as an operator itself
 
 
-SCRIPT = """
-import multiprocessing, os
-import numpy as np, onnx, onnxruntime, ortops
-from numpy.typing import NDArray
+def run_in_a_process() -> Any:
+    """Also in one that is spawned."""
+    return session(ONE, same).run(None, {"x": np.ones(1, np.float32)})[0].tolist()
 
-@ortops.operator(domain="t")
-def f(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    return x + 1
 
-def made():
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 16, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.f(x) }')
-    return ortops.InferenceSession(model.SerializeToString(), options, operators=[f])
-
-def run(session=None):
-    return (session or made()).run(None, {"x": np.ones(1, np.float32)})[0].tolist()
-
-if __name__ == "__main__":
-    session = made()
+def test_spawned_children_run_operators_and_are_sent_them() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(run(), pool.apply(run), pool.apply(f, (np.ones(1, np.float32),)).tolist())
-    if hasattr(os, "fork"):
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if run(session) == run() == [2.0] else 1)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-def test_spawned_and_forked_children_run_operators(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT, "utf-8")
-    assert python(tmp_path / "script.py").split("\n") == ["[2.0] [2.0] [2.0]", "0"]
+        assert [run_in_a_process(), pool.apply(run_in_a_process), pool.apply(same, ([1.0],))] == [[1.0]] * 3
 
 
 def test_it_is_still_the_function() -> None:

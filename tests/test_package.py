@@ -27,15 +27,24 @@ def test_every_public_name_is_there_and_has_a_docstring() -> None:
 def test_a_forked_child_can_run_the_session_of_its_parent() -> None:
     code = """
 import multiprocessing, warnings
-import numpy as np, onnxruntime, onnx_models, ortops
+import numpy as np, onnx, onnxruntime, onnx_models, ortops
+from numpy.typing import NDArray
 warnings.simplefilter("ignore")
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1
 session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
+@ortops.operator(domain="t")
+def Twice(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return 2 * x
+def of_user():
+    text = '<ir_version: 8, opset_import: ["" : 16, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.Twice(x) }'
+    return ortops.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options, operators=[Twice])
+kept = of_user()
 rois = np.array([[0, 0, 3, 3]], np.float32)
 feeds = {"X": np.ones((1, 1, 4, 4), np.float32), "rois": rois, "batch_indices": np.zeros(1, np.int64)}
 def child(queue):
-    queue.put(session.run(None, feeds)[0].item())
+    found = [one.run(None, {"x": np.ones(1, np.float32)})[0].item() for one in (kept, of_user())]
+    queue.put([session.run(None, feeds)[0].item(), *found])
 if __name__ == "__main__":
     assert session.run(None, feeds)[0].item() == 1
     context = multiprocessing.get_context("fork")
@@ -47,7 +56,7 @@ if __name__ == "__main__":
 """
     if sys.platform != "linux":
         pytest.skip("fork is safe on Linux only")
-    assert python(code) == "1.0"
+    assert python(code) == "[1.0, 2.0, 2.0]"
 
 
 def test_daemon_threads_inside_sessions_do_not_abort_the_interpreters_exit() -> None:

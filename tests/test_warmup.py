@@ -28,51 +28,28 @@ def loaded():
     return sorted((source.name, source.arg_types) for source in kernel.loaded)
 '''
 
-USE = '''
-"""Use of every operator with every choice of its attributes, on maps and RoIs of many sizes."""
-import itertools
-import numpy as np, onnxruntime
-import onnx_models, ortops
+USE = """
+import onnxruntime
+import ortops
 from ortops.operators import OPERATORS
+from samples import edges, open_ranks, samples
 
-SIZES = [(1, 1, 4, 4, 1), (2, 3, 7, 5, 4), (1, 64, 9, 9, 30), (1, 256, 3, 3, 1), (3, 40, 60, 10, 2), (1, 8, 2, 2, 0)]
-
-def inputs(n, c, h, w, r):
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((n, c, h, w), np.float32)
-    rois = np.sort(rng.uniform(0, 9, (r, 2, 2)), axis=1).reshape(r, 4).astype(np.float32)
-    images, dy = rng.integers(0, n, r), np.ones((r, c, 2, 3), np.float32)
-    named = {"X": x, "rois": rois, "batch_indices": images, "dY": dy, "x_shape": np.array(x.shape), "InputTensor": x}
-    return named | {"ROITensor": rois, "BatchIndicesTensor": images, "InputGradientTensor": dy}
-
-def choices(operator):
-    free = [attribute for attribute in operator.attributes if attribute.choices]
-    for values in itertools.product(*(attribute.choices for attribute in free)):
-        given = {attribute.name: value for attribute, value in zip(free, values)}
-        sizes = {"output_height": 2, "output_width": 3}
-        given |= {name: size for name, size in sizes.items() if name in {a.name for a in operator.attributes}}
-        yield given | ({"scales": (1.0, 1.0, 2.0, 0.5)} if operator.at_least_one_of else {})
-
-def use(operators=OPERATORS, fixed=None):
+def use(operators=OPERATORS, **fixed):
     for operator in operators:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 2
-        for attributes in choices(operator):
-            model = onnx_models.build.model(operator, attributes=attributes | (fixed or {}))
-            session = ortops.InferenceSession(model.SerializeToString(), options)
-            for size in SIZES:
-                feeds = inputs(*size)
-                if operator.name == "DmlResampleGrad":
-                    feeds["InputGradientTensor"] = feeds["InputTensor"]
-                if any(tensor.name == "rois" and tensor.shape[1] == 5 for tensor in operator.inputs):
-                    feeds["rois"] = np.column_stack([feeds["batch_indices"], feeds["rois"]]).astype(np.float32)
-                session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
-'''
+        defaults = {a.name: a.default for a in operator.attributes}
+        for sample in (*samples(operator), *edges(operator)):
+            if (defaults | dict(sample.attributes) | fixed) == (defaults | dict(sample.attributes)):
+                options = onnxruntime.SessionOptions()
+                options.intra_op_num_threads = 2
+                model = open_ranks(sample.model()).SerializeToString()
+                ortops.InferenceSession(model, options).run(None, dict(sample.inputs))
+"""
+"""Calls of every operator with every choice of its attributes, of all or of those with some attributes."""
 
 
 def lines(code: str) -> list[str]:
     """The lines that a new interpreter prints."""
-    return python(LOADED + USE + code).splitlines()
+    return python(LOADED + USE + code, cwd=Path(__file__).parent).splitlines()
 
 
 def test_after_it_nothing_is_compiled_and_all_of_it_is_found_without_a_compiler() -> None:
@@ -80,8 +57,9 @@ def test_after_it_nothing_is_compiled_and_all_of_it_is_found_without_a_compiler(
 ortops.warmup()
 before = loaded()
 use()
-big = inputs(1, 64, 60, 60, 9)
-ortops.roi_align(big["X"], big["rois"], big["batch_indices"], output_height=2, output_width=2)
+x, rois, of = np.ones((1, 256, 60, 60), np.float32), np.array([[3.0, 2, 50, 55]] * 30, np.float32), np.zeros(30, int)
+y = ortops.roi_align(x, rois, of, output_height=2, output_width=2)
+ortops.roi_align_grad(y, rois, of, x.shape, x=x)
 print(loaded() == before)
 ortops.warmup(["RoiAlign_22", "RoiAlignGrad"], ["bfloat16"])
 from ortops.parallel_warmup import needed
@@ -98,18 +76,15 @@ from concurrent.futures import ThreadPoolExecutor
 warnings.simplefilter("ignore")
 with ThreadPoolExecutor(8) as pool:
     list(pool.map(lambda _: ortops.warmup(["RoiAlign_16"], mode="avg"), range(8)))
-before, given = loaded(), inputs(1, 1, 4, 4, 1)
+before, sample = loaded(), samples(ortops.operators.BY_NAME["RoiAlign_16"])[0]
 child = os.fork() if sys.platform == "linux" else 1  # it is safe there only
 if child == 0:
-    options = onnxruntime.SessionOptions()
-    session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
-    y, = session.run(None, {name: given[name] for name in ("X", "rois", "batch_indices")})
-    expected = ortops.roi_align(given["X"], given["rois"], given["batch_indices"], output_height=1, output_width=1)
-    os._exit(0 if y == expected and loaded() == before else 1)
+    use([sample.operator], mode="avg")
+    os._exit(0 if loaded() == before else 1)
 print(child == 1 or os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0)
-use([ortops.operators.BY_NAME["RoiAlign_16"]], {"mode": "avg"})
+use([sample.operator], mode="avg")
 print(loaded() == before)
-use([ortops.operators.BY_NAME["RoiAlign_16"]])
+use([sample.operator])
 print(loaded() == before)
 """
     assert lines(code) == ["True", "True", "False"]

@@ -24,7 +24,6 @@ import onnx_models
 import ortops
 from gradient_nodes import IS_OLD
 from ortops import session as engine
-from ortops.engine import extensions
 from ortops.operators import OPERATORS
 from samples import FORWARD, refusals, right, samples
 
@@ -138,7 +137,7 @@ def test_every_way_to_run_raises_also_from_onnxruntimes_own_threads() -> None:
         lambda: several.run(None, BAD),
     ):
         with pytest.raises(ValueError, match=f"^{SAYS}$"):
-            way()
+            way()  # type: ignore[no-untyped-call]
     np.testing.assert_array_equal(several.run(None, FORWARD)[0], ortops.roi_align(*FORWARD.values(), **SIZE))
 
 
@@ -179,7 +178,7 @@ def test_direct_is_refused_once_pyop_is_in_use_and_where_the_library_lacks_the_e
         def __init__(self, path: str) -> None: ...
 
     with (
-        mock.patch.object(extensions.ctypes, "CDLL", Bare),
+        mock.patch("ortops.engine.extensions.ctypes.CDLL", Bare),
         mock.patch.object(engine, "_engine_in_use", None),
         pytest.raises(RuntimeError, match="onnxruntime-extensions does not export AddExternalCustomOp here"),
     ):

@@ -29,7 +29,7 @@ def loaded():
 '''
 
 USE = """
-import onnxruntime
+import numpy as np, onnxruntime
 import ortops
 from ortops.operators import OPERATORS
 from samples import edges, open_ranks, samples

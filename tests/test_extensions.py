@@ -16,19 +16,6 @@ from processes import python
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
-
-
-def test_one_module_uses_onnxruntime_extensions() -> None:
-    parts = re.compile(
-        r"onnxruntime_extensions|_ocos|_odlist|\bOpdef|PyCustomOpDef|\"AddExternalCustomOp\"|ExternalCustomOp\("
-    )
-    folders = ("ortops", "onnx_models", "conformance", "benchmarks", "examples")
-    files = {path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.py")}
-    using = {path.as_posix() for path in files if parts.search((ROOT / path).read_text(encoding="utf-8"))}
-    # The second measures calls of its Python operators.
-    assert using == {"ortops/engine/extensions.py", "benchmarks/custom_calls.py"}
-
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the operators are Python operators there")
 def test_the_c_api_is_of_the_runtime_that_python_imports() -> None:

@@ -75,10 +75,7 @@ def test_wrong_types_of_attributes_are_named(attributes: dict[str, Any], says: s
         ),
         (resampled, {"scales": [1.0] * 5}, "scales has 5 values: must have at most 4, one for each axis"),
         (resampled, {"scales": [3e38, 1.0]}, "must not make an axis longer"),
-        *(
-            (resampled, {"scales": scales}, "FLOATS attribute, must be")
-            for scales in (2.0, "2", [True, 1.0], None)
-        ),
+        *((resampled, {"scales": scales}, "FLOATS attribute, must be") for scales in (2.0, "2", [True, 1.0], None)),
     ],
 )
 def test_lists_that_break_their_rule_are_named(function: Any, attributes: dict[str, Any], says: str) -> None:

@@ -17,8 +17,8 @@ import ortops
 from ortops.jit.kernel import loaded
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
+from ortops.spec import Operator
 from problems import (
-    COORDINATES,
     MODES,
     SHAPES_OF_ROIS,
     Array,
@@ -27,7 +27,7 @@ from problems import (
     problems,
 )
 from processes import python
-from samples import Sample, samples
+from samples import Sample, every, samples
 
 # The first example compiles the kernels.
 SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -134,20 +134,47 @@ def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: Any) -> None
     assert len(loaded) == before
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("coordinates", COORDINATES)
-@pytest.mark.parametrize("reach", [1e9, 1e300])
-def test_a_huge_roi_takes_no_more_than_the_map(mode: str, coordinates: str, reach: float) -> None:
-    x = np.ones((1, 2, 20, 20))
-    rois = np.array([[0.0, 0.0, reach, reach], [-reach, -reach, reach, reach], [reach, -reach, -reach, reach]])
-    indices = np.zeros(3, np.int64)
-    attributes: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    y = ortops.roi_align(x, rois, indices, output_height=2, output_width=1000, **attributes)
-    assert np.all((y >= 0) & (y <= 1))
-    dx, drois = ortops.roi_align_grad(np.ones_like(y), rois, indices, x.shape, x=x, **attributes)
-    assert dx is not None
-    assert drois is not None
-    assert np.all(np.isfinite(dx))
+HUGE = [
+    roi
+    for far in (1e9, 1e300)
+    for roi in (
+        [5, 5, far, far],
+        [-far, -far, far, far],
+        [far, -far, -far, far],
+        [-far, 5, 2 * far, 9],
+        [5, 5, -far, 8],
+    )
+]
+"""Corners of RoIs, or their centres and sizes."""
+
+
+def of_huge_rois(operator: Operator) -> list[Sample]:
+    """The samples of an operator with RoIs that read all of the map or none, and 100 bins beside each other."""
+    made = []
+    for sample in samples(operator, "double") if "num_rois" in operator.outputs[0].shape else []:
+        x, rois, *of = sample.inputs.values()
+        columns = {5: [[0.0, *roi] for roi in HUGE] if not of else [[*roi, 0.7] for roi in HUGE]}
+        rois = np.array(columns.get(rois.shape[1], HUGE))
+        wide = {"output_width": 100} if "output_width" in sample.attributes else {"pooled_shape": (2, 100)}
+        wide = wide if "C" in operator.outputs[0].shape else {}  # bins that are not tied to channels
+        arrays = [np.ones_like(x), rois, *(np.zeros(len(rois), np.int64) for _ in of)]
+        inputs = dict(zip(sample.inputs, arrays, strict=True))
+        made.append(Sample(operator, sample.name, inputs, {**sample.attributes, **wide}))
+    return made
+
+
+@pytest.mark.parametrize(**every(of_huge_rois))
+def test_huge_rois_take_no_more_than_the_map(sample: Sample) -> None:
+    (y,) = sample.function()
+    outside = sample.attributes.get("out_of_bounds_input_value", 0)
+    assert np.all((y >= min(outside, 0) - 1e-9) & (y <= 1 + 1e-9))
+    gradient = BY_NAME[sample.operator.gradient or ""]
+    x = next(iter(sample.inputs.values()))
+    given = {**sample.inputs, gradient.inputs[0].name: np.ones_like(y), "x_shape": np.array(x.shape)}
+    known = {a.name for a in gradient.attributes}
+    attributes = {name: value for name, value in sample.attributes.items() if name in known}
+    made = Sample(gradient, "huge", {tensor.name: given[tensor.name] for tensor in gradient.inputs}, attributes)
+    assert np.all(np.isfinite(made.function()[0]))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -326,39 +353,3 @@ def test_bins_of_a_rotated_roi_that_tables_have_no_room_for_are_made_in_turn(dty
     np.testing.assert_allclose(dx.astype(float), expected_dx.astype(float), rtol=100 * error, atol=100 * error)
     both = by_corners.astype(float)[0, :2] + by_corners.astype(float)[0, 2:]
     np.testing.assert_allclose(drois.astype(float)[0, :2], both, rtol=100 * error, atol=2e4 * error)
-
-
-@pytest.mark.parametrize("aligned", [0, 1])
-@pytest.mark.parametrize("sampling_ratio", [0, 5])
-@pytest.mark.parametrize("far", [1e9, 1e30, 1.7e308])
-def test_huge_rotated_rois_take_no_more_than_the_map(far: float, sampling_ratio: int, aligned: int) -> None:
-    x = np.ones((1, 2, 20, 30))
-    rois = np.array(
-        [
-            [5, 5, far, far, 0.3],
-            [5, 5, far, 8, 0.0],
-            [5, 5, 8, far, far],
-            [far, far, far, far, 0.7],
-            [far, -far, 2 * far if far < 1e308 else far, 1e10, np.pi / 4],
-            [-far, 5, 2 * far if far < 1e308 else far, 9, 1e-9],
-            [5, 5, -far, far, -far],
-        ]
-    )
-    of, attributes = np.zeros(len(rois), int), {"sampling_ratio": sampling_ratio, "aligned": bool(aligned)}
-    for height, width in ((1, 1), (7, 100)):
-        y = ortops.roi_align_rotated(x, rois, of, output_height=height, output_width=width, **attributes)  # type: ignore[arg-type]
-        assert np.all((y >= 0) & (y <= 1 + 1e-12))
-        dx, _ = ortops.roi_align_rotated_grad(np.ones_like(y), rois, of, x.shape, x, **attributes)  # type: ignore[arg-type]
-        assert dx is not None
-        assert np.all(np.isfinite(dx))
-        np.testing.assert_allclose(dx.sum(), y.sum(), rtol=1e-9)
-
-
-@pytest.mark.parametrize("bins", [1, 7, 100_000])
-def test_a_huge_roi_of_many_bins_takes_no_more_than_the_map_and_its_bins(bins: int) -> None:
-    x = np.arange(1.0, 401.0).reshape(1, 1, 20, 20)
-    y = ortops.max_roi_pool(x, [[0, -1e9, -1e9, 1e9, 1e9]], pooled_shape=(2, bins))
-    assert y.shape == (1, 1, 2, bins)
-    assert y.max() == 400
-    dx = ortops.max_roi_pool_grad(y, x, [[0, -1e9, -1e9, 1e9, 1e9]])
-    assert dx.sum() == y.sum()

@@ -521,6 +521,17 @@ def test_an_operator_of_a_name_is_registered_once() -> None:
     assert ortops.InferenceSession(parsed(graph).SerializeToString(), chosen, [CPU])
 
 
+def test_sessions_have_operators_of_their_own() -> None:
+    def twice(x: F) -> F:
+        return 2 * x
+
+    first, second = session(ONE, same), session(ONE, made(twice))
+    x = np.ones(1, np.float32)
+    assert [one.run(None, {"x": x})[0][0] for one in (first, second, first)] == [1, 2, 1]
+    with pytest.raises(Exception, match=r"t:f.* is not a registered function/op"):
+        session(ONE)
+
+
 @pytest.mark.parametrize(
     ("node", "operators", "says"),
     [

@@ -17,20 +17,15 @@ import ortops
 from conformance.backends.session import CPU, options
 
 F = NDArray[np.float32]
+PARALLEL, SEQUENTIAL = onnxruntime.ExecutionMode.ORT_PARALLEL, onnxruntime.ExecutionMode.ORT_SEQUENTIAL
 TWO = "(float[n] x) => (float[n] y) { a = t.f(x)  b = t.f(x)  y = Add(a, b) }"
 
 
-def parallel() -> onnxruntime.SessionOptions:
-    chosen = options()
-    chosen.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
-    chosen.inter_op_num_threads = 2
-    return chosen
-
-
-def session(function: Any, kind: Any = ortops.InferenceSession, graph: str = TWO) -> Any:
+def session(function: Any, kind: Any = ortops.InferenceSession, mode: Any = PARALLEL) -> Any:
     operator = ortops.operator(domain="t", name="f")(function)
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
-    chosen = parallel()
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {TWO}')
+    chosen = options()
+    chosen.execution_mode, chosen.inter_op_num_threads = mode, 2
     ortops.register(chosen, operators=[operator])
     return kind(model.SerializeToString(), chosen, [CPU])
 
@@ -59,13 +54,14 @@ def test_exceptions_leave_as_they_do_from_a_sequential_session(raised: BaseExcep
     assert runner._operator_errors._kept == {}  # noqa: SLF001 - nothing is kept for ever
 
 
-def test_errors_of_the_same_text_have_the_cause_of_their_own_call() -> None:
+@pytest.mark.parametrize("mode", [PARALLEL, SEQUENTIAL])
+def test_errors_of_the_same_text_have_the_cause_of_their_own_call(mode: Any) -> None:
     def f(x: F) -> F:
         error = ValueError("the same")
         error.value = int(x[0])  # type: ignore[attr-defined]
         raise error
 
-    runner = session(f)
+    runner = session(f, mode=mode)
 
     def run(i: int) -> Any:
         with pytest.raises(Exception, match=r"the same$") as caught:

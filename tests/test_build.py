@@ -199,6 +199,7 @@ def build(name: str, **options: Any) -> Callable[[], object]:
             "standard = True: ONNX has no operator that computes RoiAlignGrad",
         ),
         (build("RoiAlign_16", axes={"R": 3}), ValueError, "axes has 'R': must be one of N, C, H, W, num_rois"),
+        (build("RoiAlign_16", axes={"N": True}), TypeError, r"axes\['N'\] = True: must be a length or a"),
         (build("RoiAlign_16", axes={"N": -1}), ValueError, r"axes\['N'\] = -1: must be >= 0"),
         (build("RoiAlignGrad", outputs=("dw",)), ValueError, r"outputs = \('dw',\): must be one or more"),
         (build("RoiAlign_16", omit=("rois",)), ValueError, r"omit = \('rois',\): RoiAlign_16 has the optional inputs"),

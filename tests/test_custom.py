@@ -262,6 +262,8 @@ def test_function_and_shapes_see_the_same_strings() -> None:
         assert set(seen) == {(texts[:-1], texts[-1])}
         assert len(seen) > 2
         seen.clear()
+    session(ONE, made(f, shapes=shapes)).run(None, {"x": np.ones(1, np.float32)})
+    assert set(seen) == {((), "")}
     cut = [onnx.helper.make_attribute("words", ["c", "a\0b"])]
     with pytest.raises(Exception, match=r"t::f: words\[1\] = b'a\\x00b': a string in a list must have no zero byte"):
         session(ONE, made(f), attributes=cut)
@@ -539,6 +541,7 @@ def test_sessions_have_operators_of_their_own() -> None:
         ("t.swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
         ("u.Swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
         ("ai.onnx.contrib.RoiAlign16(x)", (), r"Did you mean ai.onnx.contrib::RoiAlign_16, which the session has\?$"),
+        ("ai.onnx.contrib.Nothing(x)", (), "is not a registered function/op$"),
         ("Nothing(x)", (), "No Op registered for Nothing with domain_version of 18$"),
     ],
 )  # fmt: skip

@@ -231,6 +231,18 @@ def test_a_function_of_another_version_of_a_domain_is_refused() -> None:
         gradient(made, "loss", ["x"])
 
 
+def test_a_domain_that_a_function_alone_imports_is_imported_by_the_model() -> None:
+    pool = make("RoiAlign_16", ["x", "r", "b"], ["y"], domain=DOMAIN)
+    made = model([], [])
+    made.functions.append(onnx.helper.make_function("f", "pool", ["x", "r", "b"], ["y"], [pool], OPSETS))
+    made.graph.node[0].CopyFrom(make("pool", ["x", "rois", "batch_indices"], ["pooled"], domain="f"))
+    del made.opset_import[2]
+    found = gradient(made, "loss", ["x"])
+    feeds = {"x": np.ones((1, 1, 4, 4), np.float32), "rois": np.array([[1, 1, 3, 3]], np.float32)}
+    feeds |= {"batch_indices": np.zeros(1, np.int64), "c": np.array(True)}
+    assert run(found, feeds)["x_grad"].sum() == pytest.approx(1)
+
+
 def test_overloads_are_different_functions() -> None:
     made = [function("q", [make("Neg", ["x"], ["y"])], overload="1"), function("q", [make("Abs", ["x"], ["y"])])]
     found = gradient(model([call("q", y="t", overload="1"), call("q", "t")], made), "loss", ["x"])

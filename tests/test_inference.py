@@ -67,6 +67,7 @@ def test_a_state_of_some_parameters_makes_a_model_for_inference() -> None:
         ),
         ({"w": np.zeros((4, 2))}, ValueError, "'w' of type float64: must be float32, as the model has it"),
         ({"k": np.zeros((), np.float32)}, ValueError, r"'k' of shape \[\]: must be \[2\]"),
+        ({"w": [[1], [1, 2]]}, TypeError, "state has list for 'w': must be an array of float32"),
         ({"w": None}, TypeError, "state has NoneType for 'w': must be an array of float32"),
         ({}, ValueError, "state has no names: must have a parameter of the model"),
         ({"step": np.array(3), "w_momentum": 0}, ValueError, "state has 'step', 'w_momentum': must have a parameter"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +35,23 @@ def pool(x: Any, boxes: Any) -> Any:
 
 FUNCTIONS = [(align, BOXES), (rotated, TURNED), (pool, BOXES)]
 each_function = pytest.mark.parametrize(("function", "boxes"), FUNCTIONS, ids=["roi_align", "rotated", "roi_pool"])
+
+
+def jacobians(function: Callable[..., Any], boxes: Any) -> Any:
+    """By reverse mode, without ``torch.func``."""
+    return torch.autograd.functional.jacobian(function, (X, boxes))
+
+
+@each_function
+def test_jacobians_of_both_modes_are_the_same(function: Any, boxes: Any) -> None:
+    for wanted, *found in zip(
+        jacobians(function, boxes),
+        jacfwd(function, (0, 1))(X, boxes),
+        jacrev(function, (0, 1))(X, boxes),
+        strict=True,
+    ):
+        for one in found:
+            assert_close(one, wanted)
 
 
 @each_function

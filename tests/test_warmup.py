@@ -113,6 +113,18 @@ def test_by_default_it_takes_all_operators_in_float_with_all_choices(calls: Any)
             assert seen >= set(attribute.choices), (operator.name, attribute.name)
 
 
+def test_it_takes_the_types_that_each_operator_has(calls: Any) -> None:
+    ortops.warmup(["RoiAlign_16", "RoiAlign_22"], ["bfloat16", "double"])
+    assert {(operator.name, kind) for operator, kind, _ in calls} == {
+        ("RoiAlign_16", "float64"),
+        ("RoiAlign_22", "float64"),
+        ("RoiAlign_22", "bfloat16"),
+    }
+    calls.clear()
+    ortops.warmup(["RoiAlign_16"], None)
+    assert {kind for _, kind, _ in calls} == {"float16", "float32", "float64"}
+
+
 def test_an_attribute_restricts_the_operators_that_have_it(calls: Any) -> None:
     ortops.warmup(["RoiAlign_16", "DmlRoiAlign"], mode="max")
     modes = {attributes["mode"] for operator, _, attributes in calls if operator is BY_NAME["RoiAlign_16"]}
@@ -127,6 +139,7 @@ def test_an_attribute_restricts_the_operators_that_have_it(calls: Any) -> None:
         ((["RoiPool"],), {}, ValueError, "operators has 'RoiPool': must be among DmlResample, "),
         (("RoiAlign_16",), {}, TypeError, "operators = 'RoiAlign_16': must be a list of names"),
         ((["RoiAlign_16"], ["bfloat16"]), {}, ValueError, "types has 'bfloat16': must be among double, float, float16"),
+        ((None, "float"), {}, TypeError, "types = 'float': must be a list of names"),
         ((), {"mode": "mean"}, ValueError, "mode = 'mean': must be one of 'avg', 'max', 'max_interpolated'"),
         (
             (["DmlResample"],),

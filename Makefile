@@ -12,7 +12,7 @@ test: .venv/.test
 	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-# Proofs that take long: what a default run passes, gradients of gradients, a wheel, all translations of PyTorch.
+# Proofs that take long: what a default run passes, gradients of gradients, a wheel.
 test-slow: .venv/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 

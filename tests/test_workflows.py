@@ -89,7 +89,7 @@ def test_the_action_runs_the_suite_and_shows_what_a_pull_request_changes(tmp_pat
     assert keep["with"]["path"] == "${{ steps.run.outputs.reports }}"
 
 
-@pytest.mark.parametrize(("name", "value"), [("at-least", "2"), ("time-limit", "0"), ("strict", "none"), ("jobs", "0")])
+@pytest.mark.parametrize(("name", "value"), [("at-least", "2"), ("jobs", "0")])
 def test_the_action_passes_its_inputs_on(
     tmp_path: Path, name: str, value: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -30,17 +30,17 @@ from torchvision.models.detection import (
     faster_rcnn,
     keypoint_rcnn,
     mask_rcnn,
+    roi_heads,
 )
 
 import ortops
 from onnx_models import convert, gradient
+from onnx_models.torch import export
+from ortops.torch import patch_torchvision
 from torch_checks import QUIET
 from torchvision_operators import compiled_or_not
 
 pytestmark = QUIET
-
-Problem: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
-"""Inputs and PyTorch's outputs."""
 
 
 CLASSES, KEYPOINTS = 4, 5
@@ -164,16 +164,6 @@ def by_torchscript(
     return onnx.load_from_string(file.getvalue())
 
 
-def with_pooled(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[str]]:
-    """A copy of the model with what each RoiAlign gives as further outputs, and their names."""
-    model = onnx.ModelProto.FromString(model.SerializeToString())
-    names = [node.output[0] for node in model.graph.node if node.op_type == "RoiAlign"]
-    model.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4) for name in names
-    )
-    return model, names
-
-
 def session(runtime: Any, model: onnx.ModelProto) -> Any:
     """Of ortops or of onnxruntime."""
     options = onnxruntime.SessionOptions()
@@ -182,55 +172,24 @@ def session(runtime: Any, model: onnx.ModelProto) -> Any:
     return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def assert_runs_as_stock(model: onnx.ModelProto, problems: Sequence[Problem]) -> Any:
-    """Converted, the model gives what stock ONNX Runtime gives of it as it is, and both what PyTorch gives.
-
-    Args:
-        model: as exported.
-        problems: each the inputs and PyTorch's outputs, in the model's order.
-
-    Returns:
-        How many RoIs each RoiAlign had, for each problem.
-    """
-    model, pooled = with_pooled(model)
-    ours, theirs = session(ortops, convert(model)), session(onnxruntime, model)
-    names = [value.name for value in model.graph.output]
-    counts = []
-    for inputs, expected in problems:
-        feeds = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
-        found, wanted = (dict(zip(names, one.run(names, feeds), strict=True)) for one in (ours, theirs))
-        for name in names:
-            assert_near(found[name], wanted[name], f"{name}, converted against stock")
-        for name, (key, tensor) in zip(names[: len(expected)], expected.items(), strict=True):
-            assert_near(found[name], tensor.numpy(), f"{key}, against PyTorch")
-        counts.append([len(wanted[name]) for name in pooled])
-    return counts
-
-
 def assert_near(found: Any, wanted: Any, name: str) -> None:
     """Of coordinates up to 100 and values of at most about 1, in float32."""
     assert found.shape == wanted.shape, name
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_a_detector_of_the_torchscript_exporter_runs_converted() -> None:
-    module = detector()
-    torch.manual_seed(1)
-    problems: list[Problem] = []
-    for size in ((60, 80), (50, 75)):  # heights and widths are open
-        args = [image(*size)]
-        with torch.no_grad():
-            (found,) = module(args)
-        assert len(found["boxes"])
-        problems.append((args, found))
-    axes = {"image": {1: "height", 2: "width"}}
-    model = by_torchscript(module, [list(args)], 16, ["image"], list(found), dynamic_axes=axes)
-    kinds = [node.op_type for node in convert(model).graph.node if "RoiAlign" in node.op_type]
-    assert kinds == ["RoiAlign_16"] * len(LEVELS) * 3
-    boxes, masks, keypoints = np.split(np.sum(assert_runs_as_stock(model, problems), 0), 3)
-    assert boxes.all()
-    assert (masks > 0).tolist() == [True, False, False]
-    assert keypoints.any()
+class MaskHead(torch.nn.Module):  # type: ignore[misc]
+    """RoiAlign of several levels, head and predictor: of two images' feature maps and boxes, which are given, and moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pooler = pooler(14)
+        self.head, self.predictor = parts("mask", channels=6).values()
+        self.move = torch.nn.Parameter(torch.tensor([0.1, 0.2, 0.3, 0.4]))
+
+    def forward(self, features: Mapping[str, Any], boxes: Sequence[Any]) -> Any:
+        moved = [one + self.move for one in boxes]
+        return self.predictor(self.head(self.pooler(features, moved, [(HEIGHT, WIDTH)] * 2)))
 
 
 def boxes_in(count: int) -> Any:
@@ -275,6 +234,36 @@ def run(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
 def feeds_of(model: onnx.ModelProto, args: Any) -> dict[str, Any]:
     tensors = pytree.tree_leaves(args)
     return {value.name: tensor.detach().numpy() for value, tensor in zip(model.graph.input, tensors, strict=True)}
+
+
+def test_the_loss_of_a_mask_head_has_the_gradients_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = MaskHead()
+    features = {level: torch.randn(2, 6, HEIGHT // 4 // 2**i, WIDTH // 4 // 2**i) for i, level in enumerate(LEVELS)}
+    rois = [boxes_in(count) for count in (9, 7)]
+    masks = [(torch.rand(count, HEIGHT, WIDTH) > 0.5).float() for count in (3, 2)]
+    targets = (rois, masks, [torch.tensor([1, 2, 3]), torch.tensor([3, 1])], [torch.arange(9) % 3, torch.arange(7) % 2])
+    tensors = dict(module.named_parameters())
+    for level, tensor in features.items():
+        tensors[f"features_{level}"] = tensor.requires_grad_()
+    with patch_torchvision():
+        value = roi_heads.maskrcnn_loss(module(features, rois), *targets)
+        value.backward()
+        monkeypatch.setattr(roi_heads, "len", some, raising=False)
+        model = export(
+            module,
+            (features, rois),
+            loss=roi_heads.maskrcnn_loss,
+            targets=targets,
+            wrt=list(tensors),
+            opset_version=22,
+            standard=False,  # from opset 22 on stock ONNX Runtime has no RoiAlign
+        )
+    kinds = [node.op_type for node in model.graph.node if node.op_type.startswith("RoiAlign")]
+    assert kinds.count("RoiAlignGrad") == len(LEVELS)
+    assert kinds.count("RoiAlign_22") == len(LEVELS) + 2
+    found = run(model, ((features, rois), targets))
+    assert_near(found["loss"], value.detach().numpy(), "loss")
+    assert_gradients(found, tensors)
 
 
 class AllSampled:

@@ -169,15 +169,10 @@ def test_forward_and_gradient_of_dropout_have_one_mask() -> None:
             assert (both(first, i)[0] != both(second, i)[0]).any()
 
 
-def test_one_tensor_given_twice_is_two_inputs() -> None:
-    class Product(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any, y: Any) -> Any:
-            return (x * y.sin()).sum()
-
-    x, y = torch.randn(3), torch.randn(3)
-    found = run(export(Product(), (x, x), wrt=["x", "y"]), {"x": x, "y": y})
-    assert_close(found["x_grad"], y.sin(), "x_grad")
-    assert_close(found["y_grad"], x * y.cos(), "y_grad")
+def test_attention_drops_weights_as_well() -> None:
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.5, batch_first=True).train()
+    model = export(layer, (torch.randn(2, 3, 4),), loss=lambda y: y.square().sum())
+    assert sum(node.op_type.startswith("Random") for node in model.graph.node) == 4
 
 
 def ignore(*_: Any) -> None:
@@ -190,10 +185,6 @@ def hook_output(layer: Any, args: Any, output: Any) -> None:  # noqa: ARG001
 
 HOOKS: tuple[tuple[Callable[[Any, Any], Any], str], ...] = (
     (lambda _, layer: layer.weight.register_hook(ignore), "tensor 'module.0.weight' has a backward hook"),
-    (
-        lambda _, layer: layer.weight.register_post_accumulate_grad_hook(ignore),
-        "tensor 'module.0.weight' has a backward hook",
-    ),
     (lambda _, layer: layer.register_full_backward_hook(ignore), "module 'module.0' has a backward hook"),
     (lambda _, layer: layer.register_full_backward_pre_hook(ignore), "module 'module.0' has a backward hook"),
     (lambda _, layer: layer.register_forward_hook(hook_output), "the module calls Tensor.register_hook"),
@@ -240,6 +231,14 @@ def test_a_module_too_large_for_a_model_is_refused_before_it_is_traced() -> None
     linear.weight = torch.nn.Parameter(torch.empty(2**29, 1))
     with pytest.raises(ValueError, match="has 2147483664 bytes of parameters and buffers: must be less than 2 GiB"):
         export(linear, (torch.randn(3, 1),), loss=lambda y: y.sum())
+
+
+def test_what_pieces_need_is_not_left_in_the_model() -> None:
+    model: onnx.ModelProto = export(
+        torch.nn.Linear(3, 3), (torch.randn(2, 3),), loss=lambda y: functional.logsigmoid(y).sum()
+    )
+    read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
+    assert [node.name for node in model.graph.node if read.isdisjoint(node.output)] == []
 
 
 @cache

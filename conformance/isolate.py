@@ -24,8 +24,7 @@ from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask
-from conformance.workers import WorkerPool, WorkerPoolError
-from ortops.worker_process import (
+from conformance.worker_process import (
     START_TIMEOUT,
     ProcessLostError,
     WorkerProcess,
@@ -33,6 +32,7 @@ from ortops.worker_process import (
     limited_memory,
     stage,
 )
+from conformance.workers import WorkerPool, WorkerPoolError
 
 TIME_LIMIT = 10.0
 """Seconds that a backend may take for one case. Most take milliseconds."""
@@ -73,7 +73,7 @@ class Setting:
     conventions: those in addition to the backend's own.
     time_limit: seconds that the backend may take for one case.
     memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
-        `ortops.worker_process.can_limit_memory()`.
+        `conformance.worker_process.can_limit_memory()`.
     """
 
     backend: str

@@ -20,7 +20,7 @@ from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
 from conformance.vectors import collect
-from ortops.worker_process import LocalExecutor
+from conformance.worker_process import LocalExecutor
 
 SUITE = Path(__file__).parent.name
 """Node id of the suite."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from conformance.printable import PrintableError
-from ortops.worker_process import LocalExecutor
+from conformance.worker_process import LocalExecutor
 
 
 class WorkerPoolError(PrintableError):

@@ -26,5 +26,5 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     from conformance import isolate
     from suite_runs import NoProcess
 
-    monkeypatch.setattr("ortops.worker_process.WorkerProcess", NoProcess)
+    monkeypatch.setattr("conformance.worker_process.WorkerProcess", NoProcess)
     isolate._loaded.cache_clear()  # noqa: SLF001  # backends of other tests may have the same name

@@ -201,7 +201,7 @@ def answers_for_another_case(*_: object) -> None:
     from multiprocessing.connection import Connection
 
     from conformance.run import Answer
-    from ortops.worker_process import _Message
+    from conformance.worker_process import _Message
 
     for descriptor in _sockets():
         connection = Connection(os.dup(descriptor))

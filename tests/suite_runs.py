@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
-from ortops.worker_process import WorkerProcess
+from conformance.worker_process import WorkerProcess
 
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 """The id of a small case."""

@@ -17,7 +17,7 @@ from conformance.commands.run import shard_of
 from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.outcome import Outcome
 from conformance.vectors import collect
-from ortops.worker_process import can_limit_memory
+from conformance.worker_process import can_limit_memory
 from suite_runs import INSIDE, outcomes, report, run, words
 
 IDS = [case.id for case in collect()]
@@ -94,7 +94,7 @@ def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ortops.worker_process.can_limit_memory", lambda: False)
+    monkeypatch.setattr("conformance.worker_process.can_limit_memory", lambda: False)
     result = run("--backend", "reference", "--select", INSIDE, "--memory-limit", "100")
     assert (result.exit_code, "--memory-limit: 100: only on Linux" in words(result)) == (2, True)
 

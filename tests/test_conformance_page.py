@@ -36,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         from suite_runs import NoProcess
 
-        patch.setattr("ortops.worker_process.WorkerProcess", NoProcess)
+        patch.setattr("conformance.worker_process.WorkerProcess", NoProcess)
         assert run("--backend", "conformance.families.roi_align.mutants:ShiftBeforeScale", *asked).exit_code == 1
     return folder / "p.html"
 

@@ -21,9 +21,9 @@ from conformance.printable import MAX_LENGTH, printable
 from conformance.report import record
 from conformance.run import ask, judge
 from conformance.vectors import collect
+from conformance.worker_process import ProcessLostError, WorkerProcess, stage
 from conformance.workers import LocalPool
 from ortops import atomic_file
-from ortops.worker_process import ProcessLostError, WorkerProcess, stage
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
 

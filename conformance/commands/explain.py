@@ -15,8 +15,8 @@ from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.terminal import console, line, table
 from conformance.vectors import collect
+from conformance.worker_process import LocalExecutor
 from ortops import atomic_file
-from ortops.worker_process import LocalExecutor
 
 _MAX_NAMED = 8
 

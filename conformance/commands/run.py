@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 import ortops
-from conformance import backends, isolate
+from conformance import backends, isolate, worker_process
 from conformance.case import Case
 from conformance.commands.options import (
     DASK,
@@ -40,7 +40,7 @@ from conformance.stopping import stopped_by_signals
 from conformance.terminal import console
 from conformance.vectors import collect
 from conformance.workers import WorkerPoolError
-from ortops import atomic_file, worker_process
+from ortops import atomic_file
 from ortops.progress import with_progress
 
 

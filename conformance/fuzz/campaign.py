@@ -26,8 +26,8 @@ from conformance.fuzz.check import Failure, Verdict, check, with_expectation
 from conformance.fuzz.strategy import cases
 from conformance.isolate import TWIN, Declaration, Setting
 from conformance.run import AnswerFunction
+from conformance.worker_process import ProcessLostError, WorkerProcess, borrowed
 from conformance.workers import WorkerPool, WorkerPoolError
-from ortops.worker_process import ProcessLostError, WorkerProcess, borrowed
 
 ORACLE = "reference"  # the backend whose results are right by definition
 TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine

@@ -39,9 +39,9 @@ examples: .venv/.examples
 	$(BIN)/python -m examples.integrated_gradients
 	$(BIN)/python -m examples.fgsm
 
-# Writes what docs/ has from the definitions, the pictures included.
+# Writes what docs/ has from data, the pictures included, and counts REPORTS, which `--json` wrote, in docs/findings.md.
 docs: .venv/.base
-	$(BIN)/python -m docs
+	$(BIN)/python -m docs $(REPORTS)
 
 lint: .venv/.lint
 	$(BIN)/ruff check

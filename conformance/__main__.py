@@ -17,7 +17,7 @@ keep_names_whole()
 EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
 """Packages that all commands import and a plain installation of ortops lacks; without them there is only `--help`.
 
-`fuzz` needs hypothesis, too. `conformance.venv` runs the other commands where that is not installed.
+`fuzz` needs hypothesis, too.
 """
 
 VERSION = "--version"

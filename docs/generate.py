@@ -1,4 +1,4 @@
-"""All generated files: the reference of the operators, made from their definitions, and the pictures."""
+"""All generated files: the reference of the operators, what is known of runtimes, numbers of cases, and the pictures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from docs import findings
 from docs.operators import operators_document
 from docs.pictures import PICTURES, drawn
 from docs.rules import counted
@@ -23,6 +24,8 @@ def generated() -> dict[str, str]:
     """The text of each generated file by its path in this folder."""
     files = {"operators.md": operators_document()}
     files |= {name: counted((FOLDER / name).read_text("utf-8")) for name in COUNTED}
+    text = (FOLDER / "findings.md").read_text("utf-8")
+    files["findings.md"] = findings.rewritten(text, findings.runtimes(), findings.read_counts())
     for name, picture in PICTURES.items():
         for theme, text in drawn(picture).items():
             files[f"images/{name}-{theme}.svg"] = text

@@ -1,4 +1,4 @@
-"""The matrix: reports side by side as a table, in Markdown and as a page."""
+"""The matrix: reports side by side as a table on the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -85,32 +85,14 @@ def test_departures_and_accepted_refusals_differ_from_wrong_numbers() -> None:
     assert "| ours: this project's own reading | 0/4, 2 failed (2 accepted), 2 departed |" in markdown(made)
 
 
-def test_what_a_report_holds_is_text_on_the_page_and_in_markdown(tmp_path: Path) -> None:
+def test_what_a_report_holds_is_text_in_markdown(tmp_path: Path) -> None:
     bad = "</title><b onclick='x'>[red]|*c*\ud800\x00\n"
-    file, made, table = (tmp_path / name for name in ("a.json", "m.html", "m.md"))
+    file, table = (tmp_path / name for name in ("a.json", "m.md"))
     stored(file, bad, {f"f/{bad}/a": "failed", INSIDE: "failed", "f/no/a": "unsupported"})
-    result = run("matrix", file, "--html", made, "--markdown", table)
+    result = run("matrix", file, "--markdown", table)
     assert result.exit_code == 0, result.output
     assert r"<b onclick='x'>[red]|*c*\ud800\x00\n" in result.output
     assert r"\<b onclick='x'\>\[red\]\|\*c\*\\ud800\\x00\\n |" in table.read_text("utf-8").splitlines()[0]
-    text = made.read_text("utf-8")
-    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\n") > 3
-    assert not re.search("<(b onclick|script|link)\\b", text)
-
-
-def test_the_page_has_the_table_the_probable_causes_and_the_failures(tmp_path: Path) -> None:
-    page, results, matrix_page = (tmp_path / name for name in ("run.html", "run.json", "matrix.html"))
-    backend = "conformance.families.roi_align.mutants:ShiftBeforeScale"
-    options = ["--select", "roi_align/matrix/scale_*/v16/avg/*/float", "--html", page, "--json", results]
-    done = run("--backend", backend, *options)
-    assert "3 failed: answers like ShiftBeforeScale: " in done.output
-    assert run("matrix", results, "--html", matrix_page).exit_code == 0
-    for file in (page, matrix_page):
-        text = file.read_text("utf-8").replace("<wbr>", "")
-        assert "answers like ShiftBeforeScale: " in text
-        assert re.search(
-            r'<td class="failed">failed</td><td>roi_align/matrix/scale_\w+/v16/avg/half_pixel/float</td>', text
-        )
 
 
 def test_a_backend_that_fails_is_asked_and_is_status_0(tmp_path: Path) -> None:
@@ -144,8 +126,8 @@ def test_the_backends_by_default_are_those_that_are_installed(monkeypatch: pytes
         (("no_such_module",), "No module named 'no_such_module'"),
         (("a.json", "--select", "g/*"), "selects no case of mine"),
         (("reference", "reference"), "must be named once"),
-        (("a.json", "--html", "a.json"), "must not be one of SOURCES"),
-        (("a.json", "--html", "no/such/m.html"), "must be a folder"),
+        (("a.json", "--markdown", "a.json"), "must not be one of SOURCES"),
+        (("a.json", "--markdown", "no/such/m.md"), "must be a folder"),
     ],
 )
 def test_a_wrong_call_is_status_2(

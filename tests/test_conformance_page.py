@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 import browser
-from suite_runs import run
+from conformance.report import page, record
+from suite_runs import INSIDE, run, stored
 
 pytestmark = pytest.mark.usefixtures("no_processes")
 
@@ -45,24 +47,35 @@ def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(made: Path) -
     text = made.read_text("utf-8")
     assert text.count("<figure>") == text.count('<img src="data:image/svg+xml;base64,') == 1
     assert len(text) < 500_000
+    plain = text.replace("<wbr>", "")
+    assert "answers like ShiftBeforeScale: " in plain
+    assert re.search(r'<td class="failed">failed</td><td>roi_align/edge/\w+/v16/float</td>', plain)
     assert text.index('<p class="totals">') < text.index("<figure>") < text.index("<table>")
+
+
+def test_what_a_report_holds_is_text_on_the_page(tmp_path: Path) -> None:
+    bad = "</title><b onclick='x'>[red]|*c*\ud800\x00\n"
+    file = stored(tmp_path / "a.json", bad, {f"f/{bad}/a": "failed", INSIDE: "failed", "f/no/a": "unsupported"})
+    text = page.render(record.read(file), [])
+    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\n") > 2
+    assert not re.search("<(b onclick|script|link)\\b", text)
 
 
 @pytest.mark.skipif(browser.name() is None, reason="no browser is installed")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_the_whole_page(made: Path, tmp_path: Path, width: int) -> None:
-    with browser.opened(made, tmp_path) as page:
-        page.resize(width)
-        assert page.value("document.title") == "Conformance of conformance.families.roi_align.mutants:ShiftBeforeScale"
-        total, time = page.value("document.querySelector('.totals').innerText").split("; ")
-        assert total.split(" passed")[0].replace(" of ", "/") in page.value("document.body.innerText")
+    with browser.opened(made, tmp_path) as shown:
+        shown.resize(width)
+        assert shown.value("document.title") == "Conformance of conformance.families.roi_align.mutants:ShiftBeforeScale"
+        total, time = shown.value("document.querySelector('.totals').innerText").split("; ")
+        assert total.split(" passed")[0].replace(" of ", "/") in shown.value("document.body.innerText")
         assert time.endswith(" s")
-        assert page.value("Array.from(document.images, (image) => image.naturalWidth)") == [800]
+        assert shown.value("Array.from(document.images, (image) => image.naturalWidth)") == [800]
         tops = "['.totals', 'figure', 'table'].map((name) => document.querySelector(name).getBoundingClientRect().top)"
-        assert page.value(tops) == sorted(page.value(tops))
-        assert page.value("document.querySelector('.totals').getBoundingClientRect().bottom") < 500
-        assert page.value(BROKEN_WORDS) == []
-        assert page.value("document.documentElement.scrollWidth") <= width
-        assert page.value("document.querySelectorAll('td.unsupported').length") == 1
-        groups = page.value("document.querySelector('details').innerText").split()
+        assert shown.value(tops) == sorted(shown.value(tops))
+        assert shown.value("document.querySelector('.totals').getBoundingClientRect().bottom") < 500
+        assert shown.value(BROKEN_WORDS) == []
+        assert shown.value("document.documentElement.scrollWidth") <= width
+        assert shown.value("document.querySelectorAll('td.unsupported').length") == 1
+        groups = shown.value("document.querySelector('details').innerText").split()
         assert (groups[0], all("/" in name for name in groups[1:])) == ("which", True)

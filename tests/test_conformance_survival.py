@@ -221,15 +221,6 @@ def test_a_module_that_exits_is_a_wrong_call(own: Path, command: str) -> None:
     assert r"backend own: importing it would have ended the process: \x1b[2J" in words(done)
 
 
-@pytest.mark.usefixtures("no_processes")
-def test_what_a_backend_says_is_printable_in_a_matrix(tmp_path: Path) -> None:
-    names = ("rude_backends:refuses", "rude_backends:supports_nothing")
-    done = run("matrix", *names, "--select", CASES[0].id, "--html", tmp_path / "m.html")
-    page = (tmp_path / "m.html").read_text("utf-8")
-    assert (done.exit_code, page.count(SHOWN)) == (0, 2)
-    assert not HIDDEN.intersection(page + done.output)
-
-
 def test_a_terminal_that_lacks_characters_has_the_report() -> None:
     command = [sys.executable, "-m", "conformance", "explain", CASES[0].id, "--backend", "rude_backends:refuses"]
     path = os.pathsep.join((str(Path(__file__).parent), *sys.path))

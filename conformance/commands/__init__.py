@@ -7,7 +7,6 @@ import click
 from conformance.commands.compare import compare_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
-from conformance.commands.findings import findings_command
 from conformance.commands.fuzz import fuzz_command
 from conformance.commands.init import init_command
 from conformance.commands.matrix import matrix_command
@@ -18,7 +17,6 @@ COMMANDS: tuple[click.Command, ...] = (
     fuzz_command,
     matrix_command,
     compare_command,
-    findings_command,
     export_command,
     init_command,
     explain_command,

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate, venv
+from conformance import backends, isolate
 from conformance.case import Case
 from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
-from conformance.diagnosis import diagnose
-from conformance.report import matrix, page
-from conformance.report.causes import Cause, causes_of
+from conformance.report import matrix
 from conformance.report.record import NotAReportError, Report, read_merged, report_of
 from conformance.terminal import console, line
-from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops import atomic_file
 from ortops.progress import with_progress
@@ -28,58 +25,38 @@ DEFAULTS = tuple(name for name, known in backends.BACKENDS.items() if known.is_c
 
 @click.command("matrix")
 @click.argument("sources", metavar="[SOURCES]...", nargs=-1)
-@click.option(
-    "--installed-in",
-    "others",
-    type=(click.Path(exists=True, file_okay=False, path_type=Path), str),
-    metavar="ENV B",
-    multiple=True,
-    help="Run backend B of the virtual environment in folder ENV as well, by that environment's Python. Besides the "
-    f"runtime it needs {', '.join(venv.REQUIRED)}, but not ortops. Lists of expected failures do not apply. "
-    "May be repeated.",
-)
 @SELECT
 @JOBS
-@out_file("--html", "Write the table and the cases that did not pass to F as an HTML page.")
 @out_file("--markdown", "Write the table to F as Markdown.")
 def matrix_command(
     sources: tuple[str, ...],
-    others: tuple[tuple[Path, str], ...],
     glob: str,
     jobs: int,
-    html_file: Path | None,
     markdown_file: Path | None,
 ) -> None:
     """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
-    Files of one backend are parts of one report. Without sources and --installed-in the table has the installed
-    ones of ortops, onnxruntime, onnx-reference, torchvision and openvino.
+    Files of one backend are parts of one report. Without sources the table has the installed ones of
+    ortops, onnxruntime, onnx-reference, torchvision and openvino.
 
     The exit status is 0 if the table is complete, whatever failed, and 2 for a wrong call; `run` has one for failures.
     """
     # A name that ends in .json is a file, so that a missing one is not taken for a backend.
     files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]
-    for out in (html_file, markdown_file):
-        if out is not None and any(out.exists() and out.samefile(file) for file in files):
-            raise click.UsageError(f"{out}: must not be one of SOURCES, which it would replace")
-    is_default = not sources and not others
-    names = DEFAULTS if is_default else [source for source in sources if source not in files]
+    if markdown_file is not None and any(markdown_file.exists() and markdown_file.samefile(file) for file in files):
+        raise click.UsageError(f"{markdown_file}: must not be one of SOURCES, which it would replace")
+    names = [source for source in sources if source not in files] if sources else DEFAULTS
     _check_once(names)
-    cases = selected_cases(glob) if names or others else []
+    cases = selected_cases(glob) if names else []
     with wrong_call("SOURCES", NotAReportError):
         reports = [_selected(report, glob) for report in read_merged([Path(file) for file in files])]
     missing = {name: reason for name in names if (reason := _missing(name))}
-    if missing and not is_default:
+    if missing and sources:
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_run(name, cases, jobs) for name in names if name not in missing]
-    with wrong_call("--installed-in", venv.OtherEnvironmentError, NotAReportError):
-        found_there = (venv.run_suite(folder, name, glob) for folder, name in others)
-        reports += with_progress(found_there, "installed elsewhere", len(others), unit="environments")
     _check_once([report.title for report in reports])
     made = matrix.Matrix(reports)
-    if html_file is not None:
-        atomic_file.write(html_file, page.render(made, {report.title: _causes(report) for report in reports}))
     if markdown_file is not None:
         atomic_file.write(markdown_file, matrix.markdown(made))
     terminal = console()
@@ -110,11 +87,6 @@ def _missing(name: str) -> str:
     except backends.MissingBackendError as error:
         return str(error)
     return ""
-
-
-def _causes(report: Report) -> list[Cause]:
-    results = report.results(collect())
-    return causes_of(results, diagnose(results))
 
 
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:

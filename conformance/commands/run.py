@@ -33,7 +33,6 @@ from conformance.expected_failures.floor import Floor, judged_of
 from conformance.outcome import LISTED, Outcome, Result
 from conformance.report import failure_list, junit, page, record, terminal
 from conformance.report.causes import Cause, causes_of
-from conformance.report.matrix import Matrix
 from conformance.report.record import Report, report_of
 from conformance.run import STRICT
 from conformance.stopping import stopped_by_signals
@@ -245,7 +244,7 @@ def run_command(
 RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
     "json": lambda report, _: record.render(report),
     "junit": lambda report, _: junit.render(report),
-    "html": lambda report, causes: page.render(Matrix([report]), {report.title: causes}),
+    "html": page.render,
 }
 """What makes the text of a report's file, by the option that names the file."""
 

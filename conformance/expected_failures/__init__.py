@@ -3,7 +3,7 @@
     found_with      the release that the list was made with
     failures        `reason`, the globs of case ids in `cases`, and `crashes` where those may end the process
 
-The files of runtimes that docs/findings.md speaks of have more keys, which `conformance.findings` reads:
+The files of runtimes that docs/findings.md speaks of have more keys, which `docs.findings` reads:
 
     title, about, order     the runtime's heading, what was tested, and its place in the document
     backend                 its name in reports, where that is not the file's

@@ -1,4 +1,4 @@
-"""The findings: the lists that they are made of, the command that writes them, and the document as it is."""
+"""The findings: the lists that they are made of, the command that adds to them, and the document as it is."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from conformance import expected_failures, findings
+from conformance import expected_failures
 from conformance.case import Basis
 from conformance.outcome import Outcome
 from conformance.report import record
 from conformance.report.record import Entry, Origin, Report
 from conformance.vectors import collect
+from docs import findings
+from docs.__main__ import main
 from ortops import atomic_file
-from suite_runs import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 KNOWN = findings.runtimes()
@@ -114,52 +116,42 @@ def test_a_run_takes_the_place_of_one_with_other_outcomes_alone() -> None:
 # The command and the document.
 
 
-def test_the_command_keeps_counts_and_writes_a_document(tmp_path: Path) -> None:
-    counts, document = tmp_path / "counts.json", tmp_path / "findings.md"
-    first = written(report_of({LISTED: Outcome.DEPARTED}, "1.31.1"), tmp_path / "first.json")
-    second = written(report_of({LISTED: Outcome.DEPARTED}), tmp_path / "second.json")
-    assert run("findings", first, "--counts", counts).exit_code == 0
-    result = run("findings", second, "--counts", counts, "--markdown", document)
-    assert (result.exit_code, result.output) == (0, "ONNX Runtime 1.32.0: as listed\n")
-    text = document.read_text("utf-8")
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file for the counts, without any."""
+    file = tmp_path / "findings.json"
+    file.write_text('{"runs": []}', "utf-8")
+    monkeypatch.setattr(findings, "KEPT", file)
+    return file
+
+
+@pytest.mark.usefixtures("kept")
+def test_reports_of_equal_outcomes_share_a_row(tmp_path: Path) -> None:
+    reports = [report_of({LISTED: Outcome.DEPARTED}, version) for version in ("1.31.1", "1.32.0")]
+    files = [written(report, tmp_path / f"{report.origin.version}.json") for report in reports]
+    assert list(findings.add(files)) == ["ONNX Runtime 1.31.1: as listed", "ONNX Runtime 1.32.0: as listed"]
+    before = (DOCS / "findings.md").read_text("utf-8")
+    text = findings.rewritten(before, KNOWN, findings.read_counts())
     assert "| ONNX Runtime 1.31.1 to 1.32.0 | `roi_align` | 1 | | | | 1 | |" in text
-    assert "## OpenVINO" in text
+    assert text.partition("<!--")[0] == before.partition("<!--")[0]
 
 
-def test_the_command_names_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("kept")
+def test_what_is_new_and_what_is_gone_is_named(tmp_path: Path) -> None:
     report = report_of({LISTED: Outcome.PASSED, NOT_LISTED: Outcome.FAILED})
-    output = run("findings", written(report, tmp_path / "report.json")).output
-    assert f"ONNX Runtime 1.32.0: no finding lists {NOT_LISTED}: off\n" in output
-    assert "ONNX Runtime 1.32.0: no case fails any more of: memory before the map" in output
+    new, gone = findings.add([written(report, tmp_path / "report.json")])
+    assert new == f"ONNX Runtime 1.32.0: no finding lists {NOT_LISTED}: off"
+    assert gone.startswith("ONNX Runtime 1.32.0: no case fails any more of: memory before the map")
 
 
-def test_text_outside_of_the_parts_is_left_alone(tmp_path: Path) -> None:
-    document = tmp_path / "findings.md"
-    document.write_text(f"before\n{findings.blank()}after\n", "utf-8")
-    assert run("findings", "--markdown", document).exit_code == 0
-    text = document.read_text("utf-8")
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert run("findings", "--markdown", document).exit_code == 0
-    assert document.read_text("utf-8") == text
+def test_a_report_that_does_not_count_is_a_wrong_call(kept: Path, tmp_path: Path) -> None:
+    file = written(report_of({LISTED: Outcome.EXPECTED_FAILURE}), tmp_path / "report.json")
+    result = CliRunner().invoke(main, [str(file)])
+    assert (result.exit_code, "has expected failures" in " ".join(result.output.split())) == (2, True)
+    assert findings.read_counts() == []
+    assert kept.read_text("utf-8") == '{"runs": []}'
 
 
-def test_a_document_without_markers_is_a_wrong_call(tmp_path: Path) -> None:
-    document = tmp_path / "findings.md"
-    document.write_text("nothing", "utf-8")
-    result = run("findings", "--markdown", document)
-    assert result.exit_code == 2
-    assert "the document has no part summary" in result.output
-    assert document.read_text("utf-8") == "nothing"
-
-
-@pytest.mark.parametrize("text", ["[", "{}", '{"runs": [{"runtime": "x"}]}'])
-def test_a_file_that_holds_no_counts_is_a_wrong_call(text: str, tmp_path: Path) -> None:
-    (tmp_path / "counts.json").write_text(text, "utf-8")
-    result = run("findings", "--counts", tmp_path / "counts.json")
-    assert (result.exit_code, "holds no counts" in result.output) == (2, True)
-
-
-def test_the_document_is_as_the_data_say() -> None:
-    text = (DOCS / "findings.md").read_text("utf-8")
-    assert findings.rewritten(text, KNOWN, findings.read_counts(DOCS / "findings.json")) == text
+def test_a_document_without_markers_is_an_error() -> None:
+    with pytest.raises(findings.FindingsError, match="the document has no part summary"):
+        findings.rewritten("nothing", KNOWN, [])

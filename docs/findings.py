@@ -1,8 +1,8 @@
-"""Findings: where runtimes depart from the specification, as a document made from data.
+"""Findings: where runtimes depart from the specification. The parts of findings.md that are made from data.
 
 What is known of a runtime is in its list of expected failures, `conformance/expected_failures/NAME.json`. How many cases
-it passes comes from reports of runs, whose counts are kept in a JSON file next to the document. The document's own text
-is not touched: only the parts between two markers are written anew.
+it passes comes from reports of runs, whose counts are kept in findings.json. The document's own text is not touched: only
+the parts between two markers are written anew.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jinja2
+
 from conformance.outcome import Outcome
 from conformance.printable import PrintableError
-from conformance.report.record import Report
+from conformance.report.record import Report, read_merged
 from ortops import atomic_file
 
 HARMS = {
@@ -39,11 +41,17 @@ OUTCOMES = (Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED, O
 PARTS = ("summary", "findings", "counts")
 """The parts of the document that are written from data."""
 
+KEPT = Path(__file__).parent / "findings.json"
+"""The counts of earlier runs."""
+
+MAX_NAMED = 5
+"""How many cases without a finding are named."""
+
 _BAD = (Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED)
 
 
 class FindingsError(PrintableError):
-    """A document without markers, a file that holds no counts, or a report that does not count."""
+    """A document without markers, or a report that does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,28 +205,32 @@ def count(report: Report, known: Sequence[Runtime]) -> Counts:
     return Counts(runtime.name, version, *made, digest, ordered)
 
 
-def read_counts(file: Path) -> list[Counts]:
-    """The counts in a file; an empty list if the file does not exist.
+def read_counts() -> list[Counts]:
+    """The counts that are kept in findings.json."""
+    return [Counts(**run) for run in json.loads(KEPT.read_text("utf-8"))["runs"]]
+
+
+def add(files: Sequence[Path]) -> Iterator[str]:
+    """Add the counts of reports to findings.json, and yield a line for each change of what is known.
+
+    Args:
+        files: reports that `python -m conformance --json` wrote of complete runs with an empty list of expected failures.
 
     Raises:
-        FindingsError: it cannot be read or holds no counts.
+        NotAReportError: a file is not a report.
+        FindingsError: see `count`.
     """
-    if not file.exists():
-        return []
-    try:
-        return [Counts(**run) for run in json.loads(file.read_text("utf-8"))["runs"]]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise FindingsError(f"{file} holds no counts: {error!r}") from error
-
-
-def write_counts(file: Path, runs: Sequence[Counts]) -> None:
-    """Write counts to a file as JSON.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    data = {"runs": [dataclasses.asdict(run) for run in runs]}
-    atomic_file.write(file, json.dumps(data, indent=1) + "\n")
+    known, reports = runtimes(), read_merged(files)
+    counts = merged(read_counts(), [count(report, known) for report in reports], known)
+    atomic_file.write(KEPT, json.dumps({"runs": [dataclasses.asdict(run) for run in counts]}, indent=1) + "\n")
+    for report in reports:
+        runtime, version = of_report(report, known)
+        unlisted, gone = changes(report, known)
+        lines = [f"no finding lists {case_id}: {report.entries[case_id].message}" for case_id in unlisted[:MAX_NAMED]]
+        if len(unlisted) > MAX_NAMED:
+            lines.append(f"no finding lists {len(unlisted) - MAX_NAMED} other cases that fail")
+        lines += [f"no case fails any more of: {finding.reason}" for finding in gone]
+        yield from (f"{runtime.title} {version}: {line}" for line in lines or ["as listed"])
 
 
 def merged(old: Iterable[Counts], new: Iterable[Counts], known: Sequence[Runtime]) -> list[Counts]:
@@ -243,10 +255,8 @@ def rewritten(text: str, known: Sequence[Runtime], runs: Sequence[Counts]) -> st
     Raises:
         FindingsError: a part has no markers.
     """
-    import jinja2  # of the extra conformance
-
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("conformance", "."),
+        loader=jinja2.PackageLoader("docs"),
         autoescape=False,  # noqa: S701  # Markdown, of our own texts
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -276,13 +286,8 @@ def _same_outcomes(runtime: Runtime, runs: Sequence[Counts]) -> Iterator[Iterato
     return (group for _, group in itertools.groupby(own, lambda run: run.digest))
 
 
-def blank() -> str:
-    """A document with nothing but a title and the markers."""
-    return "\n\n".join(["# Findings", *("\n\n".join(_markers(name)) for name in PARTS)]) + "\n"
-
-
 def _markers(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: written by python -m conformance findings -->", f"<!-- end of {name} -->"
+    return f"<!-- {name}: written by python -m docs -->", f"<!-- end of {name} -->"
 
 
 def _thread(url: str) -> str:

@@ -19,25 +19,24 @@ class Picture(NamedTuple):
 
     title, detail: the lines above the drawings.
     alt: what the picture shows, for those who do not see it.
-    drawings: for each drawing the case, the number of the drawing in the explanation of the case, and its own heading
-        and line below it.
+    drawings: for each drawing the case, its heading and the line below that.
     """
 
     title: str
     detail: str
     alt: str
-    drawings: tuple[tuple[Case, int, str, str], ...]
+    drawings: tuple[tuple[Case, str, str], ...]
 
 
 def drawn(one: Picture) -> dict[Theme, str]:
     """A picture as an SVG file for each theme."""
-    drawings, hint = [], ""
-    for case, number, name, detail in one.drawings:
-        explanation = explain(case)
-        hint = explanation.hint
-        drawings.append(replace(explanation.drawings[number], name=name, detail=detail))
+    drawings = []
+    for case, name, detail in one.drawings:
+        drawing = explain(case).drawing
+        if drawing is not None:
+            drawings.append(replace(drawing, name=name, detail=detail))
     themes: tuple[Theme, ...] = get_args(Theme)
-    return {theme: picture(one.title, one.detail, drawings, hint, theme) for theme in themes}
+    return {theme: picture(one.title, one.detail, drawings, theme) for theme in themes}
 
 
 def _case(operator: str, attributes: dict[str, Any], *inputs: npt.ArrayLike) -> Case:
@@ -59,34 +58,34 @@ def _ramp(height: int, width: int) -> Array:
 
 _POOLED = ["3141592", "6535897", "9323846", "2643383", "2765028", "8412716", "9399375"]
 
-_OPSETS = _case("RoiAlign_16", {"sampling_ratio": 2}, _ramp(5, 5), [[1, 1, 3, 3]], [0])
-_PARTLY_OFF = _case(
-    "RoiAlign_16",
-    {"output_height": 2, "output_width": 2, "sampling_ratio": 2},
-    _ramp(5, 6),
-    [[-2, 1, 4, 5]],
-    [0],
+_TWO_BY_TWO = {"output_height": 2, "output_width": 2}
+_OPSET_10, _OPSET_16 = (
+    _case(operator, {"sampling_ratio": 2}, _ramp(5, 5), [[1, 1, 3, 3]], [0])
+    for operator in ("RoiAlign_10", "RoiAlign_16")
 )
-_TURNED = _case(
-    "RoIAlignRotated",
-    {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
-    _ramp(7, 7),
-    [[3.5, 3.5, 5, 3, np.pi / 6]],
-    [0],
+_PARTLY_OFF_10, _PARTLY_OFF_16 = (
+    _case(operator, {**_TWO_BY_TWO, "sampling_ratio": 2}, _ramp(5, 6), [[-2, 1, 4, 5]], [0])
+    for operator in ("RoiAlign_10", "RoiAlign_16")
 )
-_CORNERS = _case(
-    "DmlRoiAlign",
-    {
-        "output_height": 2,
-        "output_width": 2,
-        "minimum_samples_per_output": 2,
-        "maximum_samples_per_output": 2,
-        "align_regions_to_corners": 1,
-        "output_pixel_offset": 0.0,
-    },
-    _ramp(4, 4),
-    [[0.5, 0.5, 3.5, 3.5]],
-    [0],
+_COUNTER_CLOCKWISE, _CLOCKWISE = (
+    _case(
+        "RoIAlignRotated",
+        {"output_height": 2, "output_width": 3, "sampling_ratio": 2, "clockwise": clockwise},
+        _ramp(7, 7),
+        [[3.5, 3.5, 5, 3, np.pi / 6]],
+        [0],
+    )
+    for clockwise in (0, 1)
+)
+_STEPS, _CORNERS = (
+    _case(
+        "DmlRoiAlign",
+        {**_TWO_BY_TWO, "minimum_samples_per_output": 2, "maximum_samples_per_output": 2, **aligned},
+        _ramp(4, 4),
+        [[0.5, 0.5, 3.5, 3.5]],
+        [0],
+    )
+    for aligned in ({}, {"align_regions_to_corners": 1, "output_pixel_offset": 0.0})
 )
 _RESAMPLED, _RESAMPLED_CORNERS = (
     _case(
@@ -110,8 +109,8 @@ PICTURES = {
         "The same RoI on a 5 x 5 map by both conventions. At opset 10 its four samples lie between pixels, and their "
         "mean is 13. At opset 16 the RoI is half a pixel further up and left, and the mean is 10.",
         (
-            (_OPSETS, 0, "Opset 10", "output_half_pixel: the RoI is at 1 to 3"),
-            (_OPSETS, 1, "Opset 16 and 22", "half_pixel: the RoI is at 0.5 to 2.5"),
+            (_OPSET_10, "Opset 10", "output_half_pixel: the RoI is at 1 to 3"),
+            (_OPSET_16, "Opset 16 and 22", "half_pixel: the RoI is at 0.5 to 2.5"),
         ),
     ),
     "roi-align": Picture(
@@ -120,8 +119,8 @@ PICTURES = {
         "spatial_scale 1.",
         "A RoI that is partly off the map by both conventions. Samples further than one pixel off the map count as 0.",
         (
-            (_PARTLY_OFF, 0, "RoiAlign_10", "output_half_pixel, as torchvision with aligned=False"),
-            (_PARTLY_OFF, 1, "RoiAlign_16, RoiAlign_22", "half_pixel, as torchvision with aligned=True"),
+            (_PARTLY_OFF_10, "RoiAlign_10", "output_half_pixel, as torchvision with aligned=False"),
+            (_PARTLY_OFF_16, "RoiAlign_16, RoiAlign_22", "half_pixel, as torchvision with aligned=True"),
         ),
     ),
     "roi-align-rotated": Picture(
@@ -130,8 +129,8 @@ PICTURES = {
         "sampling_ratio 2, aligned 1.",
         "The same rotated RoI, with a positive angle that turns counter-clockwise and one that turns clockwise.",
         (
-            (_TURNED, 0, "clockwise = 0, the default", "a positive angle turns the RoI counter-clockwise"),
-            (_TURNED, 2, "clockwise = 1", "a positive angle turns the RoI clockwise"),
+            (_COUNTER_CLOCKWISE, "clockwise = 0, the default", "a positive angle turns the RoI counter-clockwise"),
+            (_CLOCKWISE, "clockwise = 1", "a positive angle turns the RoI clockwise"),
         ),
     ),
     "dml-roi-align": Picture(
@@ -141,8 +140,8 @@ PICTURES = {
         "The same region with samples in the middle of their steps, as RoiAlign_16 has them, and with the outermost "
         "samples on the corners of the region.",
         (
-            (_CORNERS, 1, "The defaults of DmlRoiAlign", "the same samples as RoiAlign_16"),
-            (_CORNERS, 2, "align_regions_to_corners = 1", "and output_pixel_offset = 0"),
+            (_STEPS, "The defaults of DmlRoiAlign", "the same samples as RoiAlign_16"),
+            (_CORNERS, "align_regions_to_corners = 1", "and output_pixel_offset = 0"),
         ),
     ),
     "dml-resample": Picture(
@@ -151,8 +150,8 @@ PICTURES = {
         "A map of 5 x 5 pixels with the 64 points that the outputs read: with the default offsets, where the outermost "
         "points are off the map, and with aligned corners, where they are the corner pixels.",
         (
-            (_RESAMPLED, 0, "The defaults", "offsets 0.5 and -0.5, scale 8/5: ONNX Resize, half_pixel"),
-            (_RESAMPLED_CORNERS, 0, "Aligned corners", "offsets 0 and 0, scale 7/4: ONNX Resize, align_corners"),
+            (_RESAMPLED, "The defaults", "offsets 0.5 and -0.5, scale 8/5: ONNX Resize, half_pixel"),
+            (_RESAMPLED_CORNERS, "Aligned corners", "offsets 0 and 0, scale 7/4: ONNX Resize, align_corners"),
         ),
     ),
     "max-roi-pool": Picture(
@@ -169,7 +168,6 @@ PICTURES = {
                     np.array([[[[float(digit) for digit in row] for row in _POOLED]]]),
                     [[0, 0.8, 1.2, 5.4, 5.3]],
                 ),
-                0,
                 "Four bins of 3 x 3 pixels",
                 "row 3 and column 3 are shared",
             ),

@@ -37,11 +37,11 @@ _MAX_NAMED = 8
     help="Number of the RoI to draw, by default that of the worst element, or else 0.",
 )
 @TIME_LIMIT
-@out_file("--svg", "Draw the samples on the map, by each convention, to this file.", "FILE.svg")
+@out_file("--svg", "Draw the samples on the map to this file.", "FILE.svg")
 def explain_command(
     case_id: str, backend_name: str | None, roi: int | None, time_limit: float, svg_file: Path | None
 ) -> None:
-    """Show where the samples of one CASE fall, by each convention.
+    """Show where the samples of one CASE fall.
 
     CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --svg
     draws the picture.
@@ -61,10 +61,9 @@ def explain_command(
         explanation = explain(case, roi, answer, result, backend_name or "")
     _write(explanation)
     if svg_file is not None:
-        if not explanation.drawings:
+        if explanation.drawing is None:
             raise click.BadParameter("the case has nothing to draw", param_hint="--svg")
-        drawn = picture(case.id, explanation.heading, explanation.drawings, explanation.hint)
-        atomic_file.write(svg_file, drawn)
+        atomic_file.write(svg_file, picture(case.id, explanation.heading, [explanation.drawing]))
         click.echo(f"wrote {svg_file}")
 
 

@@ -1,8 +1,7 @@
-"""Explain one case of the suite: tables, and a drawing of where its operator reads the map, by each convention."""
+"""Explain one case of the suite: tables, and a drawing of where its operator reads the map."""
 
 from __future__ import annotations
 
-from conformance.explain.explanation import explain
-from conformance.explain.parts import Explanation
+from conformance.explain.explanation import Explanation, explain
 
 __all__ = ["Explanation", "explain"]

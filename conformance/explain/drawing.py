@@ -1,18 +1,15 @@
-"""The drawing of an explanation: a map of pixels, and on it a RoI with its bins and its samples, by one convention.
+"""Drawings of a map of pixels, and on it a RoI with its bins and samples, and the SVG files that hold them.
 
 The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.5. A point is y before x.
 """
 
 from __future__ import annotations
 
-import html
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import Any, Literal, NamedTuple
 
 from conformance.expected_values import Floats
 
@@ -38,24 +35,6 @@ _COLOURS = {
         "unknown": "#454c54", "sample": "#4ac26b", "marked": "#ff7b72", "accent": "#79b8f2",
     },
 }  # fmt: skip
-_STYLE = """
-svg {{ background: {paper}; }}
-text {{ font: 12px sans-serif; fill: {quiet}; }}
-text.title {{ font-size: 17px; font-weight: 600; fill: {ink}; }}
-text.heading {{ font-size: 15px; font-weight: 600; fill: {ink}; }}
-text.result {{ font-size: 13px; font-weight: 600; fill: {accent}; }}
-text.label, text.value {{ font-size: 11px; text-anchor: middle; dominant-baseline: central; }}
-text.value {{ fill: {ink}; stroke: {paper}; stroke-width: 3px; stroke-opacity: .8; paint-order: stroke; }}
-.cell {{ fill: {heat}; stroke: {grid}; stroke-width: .5; }}
-.cell.unknown {{ fill: {unknown}; }}
-.roi, .bin, .block, .worst {{ fill: none; stroke: {ink}; stroke-width: 2; }}
-.bin {{ stroke-width: 1; stroke-dasharray: 4 3; }}
-.block {{ stroke: {accent}; }}
-.worst {{ stroke: {marked}; stroke-width: 2.5; }}
-.sample {{ fill: {sample}; stroke: {paper}; }}
-.outside {{ fill: {paper}; stroke: {sample}; stroke-width: 1.4; }}
-.largest {{ fill: none; stroke: {sample}; stroke-width: 2; }}
-"""
 _SIZES = {"title": 17, "heading": 15, "detail": 12, "result": 13, "hint": 12}
 _PADDING, _MARGIN, _GAP = 14, 22, 18
 _LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
@@ -80,9 +59,10 @@ class Outline(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """One convention on the map.
+    """What an operator reads of a map.
 
     name, detail: the lines above it.
+    hint: how to read it.
     map_size: height and width of the map.
     pixels: [H, W], the values of the map; None if the case does not have them.
     result: the line below it; empty for none.
@@ -90,6 +70,7 @@ class Drawing:
 
     name: str
     detail: str
+    hint: str
     map_size: tuple[int, int]
     pixels: Floats | None
     outlines: Sequence[Outline]
@@ -105,55 +86,64 @@ class _Frame(NamedTuple):
     cell: float
 
     @property
-    def size(self) -> tuple[float, float]:
-        """Width and height of the drawing."""
-        return _MARGIN + len(self.columns) * self.cell, _MARGIN + len(self.rows) * self.cell
+    def width(self) -> float:
+        """The width of the drawing."""
+        return _MARGIN + len(self.columns) * self.cell
+
+    @property
+    def height(self) -> float:
+        """The height of the drawing."""
+        return _MARGIN + len(self.rows) * self.cell
 
     def at(self, point: Point) -> Point:
         """The position x, y in the drawing of a point of the map; one that is far away is moved to just off the drawing."""
         views = (self.columns, point[1]), (self.rows, point[0])
-        near = (min(max(c, view.start - 99.0), view.stop + 99.0) if c == c else -99.0 for view, c in views)
-        x, y = (
-            round(_MARGIN + (c - view.start + 0.5) * self.cell, 1) for (view, _), c in zip(views, near, strict=True)
-        )
+        near = [min(max(c, view.start - 99.0), view.stop + 99.0) if c == c else -99.0 for view, c in views]
+        starts = self.columns.start, self.rows.start
+        x, y = (round(_MARGIN + (c - start + 0.5) * self.cell, 1) for c, start in zip(near, starts, strict=True))
         return x, y
 
 
-def picture(title: str, detail: str, drawings: Sequence[Drawing], hint: str = "", theme: Theme = "light") -> str:
-    """An SVG file: a title, a line below it, the drawings, two in a row, and a hint how to read them."""
-    parts, y = list[str](), float(_PADDING)
+class _Text(NamedTuple):
+    """A line of text."""
 
-    def write(kind: str, text: str, x: float, top: float, width: float) -> float:
-        lines, height = _text(kind, text, x, top, width)
-        parts.extend(lines)
-        return height
+    kind: str
+    text: str
+    x: float
+    y: float
+
+
+def picture(title: str, detail: str, drawings: Sequence[Drawing], theme: Theme = "light") -> str:
+    """An SVG file: a title, a line below it, one drawing or several of one map side by side, and how to read the first."""
+    import jinja2  # of the extra conformance
+
+    texts: list[_Text] = []
+
+    def write(kind: str, text: str, x: float, y: float, width: float) -> float:
+        """Add a text that is wrapped to a width, and return where it ends."""
+        lines = textwrap.wrap(text, max(int(width / (_SIZES[kind] * _LETTER)), 1))
+        step = _SIZES[kind] * 1.35
+        texts.extend(_Text(kind, line, x, y + step * (k + 0.75)) for k, line in enumerate(lines))
+        return y + step * len(lines)
 
     whole = WIDTH - 2 * _PADDING
-    y += write("title", title, _PADDING, y, whole)
-    y += write("detail", detail, _PADDING, y, whole)
-    width = whole if len(drawings) == 1 else (whole - _GAP) / 2
-    frame = _frame(drawings, width)
-    box = dict(zip(("width", "height"), (round(one, 1) for one in frame.size), strict=True))
-    for row in (drawings[k : k + 2] for k in range(0, len(drawings), 2)):
-        y += _GAP / 2
-        tops, bottoms = [], []
-        for k, drawing in enumerate(row):
-            x = _PADDING + _MARGIN + k * (width + _GAP)
-            above = write("heading", drawing.name, x, y, width - _MARGIN)
-            tops.append(y + above + write("detail", drawing.detail, x, y + above, width - _MARGIN))
-        top = max(tops) + _GAP / 3
-        for k, drawing in enumerate(row):
-            x = _PADDING + k * (width + _GAP)
-            elements = "".join(_elements(drawing, frame))
-            parts.append(f"<svg{_attributes({'x': x, 'y': round(top, 1), **box})}>{elements}</svg>")
-            bottom = top + frame.size[1] + 4
-            bottoms.append(bottom + write("result", drawing.result, x + _MARGIN, bottom, width - _MARGIN))
-        y = max(bottoms) + _GAP / 2
-    y += write("hint", hint, _PADDING, y, whole)
-    size = {"width": WIDTH, "height": round(y + _PADDING), "viewBox": f"0 0 {WIDTH} {round(y + _PADDING)}"}
-    style = _STYLE.format(**_COLOURS[theme]).strip()
-    head = f'<svg xmlns="http://www.w3.org/2000/svg"{_attributes(size)} role="img">'
-    return "\n".join([head, f"<title>{html.escape(title)}</title>", f"<style>\n{style}\n</style>", *parts, "</svg>\n"])
+    width = (whole - _GAP * (len(drawings) - 1)) / len(drawings)
+    frame, inner = _frame(drawings, width), width - _MARGIN
+    placed = [(one, _PADDING + k * (width + _GAP)) for k, one in enumerate(drawings)]
+    y = write("detail", detail, _PADDING, write("title", title, _PADDING, _PADDING, whole), whole) + _GAP / 2
+    headed = [(one, x + _MARGIN, write("heading", one.name, x + _MARGIN, y, inner)) for one, x in placed]
+    top = max(write("detail", one.detail, x, below, inner) for one, x, below in headed) + _GAP / 3
+    bottom = top + frame.height + 4
+    y = max(write("result", one.result, x + _MARGIN, bottom, inner) for one, x in placed) + _GAP / 2
+    y = write("hint", drawings[0].hint, _PADDING, y, whole)
+    loader = jinja2.PackageLoader("conformance", "explain")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    panels = [{"x": x, "y": top, "frame": frame, **_panel(one, frame)} for one, x in placed]
+    return environment.get_template("picture.svg.jinja").render(
+        title=title, texts=texts, panels=panels, colour=_COLOURS[theme], width=WIDTH, height=round(y + _PADDING)
+    )
 
 
 def _frame(drawings: Sequence[Drawing], width: float) -> _Frame:
@@ -162,7 +152,7 @@ def _frame(drawings: Sequence[Drawing], width: float) -> _Frame:
     points = [corner for outline in outlines for corner in outline.corners]
     points += [(sample.y, sample.x) for drawing in drawings for sample in drawing.samples]
     middle = next((outline.corners[0] for outline in outlines if outline.kind == "worst"), points[0])
-    lengths = np.max([drawing.map_size for drawing in drawings], axis=0).tolist()
+    lengths = drawings[0].map_size
     rows, columns = (_view([point[k] for point in points], lengths[k], middle[k]) for k in (0, 1))
     return _Frame(rows, columns, round(min(52.0, (width - _MARGIN) / len(columns)), 2))
 
@@ -181,39 +171,40 @@ def _view(ends: Iterable[float], length: int, middle: float) -> range:
     return range(first, stop)
 
 
-def _elements(drawing: Drawing, frame: _Frame) -> Iterator[str]:
-    """The elements of a drawing from the bottom to the top."""
-    yield from _labels(frame)
-    pixels = [
-        (i, j)
-        for i in frame.rows
-        for j in frame.columns
-        if 0 <= i < drawing.map_size[0] and 0 <= j < drawing.map_size[1]
-    ]
-    values = {at: math.nan if drawing.pixels is None else float(drawing.pixels[at]) for at in pixels}
-    finite = [value for value in values.values() if math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    for at, value in values.items():
-        x, y = frame.at((at[0] - 0.5, at[1] - 0.5))
-        share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.0
-        kind, opacity = ("cell", round(share, 2)) if math.isfinite(value) else ("cell unknown", 1.0)
-        opacity = 0.0 if drawing.pixels is None else opacity
-        size = {"width": frame.cell, "height": frame.cell, "class": kind, "fill-opacity": opacity}
-        yield f"<rect{_attributes({'x': x, 'y': y, **size})}/>"
-    for outline in drawing.outlines:
-        points = " ".join("{:g},{:g}".format(*frame.at(corner)) for corner in outline.corners)
-        tag = "polygon" if len(outline.corners) > 2 else "polyline"
-        yield f"<{tag}{_attributes({'points': points, 'class': outline.kind})}/>"
-    for sample in drawing.samples:
-        x, y = frame.at((sample.y, sample.x))
-        r = frame.cell * 0.3 if sample.kind == "largest" else 3.5 if frame.cell >= 20 else 2.5
-        title = f"<title>y {number(sample.y)}, x {number(sample.x)}</title>"
-        yield f"<circle{_attributes({'cx': x, 'cy': y, 'r': round(r, 1), 'class': sample.kind})}>{title}</circle>"
+def _panel(drawing: Drawing, frame: _Frame) -> dict[str, Any]:
+    """The elements of a drawing, for the template."""
+    height, width = drawing.map_size
+    on_map = [(i, j) for i in frame.rows if 0 <= i < height for j in frame.columns if 0 <= j < width]
+    values = {at: math.nan if drawing.pixels is None else float(drawing.pixels[at]) for at in on_map}
+    texts = list(_labels(frame))
     if drawing.pixels is not None and frame.cell >= _SMALLEST_WITH_NUMBER:
         for (i, j), value in values.items():
             free = next((y for y in (i, i - 0.3, i + 0.3) if not _is_covered((y, j), drawing.samples)), None)
             if free is not None:
-                yield _centred("value", f"{value + 0.0:.3g}", frame.at((free, j)))
+                texts.append(("value", f"{value + 0.0:.3g}", frame.at((free, j))))
+    dot, ring = 3.5 if frame.cell >= 20 else 2.5, round(frame.cell * 0.3, 1)
+    corners = [frame.at((i - 0.5, j - 0.5)) for i, j in values]
+    return {
+        "cells": [(at, *look) for at, look in zip(corners, _heat(values.values()), strict=True)],
+        "outlines": [(one.kind, map(frame.at, one.corners)) for one in drawing.outlines],
+        "samples": [
+            (frame.at((y, x)), kind, ring if kind == "largest" else dot, f"y {number(y)}, x {number(x)}")
+            for y, x, kind in drawing.samples
+        ],
+        "texts": texts,
+    }
+
+
+def _heat(values: Iterable[float]) -> Iterator[tuple[str, float]]:
+    """The class and the opacity of each pixel: the larger its value, the fuller its colour."""
+    values = list(values)
+    finite = [value / 2 for value in values if math.isfinite(value)]  # halves, so that no difference overflows
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    for value in values:
+        if math.isfinite(value):
+            yield "cell", round((value / 2 - low) / (high - low), 2) if high > low else 0.0
+        else:
+            yield "cell unknown", 1.0 if finite else 0.0
 
 
 def _is_covered(point: Point, samples: Iterable[Sample]) -> bool:
@@ -221,35 +212,19 @@ def _is_covered(point: Point, samples: Iterable[Sample]) -> bool:
     return any(abs(s.y - point[0]) < 0.24 and abs(s.x - point[1]) < 0.45 for s in samples if s.kind != "largest")
 
 
-def _labels(frame: _Frame) -> Iterator[str]:
+def _labels(frame: _Frame) -> Iterator[tuple[str, str, Point]]:
     """The numbers of rows and columns: of each one, or of every fifth if cells are small."""
     every = 1 if frame.cell >= 20 else 5
-    for j in frame.columns:
-        if j % every == 0:
-            yield _centred("label", str(j), (frame.at((0, j))[0], _MARGIN / 2))
-    for i in frame.rows:
-        if i % every == 0:
-            yield _centred("label", str(i), (_MARGIN / 2, frame.at((i, 0))[1]))
-
-
-def _centred(kind: str, text: str, at: Point) -> str:
-    return f"<text{_attributes({'x': at[0], 'y': at[1], 'class': kind})}>{html.escape(text)}</text>"
-
-
-def _text(kind: str, text: str, x: float, y: float, width: float) -> tuple[list[str], float]:
-    """The lines of a text that is wrapped to a width, and their height together."""
-    size = _SIZES[kind]
-    lines = textwrap.wrap(text, max(int(width / (size * _LETTER)), 1))
-    step = size * 1.35
-    places = ({"x": round(x, 1), "y": round(y + step * (k + 0.75), 1), "class": kind} for k in range(len(lines)))
-    elements = [f"<text{_attributes(at)}>{html.escape(line)}</text>" for at, line in zip(places, lines, strict=True)]
-    return elements, step * len(lines)
-
-
-def _attributes(given: Mapping[str, object]) -> str:
-    return "".join(f' {key}="{html.escape(str(value))}"' for key, value in given.items())
+    yield from (("label", str(j), (frame.at((0, j))[0], _MARGIN / 2)) for j in frame.columns if j % every == 0)
+    yield from (("label", str(i), (_MARGIN / 2, frame.at((i, 0))[1])) for i in frame.rows if i % every == 0)
 
 
 def number(value: float) -> str:
     """A value as drawings and tables print it: with 6 significant digits."""
     return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
+
+
+def number_list(values: Floats) -> str:
+    """The values of an array [rows, columns] in brackets, without them for a single one."""
+    rows = [", ".join(map(number, row)) for row in values.tolist()]
+    return rows[0] if values.size == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"

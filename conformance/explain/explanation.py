@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from conformance.case import DTYPES, Array, Case
 from conformance.expected_values import Floats, expected_outputs, reference
-from conformance.explain.parts import Comparison, Explanation, differences
+from conformance.explain.drawing import Drawing, number
+from conformance.explain.parts import Focus, Table, View
 from conformance.families import family_of
 from conformance.outcome import Result
 from conformance.run import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of a case.
+
+    facts: the lines under the id of the case, by heading.
+    heading: what the drawing shows, in words; may be empty.
+    drawing: where the operator reads the map; None if there is nothing to draw.
+    """
+
+    case: Case
+    facts: Mapping[str, str]
+    heading: str
+    drawing: Drawing | None
+    tables: Sequence[Table]
+    notes: Sequence[str]
 
 
 def explain(
@@ -29,34 +48,36 @@ def explain(
     Raises:
         ValueError: the case has no RoI of this number.
     """
-    facts, got = _facts(case, backend, result), _numbers(answer)
+    expected, got, view = dict[str, Floats](), _numbers(answer), View()
+    focus = Focus(roi)
     if case.expects_error:
         if roi is not None:
             raise ValueError(f"roi = {roi}: a case that expects an error has no RoI to draw")
-        return Explanation(case, facts, tables=Comparison({}, got).tables(), notes=(_refusal(case),))
-    if case.formula is not None:
-        return Explanation(case, facts, notes=("The tensors are too large to list and to draw.",))
-    expected = expected_outputs(case)
-    got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
-    compared = Comparison(expected, got, _worst(expected, got, result))
-    return family_of(case.definition).explanation(case, facts, compared, roi)
+        view = View(notes=(_refusal(case),))
+    elif case.formula is not None:
+        got, view = {}, View(notes=("The tensors are too large to list and to draw.",))
+    else:
+        expected = dict(expected_outputs(case))
+        got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
+        focus = Focus(roi, _worst(expected, got, result))
+        view = family_of(case.definition).explanation(case, focus)
+    names = expected or got
+    tables = [*view.tables, *(_outputs(name, expected, got, focus, view.part) for name in names if names[name].size)]
+    return Explanation(case, dict(_facts(case, backend, result)), view.heading, view.drawing, tables, view.notes)
 
 
-def _facts(case: Case, backend: str, result: Result | None) -> dict[str, str]:
+def _facts(case: Case, backend: str, result: Result | None) -> Iterator[tuple[str, str]]:
     attributes = ", ".join(f"{name} = {value}" for name, value in case.attributes.items())
-    facts = {
-        "note": case.note,
-        "source": str(case.source),
-        "operator": f"{case.operator}, tensors of {case.element_type}",
-        "attributes": attributes or "none, all by default",
-        "inputs": ", ".join(f"{name} {list(one.shape)}" for name, one in case.types.items()),
-    }
+    yield "note", case.note
+    yield "source", str(case.source)
+    yield "operator", f"{case.operator}, tensors of {case.element_type}"
+    yield "attributes", attributes or "none, all by default"
+    yield "inputs", ", ".join(f"{name} {list(one.shape)}" for name, one in case.types.items())
     if result is not None:
-        said = f"{result.outcome.value.replace('_', ' ')}{': ' if result.message else ''}{result.message}"
-        facts[f"backend {backend}"] = said
+        said = result.outcome.value.replace("_", " ")
+        yield f"backend {backend}", f"{said}: {result.message}" if result.message else said
         if result.worst is not None and result.message != str(result.worst):
-            facts["worst element"] = str(result.worst)
-    return facts
+            yield "worst element", str(result.worst)
 
 
 def _refusal(case: Case) -> str:
@@ -85,7 +106,28 @@ def _worst(
         return named.output, named.index
     for name, due in expected.items():
         if name in got and due.size:
-            apart = np.abs(differences(got[name], due))
+            apart = np.abs(_differences(got[name], due))
             at = np.unravel_index(int(np.argmax(np.where(np.isnan(apart), np.inf, apart))), apart.shape)
             return name, tuple(int(i) for i in at)
     return None
+
+
+def _outputs(
+    name: str, expected: Mapping[str, Floats], got: Mapping[str, Floats], focus: Focus, part: tuple[int, ...]
+) -> Table:
+    """The elements of an output whose first indices are `part`: expected and from the backend, as far as these are known."""
+    columns = {heading: values[name] for heading, values in (("expected", expected), ("got", got)) if name in values}
+    if len(columns) == 2:
+        columns["difference"] = _differences(columns["got"], columns["expected"])
+    shape = next(iter(columns.values())).shape
+    indices = [(*part, *rest) for rest in np.ndindex(shape[len(part) :])]
+    rows = [(str(list(at)), *(number(float(values[at])) for values in columns.values())) for at in indices]
+    worst = focus.worst[1] if focus.worst and focus.worst[0] == name else None
+    return Table(name, ("element", *columns), rows, indices.index(worst) if worst in indices else None)
+
+
+def _differences(got: Floats, expected: Floats) -> Floats:
+    """`got` minus `expected`, element by element; 0 where both are NaN or the same infinity."""
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(same, 0.0, got - expected)

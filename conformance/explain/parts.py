@@ -1,16 +1,12 @@
-"""What an explanation consists of: facts, drawings and tables, and the outputs of a backend that it compares."""
+"""What a family says of a case: the part that is in focus, a drawing and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from conformance.case import Case
-from conformance.expected_values import Floats
-from conformance.explain.drawing import Drawing, number
+from conformance.explain.drawing import Drawing
 
 MAX_ROWS = 24
 """The largest number of rows that a table shows."""
@@ -31,58 +27,51 @@ class Table(NamedTuple):
         return range(first, min(first + MAX_ROWS, len(self.rows)))
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The explanation of a case.
+class View(NamedTuple):
+    """A family's view of a valid case.
 
-    facts: the lines under the id of the case, by heading.
-    heading: the RoI that the drawings show, as text; empty if they show none.
-    drawings: one for each convention, that of the case among them; empty if there is nothing to draw.
-    hint: a text that says how to read the drawings.
+    heading: what the drawing shows, in words.
+    drawing: None if there is nothing to draw.
+    part: the first indices of the elements of the outputs that belong to it; empty for all elements.
+    notes: the reasons why something is left out.
     """
 
-    case: Case
-    facts: Mapping[str, str]
     heading: str = ""
-    drawings: Sequence[Drawing] = ()
-    hint: str = ""
+    drawing: Drawing | None = None
     tables: Sequence[Table] = ()
+    part: tuple[int, ...] = ()
     notes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The expected outputs of a case and the outputs of a backend.
+class Focus(NamedTuple):
+    """What to look at.
 
-    expected: empty for a case that expects an error.
-    got: the backend's outputs.
-    worst: the output and the index of the element with the largest error, or None without outputs to compare.
+    roi: the number of the RoI that the user has chosen, or None.
+    worst: the output and the index of the element with the largest error; None without outputs to compare.
     """
 
-    expected: Mapping[str, Floats]
-    got: Mapping[str, Floats]
+    roi: int | None = None
     worst: tuple[str, tuple[int, ...]] | None = None
 
-    def tables(self) -> list[Table]:
-        """A table of the elements of each output that has some."""
-        return [self._table(name) for name in (self.expected or self.got) if (self.expected or self.got)[name].size]
+    def chosen(self, case: Case, images: Sequence[int]) -> tuple[int, int, tuple[int, ...] | None]:
+        """The RoI that is chosen or that the worst element belongs to, the channel, and the bin of the worst element in it.
 
-    def _table(self, name: str) -> Table:
-        known = {"expected": self.expected.get(name), "got": self.got.get(name)}
-        if self.expected.get(name) is not None and self.got.get(name) is not None:
-            known["difference"] = differences(self.got[name], self.expected[name])
-        columns = {heading: values for heading, values in known.items() if values is not None}
-        shape = next(iter(columns.values())).shape
-        rows = [
-            (str(list(at)), *(number(float(values[at])) for values in columns.values())) for at in np.ndindex(shape)
-        ]
-        is_here = self.worst is not None and self.worst[0] == name
-        marked = int(np.ravel_multi_index(self.worst[1], shape)) if is_here and self.worst else None
-        return Table(name, ("element", *columns), rows, marked)
+        Args:
+            case: a case of an operator with RoIs, whose first gradient is that by the map.
+            images: the image of each RoI.
 
-
-def differences(got: Floats, expected: Floats) -> Floats:
-    """`got` minus `expected`, element by element; 0 where both are NaN or the same infinity."""
-    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(same, 0.0, got - expected)
+        Raises:
+            ValueError: the case has no RoI of this number.
+        """
+        if self.roi is not None and not 0 <= self.roi < len(images):
+            raise ValueError(f"RoI {self.roi}: the case has {len(images)}")
+        r, channel, bin_ = 0, 0, None
+        if self.worst is not None:
+            name, index = self.worst
+            if not case.definition.is_gradient:
+                r, channel, bin_ = index[0], index[1], index[2:]
+            elif name == case.definition.outputs[0].name:  # the first RoI on the image of the pixel
+                r, channel = next((r for r, n in enumerate(images) if n == index[0]), 0), index[1]
+            else:
+                r = index[-2]
+        return (r, channel, bin_) if self.roi in (None, r) else (self.roi, channel, None)

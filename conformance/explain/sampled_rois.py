@@ -1,20 +1,20 @@
-"""The explanation of a case of an operator that samples RoIs: one RoI by each convention, with its samples."""
+"""The view of a case of an operator that samples RoIs: one RoI on the map, with its bins and samples."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from conformance.case import Case
-from conformance.expected_values import Floats
-from conformance.explain.conventions import Convention, Placed
-from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Sample, number
-from conformance.explain.parts import Comparison, Explanation, Table, differences
+from conformance.expected_values import Floats, expected_outputs
+from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Point, Sample, number, number_list
+from conformance.explain.parts import Focus, Table, View
 from conformance.upright.geometry import RoiCase
-from ortops.reference.sampling import taps
+from ortops.reference.sampling import Corner
 
 HINT = (
     "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
@@ -28,80 +28,103 @@ _MAX_LINES = 200
 """The largest number of bins along an axis whose edges are drawn."""
 
 
-def explanation(
-    case: Case,
-    facts: Mapping[str, str],
-    compared: Comparison,
-    roi: int | None,
-    geometry: RoiCase,
-    conventions_of: Callable[[int], list[Convention]],
-    numbers: Sequence[str],
-    closing: str,
-) -> Explanation:
-    """The explanation of a valid case.
+class Placed(NamedTuple):
+    """A RoI on the map.
 
-    Args:
-        case: the case.
-        facts: the lines under its id, by heading.
-        compared: the expected outputs and those of a backend.
-        roi: the number of the RoI to draw; None for that of the worst element.
-        geometry: the tensors of the case.
-        conventions_of: takes the number of a RoI and returns the conventions to show.
-        numbers: the names of the numbers of a RoI; an `angle` is in radians.
-        closing: the note on where the conventions come from.
-
-    Raises:
-        ValueError: the case has no such RoI.
+    point: the point at fractions of the RoI's height and width.
+    bins, per_bin: the numbers of bins, and of samples of a bin, along the height and the width.
+    coordinates: a function that returns y and x of all samples, [samples along the height, along the width] each.
+    corners: takes y and x of a sample, and returns the pixels that it reads; none if it is off the map.
+    outside: the value of a sample off the map.
     """
-    count = len(geometry.rois)
-    if roi is not None and not 0 <= roi < count:
-        raise ValueError(f"RoI {roi}: the case has {count}")
+
+    point: Callable[[float, float], Point]
+    bins: tuple[int, int]
+    per_bin: tuple[int, int]
+    coordinates: Callable[[], tuple[Floats, Floats]]
+    corners: Callable[[float, float], Sequence[Corner]]
+    outside: float = 0.0
+
+
+class SampledRois(NamedTuple):
+    """The RoIs of a case, as a family places them.
+
+    geometry: the tensors of the case.
+    numbers: the names of the numbers of a RoI; an `angle` is in radians.
+    convention: what decides where samples lie, in words.
+    place: takes the number of a RoI and returns where it is.
+    """
+
+    geometry: RoiCase
+    numbers: Sequence[str]
+    convention: str
+    place: Callable[[int], Placed]
+
+
+class _Read(NamedTuple):
+    """A sample of a bin: where it is, and its interpolated value; NaN if the case has no map."""
+
+    bin: tuple[int, int]
+    number: tuple[int, int]
+    sample: Sample
+    value: float
+
+
+def explanation(case: Case, focus: Focus, rois: SampledRois) -> View:
+    """The view of a valid case; raises ValueError if it has no such RoI."""
+    geometry = rois.geometry
+    r, c, bin_ = focus.chosen(case, geometry.indices.tolist())
+    count, n = len(geometry.rois), int(geometry.indices[r]) if len(geometry.rois) else 0
     if count == 0 or 0 in geometry.x_shape[1:]:
-        note = f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw."
-        return Explanation(case, facts, tables=compared.tables(), notes=(note,))
-    r, c, bin_ = _focus(case, compared, roi, geometry.indices.tolist())
-    n, map_size = int(geometry.indices[r]), geometry.lengths
+        return View(notes=(f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw.",))
     x = None if geometry.x is None else geometry.x[n, c]
-    conventions = conventions_of(r)
-    tables, results = compared.tables(), [""] * len(conventions)
-    if not case.definition.is_gradient:
-        (name,) = compared.expected
-        got = compared.got[name][r, c] if name in compared.got else None
-        answers = [convention.output(x) for convention in conventions]
-        tables = [_bins(conventions, answers, compared.expected[name][r, c], got, bin_)]
-        results = [_result(name, *one, x) for one in zip(conventions, answers, strict=True)]
-    drawings = [
-        Drawing(one.name, one.detail, map_size, x, _outlines(one.placed, bin_), _samples(one.placed), result)
-        for one, result in zip(conventions, results, strict=True)
-    ]
-    ends = ", ".join(f"{name} {number(end)}" for name, end in zip(numbers, geometry.rois[r].tolist(), strict=True))
-    degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if "angle" in numbers else ""
-    notes = [f"{one.name}: {one.detail}{' (this case)' * one.is_own}" for one in conventions]
-    notes.append(closing)
-    notes += [f"{one.name}: {note}" for one in conventions for note in one.notes]
-    totals = [(one.name, one.placed.total) for one in conventions]
-    notes += [f"{one}: {n} samples, too many to draw and to list" for one, n in totals if n > MAX_SAMPLES]
-    heading = f"RoI {r} of {count}: {ends}{degrees}; image {n}, channel {c}"
-    return Explanation(case, facts, heading, drawings, HINT, [_coordinates(conventions, bin_), *tables], notes)
+    placed, is_forward, name = rois.place(r), not case.definition.is_gradient, case.definition.outputs[0].name
+    total = math.prod((*placed.bins, *placed.per_bin))
+    read = _read(placed, x) if total <= MAX_SAMPLES else []
+    bins = expected_outputs(case)[name][r, c] if is_forward else np.zeros((0, 0))
+    result = f"{name} = {number_list(bins)}" if 0 < bins.size <= _FEW else ""
+    if result and bins.size == 1 and 0 < len(read) <= _FEW and case.attributes.get("mode", "avg") == "avg":
+        result = f"samples {', '.join(number(one.value) for one in read)}: {result}"
+    drawing = Drawing(
+        case.operator,
+        rois.convention,
+        HINT,
+        geometry.lengths,
+        x,
+        _outlines(placed, bin_),
+        [one.sample for one in read],
+        result,
+    )
+    ends = ", ".join(f"{name} {number(end)}" for name, end in zip(rois.numbers, geometry.rois[r].tolist(), strict=True))
+    degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if "angle" in rois.numbers else ""
+    rows = [(*map(str, one[:2]), *map(number, (*one.sample[:2], one.value))) for one in read]
+    marked = next((k for k, one in enumerate(read) if one.bin == bin_), None)
+    return View(
+        f"RoI {r} of {count}: {ends}{degrees}; image {n}, channel {c}",
+        drawing,
+        [Table(f"Samples by {rois.convention}", ("bin", "sample", "y", "x", "interpolated"), rows, marked)],
+        (r, c) if is_forward else (),
+        [f"{total} samples, too many to draw and to list"] if total > MAX_SAMPLES else [],
+    )
 
 
-def _focus(
-    case: Case, compared: Comparison, roi: int | None, images: list[int]
-) -> tuple[int, int, tuple[int, int] | None]:
-    """The RoI, the channel and the bin of the worst element; the bin is None if it belongs to another RoI or to none."""
-    if compared.worst is None:
-        return roi or 0, 0, None
-    name, index = compared.worst
-    if not case.definition.is_gradient:
-        is_here = roi in (None, index[0])
-        return (index[0] if roi is None else roi), index[1], (index[2], index[3]) if is_here else None
-    if name == case.definition.outputs[0].name:  # dX: the first RoI on the image of the pixel
-        of_image = [r for r, n in enumerate(images) if n == index[0]]
-        return ((of_image or [0])[0] if roi is None else roi), index[1], None
-    return (index[-2] if roi is None else roi), 0, None
+def _read(placed: Placed, image: Floats | None) -> list[_Read]:
+    """All samples, bin by bin."""
+    (rows, columns), (ys, xs), found = placed.per_bin, placed.coordinates(), []
+    for k, m in np.ndindex(*ys.shape):
+        y, x = float(ys[k, m]), float(xs[k, m])
+        corners = placed.corners(y, x)
+        value = placed.outside
+        if image is None:
+            value = math.nan
+        elif corners:
+            value = sum(one.weight * float(image[one.pixel]) for one in corners if one.pixel is not None)
+        sample = Sample(y, x, "sample" if corners else "sample outside")
+        found.append(_Read((k // rows, m // columns), (k % rows, m % columns), sample, value))
+    return sorted(found, key=lambda one: (one.bin, one.number))
 
 
-def _outlines(placed: Placed, bin_: tuple[int, int] | None) -> list[Outline]:
+def _outlines(placed: Placed, bin_: tuple[int, ...] | None) -> list[Outline]:
     """The edges between the bins, the RoI, and the bin of the worst element."""
     point, (rows, columns) = placed.point, placed.bins
     outlines = [Outline("bin", [point(p / rows, 0), point(p / rows, 1)]) for p in range(1, min(rows, _MAX_LINES))]
@@ -114,70 +137,3 @@ def _outlines(placed: Placed, bin_: tuple[int, int] | None) -> list[Outline]:
         corners = (top, left), (top, right), (bottom, right), (bottom, left)
         outlines.append(Outline("worst", list(itertools.starmap(point, corners))))
     return outlines
-
-
-def _samples(placed: Placed) -> list[Sample]:
-    if placed.total > MAX_SAMPLES:
-        return []
-    pairs = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
-    return [Sample(y, x, "sample" if placed.is_inside(y, x) else "sample outside") for y, x in pairs]
-
-
-def _bins(
-    conventions: Sequence[Convention],
-    answers: Sequence[Floats | None],
-    expected: Floats,
-    got: Floats | None,
-    bin_: tuple[int, int] | None,
-) -> Table:
-    """The values of the bins by each convention, the expected values and the backend's values."""
-    rows = []
-    for at in np.ndindex(*expected.shape):
-        cells = ["not computed" if values is None else number(float(values[at])) for values in answers]
-        came = [] if got is None else [number(float(got[at])), f"{float(differences(got, expected)[at]):.3g}"]
-        rows.append((str(at), *cells, number(float(expected[at])), *came))
-    columns = ("bin", *(one.short for one in conventions), "expected", *(() if got is None else ("got", "difference")))
-    marked = None if bin_ is None else int(np.ravel_multi_index(bin_, expected.shape))
-    return Table("Values of the bins", columns, rows, marked)
-
-
-def _result(name: str, convention: Convention, output: Floats | None, x: Floats | None) -> str:
-    """The line below a drawing with the values of few samples and bins; empty if there are more."""
-    if output is None or x is None or output.size > _FEW:
-        return ""
-    bins = [", ".join(map(number, row)) for row in output.tolist()]
-    values = bins[0] if output.size == 1 else f"[{', '.join(f'[{row}]' for row in bins)}]"
-    placed = convention.placed
-    if output.size > 1 or placed.total > _FEW or convention.attributes.get("mode", "avg") == "max":
-        return f"{name} = {values}"
-    places = zip(*(c.ravel().tolist() for c in placed.coordinates()), strict=True)
-    outside = convention.attributes.get("out_of_bounds_input_value", 0.0)
-    read = [
-        sum(
-            a.weight * b.weight * float(x[a.pixel, b.pixel])
-            for a, b in itertools.product(taps(y, x.shape[0]), taps(c, x.shape[1]))
-            if a.pixel is not None and b.pixel is not None
-        )
-        if placed.is_inside(y, c)
-        else outside
-        for y, c in places
-    ]
-    return f"samples {', '.join(map(number, read))}: {name} = {values}"
-
-
-def _coordinates(conventions: Sequence[Convention], bin_: tuple[int, int] | None) -> Table:
-    """The coordinates y and x of the samples by each convention."""
-    found = [_by_sample(one.placed) if one.placed.total <= MAX_SAMPLES else {} for one in conventions]
-    names = sorted(set().union(*found))
-    rows = [(f"({p}, {q})", f"({i}, {j})", *(each.get((p, q, i, j), "") for each in found)) for p, q, i, j in names]
-    marked = next((k for k, name in enumerate(names) if name[:2] == bin_), None)
-    columns = ("bin", "sample", *(convention.short for convention in conventions))
-    return Table("Coordinates y, x of the samples", columns, rows, marked)
-
-
-def _by_sample(placed: Placed) -> dict[tuple[int, int, int, int], str]:
-    (rows, columns), (ys, xs) = placed.per_bin, placed.coordinates()
-    return {
-        (k // rows, m // columns, k % rows, m % columns): f"{number(float(ys[k, m]))}, {number(float(xs[k, m]))}"
-        for k, m in np.ndindex(*ys.shape)
-    }

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
     # The modules of a family import this one.
-    from conformance.explain.parts import Comparison, Explanation
+    from conformance.explain.parts import Focus, View
     from conformance.fuzz.random_draw import RandomDraw
     from conformance.mutants.base import Mutant
 
@@ -106,8 +106,8 @@ class Family:
         return self._part("mutants").MUTANTS  # type: ignore[no-any-return]
 
     @property
-    def explanation(self) -> Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]:
-        """The tables and drawings of a valid case, from the case, its facts, a backend's outputs and the number of a RoI."""
+    def explanation(self) -> Callable[[Case, Focus], View]:
+        """The tables and the drawing of a valid case."""
         return self._part("drawing").explanation  # type: ignore[no-any-return]
 
 

@@ -23,8 +23,8 @@ def address_of(cause: Cause) -> str:
     for result in sorted(drawable, key=_size)[:MAX_TRIED]:
         answer = Answer("outputs", result.outputs) if result.outputs else None
         explained = explain(result.case, None, answer, result)
-        if explained.drawings:
-            drawn = picture(result.case.id, explained.heading, explained.drawings, explained.hint).encode()
+        if explained.drawing is not None:
+            drawn = picture(result.case.id, explained.heading, [explained.drawing]).encode()
             if len(drawn) <= MAX_BYTES:
                 return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
     return ""

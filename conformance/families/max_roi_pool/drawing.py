@@ -1,16 +1,16 @@
-"""The explanation of a case of MaxRoiPool: the pixels of each bin, and the largest one, whose value the bin takes."""
+"""The view of a case of MaxRoiPool: the pixels of each bin, and the largest one, whose value the bin takes."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 
 from conformance.case import Case
 from conformance.expected_values import Floats
-from conformance.explain.drawing import Drawing, Outline, Sample, number
-from conformance.explain.parts import Comparison, Explanation, Table
+from conformance.explain.drawing import Drawing, Outline, Sample, number, number_list
+from conformance.explain.parts import Focus, Table, View
 from conformance.families.max_roi_pool.geometry import Side, pixels_of, rois_of
 
 HINT = (
@@ -22,28 +22,19 @@ _INSETS = 0.06, 0.14
 """How far an outline is inside of its pixels, in turn: neighbours that share pixels then do not cover each other."""
 
 
-def explanation(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-    """The explanation of a valid case; raises ValueError if it has no such RoI."""
-    rois, worst = list(rois_of(case)), compared.worst
-    if roi is not None and not 0 <= roi < len(rois):
-        raise ValueError(f"RoI {roi}: the case has {len(rois)}")
+def explanation(case: Case, focus: Focus) -> View:
+    """The view of a valid case; raises ValueError if it has no such RoI."""
+    rois = list(rois_of(case))
+    r, c, bin_ = focus.chosen(case, [n for n, _ in rois])
     if not rois or not case.inputs["X"].size:
-        note = f"The case has {'no pixels' if rois else 'no RoIs'} to list."
-        return Explanation(case, facts, tables=compared.tables(), notes=(note,))
-    of_worst = worst[1][0] if worst else 0
-    if worst and case.definition.is_gradient:  # the first RoI on the image of the worst pixel, if there is one
-        of_worst = next((r for r, (n, _) in enumerate(rois) if n == of_worst), 0)
-    r, c = of_worst if roi is None else roi, worst[1][1] if worst else 0
+        return View(notes=(f"The case has {'no pixels' if rois else 'no RoIs'} to list.",))
     n, sides = rois[r]
-    is_here = worst is not None and not case.definition.is_gradient and worst[1][0] == r
     ends = ", ".join(map(number, case.inputs["rois"][r].astype(np.float64).tolist()))
-    return Explanation(
-        case,
-        facts,
+    return View(
         f"RoI {r} of {len(rois)}: {ends}; channel {c}",
-        (_drawing(case.inputs["X"][n, c].astype(np.float64), sides, worst[1][2:] if worst and is_here else None),),
-        HINT,
-        [*(_pixels(name, side) for name, side in zip("yx", sides, strict=True)), *compared.tables()],
+        _drawing(case.inputs["X"][n, c].astype(np.float64), sides, bin_),
+        [_pixels(name, side) for name, side in zip("yx", sides, strict=True)],
+        () if case.definition.is_gradient else (r, c),
     )
 
 
@@ -51,25 +42,20 @@ def _drawing(x: Floats, sides: tuple[Side, Side], marked: tuple[int, ...] | None
     (top, bottom), (left, right) = ([end * side.scale for end in side.ends] for side in sides)
     outlines = [Outline("bin", [(top, left), (top, right), (bottom, right), (bottom, left)])]
     rings, largest = [], np.zeros([side.bins for side in sides])
-    for at, (rows, columns) in _blocks(sides):
+    ranges = ([(p, pixels.widest) for p, pixels in enumerate(pixels_of(side))] for side in sides)
+    for (p, rows), (q, columns) in itertools.product(*ranges):
         block = x[rows, columns]
         if block.size:
-            inset = _INSETS[sum(at) % 2] - 0.5
+            inset = _INSETS[(p + q) % 2] - 0.5
             y1, y2, x1, x2 = rows.start + inset, rows.stop - 1 - inset, columns.start + inset, columns.stop - 1 - inset
-            outlines.append(Outline("worst" if at == marked else "block", [(y1, x1), (y1, x2), (y2, x2), (y2, x1)]))
+            kind: Literal["worst", "block"] = "worst" if (p, q) == marked else "block"
+            outlines.append(Outline(kind, [(y1, x1), (y1, x2), (y2, x2), (y2, x1)]))
             i, j = np.unravel_index(int(np.argmax(block)), block.shape)
             rings.append(Sample(float(rows.start + i), float(columns.start + j), "largest"))
-            largest[at] = block.max()
-    result = f"Y = {largest.tolist()}".replace(".0", "") if largest.size <= 4 else ""
+            largest[p, q] = block.max()
+    result = f"Y = {number_list(largest)}" if largest.size <= 4 else ""
     detail = "ends are rounded to whole pixels; a bin is its largest pixel"
-    return Drawing("MaxRoiPool", detail, (x.shape[0], x.shape[1]), x, outlines, rings, result)
-
-
-def _blocks(sides: tuple[Side, Side]) -> Iterator[tuple[tuple[int, int], tuple[slice, slice]]]:
-    """Each bin with its pixels on the map."""
-    rows, columns = ([(p, pixels.widest) for p, pixels in enumerate(pixels_of(side))] for side in sides)
-    for (p, of_p), (q, of_q) in itertools.product(rows, columns):
-        yield (p, q), (of_p, of_q)
+    return Drawing("MaxRoiPool", detail, HINT, (x.shape[0], x.shape[1]), x, outlines, rings, result)
 
 
 def _pixels(name: str, side: Side) -> Table:

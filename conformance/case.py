@@ -13,7 +13,18 @@ from conformance.formula import Array, Computed, Formula, TensorType, types_of
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN_VERSION, ELEMENT_DTYPES, AttributeValue, Operator
 
-__all__ = ["DTYPES", "Array", "Basis", "Case", "Source", "element_type_of", "group_of", "scenario_of", "weakest"]
+__all__ = [
+    "DTYPES",
+    "MAX_SAMPLES",
+    "Array",
+    "Basis",
+    "Case",
+    "Source",
+    "element_type_of",
+    "group_of",
+    "scenario_of",
+    "weakest",
+]
 
 DTYPES = {
     name: dtype
@@ -21,6 +32,9 @@ DTYPES = {
     if any(name in definition.element_types(tensor) for definition in OPERATORS for tensor in definition.inputs)
 }
 """The NumPy type of each ONNX element type that the suite's operators have."""
+
+MAX_SAMPLES = 10**6
+"""Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from onnx import ValueInfoProto, numpy_helper
 import ortops
 from conformance.backends import UnsupportedError
 from conformance.backends.base import is_standard, require_standard
-from conformance.case import DTYPES, Array, Case
+from conformance.case import DTYPES, MAX_SAMPLES, Array, Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import smallest_subnormal, unit_roundoff
 from conformance.expected_values import Floats, expected_outputs
@@ -55,9 +55,6 @@ from conformance.families import family_of
 from conformance.model import Dialect, build
 
 DATA_SET = "test_data_set_"
-
-MAX_SAMPLES = 10**6
-"""Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
 
 LARGE = "large inputs, which a formula computes (--with-large)"
 """The reason why a case is left out unless it is asked for."""

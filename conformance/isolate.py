@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError
-from conformance.case import Basis, Case, scenario_of
+from conformance.case import MAX_SAMPLES, Basis, Case, scenario_of
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Result
@@ -42,9 +42,6 @@ COMPILE_LIMIT = 1800.0
 
 MAX_CASES = 32
 """The maximum number of cases of one task of an executor."""
-
-MANY_SAMPLES = 10**6
-"""The number of samples of a case in one channel from which on it comes last in its group."""
 
 CHECK_EVERY = 1.0
 """Seconds between two looks at whether a worker is left."""
@@ -141,7 +138,7 @@ class Child:
         while left:
             declared = self.declaration()
             try:
-                for result in self._process.calls(_result, [(self._setting, case) for case in left]):
+                for result in self._process.calls(_judged_in_child, [(self._setting, case) for case in left]):
                     case = left.popleft()
                     yield replace(result, case=case)
                     is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
@@ -174,7 +171,7 @@ def child_of(setting: Setting) -> Iterator[Child]:
 
 
 @contextlib.contextmanager
-def result_function(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], Result]]:
+def judge_of(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], Result]]:
     """A function for the result of a case, within a block: of a backend in this process, unless it is to be isolated.
 
     An unsafe backend, and one with cases that are known to end the process, is always isolated.
@@ -199,7 +196,7 @@ def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -
     return CaseRunner(answer, known, setting.strict, {*setting.conventions, *declared.conventions})
 
 
-def results(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
+def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
     """The result of each case, as soon as it is known, as an iterator. The backend is loaded before this returns.
 
     Cases of one scenario run one after another in one process, since they share results of the reference. Those whose RoIs
@@ -236,7 +233,7 @@ def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
 
 def _is_huge(case: Case) -> bool:
     return not case.expects_error and (
-        case.formula is not None or family_of(case.definition).samples(case) > MANY_SAMPLES
+        case.formula is not None or family_of(case.definition).samples(case) > MAX_SAMPLES
     )
 
 
@@ -253,7 +250,7 @@ def _as_completed(
             if compiler is not None and not compiler.done():
                 blocked.append(task)
             else:
-                running[pool.executor.submit(_results, setting, task)] = task
+                running[pool.executor.submit(_run_task, setting, task)] = task
         waiting.extendleft(reversed(blocked))
         unfinished: list[Future[Any]] = [*running, *(one for one in compiling.values() if not one.done())]
         wait(unfinished, CHECK_EVERY, FIRST_COMPLETED)
@@ -284,7 +281,7 @@ def _compiled(setting: Setting, cases: Sequence[Case]) -> None:
         child.compile(cases)
 
 
-def _results(setting: Setting, cases: Sequence[Case]) -> list[Result]:
+def _run_task(setting: Setting, cases: Sequence[Case]) -> list[Result]:
     with child_of(setting) as child:
         return list(child.results(cases))
 
@@ -331,7 +328,7 @@ def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
     return answer
 
 
-def _result(setting: Setting, case: Case) -> Result:
+def _judged_in_child(setting: Setting, case: Case) -> Result:
     """The result of a case. The parent has the case, so the result does not."""
     result = runner_of(setting, load(setting), answers_of(setting)).result(case)
     return replace(result, case=None)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def prepare(config: pytest.Config) -> None:
     config.add_cleanup(stack.close)
     stack.enter_context(LocalExecutor(1))  # its end is that of all child processes
     try:
-        result_of = stack.enter_context(isolate.result_function(setting, config.getoption("conformance_isolate")))
+        result_of = stack.enter_context(isolate.judge_of(setting, config.getoption("conformance_isolate")))
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance import isolate
-from conformance.case import Case
+from conformance.case import MAX_SAMPLES, Case
 from conformance.families import family_of
 from conformance.isolate import Setting
 from conformance.outcome import Outcome, Result
@@ -28,9 +24,7 @@ from ortops.progress import with_progress
 from suite_runs import report, run
 
 EDGE = [case for case in collect() if case.group == "roi_align/edge" and case.id.endswith("/v16/float")]
-HUGE = [
-    case for case in EDGE if not case.expects_error and family_of(case.definition).samples(case) > isolate.MANY_SAMPLES
-]
+HUGE = [case for case in EDGE if not case.expects_error and family_of(case.definition).samples(case) > MAX_SAMPLES]
 
 
 def test_huge_rois_come_last_in_their_group_and_parts_have_one_scenario() -> None:
@@ -55,7 +49,7 @@ class Threads(WorkerPool):
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Run a task without a backend: each case has passed."""
-        if function is not isolate._results:  # noqa: SLF001
+        if function is not isolate._run_task:  # noqa: SLF001
             return self._threads.submit(lambda: isolate.Declaration((), False, False, ()))
         return self._threads.submit(self._run, *args)
 
@@ -66,7 +60,7 @@ class Threads(WorkerPool):
 
 def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
     pool, first = Threads(), {case.id for case in isolate._tasks(EDGE)[0]}  # noqa: SLF001
-    results = isolate.results(pool, Setting("any"), EDGE)
+    results = isolate.run_cases(pool, Setting("any"), EDGE)
     others = [next(results).case.id for _ in range(len(EDGE) - len(first))]
     pool.goes_on.set()
     assert {result.case.id for result in results} == first
@@ -96,52 +90,6 @@ def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_pat
     assert suite is not None
     assert float(suite.get("time", "")) == pytest.approx(found.seconds, abs=1e-3)
     assert f"; {found.seconds:.0f} s" in result.output.splitlines()[1]
-
-
-WAITS = """
-import pathlib, time
-
-def answer(op_type, inputs, attributes, outputs):
-    if pathlib.Path("slow").exists() and len(list(pathlib.Path().glob("asked*"))) == 3:
-        pathlib.Path("waits").touch()
-        time.sleep(600)
-    pathlib.Path(f"asked{time.monotonic_ns()}").touch()
-    raise NotImplementedError
-"""
-MAIN = """
-from conformance.__main__ import main
-from conformance.commands.run import Reports
-
-if __name__ == "__main__":
-    Reports.SECONDS = 0.0
-    main()
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
-def test_a_report_that_is_resumed_loses_no_case_if_the_run_is_killed(tmp_path: Path) -> None:
-    """The earlier run has the last cases; the one that resumes it is killed after it has saved some of the first."""
-    (tmp_path / "waits_later.py").write_text(WAITS, "utf-8")
-    (tmp_path / "main.py").write_text(MAIN, "utf-8")
-    file = tmp_path / "r.json"
-    asked = ["--backend", "waits_later:answer", "--jobs", "1", "--json", str(file)]
-    command = [sys.executable, "main.py", "run", *asked, "--select"]
-    subprocess.run([*command, EDGE[-1].id], cwd=tmp_path, capture_output=True, check=False, timeout=120)  # noqa: S603
-    earlier = set(record.read(file).entries)
-    for asked_file in tmp_path.glob("asked*"):
-        asked_file.unlink()
-    (tmp_path / "slow").touch()
-    process = subprocess.Popen([*command, "roi_align/edge/*/v16/float", "--resume", str(file)], cwd=tmp_path)  # noqa: S603
-    try:
-        while not ((tmp_path / "waits").exists() and set(record.read(file).entries) != earlier):
-            assert process.poll() is None
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    saved = record.read(file)
-    assert earlier < set(saved.entries)
-    assert not saved.complete
 
 
 @pytest.mark.usefixtures("no_processes")

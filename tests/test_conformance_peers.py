@@ -241,10 +241,10 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
     with LocalPool(1):
-        with isolate.result_function(Setting("reference"), is_isolated=False) as result_of:
+        with isolate.judge_of(Setting("reference"), is_isolated=False) as result_of:
             assert result_of(case).outcome is Outcome.PASSED
         unsafe.is_unsafe = False
-        with isolate.result_function(Setting("reference"), is_isolated=False) as result_of:
+        with isolate.judge_of(Setting("reference"), is_isolated=False) as result_of:
             assert "asked in this process" in result_of(case).message
 
 

@@ -4,88 +4,86 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
+import ending_backends
+from conformance.commands.run import Reports
+from conformance.outcome import Result
+from conformance.report import record
 from conformance.vectors import collect
 from suite_runs import run, words
-
-pytestmark = pytest.mark.slow
 
 GLOB = "roi_align/edge/*/v16/float"
 IDS = [case.id for case in collect() if case.id.startswith("roi_align/edge/") and case.id.endswith("/v16/float")]
 FIRST = 30
-"""Cases that the slow backend answers before it waits."""
+"""Cases that the backend answers before it hangs."""
 
-SLOW = f"""
-import pathlib, time
-count = 0
-
-def answer(op_type, inputs, attributes, outputs):
-    global count
-    count += 1
-    if count > {FIRST}:
-        pathlib.Path("waits").touch()
-        time.sleep(600)
-    raise ValueError("not now")
-"""
+ASKED = ("--backend", "ending_backends:answers_thirty", "--select", GLOB, "--jobs", "1")
 
 
-COMMAND = [sys.executable, "-m", "conformance", "--backend", "slow:answer", "--select", GLOB, "--jobs", "1"]
-WAIT = "        time.sleep(600)\n"
-SWALLOWS = SLOW.replace(WAIT, f"        try:\n    {WAIT}        except BaseException:\n            pass\n")
+def after_each_result(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Let a run do something whenever it has a result and has written it to its JSON report."""
+    add = Reports.add
+
+    def adds(reports: Reports, result: Result, *, is_late: bool = False) -> None:
+        add(reports, result, is_late=is_late)
+        then()
+
+    patch.setattr(Reports, "SECONDS", 0.0)
+    patch.setattr(Reports, "add", adds)
 
 
-@pytest.mark.parametrize(("number", "backend"), [(signal.SIGTERM, SLOW), (signal.SIGINT, SWALLOWS)])
-def test_a_signal_leaves_the_reports_and_resume_goes_on(
-    number: signal.Signals, backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "slow.py").write_text(backend, "utf-8")
-    command = [*COMMAND, "--json", "results.json", "--junit", "results.xml", "--html", "results.html"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)  # noqa: S603  # our own command
-    while not (tmp_path / "waits").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + number, output
-    assert output.endswith(f"stopped by signal {number.value} after {FIRST} of {len(IDS)} cases\n")
-    data: dict[str, Any] = json.loads((tmp_path / "results.json").read_text("utf-8"))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_the_reports_of_a_backend_that_hangs(number: signal.Signals, tmp_path: Path) -> None:
+    json_file, junit_file, html_file = (tmp_path / f"results.{suffix}" for suffix in ("json", "xml", "html"))
+
+    def stops() -> None:
+        if len(record.read(json_file).entries) == FIRST:
+            signal.raise_signal(number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        after_each_result(patch, stops)
+        result = run(*ASKED, "--json", json_file, "--junit", junit_file, "--html", html_file)
+    assert result.exit_code == 128 + number, result.output
+    assert result.output.endswith(f"stopped by signal {number.value} after {FIRST} of {len(IDS)} cases\n")
+    data: dict[str, Any] = json.loads(json_file.read_text("utf-8"))
     assert data["complete"] is False
     assert [case["id"] for case in data["cases"]] == IDS[:FIRST]
-    assert len(ET.parse(tmp_path / "results.xml").findall(".//testcase")) == FIRST  # noqa: S314  # our own file
-    assert (tmp_path / "results.html").stat().st_size > 1000
+    assert len(ET.parse(junit_file).findall(".//testcase")) == FIRST  # noqa: S314  # our own file
+    assert html_file.stat().st_size > 1000
 
-    # What had failed stays failed; what had not been asked is asked of the backend, which answers now.
-    (tmp_path / "slow.py").write_text("def answer(*_): raise NotImplementedError('now it does')", "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "slow", raising=False)
-    file = str(tmp_path / "results.json")
-    result = run("--backend", "slow:answer", "--select", GLOB, "--resume", file, "--json", file, "--strict", "all")
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_run_that_goes_on_keeps_what_it_has_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had failed stays failed; what had not been asked is asked of the backend, which answers now."""
+    file, sizes, due = tmp_path / "r.json", list[int](), [ValueError("not now"), NotImplementedError("now it does")]
+
+    def raises(*_: object) -> None:
+        raise due[0]
+
+    monkeypatch.setattr(ending_backends, "answers_thirty", raises)
+    assert run(*ASKED[:2], "--select", IDS[-1], "--json", file, "--strict", "all").exit_code == 1
+    due.pop(0)
+
+    def is_kept() -> None:
+        saved = record.read(file)
+        assert IDS[-1] in saved.entries
+        assert saved.complete is (len(saved.entries) == len(IDS))
+        sizes.append(len(saved.entries))
+
+    after_each_result(monkeypatch, is_kept)
+    result = run(*ASKED, "--resume", file, "--json", file, "--strict", "all")
     assert result.exit_code == 1
-    cases = json.loads(Path(file).read_text("utf-8"))["cases"]
-    assert [case["id"] for case in cases] == IDS
-    assert {case["message"] for case in cases[:FIRST]} == {"refused: ValueError: not now"}
-    assert {case["outcome"] for case in cases[FIRST:]} == {"unsupported"}
-
-
-def test_a_report_is_written_while_cases_end(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(SLOW.replace("time.sleep(600)", "time.sleep(3 if count == 31 else 600)"), "utf-8")
-    process = subprocess.Popen([*COMMAND, "--json", "r.json"], cwd=tmp_path)  # noqa: S603  # our own command
-    try:
-        while not (tmp_path / "r.json").exists() and process.poll() is None:
-            time.sleep(0.05)
-    finally:
-        process.kill()
-        process.wait()
-    data = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert 0 < len(data["cases"]) < len(IDS)
-    assert data["complete"] is False
+    assert sizes == [1, *range(2, len(IDS) + 1)]
+    *others, last = json.loads(file.read_text("utf-8"))["cases"]
+    assert [case["id"] for case in (*others, last)] == IDS
+    assert last["message"] == "refused: ValueError: not now"
+    assert {case["outcome"] for case in others} == {"unsupported"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from conformance import export
-from conformance.case import Case
+from conformance.case import MAX_SAMPLES, Case
 from conformance.commands.options import FOLDER, SELECT, selected_cases, wrong_call
 from conformance.model import Dialect
 from ortops.progress import with_progress
@@ -24,7 +24,7 @@ from ortops.progress import with_progress
     show_default=True,
     help="ONNX's own nodes, or the custom operators.",
 )
-@click.option("--with-huge", is_flag=True, help=f"Include cases with more than {export.MAX_SAMPLES} samples.")
+@click.option("--with-huge", is_flag=True, help=f"Include cases with more than {MAX_SAMPLES} samples.")
 @click.option("--with-large", is_flag=True, help="Include cases of large inputs: gigabytes.")
 @click.option("--whole", is_flag=True, help="All kinds of cases, also those that must fail, and DIR/index.json.")
 def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, with_large: bool, whole: bool) -> None:

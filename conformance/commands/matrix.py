@@ -92,6 +92,6 @@ def _missing(name: str) -> str:
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
-        found = with_progress(isolate.results(pool, isolate.Setting(name), cases), name, len(cases))
+        found = with_progress(isolate.run_cases(pool, isolate.Setting(name), cases), name, len(cases))
         results = {result.case.id: result for result in found}
     return report_of(name, [results[case.id] for case in cases])

@@ -208,7 +208,7 @@ def run_command(
         stopped_by_signals() as stopped,
         chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
     ):
-        found = isolate.results(pool, setting, left)
+        found = isolate.run_cases(pool, setting, left)
 
         try:
             for result in with_progress(

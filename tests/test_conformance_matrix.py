@@ -51,18 +51,6 @@ def test_unsupported_is_never_passed() -> None:
     assert (row.cells[0].passed, row.cells[0].total, row.cells[0].score) == (0, 3, "unsupported")
 
 
-def test_equal_rows_of_a_function_are_one_in_markdown() -> None:
-    entries = {f"f/{name}/x": Entry(Outcome.PASSED, "") for name in ("one", "two", "three")}
-    other = {name: Entry(Outcome.UNSUPPORTED, "no") for name in entries}
-    all_plain = Matrix([Report("a", entries), Report("b", other)])
-    assert [(row.name, [cell.score for cell in row.cells]) for row in all_plain.folded] == [
-        ("f", ["3/3", "unsupported"])
-    ]
-    other["f/two/x"] = Entry(Outcome.FAILED, "off")
-    mixed = Matrix([Report("a", entries), Report("b", other)])
-    assert [row.name for row in mixed.folded] == ["f: one, three", "f/two"]
-
-
 def test_groups_are_in_the_order_of_the_operators() -> None:
     entries = {case.id: Entry(Outcome.PASSED, "") for case in reversed(collect())}
     names = [row.name for row in Matrix([Report("b", {"x/new/y": Entry(Outcome.PASSED, "")} | entries)]).rows]

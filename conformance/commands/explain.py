@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 
 from conformance import backends, isolate
 from conformance.case import Case
-from conformance.commands.options import TIME_LIMIT, out_file, wrong_call
+from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.terminal import console, line, table
-from conformance.vectors import collect
 from conformance.worker_process import LocalExecutor
 from ortops import atomic_file
 
-_MAX_NAMED = 8
+_MAX_NAMED = 4
 
 
 @click.command("explain")
@@ -90,15 +87,9 @@ def _write(explanation: Explanation) -> None:
 
 
 def _case(wanted: str) -> Case:
-    """The case of this id, or the only case whose id matches the pattern."""
-    cases = {case.id: case for case in collect()}
-    matching = [wanted] if wanted in cases else [name for name in cases if fnmatchcase(name, wanted)]
-    if len(matching) == 1:
-        return cases[matching[0]]
-    named, text = matching, f"{wanted!r} matches {len(matching)} cases:"
-    if not matching:
-        close = difflib.get_close_matches(wanted, cases, n=_MAX_NAMED, cutoff=0.75)
-        named = close or [name for name in cases if wanted in name][:_MAX_NAMED]
-        text = f"there is no case {wanted!r}.{' Close to it are:' if named else ''}"
-    more = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []
-    raise click.BadParameter("\n  ".join((text, *named[:_MAX_NAMED], *more)), param_hint="CASE")
+    """The only case whose id matches the pattern."""
+    cases = selected_cases(wanted, "CASE")
+    if len(cases) > 1:
+        named = ", ".join(case.id for case in cases[:_MAX_NAMED])
+        raise click.BadParameter(f"{wanted!r} matches {len(cases)} cases, such as {named}", param_hint="CASE")
+    return cases[0]

@@ -66,7 +66,7 @@ def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]
     return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text)
 
 
-def selected_cases(glob: str) -> list[Case]:
+def selected_cases(glob: str, option: str = "--select") -> list[Case]:
     """The cases whose id matches the pattern.
 
     Raises:
@@ -75,7 +75,7 @@ def selected_cases(glob: str) -> list[Case]:
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
         near = f"; near are {', '.join(found)}" if (found := _near(glob)) else ""
-        raise click.BadParameter(f"{glob!r} selects no case{near}", param_hint="--select")
+        raise click.BadParameter(f"{glob!r} selects no case{near}", param_hint=option)
     return cases
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import rich.table
     from rich.console import Console
 
+MAX_ROWS = 10
+"""How many rows for single groups a short table has."""
+
 _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 
@@ -62,16 +65,6 @@ class Matrix:
     def total(self) -> Row:
         """The row for all cases."""
         return _total_row("all", self.rows)
-
-    @property
-    def folded(self) -> list[Row]:
-        """The rows, with groups of one function in one row if each backend passes all of them or supports none."""
-        groups: dict[tuple[object, ...], list[Row]] = {}
-        for row in (rows := self.rows):
-            is_plain = not any(cell.rest for cell in row.cells)
-            key = (row.function, *(cell.worst for cell in row.cells)) if is_plain else (row.name, None)
-            groups.setdefault(key, []).append(row)
-        return [_total_row(_common_name(group, rows), group) for group in groups.values()]
 
     def brief(self, most: int | None = None) -> list[Row]:
         """The rows, with the groups that no backend supports in one.
@@ -123,22 +116,13 @@ def _total_row(name: str, rows: Sequence[Row]) -> Row:
     return Row(name, tuple(map(total_of, zip(*(row.cells for row in rows), strict=True))))
 
 
-def _common_name(group: Sequence[Row], rows: Sequence[Row]) -> str:
-    """A name for some rows: that of the only one, the function if these are all of its rows, or a list of names."""
-    function = group[0].function
-    if len(group) == 1:
-        return group[0].name
-    if len(group) == sum(row.function == function for row in rows):
-        return function
-    return f"{function}: {', '.join(row.name.removeprefix(f'{function}/') for row in group)}"
-
-
 def markdown(matrix: Matrix) -> str:
-    """The matrix as a Markdown table, short enough for a README, and another one by basis if that is known.
-
-    It has the rows of `Matrix.folded`.
-    """
-    titles, bases, every = [report.title for report in matrix.reports], matrix.bases, [*matrix.folded, matrix.total]
+    """The matrix as a Markdown table, short enough for a README, and another one by basis if that is known."""
+    titles, bases, every = (
+        [report.title for report in matrix.reports],
+        matrix.bases,
+        [*matrix.brief(MAX_ROWS), matrix.total],
+    )
 
     def lines(heading: str, rows: Sequence[Row]) -> list[str]:
         cells = [[row.name, *map(str, row.cells)] for row in rows]

@@ -32,9 +32,6 @@ MAX_EXAMPLES = 4
 MAX_REASONS = 4
 """How many reasons of unsupported cases and expected failures are listed."""
 
-MAX_ROWS = 10
-"""How many rows for groups of cases the table has."""
-
 
 def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
     """Print a report: counts, causes of failures, some failures, the table of the groups, and `N passed, N failed`.
@@ -58,7 +55,7 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
     told = [(f"{tally.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
     _write_some(told, None if verbose else MAX_REASONS, "reasons", out)
     _write_failures(report, out, list(report.failing) if verbose else _examples(report, causes))
-    matrix.write(made, out, MAX_ROWS, verbose=verbose)
+    matrix.write(made, out, matrix.MAX_ROWS, verbose=verbose)
     departed = f", {counts[Outcome.DEPARTED]} departed" if counts[Outcome.DEPARTED] else ""
     line(out, f"{counts[Outcome.PASSED]} passed, {len(report.failing)} failed{departed}")
 

@@ -15,7 +15,7 @@ import pytest
 from conformance import isolate
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
-from conformance.expected_failures import ExpectedFailure, read, read_floor
+from conformance.expected_failures import Listed, read
 from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
@@ -58,10 +58,11 @@ def prepare(config: pytest.Config) -> None:
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
+    listed = _listed(config.getoption("conformance_expected_failures"))
     setting = isolate.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
-        known=_listed(config.getoption("conformance_expected_failures")),
+        known=None if listed is None else listed.failures,
         strict=STRICT[config.getoption("conformance_strict")],
     )
     stack = contextlib.ExitStack()
@@ -75,21 +76,14 @@ def prepare(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.stash[_SELECTION] = Selection(cases, result_of)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
-        config.pluginmanager.register(AnswerCheck(_floor(config.getoption("conformance_expected_failures"))))
+        config.pluginmanager.register(AnswerCheck(listed.floor if listed else None))
 
 
-def _listed(file: str | None) -> tuple[ExpectedFailure, ...] | None:
+def _listed(file: str | None) -> Listed | None:
     if file is None:
         return None
     try:
-        return tuple(read(Path(file), [case.id for case in collect()]))
-    except (OSError, ValueError) as error:
-        raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
-
-
-def _floor(file: str | None) -> Floor | None:
-    try:
-        return None if file is None else read_floor(Path(file))
+        return read(Path(file), [case.id for case in collect()])
     except (OSError, ValueError) as error:
         raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
 

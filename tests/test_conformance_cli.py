@@ -170,7 +170,7 @@ reason = "many"
 crashes = true
 """
     (tmp_path / "known.toml").write_text(text, "utf-8")
-    known = read(tmp_path / "known.toml", IDS)
+    known = read(tmp_path / "known.toml", IDS).failures
     assert find(known, INSIDE) == ExpectedFailure(INSIDE, "one case")
     assert find(known, INSIDE.replace("float", "double")) == ExpectedFailure("roi_align/edge/*/v16/*", "many", True)
 

@@ -11,7 +11,7 @@ import pytest
 
 import ortops
 from conformance.case import Array
-from conformance.expected_failures import read_floor
+from conformance.expected_failures import read
 from conformance.expected_failures.floor import Floor
 from conformance.vectors import collect
 from suite_runs import run, words
@@ -29,6 +29,10 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A backend of float and double, off by one in float; `_fewer` has float alone. The folder is an empty one."""
     monkeypatch.chdir(tmp_path)
     return f"{__name__}:answers"
+
+
+def floor_of_list() -> Floor | None:
+    return read(Path("known.toml"), IDS).floor
 
 
 def answers(_op_type: str, inputs: Mapping[str, Array], attributes: Mapping[str, Any], _outputs: object) -> Array:
@@ -57,7 +61,7 @@ def test_fewer_judged_cases_than_at_least_fail_the_run(backend: str, number: int
 def test_a_list_that_a_run_wrote_fails_a_run_that_judges_fewer_of_its_cases(backend: str) -> None:
     asked = ("--select", GLOB, "--exclude", "*huge*")
     assert run("--backend", f"{backend}", *asked, "--write-expected-failures", "known.toml").exit_code == 0
-    floor = read_floor(Path("known.toml"))
+    floor = floor_of_list()
     assert floor is not None
     assert (floor.select, floor.exclude) == (GLOB, ("*huge*",))
     assert 0 < len([i for i in FLOATS if "huge" not in i]) < floor.at_least < len(SELECTED)
@@ -76,17 +80,17 @@ def test_a_list_that_a_run_wrote_fails_a_run_that_judges_fewer_of_its_cases(back
 def test_an_update_of_a_part_keeps_the_floor_and_one_of_the_whole_says_what_changes(backend: str) -> None:
     written = ("--write-expected-failures", "known.toml")
     run("--backend", f"{backend}", "--select", GLOB, *written)
-    floor = read_floor(Path("known.toml"))
+    floor = floor_of_list()
     part = run("--backend", f"{backend}_fewer", "--select", FLOATS[0], *written, "--update")
-    assert (read_floor(Path("known.toml")), "judged" in part.output) == (floor, False)
+    assert (floor_of_list(), "judged" in part.output) == (floor, False)
     whole = run("--backend", f"{backend}_fewer", "--select", GLOB, *written, "--update")
-    assert read_floor(Path("known.toml")) == Floor(len(FLOATS), GLOB)
+    assert floor_of_list() == Floor(len(FLOATS), GLOB)
     assert f"- {floor}\n+ at least {len(FLOATS)} judged cases of {GLOB}\n" in whole.output
 
 
 def test_a_shard_writes_no_floor(backend: str) -> None:
     run("--backend", f"{backend}", "--select", GLOB, "--shard", "1/2", "--write-expected-failures", "known.toml")
-    assert read_floor(Path("known.toml")) is None
+    assert floor_of_list() is None
 
 
 def test_at_least_more_than_all_cases_is_a_wrong_call() -> None:

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import ending_backends
-from conformance.commands.run import Reports
 from conformance.outcome import Result
 from conformance.report import record
+from conformance.report.files import Reports
 from conformance.vectors import collect
 from suite_runs import run, words
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -27,19 +25,16 @@ from conformance.commands.options import (
     wrong_call,
 )
 from conformance.conventions import CONVENTIONS
-from conformance.diagnosis import Diagnosis, diagnose
-from conformance.expected_failures import ExpectedFailure, read, read_floor
+from conformance.expected_failures import Listed, read
 from conformance.expected_failures.floor import Floor, judged_of
-from conformance.outcome import LISTED, Outcome, Result
-from conformance.report import failure_list, junit, page, record, terminal
-from conformance.report.causes import Cause, causes_of
-from conformance.report.record import Report, report_of
+from conformance.report import record, terminal
+from conformance.report.files import Reports
+from conformance.report.record import Report
 from conformance.run import STRICT
 from conformance.stopping import stopped_by_signals
 from conformance.terminal import console
 from conformance.vectors import collect
 from conformance.workers import WorkerPoolError
-from ortops import atomic_file
 from ortops.progress import with_progress
 
 
@@ -181,8 +176,11 @@ def run_command(
         raise click.BadParameter(
             f"{at_least}: must be at most the number of cases, {len(cases)}", param_hint="--at-least"
         )
-    older, old_floor = _older(write_expected_failures_file, failures_file, update=update)
-    listed, floor = (None, None) if failures_file is None else _listed(failures_file)
+    older = _older(write_expected_failures_file, failures_file, update=update)
+    listed = Listed()
+    if failures_file is not None:
+        with wrong_call("--expected-failures", OSError, ValueError):
+            listed = read(failures_file, [case.id for case in collect()])
     if only_list:
         for case in cases:
             click.echo(case.id)
@@ -194,7 +192,7 @@ def run_command(
     setting = isolate.Setting(
         backend_name,
         provider,
-        known=() if write_expected_failures_file else None if listed is None else tuple(listed),
+        known=listed.failures if failures_file or write_expected_failures_file else None,
         strict=STRICT[strict],
         conventions=named,
         time_limit=time_limit,
@@ -230,126 +228,15 @@ def run_command(
     is_tested = judged_of(outcomes) > 0
     errors = [] if is_tested else ["the backend supports none of the selected cases; nothing was tested"]
     errors += [Floor(at_least).breach(outcomes, outcomes)] if at_least else []
-    errors += [floor.breach(outcomes, [case.id for case in collect()])] if floor else []
+    errors += [listed.floor.breach(outcomes, [case.id for case in collect()])] if listed.floor else []
     if is_tested and write_expected_failures_file is not None:
         new_floor = Floor(judged_of(outcomes), glob, excluded) if shard == (1, 1) else None
-        reports.write_list(write_expected_failures_file, older, old_floor, new_floor)
+        reports.write_list(write_expected_failures_file, older, new_floor)
     errors = [error for error in (*errors, *reports.errors) if error]
     for error in errors:
         click.echo(error)
     if errors or (report.failing and write_expected_failures_file is None):
         raise click.exceptions.Exit(1)
-
-
-RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
-    "json": lambda report, _: record.render(report),
-    "junit": lambda report, _: junit.render(report),
-    "html": page.render,
-}
-"""What makes the text of a report's file, by the option that names the file."""
-
-
-class Reports:
-    """The report files of a run, and its results so far.
-
-    Args:
-        label: the backend's name in reports.
-        cases: the cases of the run.
-        files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
-
-    Attributes:
-        failed: the number of failures so far.
-        waited: the seconds that the backend took for cases that exceeded their time.
-        diagnoses, causes: those of the failures, once the files are written.
-        errors: the reasons why a file could not be written at the end.
-    """
-
-    SECONDS = 2.0
-
-    def __init__(self, label: str, cases: Sequence[Case], **files: Path | None) -> None:
-        self._label, self._cases = label, cases
-        self._found: dict[str, Result] = {}
-        # A backend may change the working folder.
-        self._files = {option: file.absolute() for option, file in files.items() if file is not None}
-        self._begun = self._written = time.monotonic()
-        self._seconds: float | None = None
-        self._earlier_seconds = self.waited = 0.0
-        self.failed = 0
-        self.diagnoses: list[Diagnosis] = []
-        self.causes: list[Cause] = []
-        self.errors: list[str] = []
-
-    def take(self, earlier: Report, *, without_list: bool) -> None:
-        """Take the results of an earlier run; with `without_list` not those that its list of expected failures changed."""
-        self._earlier_seconds = earlier.seconds
-        for result in earlier.results(self._cases):
-            is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.message.startswith(LISTED)
-            if not (without_list and is_changed):
-                self.add(result)
-
-    @property
-    def left(self) -> list[Case]:
-        """The cases without a result."""
-        return [case for case in self._cases if case.id not in self._found]
-
-    @property
-    def results(self) -> list[Result]:
-        """The results so far, in the order of the cases."""
-        return [self._found[case.id] for case in self._cases if case.id in self._found]
-
-    @property
-    def report(self) -> Report:
-        """The report of the results so far."""
-        seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
-        is_complete = len(self._found) == len(self._cases)
-        return report_of(self._label, self.results, complete=is_complete, seconds=self._earlier_seconds + seconds)
-
-    def add(self, result: Result, *, is_late: bool = False) -> None:
-        """Add a result; `is_late` if the backend exceeded its time."""
-        self._found[result.case.id] = result
-        self.failed += result.outcome.is_bad
-        self.waited += result.seconds if is_late else 0.0
-        if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:
-            with contextlib.suppress(OSError):  # there may be room again at the end
-                atomic_file.write(self._files["json"], record.render(self.report))
-            self._written = time.monotonic()
-
-    def write(self) -> None:
-        """Write all files, with the causes of failures. One that cannot be written does not keep others from it."""
-        self._seconds = time.monotonic() - self._begun
-        report, results = self.report, self.results
-        self.diagnoses = diagnose(results)
-        self.causes = causes_of(results, self.diagnoses)
-        for option, file in self._files.items():
-            try:
-                atomic_file.write(file, RENDERERS[option](report, self.causes))
-            except OSError as error:  # noqa: PERF203  # each file is tried
-                self.errors.append(f"{file} is not written: {error}")
-
-    def write_list(
-        self, file: Path, older: Sequence[ExpectedFailure], old_floor: Floor | None, floor: Floor | None
-    ) -> None:
-        """Write the list of expected failures and the floor, and print what changes in an older one.
-
-        The older floor stays if the run did not ask all of its cases.
-        """
-        report, ids = self.report, [case.id for case in collect()]
-        known = failure_list.listed(self.results, self.diagnoses, older, ids)
-        if floor is None or (old_floor is not None and not old_floor.counted(ids) <= set(report.entries)):
-            floor = old_floor
-        changed = list(failure_list.changes(older, known))
-        if old_floor is not None and floor != old_floor:
-            changed += [f"- {old_floor}", f"+ {floor}"]
-        if older or old_floor is not None:
-            click.echo("\n".join(changed) or "no changes")
-        try:
-            atomic_file.write(file, failure_list.render(known, floor, report))
-        except OSError as error:
-            self.errors.append(f"{file} is not written: {error}")
-            return
-        reasons = len({entry.reason for entry in known})
-        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
-        click.echo(f"{said} written to {file}")
 
 
 def _earlier(file: Path, label: str) -> Report:
@@ -399,25 +286,18 @@ def _check_limits(time_limit: float, memory_limit: int | None) -> None:
         raise click.BadParameter(f"{memory_limit}: only on Linux", param_hint="--memory-limit")
 
 
-def _listed(file: Path) -> tuple[list[ExpectedFailure], Floor | None]:
-    with wrong_call("--expected-failures", OSError, ValueError):
-        return read(file, [case.id for case in collect()]), read_floor(file)
-
-
-def _older(
-    file: Path | None, failures_file: Path | None, *, update: bool
-) -> tuple[list[ExpectedFailure], Floor | None]:
-    """The list, and its floor, that `--write-expected-failures` begins with."""
+def _older(file: Path | None, failures_file: Path | None, *, update: bool) -> Listed:
+    """The list that `--write-expected-failures` begins with."""
     option = "--write-expected-failures"
     if file is None:
         if update:
             raise click.UsageError(f"--update: must come with {option}")
-        return [], None
+        return Listed()
     if failures_file is not None:
         raise click.UsageError(f"--expected-failures: cannot be used with {option}, which runs without a list")
     if not file.exists():
-        return [], None
+        return Listed()
     if not update:
         raise click.BadParameter(f"{file} exists: must be a new file, or --update must be given", param_hint=option)
     with wrong_call(option, OSError, ValueError):
-        return read(file, ids=None), read_floor(file)  # what names no case any more is removed
+        return read(file, ids=None)  # what names no case any more is removed

@@ -39,7 +39,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from conformance.expected_failures.floor import Floor
 from conformance.printable import printable
@@ -61,6 +61,16 @@ class ExpectedFailure:
     glob: str
     reason: str
     crashes: bool = False
+
+
+class Listed(NamedTuple):
+    """What a TOML file says.
+
+    floor: the least number of cases that a run has to judge; None if the file does not say it.
+    """
+
+    failures: tuple[ExpectedFailure, ...] = ()
+    floor: Floor | None = None
 
 
 def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
@@ -89,8 +99,8 @@ def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
     return [ExpectedFailure(glob, printable(reason)) for glob, reason in reasons.items()]
 
 
-def read(file: Path, ids: Sequence[str] | None) -> list[ExpectedFailure]:
-    """The list of expected failures in a TOML file.
+def read(file: Path, ids: Sequence[str] | None) -> Listed:
+    """The list of expected failures in a TOML file, and its floor.
 
     Args:
         file: its path.
@@ -101,20 +111,12 @@ def read(file: Path, ids: Sequence[str] | None) -> list[ExpectedFailure]:
         ValueError: the file is not TOML, or a table breaks a rule.
     """
     data = _data(file)
-    return [
-        entry
-        for i, table in enumerate(data.get(TABLE, []), 1)
-        for entry in _entries(f"{file}: {TABLE} {i}", table, ids)
-    ]
+    tables = enumerate(data.get(TABLE, []), 1)
+    failures = [entry for i, table in tables for entry in _entries(f"{file}: {TABLE} {i}", table, ids)]
+    return Listed(tuple(failures), _floor(file, {name: value for name, value in data.items() if name in FLOOR}))
 
 
-def read_floor(file: Path) -> Floor | None:
-    """The floor in a TOML file, or None if it has none.
-
-    Raises:
-        OSError, ValueError: see `read`.
-    """
-    given = {name: value for name, value in _data(file).items() if name in FLOOR}
+def _floor(file: Path, given: Mapping[str, Any]) -> Floor | None:
     at_least, select, exclude = (given.get(name, default) for name, default in zip(FLOOR, (0, "*", []), strict=True))
     if given and (type(at_least) is not int or at_least < 1):
         raise ValueError(f"{file}: at_least = {given.get('at_least')!r}: must be a number of cases, 1 at least")

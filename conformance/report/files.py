@@ -1,0 +1,129 @@
+"""The report files of a run, which are written while it goes on and at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from conformance.case import Case
+from conformance.diagnosis import Diagnosis, diagnose
+from conformance.expected_failures import Listed
+from conformance.expected_failures.floor import Floor
+from conformance.outcome import LISTED, Outcome, Result
+from conformance.report import failure_list, junit, page, record
+from conformance.report.causes import Cause, causes_of
+from conformance.report.record import Report, report_of
+from conformance.vectors import collect
+from ortops import atomic_file
+
+RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
+    "json": lambda report, _: record.render(report),
+    "junit": lambda report, _: junit.render(report),
+    "html": page.render,
+}
+"""What makes the text of a report's file, by the option that names the file."""
+
+
+class Reports:
+    """The report files of a run, and its results so far.
+
+    Args:
+        label: the backend's name in reports.
+        cases: the cases of the run.
+        files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
+
+    Attributes:
+        failed: the number of failures so far.
+        waited: the seconds that the backend took for cases that exceeded their time.
+        diagnoses, causes: those of the failures, once the files are written.
+        errors: the reasons why a file could not be written at the end.
+    """
+
+    SECONDS = 2.0
+
+    def __init__(self, label: str, cases: Sequence[Case], **files: Path | None) -> None:
+        self._label, self._cases = label, cases
+        self._found: dict[str, Result] = {}
+        # A backend may change the working folder.
+        self._files = {option: file.absolute() for option, file in files.items() if file is not None}
+        self._begun = self._written = time.monotonic()
+        self._seconds: float | None = None
+        self._earlier_seconds = self.waited = 0.0
+        self.failed = 0
+        self.diagnoses: list[Diagnosis] = []
+        self.causes: list[Cause] = []
+        self.errors: list[str] = []
+
+    def take(self, earlier: Report, *, without_list: bool) -> None:
+        """Take the results of an earlier run; with `without_list` not those that its list of expected failures changed."""
+        self._earlier_seconds = earlier.seconds
+        for result in earlier.results(self._cases):
+            is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.message.startswith(LISTED)
+            if not (without_list and is_changed):
+                self.add(result)
+
+    @property
+    def left(self) -> list[Case]:
+        """The cases without a result."""
+        return [case for case in self._cases if case.id not in self._found]
+
+    @property
+    def results(self) -> list[Result]:
+        """The results so far, in the order of the cases."""
+        return [self._found[case.id] for case in self._cases if case.id in self._found]
+
+    @property
+    def report(self) -> Report:
+        """The report of the results so far."""
+        seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
+        is_complete = len(self._found) == len(self._cases)
+        return report_of(self._label, self.results, complete=is_complete, seconds=self._earlier_seconds + seconds)
+
+    def add(self, result: Result, *, is_late: bool = False) -> None:
+        """Add a result; `is_late` if the backend exceeded its time."""
+        self._found[result.case.id] = result
+        self.failed += result.outcome.is_bad
+        self.waited += result.seconds if is_late else 0.0
+        if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:
+            with contextlib.suppress(OSError):  # there may be room again at the end
+                atomic_file.write(self._files["json"], record.render(self.report))
+            self._written = time.monotonic()
+
+    def write(self) -> None:
+        """Write all files, with the causes of failures. One that cannot be written does not keep others from it."""
+        self._seconds = time.monotonic() - self._begun
+        report, results = self.report, self.results
+        self.diagnoses = diagnose(results)
+        self.causes = causes_of(results, self.diagnoses)
+        for option, file in self._files.items():
+            try:
+                atomic_file.write(file, RENDERERS[option](report, self.causes))
+            except OSError as error:  # noqa: PERF203  # each file is tried
+                self.errors.append(f"{file} is not written: {error}")
+
+    def write_list(self, file: Path, older: Listed, floor: Floor | None) -> None:
+        """Write the list of expected failures and the floor, and print what changes in an older one.
+
+        The older floor stays if the run did not ask all of its cases.
+        """
+        report, ids = self.report, [case.id for case in collect()]
+        known = failure_list.listed(self.results, self.diagnoses, older.failures, ids)
+        if floor is None or (older.floor is not None and not older.floor.counted(ids) <= set(report.entries)):
+            floor = older.floor
+        changed = list(failure_list.changes(older.failures, known))
+        if older.floor is not None and floor != older.floor:
+            changed += [f"- {older.floor}", f"+ {floor}"]
+        if older != Listed():
+            click.echo("\n".join(changed) or "no changes")
+        try:
+            atomic_file.write(file, failure_list.render(known, floor, report))
+        except OSError as error:
+            self.errors.append(f"{file} is not written: {error}")
+            return
+        reasons = len({entry.reason for entry in known})
+        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
+        click.echo(f"{said} written to {file}")

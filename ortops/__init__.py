@@ -1,4 +1,4 @@
-"""ONNX Runtime custom operators in Python: RoiAlign, RoIAlignRotated, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
+"""ONNX Runtime custom operators in Python: those of RoiAlign's family, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
 
 Each has a gradient operator, and each is also a function on NumPy arrays.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ortops.functional.dml_resample import dml_resample, dml_resample_grad
 from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
+from ortops.functional.ps_roi_align import ps_roi_align, ps_roi_align_grad
 from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from ortops.operators import OPERATORS
@@ -47,6 +48,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "dml_roi_align_grad",
     "max_roi_pool",
     "max_roi_pool_grad",
+    "ps_roi_align",
+    "ps_roi_align_grad",
     "roi_align",
     "roi_align_grad",
     "roi_align_rotated",

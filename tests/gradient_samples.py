@@ -579,6 +579,11 @@ REGIONS = [
         for more in (f", {option}" if option else "",)
     ),
     *(
+        Call(f"ai.onnx.contrib.PSRoIAlign<{SIZES}{more}>(x, boxes, i)",
+            {"x": (2, 12, 8, 9), "boxes": (3, 4), "i": [0, 1, 1]}, (-1, 1))
+        for more in ("", ", sampling_ratio = 2, spatial_scale = 0.5")
+    ),
+    *(
         Call(f"RoiAlign<{SIZES}{more}>(x, boxes, i)", MAP | {"boxes": (3, 4), "i": [0, 1, 1]}, opset=opset)
         for more, opset in (
             ("", 16), (', mode = "max", sampling_ratio = 2', 18),

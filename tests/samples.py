@@ -6,6 +6,7 @@ Each is made from the operator's definition and from what its family takes, so t
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -98,16 +99,17 @@ class Refusal(Sample):
 
 def samples(operator: Operator, element_type: str = "float") -> list[Sample]:
     """Ordinary calls: each value of each string, other attributes at two values, and one or many channels."""
+    forward = _forward(operator)
     return [
-        _sample(operator, name, _rois_and_map(operator.family, channels), attributes, element_type)
-        for (name, attributes), channels in zip(_ATTRIBUTES[operator.family].items(), (3, 17, 1, 20), strict=True)
+        _sample(operator, name, _rois_and_map(forward, channels, attributes), attributes, element_type)
+        for (name, attributes), channels in zip(_attributes(forward).items(), (3, 17, 1, 20), strict=True)
     ]
 
 
 def edges(operator: Operator, element_type: str = "float") -> list[Sample]:
     """Empty tensors, the smallest and the farthest, and pixels that are no numbers."""
-    inputs, attributes = _rois_and_map(operator.family, 9), next(iter(_ATTRIBUTES[operator.family].values()))
-    x, *of_rois = inputs
+    attributes = next(iter(_attributes(_forward(operator)).values()))
+    x, *of_rois = _rois_and_map(_forward(operator), 9, attributes)
     none = [array[:0] for array in of_rois]
     changed = {
         "no channels": [x[:, :0], *of_rois],
@@ -139,36 +141,18 @@ def every(make: Any) -> dict[str, Any]:
     return {"argnames": "sample", "argvalues": made, "ids": map(str, made)}
 
 
-_SIZES = {"output_height": 2, "output_width": 3}
-_ATTRIBUTES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "roi_align": {
-        "average": _SIZES,
-        "maximum": {"output_height": 3, "output_width": 1, "mode": "max", "sampling_ratio": 2, "spatial_scale": 0.5},
-        "largest sample": {**_SIZES, "mode": "max_interpolated", "spatial_scale": 0.3},
-        "no half pixel": {**_SIZES, "coordinate_transformation_mode": "output_half_pixel", "sampling_ratio": 3},
-    },
+_BINS = {"output_height": 2, "output_width": 3}
+_OWN: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "dml_roi_align": {
-        "average": {**_SIZES, "input_pixel_offset": 0.5, "spatial_scale_x": 0.5},
-        "maximum": {**_SIZES, "reduction_function": "max", "minimum_samples_per_output": 3, "spatial_scale_y": 0.7},
-        "nearest": {**_SIZES, "interpolation_mode": "nearest_neighbor", "out_of_bounds_input_value": -2.5},
+        "average": {**_BINS, "input_pixel_offset": 0.5, "spatial_scale_x": 0.5},
+        "maximum": {**_BINS, "reduction_function": "max", "minimum_samples_per_output": 3, "spatial_scale_y": 0.7},
+        "nearest": {**_BINS, "interpolation_mode": "nearest_neighbor", "out_of_bounds_input_value": -2.5},
         "corners": {
-            **_SIZES,
+            **_BINS,
             "align_regions_to_corners": 1,
             "maximum_samples_per_output": 2,
             "output_pixel_offset": 0.2,
         },
-    },
-    "roi_align_rotated": {
-        "average": _SIZES,
-        "clockwise": {**_SIZES, "clockwise": 1, "spatial_scale": 0.5},
-        "not aligned": {**_SIZES, "aligned": 0, "sampling_ratio": 2},
-        "many samples": {"output_height": 1, "output_width": 1, "sampling_ratio": 20},
-    },
-    "max_roi_pool": {
-        "maximum": {"pooled_shape": (2, 3)},
-        "scaled": {"pooled_shape": (3, 1), "spatial_scale": 0.5},
-        "enlarged": {"pooled_shape": (1, 1), "spatial_scale": 1.7},
-        "more bins than pixels": {"pooled_shape": (7, 9), "spatial_scale": 0.3},
     },
     "dml_resample": {
         "linear": {"scales": (1.0, 1.0, 1.7, 0.5)},
@@ -188,21 +172,57 @@ _ATTRIBUTES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         },
     },
 }
-"""Attributes of four ordinary calls for each family of operators, by what is special about them."""
+"""Attributes of four ordinary calls of the families whose attributes depend on each other, by what is special about them."""
+
+_SIZES, _SCALES, _RATIOS = ((2, 3), (3, 1), (1, 1), (4, 5)), (1.0, 0.5, 1.7, 0.3), (0, 2, 20, 3)
+_CHOICES = ((0, 1, 2, 0), (0, 0, 1, 1))
+"""For each of four calls the sizes of the output, the scale, the number of samples, and the choice of an attribute: of the
+one with the most choices and every second one after it, and of the others."""
 
 
-def _rois_and_map(family: str, channels: int) -> list[Array]:
-    """The inputs of the forward operators of a family, in float64 and int64."""
+def _attributes(forward: Operator) -> Mapping[str, Mapping[str, Any]]:
+    """Attributes of four ordinary calls of a forward operator, by name: its family's own, or chosen by their rules."""
+    return _OWN.get(forward.family) or {f"call {i}": dict(_chosen(forward, i)) for i in range(4)}
+
+
+def _chosen(forward: Operator, i: int) -> Iterator[tuple[str, Any]]:
+    choices, sizes = itertools.cycle(_CHOICES), iter(_SIZES[i])
+    for attribute in sorted(forward.attributes, key=lambda a: -len(a.choices)):
+        if attribute.axes:
+            yield attribute.name, _SIZES[i]
+        elif any(attribute.name in tensor.shape for tensor in forward.outputs):
+            yield attribute.name, next(sizes)
+        elif attribute.choices:
+            yield attribute.name, attribute.choices[next(choices)[i] % len(attribute.choices)]
+        elif (attribute.minimum, attribute.maximum) == (0, 1):
+            yield attribute.name, (attribute.default + next(choices)[i]) % 2
+        elif attribute.positive:
+            yield attribute.name, _SCALES[i]
+        elif attribute.minimum == 0:
+            yield attribute.name, _RATIOS[i]
+
+
+def _rois_and_map(forward: Operator, channels: int, attributes: Mapping[str, Any]) -> list[Array]:
+    """The inputs of a forward operator, in float64 and int64, for a map of as many channels as its equations ask for."""
+    for equation in forward.equations:
+        channels *= math.prod(attributes[name] for name in equation.by)
     base = make_problem(7, np.dtype(np.float64), {"spatial_scale": 0.5}, KINDS, (2, channels, 7, 9))
     x, rois, of = base.x, np.round(base.rois * 8) / 8, base.batch_indices
-    if family == "dml_resample":
+    if len(forward.inputs) == 1:
         return [x]
-    if family == "max_roi_pool":
+    if len(forward.inputs) == 2:  # the image is in the RoI
         return [x, np.concatenate([of[:, None], rois], axis=1)]
-    if family == "roi_align_rotated":
+    if forward.inputs[1].shape[-1] == 5:  # a RoI has an angle
         centre, size = (rois[:, :2] + rois[:, 2:]) / 2, rois[:, 2:] - rois[:, :2]
         rois = np.concatenate([centre, size, np.arange(len(rois))[:, None] * 0.7], axis=1)
     return [x, rois, of]
+
+
+def _forward(operator: Operator) -> Operator:
+    """The operator itself, or the newest one whose gradient it computes."""
+    if not operator.is_gradient:
+        return operator
+    return next(one for one in reversed(OPERATORS) if one.gradient == operator.name)
 
 
 def _sample(
@@ -211,9 +231,7 @@ def _sample(
     """A call of a forward operator with these inputs, or of its gradient."""
     dtype = ELEMENT_DTYPES[element_type]
     values = [array.astype(dtype) if array.dtype == np.float64 else array for array in values]
-    forward = operator
-    if operator.is_gradient:
-        forward = next(one for one in reversed(OPERATORS) if one.gradient == operator.name)
+    forward = _forward(operator)
     known = {a.name for a in forward.attributes}
     attributes = {key: value for key, value in attributes.items() if key in known}
     inputs = dict(zip((tensor.name for tensor in forward.inputs), values, strict=True))
@@ -299,18 +317,23 @@ def _wrong_rois(good: Sample) -> Iterator[tuple[str, dict[str, Array | None]]]:
         yield f"{of_name} has shape []: must have rank 1", {of_name: np.array(0)}
         longer = np.zeros(count + 1, np.int64)
         yield f"{of_name} has shape [{count + 1}]: shape[0] must be {count} (num_rois", {of_name: longer}
-    yield f"{x_name} has shape [3, 7, 9]: must have rank 4", {x_name: x[0]}
+    yield f"{x_name} has shape {list(x[0].shape)}: must have rank 4", {x_name: x[0]}
     for empty in (x[:, :, :0], x[:, :, :, :0]):
         height, width = empty.shape[2:]
         changes = {x_name: empty} | ({"x_shape": np.array(empty.shape)} if "x_shape" in names else {})
         yield f"{x_name} is {height} x {width} pixels: must not be empty where there are RoIs", changes
     if good.operator.is_gradient:
         yield from _wrong_gradient(good, x_name, good.operator.inputs[0].name)
+        return
+    for equation in good.operator.equations:
+        more, divisors = np.repeat(x, 2, axis=1)[:, : x.shape[1] + 1], " * ".join(equation.by)
+        divisor = math.prod(good.attributes[name] for name in equation.by)
+        yield f"{equation.of} = {more.shape[1]} must be a multiple of {divisor} ({divisors})", {x_name: more}
 
 
 def _wrong_gradient(good: Sample, x_name: str, dy_name: str) -> Iterator[tuple[str, dict[str, Array | None]]]:
     x, dy = good.inputs[x_name], good.inputs[dy_name]
-    yield f"{dy_name} has shape [3, 2, 3]: must have rank 4", {dy_name: dy[0]}
+    yield f"{dy_name} has shape {list(dy[0].shape)}: must have rank 4", {dy_name: dy[0]}
     empty = dy[:, :, :0]
     yield f"{dy_name} has shape {list(empty.shape)}: must have an output height and width >= 1", {dy_name: empty}
     more = np.repeat(dy, 2, axis=0)
@@ -318,8 +341,9 @@ def _wrong_gradient(good: Sample, x_name: str, dy_name: str) -> Iterator[tuple[s
     if "x_shape" in good.inputs:
         yield "x_shape has shape [3]: shape[0] must be 4", {"x_shape": np.array(x.shape[1:])}
         yield "x_shape has shape [1, 4]: must have rank 1", {"x_shape": np.array([x.shape])}
-        yield "x_shape[2] must be >= 0", {"x_shape": np.array([2, 3, -7, 9])}
-        yield f"{x_name} has shape [1, 3, 7, 9]: shape[0] must be 2 (N of x_shape)", {x_name: x[:1]}
+        yield "x_shape[2] must be >= 0", {"x_shape": np.multiply(x.shape, (1, 1, -1, 1))}
+        yield f"x_shape[1] must be {x.shape[1]} (C of ", {"x_shape": np.add(x.shape, (0, 1, 0, 0))}
+        yield f"{x_name} has shape {list(x[:1].shape)}: shape[0] must be 2 (N of x_shape)", {x_name: x[:1]}
         yield f"{x_name} is missing: must be given for {good.operator.outputs[1].name}", {x_name: None}
 
 

@@ -252,18 +252,29 @@ def test_the_gradient_of_an_average_over_rotated_regions_has_gradients() -> None
     check(model, feeds, ["dy", "rois", "x"])
 
 
+_OF_BINS = _OF_GRADIENT | uniform({"dy": (3, 2, 3, 2), "x": (2, 12, 8, 9)}) | {"x_shape": np.array([2, 12, 8, 9])}
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_gradient_of_averages_over_channels_of_each_bin_has_gradients(opened: bool) -> None:
+    model = _gradient_model("PSRoIAlignGrad", {"sampling_ratio": 2}, ["dx", "drois"], opened, _OF_BINS)
+    check(model, _OF_BINS, ["dy", "rois", "x"])
+
+
 @pytest.mark.parametrize(
     ("operator", "average"),
     [
         ("RoiAlignGrad", "RoiAlign_22"),
         ("DmlRoiAlignGrad", "DmlRoiAlign"),
         ("RoIAlignRotatedGrad", "RoIAlignRotated"),
+        ("PSRoIAlignGrad", "PSRoIAlign"),
     ],
 )
 def test_the_gradient_by_the_map_of_an_average_is_differentiated_by_operators_like_it(
     operator: str, average: str
 ) -> None:
     feeds = _OF_GRADIENT | ({"rois": _ROTATED[:3]} if average == "RoIAlignRotated" else {})
+    feeds = _OF_BINS if average == "PSRoIAlign" else feeds
     model = _gradient_model(operator, {}, ["dx", ""], opened=False, feeds=feeds)
     made = vjp(model, ["dx"], ["dy", "rois"])
     added = [node.op_type for node in made.graph.node[1:] if node.op_type not in ("Identity", "Constant")]

@@ -1,4 +1,4 @@
-"""`ortops.torch`: RoIAlign, rotated RoIs and RoIPool as operators of PyTorch."""
+"""`ortops.torch`: RoIAlign, also rotated and position-sensitive, and RoIPool as operators of PyTorch."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ import torchvision
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.library import opcheck
 
+import onnx_models
+import ortops
 from ortops.torch import (
+    PSRoIAlign,
     RoIAlign,
     RoIAlignRotated,
     RoIPool,
     patch_torchvision,
+    ps_roi_align,
     roi_align,
     roi_align_rotated,
     roi_pool,
 )
 from ortops.torch.operators import array
-from torchvision_operators import compiled_or_not
+from torchvision_operators import IS_COMPILED, compiled_or_not
 
 ORTOPS = torch.ops.ortops
 
@@ -74,10 +78,16 @@ def with_images(function: Callable[..., Any], *options: Any) -> Callable[[Any, A
     return lambda x, rois: function(x, torch.cat([IMAGES, rois], 1), (2, 3), 0.9, *options)
 
 
+def on_both(x: Any, *arguments: Any) -> Any:
+    """PSRoIAlign with six bins of three channels and of their cosines."""
+    return ps_roi_align(torch.cat([x, x.cos()], 1), *arguments)
+
+
 AVERAGES = [
     *((with_images(roi_align, ratio, aligned), BOXES) for ratio, aligned in ((-1, False), (2, True))),
     (with_images(roi_align_rotated, 0, False, True), TURNED),
     (with_images(roi_align_rotated, 2, True, False), TURNED),
+    *((with_images(on_both, ratio), BOXES) for ratio in (-1, 2)),
 ]
 
 
@@ -101,11 +111,15 @@ def test_a_maximum_has_first_and_second_derivatives_by_the_maps() -> None:
 
 
 DY = numbers(3, 3, 2, 3)
+SIX = numbers(2, 12, 7, 8)
 CALLS = [
     (ORTOPS.roi_align, X, ROIS, 0.9, 2, 3, -1, True),
     (ORTOPS.roi_align_dx, DY, ROIS, list(X.shape), 0.9, -1, True),
     (ORTOPS.roi_align_drois, DY, ROIS, X, 0.9, -1, True),
     (ORTOPS.roi_align_rotated, X, torch.cat([IMAGES, TURNED], 1), 0.9, 2, 3, 2, True, False),
+    (ORTOPS.ps_roi_align, SIX, ROIS, 0.9, 2, 3, -1),
+    (ORTOPS.ps_roi_align_dx, DY[:, :2], ROIS, list(SIX.shape), 0.9, -1),
+    (ORTOPS.ps_roi_align_drois, DY[:, :2], ROIS, SIX, 0.9, -1),
     (ORTOPS.roi_pool, X, ROIS, 0.9, 2, 3),
     (ORTOPS.roi_pool_dx, DY, ROIS, X, 0.9),
     (ORTOPS.roi_pool_at_maxima, X.cos(), ROIS, X, 0.9, 2, 3),
@@ -125,6 +139,7 @@ def test_operators_pass_the_checks_of_pytorch(call: Any) -> None:
 
 def test_second_derivatives_are_an_operator() -> None:
     opcheck(ORTOPS.roi_align_drois_grad.default, (ROIS, DY, ROIS, X, 0.9, -1, True))
+    opcheck(ORTOPS.ps_roi_align_drois_grad.default, (ROIS, DY[:, :2], ROIS, SIX, 0.9, -1))
 
 
 @pytest.mark.parametrize("aligned", [False, True])
@@ -139,6 +154,31 @@ def test_averages_are_torchvisions(dtype: Any, ratio: int, aligned: bool) -> Non
     torch.testing.assert_close(roi_align(x, rois.to(dtype), *arguments).double(), wanted, rtol=0, atol=tolerance)
 
 
+def positional(x: Any, rois: Any, ratio: int) -> Any:
+    """torchvision's PSRoIAlign in bins of 2 x 3; where that is not compiled, the bin of each channel of its RoIAlign."""
+    if IS_COMPILED:
+        return torchvision.ops.ps_roi_align(x, rois, (2, 3), 0.5, ratio)
+    with compiled_or_not():
+        every = torchvision.ops.roi_align(x, rois, (2, 3), 0.5, ratio, True)
+    return every.unflatten(1, (-1, 6)).flatten(3).diagonal(dim1=2, dim2=3).unflatten(2, (2, 3))
+
+
+@pytest.mark.parametrize("ratio", [-1, 0, 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_averages_of_bins_with_channels_of_their_own_are_torchvisions(dtype: Any, ratio: int) -> None:
+    rois = torch.cat([ROIS, AT_EDGES])
+    # Without samples, torchvision's mean is 0 divided by 0.
+    wanted = positional(SIX, rois.to(dtype).double(), ratio).nan_to_num()
+    found = ps_roi_align(SIX.to(dtype), rois.to(dtype), (2, 3), 0.5, ratio)
+    assert found.shape == (len(rois), 2, 2, 3)
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-6, torch.float16: 2e-3}[dtype]
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=tolerance)
+    x = SIX.clone().requires_grad_()
+    pooled = ps_roi_align(x, ROIS, (2, 3), 0.5, ratio), positional(x, ROIS, ratio)
+    found, wanted = (grad(y, x, DY[:, :2])[0] for y in pooled)
+    torch.testing.assert_close(found, wanted)
+
+
 def test_the_gradient_by_the_maps_is_torchvisions() -> None:
     x = X.clone().requires_grad_()
     with compiled_or_not():
@@ -151,6 +191,7 @@ def test_a_list_of_boxes_has_one_of_each_image_and_modules_call_the_functions() 
     assert torch.equal(roi_align(X, as_list, 2), roi_align(X, ROIS, (2, 2)))
     assert torch.equal(RoIAlign(2, 0.5, 1, aligned=True)(X, as_list), roi_align(X, ROIS, 2, 0.5, 1, True))
     assert torch.equal(RoIPool((2, 3), 0.5)(X, as_list), roi_pool(X, ROIS, (2, 3), 0.5))
+    assert torch.equal(PSRoIAlign((2, 3), 0.5, 1)(SIX, as_list), ps_roi_align(SIX, ROIS, (2, 3), 0.5, 1))
     rois = torch.cat([IMAGES, TURNED], 1)
     assert torch.equal(
         RoIAlignRotated(2, 0.5, clockwise=True)(X, rois), roi_align_rotated(X, rois, 2, 0.5, 0, True, True)
@@ -214,6 +255,21 @@ def test_it_compiles_as_one_graph_of_any_lengths() -> None:
         assert all(torch.equal(one, same) for one, same in zip(found, wanted, strict=True))
 
 
+def test_a_model_that_is_exported_has_the_operator_and_its_gradient() -> None:
+    arguments = SIX[:, :, :5].float(), ROIS.float()
+    module = PSRoIAlign((2, 3), 0.9, -1)
+    model = onnx_models.torch.export(module, arguments, loss=lambda y: y.square().sum(), wrt=["input"])
+    kinds = [node.op_type for node in model.graph.node if "PSRoIAlign" in node.op_type]
+    assert kinds == ["PSRoIAlign", "PSRoIAlignGrad"]
+    names = [value.name for value in model.graph.input]
+    session = ortops.InferenceSession(model.SerializeToString())
+    loss, *_, dx = session.run(None, dict(zip(names, (x.numpy() for x in arguments), strict=True)))
+    x = arguments[0].requires_grad_()
+    wanted = ps_roi_align(x, arguments[1], (2, 3), 0.9).square().sum()
+    np.testing.assert_allclose(loss, wanted.item(), rtol=1e-5)
+    np.testing.assert_allclose(dx, grad(wanted, x)[0], rtol=0, atol=1e-5)
+
+
 ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
     (lambda: roi_align(X, BOXES, 2), ValueError, r"boxes.shape = \[3, 4\]: must be \[K, 5\]"),
     (lambda: roi_align(X[0], ROIS, 2), ValueError, r"input.shape = \[3, 7, 8\]: must be \[N, C, H, W\]"),
@@ -234,6 +290,12 @@ ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
     ),
     (lambda: roi_align(X, [BOXES.bfloat16()] * 300, 2), ValueError, "boxes is of 300 images"),
     (lambda: roi_align_rotated(X, ROIS, 2, 1.0), ValueError, r"rois.shape = \[3, 5\]: must be \[K, 6\]"),
+    (lambda: ps_roi_align(X, ROIS, 2), ValueError, r"input.shape = \[2, 3, 7, 8\]: C must be a multiple of 4, the"),
+    (
+        lambda: ps_roi_align(X.to("meta"), ROIS.to("meta"), 2),
+        ValueError,
+        "C must be a multiple of 4, the number of bins",
+    ),
     (lambda: ORTOPS.roi_align(X, BOXES, 1.0, 2, 2, 2, True), ValueError, r"boxes.shape = \[3, 4\]"),
     (lambda: second(roi_align, BOXES * 1e9, 1), ValueError, r"rois\[0\] has .* samples: must have at most"),
     (lambda: second(roi_align, BOXES, 2), NotImplementedError, "roi_align has no third derivatives"),

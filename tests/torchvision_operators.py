@@ -81,7 +81,10 @@ models()
 _extension: Any = importlib.import_module("torchvision.extension")
 _module: Any = importlib.import_module("torchvision.ops.roi_align")
 
-if not _extension._has_ops():  # noqa: SLF001
+IS_COMPILED: bool = _extension._has_ops()  # noqa: SLF001
+"""Whether torchvision's own operators are there."""
+
+if not IS_COMPILED:
     _library = torch.library.Library("torchvision", "FRAGMENT")
     """Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
     _library.impl("nms", _nms, "CPU")
@@ -106,7 +109,7 @@ if not _extension._has_ops():  # noqa: SLF001
 @contextmanager
 def compiled_or_not() -> Iterator[None]:
     """Let torchvision's functions run, with what stands in for its operators where they are not compiled."""
-    if _extension._has_ops():  # noqa: SLF001
+    if IS_COMPILED:
         yield
         return
     # nms asks the first. RoiAlign asks the second, and is the function of this name where there are no operators.

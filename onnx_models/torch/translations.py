@@ -16,7 +16,7 @@ from onnxscript.values import Opset
 
 from onnx_models.schema import register_schemas
 from ortops.spec import DOMAIN, DOMAIN_VERSION
-from ortops.torch.operators import attributes_of_roi_align, attributes_of_rotated
+from ortops.torch.operators import attributes_of_ps_roi_align, attributes_of_roi_align, attributes_of_rotated
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers for the reductions of a loss; the third is the sum."""
@@ -30,7 +30,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
 
     - ``ortops::roi_align``, ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
     - ``ortops::roi_pool``: ONNX's MaxRoiPool.
-    - ``ortops::roi_align_rotated``: this project's RoIAlignRotated.
+    - ``ortops::roi_align_rotated``, ``ortops::ps_roi_align``: this project's RoIAlignRotated and PSRoIAlign.
     - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: RoiAlignGrad, likewise.
     - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
       does not have it.
@@ -50,6 +50,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
         torch.ops.ortops.roi_align_dx.default: _roi_align_dx,
         torch.ops.ortops.roi_align_drois.default: _roi_align_drois,
         torch.ops.ortops.roi_align_rotated.default: _roi_align_rotated,
+        torch.ops.ortops.ps_roi_align.default: _ps_roi_align,
         torch.ops.ortops.roi_pool.default: _roi_pool,
         torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
@@ -85,6 +86,11 @@ def _roi_align_rotated(
     attributes = attributes_of_rotated(scale, sampling_ratio, aligned, clockwise)
     boxes = _boxes_and_images(rois)
     return _ours().RoIAlignRotated(x, *boxes, output_height=height, output_width=width, **attributes)
+
+
+def _ps_roi_align(x: Any, rois: Any, scale: float, height: int, width: int, sampling_ratio: int) -> Any:
+    attributes = attributes_of_ps_roi_align(scale, sampling_ratio)
+    return _ours().PSRoIAlign(x, *_boxes_and_images(rois), output_height=height, output_width=width, **attributes)
 
 
 def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:

@@ -253,6 +253,27 @@ def place_onnx_rois(rois: Any, placed: PlacedRois, scale: float, half_pixel: int
 
 
 @compiled
+def place_bins(whole: PlacedRois, placed: PlacedRois) -> int:
+    """Place each bin of RoIs as a RoI with one bin, on an image of its own: the channels that the bin reads."""
+    shape, bins = whole.shape, placed.shape.interleaved
+    for r in range(shape.rois):
+        rows, columns = axis_of(whole.axes, r, 0, shape.bins_y), axis_of(whole.axes, r, 1, shape.bins_x)
+        for b in range(bins):
+            placed.batch_indices[r * bins + b] = whole.batch_indices[r] * bins + b
+            _place_axis(placed, r * bins + b, 0, _axis_of_bin(rows, b // shape.bins_x), shape.height)
+            _place_axis(placed, r * bins + b, 1, _axis_of_bin(columns, b % shape.bins_x), shape.width)
+    return 0
+
+
+@compiled
+def _axis_of_bin(axis: Axis, p: int) -> Axis:
+    """The samples of bin p alone."""
+    shift = axis.shift + p * axis.samples
+    origin, size, samples, steps = axis.origin, axis.size, axis.samples, axis.steps
+    return Axis(origin, size, 1, samples, shift, steps, axis.scale, axis.is_fixed, axis.rule, axis.least, axis.margin)
+
+
+@compiled
 def place_dml_regions(
     regions: Any,
     placed: PlacedRois,

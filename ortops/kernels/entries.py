@@ -18,6 +18,7 @@ from ortops.jit.source import Unimported
 from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Part, PlacedRois, Shape
 from ortops.kernels.roi_pool import Mode, pool, pool_gradient
 from ortops.kernels.stages import CHUNKS, address, elements, kind_of
+from ortops.operators import OPERATORS
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import MAX_RANK
@@ -54,6 +55,7 @@ _ONNX = Names()
 _DML = Names("InputTensor", "ROITensor", "BatchIndicesTensor", "InputGradientTensor")
 
 _place_onnx_rois, _place_dml_regions = Kernel(axis.place_onnx_rois), Kernel(axis.place_dml_regions)
+_place_bins = Kernel(axis.place_bins)
 _place_whole_rois, _place_rotated_rois = Kernel(pixel_bins.place_whole_rois), Kernel(rotated_grid.place_rotated_rois)
 
 
@@ -130,6 +132,38 @@ def _place_onnx(
     return _place(
         _ONNX, rois, batch_indices, x_shape, y_shape, lambda boxes, placed: _place_onnx_rois(boxes, placed, *arguments)
     )
+
+
+def ps_roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill Y [R, C / (PH*PW), PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R]."""
+    x, rois, batch_indices = inputs
+    (y,) = outputs
+    pool(x, _place_bins_of(_place_onnx(rois, batch_indices, x.shape, y.shape, attributes)), y, "avg", runner)
+
+
+def ps_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
+    """Fill dX [N, C, H, W] and drois [R, 4] from dY [R, C / (PH*PW), PH, PW], rois, batch_indices, x_shape and X."""
+    dy, rois, batch_indices, x_shape, x = inputs
+    dx, drois = outputs
+    placed = _place_bins_of(_place_onnx(rois, batch_indices, x_shape, dy.shape, attributes))
+    pool_gradient(dy, placed, x, dx, drois, "avg", runner)
+
+
+def _place_bins_of(whole: PlacedRois) -> PlacedRois:
+    """Place each bin as a RoI on the channels that it reads: those of an image for each bin."""
+    images, channels, height, width, rois, bins_y, bins_x, _ = whole.shape
+    bins = bins_y * bins_x
+    count = rois * bins
+    shape = Shape(images * bins, channels // bins, height, width, count, 1, 1, interleaved=bins)
+    placed = whole._replace(
+        shape=shape,
+        axes=np.empty((count, 2, AXIS_FIELDS)),
+        spans=np.empty((count, 2), np.int64),
+        batch_indices=np.empty(count, np.int64),
+        part=Part(0, count, 0, 1, 0),
+    )
+    _place_bins(whole, placed)
+    return placed
 
 
 _DML_MODES: Mapping[str, Mode] = {"average": "avg", "max": "max_interpolated"}
@@ -281,15 +315,6 @@ def _resample(x: Array, y: Array, attributes: Attributes, transposed: bool, runn
 
 
 ENTRIES: Mapping[str, Entry] = {
-    "roi_align": roi_align,
-    "roi_align_grad": roi_align_grad,
-    "roi_align_rotated": roi_align_rotated,
-    "roi_align_rotated_grad": roi_align_rotated_grad,
-    "max_roi_pool": max_roi_pool,
-    "max_roi_pool_grad": max_roi_pool_grad,
-    "dml_roi_align": dml_roi_align,
-    "dml_roi_align_grad": dml_roi_align_grad,
-    "dml_resample": dml_resample,
-    "dml_resample_grad": dml_resample_grad,
+    operator.function: globals()[operator.function] for operator in OPERATORS if operator.function in globals()
 }
-"""The entry of each operator by `Operator.function`."""
+"""The entry of each operator: the function here that has the name `Operator.function`."""

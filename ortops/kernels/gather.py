@@ -38,6 +38,7 @@ from ortops.kernels.schedule import (
     missing_planning,
     panel_count,
     plan_of_panels,
+    plane_of,
     run_plan,
     runner_for,
     should_pack_maps,
@@ -89,6 +90,7 @@ class Reading(NamedTuple):
     packs: whether it is packed.
     source: the first pixel of the map, of the packed panel or of the first of its planes.
     stride: the number of pixels from row to row.
+    next_channel: the number of pixels from plane to plane.
     rows, columns: the tables of the RoI.
     line: a buffer for lines.
     """
@@ -101,6 +103,7 @@ class Reading(NamedTuple):
     packs: bool
     source: Elements
     stride: int
+    next_channel: int
     rows: Table
     columns: Table
     line: Elements
@@ -246,7 +249,8 @@ def staging_size_of(placed: PlacedRois, y: Elements) -> int:
     """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.part.high - placed.part.low
     streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
-    return bins * LANES if streams and bins == shape.bins_y * shape.bins_x else 0
+    is_dense = bins == shape.bins_y * shape.bins_x and shape.interleaved == 1
+    return bins * LANES if streams and is_dense else 0
 
 
 @compiled
@@ -259,13 +263,13 @@ def _pool_task(gathering: Gathering, shared: SharedTables, y: Elements, first: i
 def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, y: Elements) -> None:
     """Compute and store the bins of a RoI."""
     shape, part, storage, stages = gathering.placed.shape, gathering.placed.part, gathering.storage, gathering.stages
-    pixels, bins, count = shape.height * shape.width, shape.bins_y * shape.bins_x, part.high - part.low
-    target = offset(y, (at.r * shape.channels + at.channel) * bins + part.low)
+    bins, count = shape.bins_y * shape.bins_x, part.high - part.low
+    target, next_channel = offset(y, plane_of(shape, at.r, at.channel) * bins + part.low), bins * shape.interleaved
     if not at.packs:
         for c in range(at.lanes):
-            plane, outside = offset(at.source, c * pixels), gathering.outside
+            plane, outside = offset(at.source, c * at.next_channel), gathering.outside
             call(stages.plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
-            call(storage.write, (values, count, offset(target, c * bins)))
+            call(storage.write, (values, count, offset(target, c * next_channel)))
         return
     if not gathering.spare_size:
         prefetch_to_write(target, count * at.lanes)
@@ -275,7 +279,7 @@ def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, 
         call(storage.unpack, (values, bins, elements, bins, at.lanes))
         stream(elements, target, bins * at.lanes)
     else:
-        call(storage.unpack, (values, count, target, bins, at.lanes))
+        call(storage.unpack, (values, count, target, next_channel, at.lanes))
 
 
 @compiled
@@ -299,22 +303,22 @@ def _add_to_drois(
 ) -> None:
     """Add up the gradient of a RoI over the channels of a panel."""
     shape, storage, stages, (dy, parts) = gathering.placed.shape, gathering.storage, gathering.stages, arrays
-    pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
-    source, of_channels = offset(dy, (at.r * shape.channels + at.channel) * bins), float64_pointer(spare)
+    bins, of_channels = shape.bins_y * shape.bins_x, float64_pointer(spare)
+    source, next_channel = offset(dy, plane_of(shape, at.r, at.channel) * bins), bins * shape.interleaved
     part = offset(parts, ((0 if gathering.finds_argmax else at.panel) * shape.rois + at.r) * 4)
     if at.panel == 0 or not gathering.finds_argmax:
         part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
     if at.packs:
-        call(storage.pack, (source, bins, at.lanes, 0, 1, bins, values))
+        call(storage.pack, (source, next_channel, at.lanes, 0, 1, bins, values))
         if at.following >= 0:
-            following = (at.following * shape.channels + at.channel) * bins
+            following = plane_of(shape, at.following, at.channel) * bins
             prefetch_to_read(offset(dy, following), at.lanes * bins)
         args = at.source, at.stride, values, at.rows, at.columns, at.line, of_channels, part
         call(stages.panel, args)
     else:
         for c in range(at.lanes):
-            call(storage.read, (offset(source, c * bins), bins, values))
-            plane = offset(at.source, c * pixels)
+            call(storage.read, (offset(source, c * next_channel), bins, values))
+            plane = offset(at.source, c * at.next_channel)
             call(stages.plane, (plane, at.stride, values, at.rows, at.columns, at.line, of_channels, part))
 
 
@@ -350,6 +354,7 @@ def _read_maps(
         return
     shape = placed.shape
     pixels = shape.height * shape.width
+    next_channel = pixels * shape.interleaved
     whole_line = offset(values, shape.bins_y * shape.bins_x * LANES)
     spare = offset(whole_line, gathering.lines_size)
     panel = offset(spare, gathering.spare_size)
@@ -366,14 +371,14 @@ def _read_maps(
         for k in range(panels * block // plan.blocks, panels * (block + 1) // plan.blocks):
             channel, end_row = (first_panel + k) * LANES, 0
             lanes = minimum(LANES, shape.channels - channel)
-            planes = offset(gathering.x, (image * shape.channels + channel) * pixels)
+            planes = offset(gathering.x, plane_of(shape, image, channel) * pixels)
             if packs and lines == shape.height:
                 source = offset(planes, window.top * shape.width + window.left)
-                call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
+                call(storage.pack, (source, next_channel, lanes, shape.width, window.height, window.width, panel))
                 if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
-                    source = offset(source, LANES * pixels)
-                    prefetch_window(source, pixels, following, shape.width, window.height, window.width)
+                    source = offset(source, LANES * next_channel)
+                    prefetch_window(source, next_channel, following, shape.width, window.height, window.width)
             source = packed if packs else planes
             for m in range(begin, end):
                 r = shared.groups.order[m]
@@ -383,7 +388,9 @@ def _read_maps(
                     low, high = rows[LOW], rows[HIGH]
                     end_row = slide(storage.pack, planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                reading = Reading(r, following, k, channel, lanes, packs, source, stride, rows, columns, line)
+                reading = Reading(
+                    r, following, k, channel, lanes, packs, source, stride, next_channel, rows, columns, line
+                )
                 apply(gathering, reading, values, spare, arrays)
     fence()
     release(memory)

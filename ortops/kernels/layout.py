@@ -16,7 +16,11 @@ AXIS_FIELDS = 10
 
 
 class Shape(NamedTuple):
-    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW]."""
+    """The dimensions of a feature map [N, C, H, W] and of its output [R, C, PH, PW].
+
+    interleaved: the number of images whose channels take turns in memory, and of RoIs whose outputs do, if each bin reads
+        channels of its own: there is then an image for each bin, and each bin is a RoI (`axis.place_bins`); else 1.
+    """
 
     images: int
     channels: int
@@ -25,6 +29,7 @@ class Shape(NamedTuple):
     rois: int
     bins_y: int
     bins_x: int
+    interleaved: int = 1
 
 
 class Part(NamedTuple):

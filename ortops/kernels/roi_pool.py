@@ -158,7 +158,7 @@ def pool_gradient(
         rotated_pool.add_up_drois(dy, placed, x, drois, runner)
     else:
         functions = _of_drois(mode, kind_of(dy))
-        with _rounded_once(drois) as sums:
+        with _rounded_once(drois, placed.shape.interleaved) as sums:
             for part, placed_part in _parts(placed, mode, kind_of(dy)):
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
                 functions.call(_gather_drois, *arrays, placed_part, after=runner)
@@ -191,33 +191,37 @@ def _parts(placed: PlacedRois, mode: Mode, kind: int) -> list[_Part]:
     """Slices of the RoIs, each for a call of a kernel, so that Python runs signal handlers in between."""
     if mode == "avg_rotated":
         return [(slice(None), part) for part in rotated_pool.parts_of(placed, 1, values_of(kind))]
-    images, _, height, width, rois, bins_y, bins_x = placed.shape
+    images, _, height, width, rois, bins_y, bins_x, turns = placed.shape
     bins = bins_y * bins_x
     if rois * (height * width + bins) <= MAX_PIXELS:  # a shortcut for most calls, which take tens of microseconds
         return [(slice(None), placed)]
     most = max(MAX_PIXELS, MAX_MAPS * images * height * width)
     arrays: Any = placed  # type checkers take them for pointers
-    work = (arrays.spans.prod(1) + bins).cumsum()
+    # If bins are RoIs, rows of the output have `turns` of them, which stay together.
+    work = (arrays.spans.prod(1) + bins).reshape(-1, turns).sum(1).cumsum()
     parts: list[_Part] = []
     begin, done = 0, 0
-    while begin < rois:
+    while begin < len(work):
         end = max(int(np.searchsorted(work, done + most, "right")), begin + 1)
-        part = slice(begin, end)
+        part, count = slice(begin * turns, end * turns), (end - begin) * turns
         fields = {name: getattr(placed, name)[part] for name in ("axes", "spans", "batch_indices")}
-        shape, whole = placed.shape._replace(rois=end - begin), placed.part._replace(end=end - begin)
-        parts.append((part, placed._replace(shape=shape, part=whole, **fields)))
+        shape, whole = placed.shape._replace(rois=count), placed.part._replace(end=count)
+        parts.append((slice(begin, end), placed._replace(shape=shape, part=whole, **fields)))
         begin, done = end, int(work[end - 1])
     return parts
 
 
 @contextlib.contextmanager
-def _rounded_once(drois: Array) -> Iterator[Array]:
+def _rounded_once(drois: Array, bins: int) -> Iterator[Array]:
     """Yield an array for a kernel to fill, and copy it to drois: float64 for the 16-bit types, else drois itself.
 
-    A kernel would round its float64 sums to float32 first and then to 16 bits.
+    A kernel would round its float64 sums to float32 first and then to 16 bits. If there are several bins that are RoIs, the
+    array has a row for each of them, which are then added.
     """
-    sums = drois if drois.dtype.itemsize >= 4 else np.empty(drois.shape)
+    if bins == 1 and drois.dtype.itemsize >= 4:
+        yield drois
+        return
+    sums = np.empty((len(drois), bins, drois.shape[1]))
     yield sums
-    if sums is not drois:
-        with np.errstate(over="ignore"):
-            drois[...] = sums
+    with np.errstate(over="ignore", invalid="ignore"):
+        drois[...] = sums[:, 0] if bins == 1 else sums.sum(1)

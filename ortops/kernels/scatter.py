@@ -36,6 +36,7 @@ from ortops.kernels.schedule import (
     missing_planning,
     panel_count,
     plan_by_image,
+    plane_of,
     run_plan,
     runner_for,
 )
@@ -149,6 +150,7 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         return
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     part, count = placed.part, placed.part.high - placed.part.low
+    next_channel, next_gradient = pixels * shape.interleaved, bins * shape.interleaved
     adds = part.begin > 0 or part.low > 0
     line, reads_x = buffer, reads_maps(form)
     own_sums = offset(line, maximum(shape.width, 2 * shape.bins_x) * lanes_per_pixel)
@@ -161,7 +163,7 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         image, block = index // plan.blocks, index % plan.blocks
         channel, top = block // bands * lanes_per_pixel, block % bands * lines
         lanes, bottom = minimum(lanes_per_pixel, shape.channels - channel), minimum(top + lines, shape.height)
-        at = (image * shape.channels + channel) * pixels
+        at = plane_of(shape, image, channel) * pixels
         planes, maps = offset(dx, at), offset(x, at if reads_x else 0)
         begin, end = shared.groups.first[image], shared.groups.first[image + 1]
         low, height, left, width = top, bottom - top, 0, shape.width
@@ -169,8 +171,8 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
             low, left, height, width = _window_of_band(scattering, begin, end, top, bottom)
         high, is_narrow = low + height, width < shape.width
         if not adds:
-            clear(planes, pixels, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
-            clear(planes, pixels, lanes, high * shape.width, bottom * shape.width)
+            clear(planes, next_channel, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
+            clear(planes, next_channel, lanes, high * shape.width, bottom * shape.width)
         # The pixels of the window: `runs` runs of `size` pixels, which begin a row of the map apart.
         runs, size = (height, width) if is_narrow else (1, height * width)
         target = offset(planes, low * shape.width + left)
@@ -181,24 +183,24 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
                 clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
             elif lanes_per_pixel > 1:
                 there = offset(target, a * shape.width)
-                call(storage.pack, (there, pixels, lanes, 0, 1, size, offset(sums, a * row)))
+                call(storage.pack, (there, next_channel, lanes, 0, 1, size, offset(sums, a * row)))
         if reads_x and lanes_per_pixel > 1:
             begin_row, end_row = _rows_of_bins(scattering, begin, end, low, high)
             source, packed = offset(maps, begin_row * shape.width + left), offset(panel, left * LANES)
             for a in range(end_row - begin_row):
-                args = offset(source, a * shape.width), pixels, lanes, 0, 1, width, offset(packed, a * row)
+                args = offset(source, a * shape.width), next_channel, lanes, 0, 1, width, offset(packed, a * row)
                 call(storage.pack, args)
             maps = storage_pointer(offset(panel, -begin_row * shape.width * LANES), x)
         m = _next_in_band(scattering, worker, begin, end, low, high)
         while m < end:
             r, m = shared.groups.order[m], _next_in_band(scattering, worker, m + 1, end, low, high)
-            source = offset(scattering.dy, (r * shape.channels + channel) * bins + part.low)
+            source = offset(scattering.dy, plane_of(shape, r, channel) * bins + part.low)
             if lanes_per_pixel == 1:
                 call(storage.read, (source, count, gradient))
             else:
-                call(storage.pack, (source, bins, lanes, 0, 1, count, gradient))
+                call(storage.pack, (source, next_gradient, lanes, 0, 1, count, gradient))
                 if m < end:
-                    following = (shared.groups.order[m] * shape.channels + channel) * bins
+                    following = plane_of(shape, shared.groups.order[m], channel) * bins
                     prefetch_to_read(offset(scattering.dy, following), lanes * bins)
             rows, columns = tables_of(placed, shared, form, worker, r)
             band = offset(sums, -low * row - left * lanes_per_pixel)
@@ -211,9 +213,9 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
             if lanes_per_pixel == 1:
                 call(storage.write, (source, size, there))
             elif streams and not is_narrow:
-                unpack_by_stream(storage.unpack, source, size, there, pixels, lanes, staged)
+                unpack_by_stream(storage.unpack, source, size, there, next_channel, lanes, staged)
             else:
-                call(storage.unpack, (source, size, there, pixels, lanes))
+                call(storage.unpack, (source, size, there, next_channel, lanes))
     fence()
     release(memory)
 

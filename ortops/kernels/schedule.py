@@ -15,7 +15,16 @@ from ortops.jit.parallel import allocate, call
 from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
-from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, PlacedRois, Planning, Stages
+from ortops.kernels.layout import (
+    NEEDS_CHUNKS,
+    NEEDS_PANELS,
+    NEEDS_PLANES,
+    NEEDS_SORT,
+    PlacedRois,
+    Planning,
+    Shape,
+    Stages,
+)
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -192,6 +201,16 @@ def may_use_planes(placed: PlacedRois, is_whole: bool) -> bool:
         if placed.spans[2 * r] * width > MAX_WINDOW_PIXELS:
             return True
     return False
+
+
+@compiled
+def plane_of(shape: Shape, number: int, channel: int) -> int:
+    """The place of an image's channel among the planes of the maps, or of a RoI's among those of the output.
+
+    The next channel is shape.interleaved planes behind it.
+    """
+    turns = shape.interleaved
+    return (number // turns * shape.channels + channel) * turns + number % turns
 
 
 @compiled

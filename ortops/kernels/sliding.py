@@ -94,7 +94,7 @@ def slide(
         at = end % lines
         count = minimum(high - end, lines - at)
         source, target = offset(channels, end * shape.width), offset(panel, at * shape.width * LANES)
-        plane = shape.height * shape.width
+        plane = shape.height * shape.width * shape.interleaved
         call(pack, (source, plane, lanes, shape.width, count, shape.width, target))
         end += count
     return end

@@ -1,4 +1,4 @@
-"""RoIAlign, rotated RoIAlign and RoIPool for PyTorch on the CPU. Needs PyTorch, which the extra ``torch`` installs.
+"""RoIAlign, rotated and position-sensitive ones, and RoIPool for PyTorch on the CPU. Needs PyTorch (the extra ``torch``).
 
 The functions have the signatures of `torchvision.ops` and mmcv, and compute with the kernels of ONNX Runtime's operators:
 
@@ -14,14 +14,25 @@ try:
 except ImportError as error:
     raise ImportError(f"ortops.torch needs PyTorch ({error}): pip install torch") from error
 
-from ortops.torch.functions import RoIAlign, RoIAlignRotated, RoIPool, roi_align, roi_align_rotated, roi_pool
+from ortops.torch.functions import (
+    PSRoIAlign,
+    RoIAlign,
+    RoIAlignRotated,
+    RoIPool,
+    ps_roi_align,
+    roi_align,
+    roi_align_rotated,
+    roi_pool,
+)
 from ortops.torch.patch import patch_torchvision
 
 __all__ = [
+    "PSRoIAlign",
     "RoIAlign",
     "RoIAlignRotated",
     "RoIPool",
     "patch_torchvision",
+    "ps_roi_align",
     "roi_align",
     "roi_align_rotated",
     "roi_pool",

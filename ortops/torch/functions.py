@@ -87,6 +87,36 @@ def roi_pool(
     return _pooled("roi_pool", input, _rows(boxes), output_size, spatial_scale)
 
 
+def ps_roi_align(
+    input: torch.Tensor,  # noqa: A002
+    boxes: torch.Tensor | Sequence[torch.Tensor],
+    output_size: Size,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
+) -> torch.Tensor:
+    """Feature maps pooled over boxes, where each bin reads its own channels, as `torchvision.ops.ps_roi_align` does.
+
+    Bin (i, j) of channel c is the mean of the samples of `roi_align`, with aligned=True, of the channel
+    (c*output_size[0] + i)*output_size[1] + j of input. There are derivatives as of `roi_align`.
+
+    Args:
+        input: as in `roi_align`; C is a multiple of the number of bins.
+        boxes: as in `roi_align`.
+        output_size: as in `roi_align`.
+        spatial_scale: as in `roi_align`.
+        sampling_ratio: as in `roi_align`.
+
+    Returns:
+        [K, C / (output_size[0]*output_size[1]), *output_size], else as `roi_align`.
+
+    Raises:
+        TypeError, ValueError: as `roi_align`.
+
+    Source: torchvision 0.28, `torchvision.ops.ps_roi_align`.
+    """
+    return _pooled("ps_roi_align", input, _rows(boxes), output_size, spatial_scale, sampling_ratio)
+
+
 def roi_align_rotated(
     input: torch.Tensor,  # noqa: A002
     rois: torch.Tensor,
@@ -167,6 +197,14 @@ class RoIAlign(_Layer):
     def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int, aligned: bool = False) -> None:
         options = {"spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio, "aligned": aligned}
         super().__init__(roi_align, output_size=output_size, **options)
+
+
+class PSRoIAlign(_Layer):
+    """`ps_roi_align` as a module, like `torchvision.ops.PSRoIAlign`; ``forward(input, rois)`` takes input and boxes."""
+
+    def __init__(self, output_size: Size, spatial_scale: float, sampling_ratio: int) -> None:
+        options = {"spatial_scale": spatial_scale, "sampling_ratio": sampling_ratio}
+        super().__init__(ps_roi_align, output_size=output_size, **options)
 
 
 class RoIPool(_Layer):

@@ -1,6 +1,6 @@
 """The operators of PyTorch, ``torch.ops.ortops.*``: their kernels, fake kernels and gradients.
 
-For RoIAlign, and with one more option for rotated RoIs, there are
+For RoIAlign, with one more option for rotated RoIs and without the last one for PSRoIAlign, there are
 
     roi_align(input, rois, scale, output_height, output_width, sampling_ratio, aligned) -> output
     roi_align_dx(grad, rois, input_shape, scale, sampling_ratio, aligned) -> gradient with respect to input
@@ -28,6 +28,7 @@ import torch
 
 from ortops.compute import compute, for_kernels, runner_on
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
+from ortops.operators.ps_roi_align import PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.shapes import Shape
@@ -70,6 +71,11 @@ def attributes_of_rotated(scale: float, sampling_ratio: int, aligned: bool, cloc
     return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0), **flags}
 
 
+def attributes_of_ps_roi_align(scale: float, sampling_ratio: int) -> dict[str, Any]:
+    """The attributes of PSRoIAlign, but the size, for torchvision's arguments."""
+    return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0)}
+
+
 ROI_ALIGN = Family(
     *("roi_align", "boxes", 5, ROI_ALIGN_22, ROI_ALIGN_GRAD),
     ", int sampling_ratio, bool aligned",
@@ -79,6 +85,9 @@ ROTATED = Family(
     *("roi_align_rotated", "rois", 6, ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD),
     ", int sampling_ratio, bool aligned, bool clockwise",
     attributes_of_rotated,
+)
+POSITION_SENSITIVE = Family(
+    *("ps_roi_align", "boxes", 5, PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD), ", int sampling_ratio", attributes_of_ps_roi_align
 )
 ROI_POOL = Family(
     *("roi_pool", "boxes", 5, MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD), "", lambda scale: {"spatial_scale": scale}
@@ -112,6 +121,18 @@ def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) ->
         raise ValueError(f"input.shape = {list(x_shape)}: must be [N, C, H, W]")
     if rois.dim() != 2 or rois.shape[1] != family.columns:
         raise ValueError(f"{family.rois}.shape = {list(rois.shape)}: must be [K, {family.columns}]")
+
+
+def _output_shape(family: Family, rois: Any, x_shape: Sequence[Any], height: Any, width: Any) -> tuple[Any, ...]:
+    """The shape of the output.
+
+    Raises:
+        ValueError: each bin reads its own channels, and there are not as many of them for each.
+    """
+    channels, bins = x_shape[1], height * width if family is POSITION_SENSITIVE else 1
+    if channels % bins:
+        raise ValueError(f"input.shape = {list(x_shape)}: C must be a multiple of {bins}, the number of bins")
+    return rois.shape[0], channels // bins, height, width
 
 
 def array(tensor: Any) -> Any:
@@ -179,6 +200,7 @@ def _call(
 def _forward(family: Family) -> Callable[..., Any]:
     def kernel(x: Any, rois: Any, scale: float, height: int, width: int, *options: Any) -> Any:
         _check(family, rois, x.shape, input=x)
+        _output_shape(family, rois, x.shape, height, width)
         sizes: dict[str, Any]
         if family is ROI_POOL:
             inputs, sizes = [array(x), _copy(family, rois, x.shape)[0]], {"pooled_shape": (height, width)}
@@ -194,7 +216,7 @@ def _forward(family: Family) -> Callable[..., Any]:
 def _fake_forward(family: Family) -> Callable[..., Any]:
     def kernel(x: Any, rois: Any, scale: float, height: Any, width: Any, *options: Any) -> Any:  # noqa: ARG001
         _check(family, rois, x.shape, input=x)
-        return x.new_empty((rois.shape[0], x.shape[1], height, width))
+        return x.new_empty(_output_shape(family, rois, x.shape, height, width))
 
     return kernel
 
@@ -241,7 +263,14 @@ def _drois_grad(family: Family) -> Callable[..., Any]:
         rows, images = _copy(family, rois, x.shape)
         scale = _attributes(family, family.gradient, dy.dtype, options)["spatial_scale"]
         places = torch.from_numpy(rows.astype(np.float64))
-        by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
+        if family is POSITION_SENSITIVE:
+            # RoIAlign of a dY that is 0 but for the one channel that each bin reads.
+            spread = dy.flatten(2).diag_embed().reshape(len(rows), -1, *dy.shape[2:])
+            of_all, by_rois, by_x = gradients_of_drois(by_drois, spread, places, images, x, scale, options[1], True)
+            bins = dy.shape[2] * dy.shape[3]
+            by_dy = of_all.reshape(*dy.shape[:2], bins, bins).diagonal(dim1=2, dim2=3).reshape(dy.shape).contiguous()
+        else:
+            by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
         return by_dy.to(dy.dtype), by_rois.to(rois.dtype), by_x.to(x.dtype)
 
     return kernel
@@ -365,7 +394,7 @@ def _define_average(family: Family) -> Callable[..., Any]:
         (x, rois), (by_x, by_rois), (scale, height, width, *rest) = tensors, tangents, options
         yield None if by_x is None else forward(by_x, rois, *options)
         if by_rois is not None:
-            dy = x.new_zeros((rois.shape[0], x.shape[1], height, width))
+            dy = x.new_zeros(_output_shape(family, rois, x.shape, height, width))
             yield gradients_of(by_rois, dy, rois, x, scale, *rest)[0]
 
     def backward_of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
@@ -458,6 +487,7 @@ def _define_maximum() -> Callable[..., Any]:
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     "roi_align": _define_average(ROI_ALIGN),
     "roi_align_rotated": _define_average(ROTATED),
+    "ps_roi_align": _define_average(POSITION_SENSITIVE),
     "roi_pool": _define_maximum(),
 }
 """The forward operators by name."""

@@ -1,0 +1,230 @@
+"""PSRoIAlign: its reference against what defines it, and its kernels against the reference and against RoiAlign's bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ortops
+from ortops.compute import compute
+from ortops.jit.runners import SERIAL, thread_runner
+from ortops.kernels import roi_pool
+from ortops.operators import BY_NAME
+from ortops.reference import evaluate
+from problems import DTYPES, SHAPES_OF_ROIS, Array, Problem, make_problem, problems
+
+FORWARD, GRADIENT = BY_NAME["PSRoIAlign"], BY_NAME["PSRoIAlignGrad"]
+# The first example compiles the kernels.
+SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+KINDS = ("inside", "across", "mirrored", "flat", "outside")
+
+
+def in_bins(problem: Problem) -> Problem:
+    """The problem of RoiAlign with as many channels for each bin, and without the mode that PSRoIAlign does not have."""
+    attributes = {name: value for name, value in problem.attributes.items() if name != "mode"}
+    n, channels, height, width = problem.x.shape
+    bins = attributes["output_height"] * attributes["output_width"]
+    # Distinct values that all types hold exactly, as `make_problem` has them.
+    shape = n, channels * bins, height, width
+    x = (np.random.default_rng(1).permutation(np.prod(shape)).reshape(shape) % 251 - 125) / 64
+    rng = np.random.default_rng(2)
+    dy = rng.uniform(-1, 1, (len(problem.rois), channels, attributes["output_height"], attributes["output_width"]))
+    return replace(problem, x=x.astype(problem.x.dtype), attributes=attributes, given_dy=dy.astype(problem.x.dtype))
+
+
+def large(dtype: Any, size: tuple[int, ...], bins: tuple[int, int], rois: int = 30, ratio: int = 2) -> Problem:
+    """Work for several threads; the size is of the map with the channels of one bin."""
+    attributes = {"output_height": bins[0], "output_width": bins[1], "sampling_ratio": ratio, "spatial_scale": 0.5}
+    return in_bins(make_problem(5, np.dtype(dtype), attributes, (KINDS * rois)[:rois], size))
+
+
+def forward(problem: Problem) -> Array:
+    return ortops.ps_roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
+
+
+def gradients(problem: Problem) -> tuple[Array, Array]:
+    dx, drois = ortops.ps_roi_align_grad(
+        problem.dy, problem.rois, problem.batch_indices, problem.x.shape, x=problem.x, **problem.gradient_attributes
+    )
+    assert dx is not None
+    assert drois is not None
+    return dx, drois
+
+
+def expected(problem: Problem) -> list[Any]:
+    """Y, dX and drois of the reference."""
+    x, rois, of = problem.x, problem.rois, problem.batch_indices
+    return [
+        *evaluate(FORWARD, [x, rois, of], problem.attributes),
+        *evaluate(GRADIENT, [problem.dy, rois, of, np.array(x.shape), x], problem.gradient_attributes),
+    ]
+
+
+def check(problem: Problem) -> None:
+    """Y, dX and drois are those of the reference but for rounding."""
+    kind = np.float64 if problem.x.dtype == np.float64 else np.float32
+    # Of a type of 16 bits, a ulp of float32 in the sums may change the last bit.
+    own = 2.0**-7 if problem.x.dtype.itemsize == 2 else 0.0
+    for found, wanted in zip((forward(problem), *gradients(problem)), expected(problem), strict=True):
+        largest = max(1.0, float(np.abs(wanted).max(initial=0)))
+        atol = 200 * np.finfo(kind).eps * largest
+        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=own, atol=atol + own * 1e-3)
+
+
+@given(problems(kinds=SHAPES_OF_ROIS))
+@SETTINGS
+def test_kernels_compute_the_reference(problem: Problem) -> None:
+    check(in_bins(problem))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("size", "bins", "rois"),
+    [
+        ((2, 3, 9, 11), (3, 2), 6),
+        ((1, 17, 12, 12), (2, 2), 30),
+        ((1, 2, 5, 40), (7, 7), 4),
+        ((2, 9, 30, 20), (1, 3), 1),
+    ],
+    ids=["planes", "whole maps", "two channels", "windows"],
+)
+def test_kernels_compute_the_reference_in_panels_and_planes(
+    dtype: Any, size: tuple[int, ...], bins: tuple[int, int], rois: int
+) -> None:
+    check(large(dtype, size, bins, rois))
+
+
+def of_all_bins(problem: Problem) -> tuple[Array, Array]:
+    """The bins of RoiAlign that read their own channels, and the dX of RoiAlign for a dY that is 0 in all others."""
+    y = ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
+    bins = np.arange(y.shape[2] * y.shape[3])
+    shape = problem.dy.shape[:2]
+    own = y.reshape(*shape, len(bins), len(bins))[:, :, bins, bins].reshape(problem.dy.shape)
+    dy = np.zeros((*shape, len(bins), len(bins)), y.dtype)
+    dy[:, :, bins, bins] = problem.dy.reshape(*shape, -1)
+    of, attributes = problem.batch_indices, problem.gradient_attributes
+    dx, _ = ortops.roi_align_grad(dy.reshape(y.shape), problem.rois, of, problem.x.shape, outputs=("dx",), **attributes)
+    assert dx is not None
+    return own, dx
+
+
+LARGE = {
+    "whole maps": ((1, 20, 40, 50), (7, 7), 60),
+    "windows": ((2, 33, 60, 70), (3, 2), 7),
+    "planes": ((2, 1, 90, 200), (2, 2), 40),
+    "bands, and non-temporal stores of dX": ((1, 16, 200, 304), (2, 3), 60),
+    "tables of each worker": ((1, 2, 1, 1_000_000), (1, 2), 3),
+}
+
+
+def named(name: str, dtype: Any = np.float32) -> Problem:
+    """The problem of LARGE with this name."""
+    problem = large(dtype, *LARGE[name])
+    if name != "tables of each worker":
+        return problem
+    rois = np.array([[0, 0, 15625, 0.01], [15000, 0, 100, 0.01], [1, 0, 15600, 0.01]])  # in units of 64 pixels
+    return replace(problem, rois=rois.astype(dtype), attributes=problem.attributes | {"spatial_scale": 64.0})
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=["float16", "float32"])
+@pytest.mark.parametrize("name", LARGE)
+def test_bins_have_the_bits_of_roi_align(name: str, dtype: Any) -> None:
+    problem = named(name, dtype)
+    y, dx = of_all_bins(problem)
+    np.testing.assert_array_equal(forward(problem), y)
+    np.testing.assert_array_equal(gradients(problem)[0], dx)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
+    problem = named(name)
+    given_x = [problem.x, problem.rois, problem.batch_indices]
+    given_dy = [problem.dy, *given_x[1:], np.array(problem.x.shape), problem.x]
+
+    def bits(runner: Any) -> list[bytes]:
+        found: list[Array] = []
+
+        def allocate(_: int, shape: tuple[int, ...]) -> Array:
+            found.append(np.full(shape, np.nan, np.float32))
+            return found[-1]
+
+        compute(FORWARD, given_x, FORWARD.check_attributes(problem.attributes), allocate, runner)
+        compute(GRADIENT, given_dy, GRADIENT.check_attributes(problem.gradient_attributes), allocate, runner)
+        return [array.tobytes() for array in found]
+
+    alone = bits(SERIAL)
+    assert bits(thread_runner(2)) == alone
+    assert bits(thread_runner(16)) == alone
+
+
+def test_many_rois_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = large(np.float32, (1, 9, 20, 20), (3, 3), 50)
+    y, (dx, drois) = forward(problem), gradients(problem)
+    monkeypatch.setattr(roi_pool, "MAX_PIXELS", 1000)
+    monkeypatch.setattr(roi_pool, "MAX_MAPS", 0)
+    np.testing.assert_array_equal(forward(problem), y)
+    in_parts = gradients(problem)
+    np.testing.assert_allclose(in_parts[0], dx, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(in_parts[1], drois)
+
+
+@pytest.mark.parametrize("channels", [1, 9])
+def test_a_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
+    problem = large(np.float32, (1, channels, 8, 8), (2, 3), 5)
+    problem.x[0, 4] = np.nan
+    problem.x[0, 6 * (channels - 1)] = np.inf
+    special = ~np.isfinite(forward(problem))
+    assert special[:, 0, 1, 1].any()
+    assert special[:, channels - 1, 0, 0].any()
+    special[:, 0, 1, 1] = special[:, channels - 1, 0, 0] = False
+    assert not special.any()
+
+
+@pytest.mark.parametrize("ratio", [0, 3])
+def test_a_huge_roi_is_sampled_as_the_reference_samples_it(ratio: int) -> None:
+    problem = large(np.float64, (1, 9, 6, 7), (2, 3), 3, ratio)
+    check(replace(problem, rois=np.array([[-1e9, -2e9, 1e9, 3e9], [0, 0, 1e15, 9], [-1e12, 2, 5, 7.0]])))
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
+def test_the_gradient_of_the_reference_is_the_derivative(coordinates: str) -> None:
+    problem = large(np.float64, (2, 2, 7, 8), (3, 2), 5)
+    problem.attributes["coordinate_transformation_mode"] = coordinates
+    y, dx, drois = expected(problem)
+    assert (dx * problem.x).sum() == pytest.approx((y * problem.dy).sum(), rel=1e-12)
+
+    def loss(step: Array) -> Array:
+        inputs = [problem.x, problem.rois + step, problem.batch_indices]
+        (moved,) = evaluate(FORWARD, inputs, problem.attributes)
+        assert moved is not None
+        return np.asarray((moved * problem.dy).sum(axis=(1, 2, 3)))
+
+    for k, step in enumerate(1e-6 * np.eye(4)):
+        np.testing.assert_allclose(drois[:, k], (loss(step) - loss(-step)) / 2e-6, rtol=1e-6, atol=1e-7)
+
+
+@st.composite
+def _with_lengths(draw: st.DrawFn) -> tuple[int, int, int]:
+    return draw(st.integers(1, 5)), draw(st.integers(1, 5)), draw(st.integers(0, 60))
+
+
+@given(_with_lengths())
+@SETTINGS
+def test_the_equation_of_its_axes_gives_the_channels_or_an_error(lengths: tuple[int, int, int]) -> None:
+    height, width, channels = lengths
+    x, rois = np.zeros((1, channels, 2, 2), np.float32), np.zeros((1, 4), np.float32)
+
+    def call() -> Array:
+        return ortops.ps_roi_align(x, rois, [0], output_height=height, output_width=width)
+
+    if channels % (height * width):
+        message = rf"X has shape .*: C = {channels} must be a multiple of {height * width} \(output_height"
+        with pytest.raises(ValueError, match=message):
+            call()
+    else:
+        assert call().shape == (1, channels // (height * width), height, width)

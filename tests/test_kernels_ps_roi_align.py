@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import ortops
 from ortops.compute import compute
@@ -206,25 +205,3 @@ def test_the_gradient_of_the_reference_is_the_derivative(coordinates: str) -> No
 
     for k, step in enumerate(1e-6 * np.eye(4)):
         np.testing.assert_allclose(drois[:, k], (loss(step) - loss(-step)) / 2e-6, rtol=1e-6, atol=1e-7)
-
-
-@st.composite
-def _with_lengths(draw: st.DrawFn) -> tuple[int, int, int]:
-    return draw(st.integers(1, 5)), draw(st.integers(1, 5)), draw(st.integers(0, 60))
-
-
-@given(_with_lengths())
-@SETTINGS
-def test_the_equation_of_its_axes_gives_the_channels_or_an_error(lengths: tuple[int, int, int]) -> None:
-    height, width, channels = lengths
-    x, rois = np.zeros((1, channels, 2, 2), np.float32), np.zeros((1, 4), np.float32)
-
-    def call() -> Array:
-        return ortops.ps_roi_align(x, rois, [0], output_height=height, output_width=width)
-
-    if channels % (height * width):
-        message = rf"X has shape .*: C = {channels} must be a multiple of {height * width} \(output_height"
-        with pytest.raises(ValueError, match=message):
-            call()
-    else:
-        assert call().shape == (1, channels // (height * width), height, width)

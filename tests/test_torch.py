@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import torchvision_operators  # noqa: F401 - torchvision's operators, compiled or not
 from onnx_models.torch import export, translation_table
-from ortops.torch import roi_align
+from ortops.torch import PSRoIAlign, RoIAlignRotated, roi_align
 from torch_checks import QUIET, assert_close, run
 
 pytestmark = QUIET
@@ -281,6 +281,21 @@ def test_the_route_of_those_who_call_autograd_themselves() -> None:
         found = run(model, dict(zip(names, [*args[0], *args[1]], strict=True)))
         for (name, value), expected in zip(found.items(), step(*args), strict=True):
             assert_close(value, expected, name)
+
+
+@pytest.mark.parametrize("module", [PSRoIAlign((2, 3), 0.9, -1), RoIAlignRotated((2, 3), 0.9, clockwise=True)])
+def test_a_layer_becomes_the_operator_of_its_name(module: Any) -> None:
+    name, rois = type(module).__name__, random_rois(4, 2, 7, 8)
+    if name == "RoIAlignRotated":
+        rois = torch.cat([rois, torch.randn(4, 1)], 1)
+    args = {"input": torch.randn(2, 12, 7, 8), "rois": rois}
+
+    def loss(y: Any) -> Any:
+        return y.square().sum()
+
+    model = export(module, tuple(args.values()), loss=loss, wrt=["input", "rois"])
+    assert [node.op_type for node in model.graph.node if name in node.op_type] == [name, f"{name}Grad"]
+    assert {"input_grad", "rois_grad"} <= set(check(model, module, loss, args, {}))
 
 
 class Unready(torch.nn.Module):  # type: ignore[misc]

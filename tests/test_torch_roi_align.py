@@ -18,8 +18,6 @@ import torchvision
 from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.library import opcheck
 
-import onnx_models
-import ortops
 from ortops.torch import (
     PSRoIAlign,
     RoIAlign,
@@ -253,21 +251,6 @@ def test_it_compiles_as_one_graph_of_any_lengths() -> None:
         inputs = [one.clone().requires_grad_() for one in (x, *boxes)]
         found, wanted = (grad(function(*inputs), inputs) for function in (compiled, loss))
         assert all(torch.equal(one, same) for one, same in zip(found, wanted, strict=True))
-
-
-def test_a_model_that_is_exported_has_the_operator_and_its_gradient() -> None:
-    arguments = SIX[:, :, :5].float(), ROIS.float()
-    module = PSRoIAlign((2, 3), 0.9, -1)
-    model = onnx_models.torch.export(module, arguments, loss=lambda y: y.square().sum(), wrt=["input"])
-    kinds = [node.op_type for node in model.graph.node if "PSRoIAlign" in node.op_type]
-    assert kinds == ["PSRoIAlign", "PSRoIAlignGrad"]
-    names = [value.name for value in model.graph.input]
-    session = ortops.InferenceSession(model.SerializeToString())
-    loss, *_, dx = session.run(None, dict(zip(names, (x.numpy() for x in arguments), strict=True)))
-    x = arguments[0].requires_grad_()
-    wanted = ps_roi_align(x, arguments[1], (2, 3), 0.9).square().sum()
-    np.testing.assert_allclose(loss, wanted.item(), rtol=1e-5)
-    np.testing.assert_allclose(dx, grad(wanted, x)[0], rtol=0, atol=1e-5)
 
 
 ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (

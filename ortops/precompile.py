@@ -157,7 +157,7 @@ def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> 
     """Checked attributes for all combinations of string values, where `fixed` does not give the value."""
     own = {a.name: fixed[a.name] for a in operator.attributes if a.name in fixed}
     free = [a for a in operator.attributes if a.choices and a.name not in own]
-    needed = {name: [1.0] * MAX_RANK for name in operator.at_least_one_of[:1]}
+    needed = {names[0]: [1.0] * MAX_RANK for names in operator.needed_attributes}
     for values in itertools.product(*(a.choices for a in free)):
         chosen = dict(zip((a.name for a in free), values, strict=True))
         yield operator.check_attributes({**needed, **own, **chosen})

@@ -6,6 +6,7 @@ module imports neither ONNX Runtime nor numba.
 
 from __future__ import annotations
 
+import itertools
 import math
 import numbers
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -175,6 +176,42 @@ class Attribute:
         return kept
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of attributes that depend on each other, besides the rule of each.
+
+    attributes: their names.
+    holds: takes the list of their values; whether these obey.
+    error: what an error says, with ``{name}`` for the value of an attribute.
+    broken: values that break the rule, for tests.
+    """
+
+    attributes: tuple[str, ...]
+    holds: Callable[[Sequence[AttributeValue]], bool]
+    error: str
+    broken: Mapping[str, AttributeValue]
+
+    def is_kept(self, values: Mapping[str, AttributeValue]) -> bool:
+        """Whether values of all attributes obey."""
+        return self.holds([values[name] for name in self.attributes])
+
+
+def ordered(low: str, high: str) -> Rule:
+    """The rule that one attribute must not exceed another."""
+    error = f"{low} = {{{low}}}: must be <= {high} = {{{high}}}"
+    return Rule((low, high), _is_ascending, error, {low: 3, high: 2})
+
+
+def _is_ascending(values: Sequence[AttributeValue]) -> bool:
+    return all(low <= high for low, high in itertools.pairwise(values))
+
+
+def one_given(*lists: str) -> Rule:
+    """The rule that at least one of several lists must have values."""
+    error = f"{' and '.join(lists)} are empty: at least one must have values"
+    return Rule(lists, any, error, dict.fromkeys(lists, ()))
+
+
 VARIABLE_AXES = "..."
 """The suffix of a name that stands for all axes of a tensor of variable rank: ``N...`` for N0, N1 and so on."""
 
@@ -307,8 +344,7 @@ class Operator:
     doc: what the operator does, in one sentence or a few.
     types: for each type variable, the element types it may have.
     constants: arguments of `function` that this operator fixes and has no attributes for.
-    ordered_attributes: pairs of attributes of which the first must not exceed the second.
-    at_least_one_of: attributes that are lists, of which at least one must not be empty.
+    rules: of attributes that depend on each other.
     derived_axes: for an output of variable rank whose axes (``M...``) no input has: the name of an input's axes and the
         function that gives the output's lengths.
     equations: between the lengths of axes, which may give an axis that no input has.
@@ -331,8 +367,7 @@ class Operator:
     outputs: tuple[Tensor, ...]
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
-    ordered_attributes: tuple[tuple[str, str], ...] = ()
-    at_least_one_of: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
     derived_axes: Mapping[str, tuple[str, LengthFunction]] = field(default_factory=dict)
     equations: tuple[Quotient, ...] = ()
     standard: tuple[str, int] | None = None
@@ -360,6 +395,9 @@ class Operator:
                 raise ValueError(
                     f"{self.name}: derived_axes has {name!r}: must end with {VARIABLE_AXES!r}; see equations"
                 )
+        for rule in self.rules:
+            if unknown := sorted({*rule.attributes, *rule.broken} - {attribute.name for attribute in self.attributes}):
+                raise ValueError(f"{self.name}: a rule has {unknown}: must be attributes")
         for equation in self.equations:
             if missing := sorted({equation.of, *equation.by} - axes):
                 raise ValueError(f"{self.name}: no input or attribute gives {missing} of {equation}")
@@ -427,6 +465,12 @@ class Operator:
         """The element types that `tensor` may have."""
         return self.types.get(tensor.type, (tensor.type,))
 
+    @property
+    def needed_attributes(self) -> tuple[tuple[str, ...], ...]:
+        """The attributes of each rule that their defaults break, so that one of them has to be given."""
+        defaults = {attribute.name: attribute.default for attribute in self.attributes}
+        return tuple(rule.attributes for rule in self.rules if not rule.is_kept(defaults))
+
     def check_attributes(self, given: Mapping[str, object]) -> dict[str, AttributeValue]:
         """The value of every attribute, given or default, and the constants: all keyword arguments of `function`.
 
@@ -443,11 +487,9 @@ class Operator:
             if value is None and a.default is None and a.required:
                 raise ValueError(f"{a.name} is missing: {self.label} requires it")
             checked[a.name] = None if value is None and a.default is None else a.check(value)
-        for low, high in self.ordered_attributes:
-            if checked[low] > checked[high]:
-                raise ValueError(f"{low} = {checked[low]}: must be <= {high} = {checked[high]}")
-        if self.at_least_one_of and not any(checked[name] for name in self.at_least_one_of):
-            raise ValueError(f"{' and '.join(self.at_least_one_of)} are empty: at least one must have values")
+        for rule in self.rules:
+            if not rule.is_kept(checked):
+                raise ValueError(rule.error.format(**checked))
         lists = {a.name: len(checked[a.name]) for a in self.attributes if a.is_per_axis and checked[a.name]}
         if len(set(lists.values())) > 1:
             counts = ", ".join(f"{name} has {count}" for name, count in lists.items())

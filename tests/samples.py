@@ -129,7 +129,8 @@ def refusals(operator: Operator) -> list[Refusal]:
     """Calls with one fault."""
     good = samples(operator)[0]
     wrong = [(says, {name: value}) for name, value, says in _wrong_attributes(good)]
-    wrong += [(f"{low} = 3: must be <= {high} = 2", {low: 3, high: 2}) for low, high in operator.ordered_attributes]
+    every_value = operator.check_attributes(good.attributes)
+    wrong += [(rule.error.format(**{**every_value, **rule.broken}), dict(rule.broken)) for rule in operator.rules]
     refused = [_refusal(good, "attribute", says, attributes=attributes) for says, attributes in wrong]
     of_data = _wrong_resample(good) if operator.family == "dml_resample" else _wrong_rois(good)
     return refused + [_refusal(good, "data", *one) for one in of_data]
@@ -361,12 +362,12 @@ def _wrong_resample(good: Sample) -> Iterator[tuple[str, dict[str, Array | None]
 
 
 def with_attributes(model: onnx.ModelProto, attributes: Mapping[str, Any]) -> onnx.ModelProto:
-    """The model with attributes of its node that no builder would write."""
+    """The model with attributes of its node that no builder would write; an empty list, which has no type, is left out."""
     (node,) = model.graph.node
     kept = [attribute for attribute in node.attribute if attribute.name not in attributes]
     del node.attribute[:]
     node.attribute.extend(kept)
-    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items())
+    node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in attributes.items() if value != ())
     return model
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import onnx
 import pytest
 
 import ortops
 from ortops.operators import BY_NAME
-from ortops.spec import Attribute, Operator, Tensor
+from ortops.operators.roi_align import ROI_ALIGN_22
+from ortops.spec import Attribute, Operator, Rule, Tensor
 
 
 @pytest.mark.parametrize("opset", [10, 16, 22])
@@ -31,6 +34,21 @@ def test_opset_10_means_output_half_pixel() -> None:
 def test_a_default_must_keep_the_rule() -> None:
     with pytest.raises(ValueError, match="size = 0: must be >= 1"):
         Attribute("size", "INT", 0, minimum=1)
+
+
+def test_an_attribute_may_depend_on_another() -> None:
+    few = Rule(
+        ("mode", "sampling_ratio"),
+        lambda values: values[0] == "avg" or values[1] <= 8,
+        "sampling_ratio = {sampling_ratio}: must be <= 8 for mode = {mode!r}",
+        {"mode": "max", "sampling_ratio": 9},
+    )
+    limited = replace(ROI_ALIGN_22, rules=(few,))
+    assert limited.check_attributes({"mode": "avg", "sampling_ratio": 9})["sampling_ratio"] == 9
+    with pytest.raises(ValueError, match=r"^sampling_ratio = 9: must be <= 8 for mode = 'max'$"):
+        limited.check_attributes(few.broken)
+    with pytest.raises(ValueError, match=r"RoiAlign_22: a rule has \['ratio'\]: must be attributes"):
+        replace(ROI_ALIGN_22, rules=(replace(few, attributes=("mode", "ratio")),))
 
 
 def test_a_definition_with_an_unknown_axis_or_type_is_refused() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ortops.spec import RANK, Attribute, AttributeValue, ElementType, Length, Operator, Tensor
+from ortops.spec import RANK, Attribute, AttributeValue, ElementType, Length, Operator, Tensor, one_given
 
 INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET = 0.5, -0.5
 """The offsets of every axis by default, which are those of RESAMPLE."""
@@ -123,7 +123,7 @@ DML_RESAMPLE = Operator(
     ),
     outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Scaled tensor, of the rank of InputTensor."),),
     types=_TYPES,
-    at_least_one_of=("scales", "output_sizes"),
+    rules=(one_given("scales", "output_sizes"),),
     derived_axes={"M...": ("N", _output_length)},
     gradient="DmlResampleGrad",
     formula=_FORMULA,

@@ -7,7 +7,7 @@ DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
 
 from __future__ import annotations
 
-from ortops.spec import Attribute, ElementType, Operator, Tensor
+from ortops.spec import Attribute, ElementType, Operator, Tensor, ordered
 
 UINT32_MAX = 2**32 - 1
 
@@ -94,7 +94,7 @@ _SHARED = (
         maximum=1,
     ),
 )
-_ORDERED = (("minimum_samples_per_output", "maximum_samples_per_output"),)
+_RULES = (ordered("minimum_samples_per_output", "maximum_samples_per_output"),)
 _TYPES: dict[str, tuple[ElementType, ...]] = {"T": ("float16", "float", "double"), "I": ("uint32", "int64")}
 
 _INPUT = ("N", "C", "H", "W")
@@ -181,7 +181,7 @@ DML_ROI_ALIGN = Operator(
         ),
     ),
     types=_TYPES,
-    ordered_attributes=_ORDERED,
+    rules=_RULES,
     gradient="DmlRoiAlignGrad",
     formula=_FORMULA,
     source=f"DirectML, feature level 4.0, DML_ROI_ALIGN1_OPERATOR_DESC: {_URL.format(1)}",
@@ -240,7 +240,7 @@ DML_ROI_ALIGN_GRAD = Operator(
         ),
     ),
     types=_TYPES,
-    ordered_attributes=_ORDERED,
+    rules=_RULES,
     formula=_GRADIENT_FORMULA,
     source=f"DirectML, DML_ROI_ALIGN_GRAD_OPERATOR_DESC, as the derivative of ROI_ALIGN1: {_URL.format('_grad')}",
 )

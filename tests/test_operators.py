@@ -41,7 +41,8 @@ def missing(operator: Operator) -> Iterator[str]:
     for room, words in ROOMS.items():
         if find_spec(f"{room}.{operator.family}") is None:
             described = words.format(name=operator.name, function=operator.function)
-            yield f"{room.replace('.', '/')}/{operator.family}.py is missing: {described}."
+            file = f"{operator.family}/__init__" if room == "conformance.families" else operator.family
+            yield f"{room.replace('.', '/')}/{file}.py is missing: {described}."
     reference = f"ortops.reference.{operator.family}"
     if find_spec(reference) and not hasattr(importlib.import_module(reference), operator.function):
         yield f"{reference} has no function {operator.function}."
@@ -124,6 +125,8 @@ def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     new = replace(ROI_ALIGN_22, name="RoiMedian", family="roi_median", function="roi_median", gradient="RoiMedianGrad")
     said = list(missing(new))
     assert "ENTRIES in ortops/kernels/entries.py does not have roi_median." in said
+    path = "conformance/families/roi_median/__init__.py"
+    assert f"{path} is missing: a record of the suite's parts of RoiMedian." in said
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said
     assert "docs/operators.md does not have RoiMedian: `python -m docs` writes it." in said
     assert len(said) == len(ROOMS) + 8

@@ -84,7 +84,7 @@ class Call(NamedTuple):
             inputs.append(array)
         outputs = self.operator.outputs
         compute(self.operator, inputs, self.attributes, lambda i, shape: empty(shape, outputs[i].type), (0, 0))
-        from ortops.kernels.stages import load_all  # noqa: TID251 - kernels are compiled here
+        from ortops.kernels.drivers import load_all  # noqa: TID251 - kernels are compiled here
 
         load_all()  # what calls on larger arrays need, too
 

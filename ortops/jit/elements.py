@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 FLOAT16, BFLOAT16, FLOAT, DOUBLE = 0, 1, 2, 3
 """The element types of tensors. Values of the 16-bit types are computed as FLOAT."""
@@ -30,6 +30,13 @@ class Pointer(Protocol[T]):
 
     def __setitem__(self, at: int, value: T, /) -> None:
         """Store it."""
+
+
+if TYPE_CHECKING:
+    T_co = TypeVar("T_co", covariant=True)
+
+    class Address(int, Generic[T_co]):
+        """The address of a C function of type T."""
 
 
 Values: TypeAlias = Annotated[Any, "values"]

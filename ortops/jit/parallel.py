@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
@@ -103,11 +103,8 @@ def for_count(typing: Any, function: Any, count: Any, most: Any, args: Any) -> A
 
 
 @intrinsic
-def call(_typing: Any, function: Any, args: Any) -> Any:
-    """Call the C function at an address with the words of each argument, and return its 64-bit result.
-
-    `layout.Elements` are passed as their address: the function knows their type.
-    """
+def call_unchecked(_typing: Any, function: Any, args: Any) -> Any:
+    """`call` for a function whose type nobody knows."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         words = []
@@ -118,6 +115,22 @@ def call(_typing: Any, function: Any, args: Any) -> Any:
         return builder.call(builder.inttoptr(values[0], function_type.as_pointer()), words)
 
     return types.intp(types.intp, args), codegen
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVarTuple, Unpack
+
+    from ortops.jit.elements import Address
+
+    Parameters = TypeVarTuple("Parameters")
+
+    def call(function: Address[Callable[[Unpack[Parameters]], object]], args: tuple[Unpack[Parameters]]) -> int:
+        """Call the C function at an address with the words of each argument, and return its 64-bit result.
+
+        `layout.Elements` are passed as their address: the function knows their type.
+        """
+else:
+    call = call_unchecked
 
 
 @intrinsic

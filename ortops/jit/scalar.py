@@ -5,7 +5,7 @@ numba has no float16 or bfloat16 on a CPU, so their elements are stored as uint1
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 from numba import types
@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.jit import LANES
-from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements
+from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements, T
 from ortops.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
 from ortops.jit.machine_code import has_float16, has_fma
 
@@ -103,8 +103,7 @@ def _elements(context: Any, builder: Any, result: Any, address: Any, kind: Any) 
 
 
 @intrinsic
-def offset(_typing: Any, pointer: Any, count: Any) -> Any:
-    """The pointer plus `count` elements."""
+def _offset(_typing: Any, pointer: Any, count: Any) -> Any:
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         if not is_elements(pointer):
@@ -114,6 +113,14 @@ def offset(_typing: Any, pointer: Any, count: Any) -> Any:
         return _elements(context, builder, pointer, address, _kind(builder, pointer, args[0]))
 
     return pointer(pointer, types.intp), codegen
+
+
+if TYPE_CHECKING:
+
+    def offset(pointer: T, count: int) -> T:
+        """The pointer plus `count` elements."""
+else:
+    offset = _offset
 
 
 def _cast(element: Any) -> Any:

@@ -12,7 +12,7 @@ from numba import types
 
 from ortops.jit.compile import compiled
 from ortops.jit.elements import INTERRUPTED, OUT_OF_MEMORY, Words
-from ortops.jit.parallel import allocate, call, release
+from ortops.jit.parallel import allocate, call_unchecked, release
 from ortops.jit.python_api import signal_raised
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 
@@ -28,9 +28,9 @@ def run_tasks(runner: int, context: int, count: int, task: int, data: Any) -> bo
     """Call task(data, index) for each index in range(count) through a runner; whether the runner succeeded."""
     if runner == 0:
         for index in range(count):
-            call(task, (data, index))
+            call_unchecked(task, (data, index))
         return True
-    return bool(call(runner, (context, task, count, 0, data)) == 0)
+    return bool(call_unchecked(runner, (context, task, count, 0, data)) == 0)
 
 
 @compiled
@@ -64,7 +64,7 @@ def work(share: int) -> int:
     """Run the tasks of one thread's share."""
     numbers = int64_pointer(share)
     for index in range(numbers[2], numbers[4], numbers[3]):
-        call(numbers[0], (numbers[1], index))
+        call_unchecked(numbers[0], (numbers[1], index))
     return 0
 
 
@@ -76,7 +76,7 @@ def run_on_threads(context: int, task: int, count: int, _batches: int, data: int
     shares = allocate(workers * (_SHARE_FIELDS + 1))
     if address_of(shares) == 0:
         for index in range(count):
-            call(task, (data, index))
+            call_unchecked(task, (data, index))
         return 0
     threads = offset(shares, workers * _SHARE_FIELDS)
     for k in range(workers):

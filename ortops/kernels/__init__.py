@@ -5,7 +5,8 @@ A call uses these modules in this order:
 - `entries` has a function for each operator, which checks its data and passes its attributes on.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels, and its gradient.
-- `roi_pool` chooses the compiled functions of a mode and an element type (`stages`) and calls a driver.
+- `roi_pool` chooses the compiled functions of a mode and an element type, and calls a driver with their addresses
+  (`drivers`, `functions`).
 - `tables` sums up the samples of one axis as weights of pixels; `roi_tables` does so for all RoIs.
 - `schedule` splits the work into tasks. The drivers `gather` and `scatter` have them.
 - `pack` interleaves LANES channels; `average`, `maximum` and `argmax` apply the tables to them.

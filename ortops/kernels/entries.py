@@ -15,17 +15,19 @@ from ortops.jit.elements import OUT_OF_MEMORY
 from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Unimported
+from ortops.kernels.drivers import address, elements, kind_of
 from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Part, PlacedRois, Shape
 from ortops.kernels.roi_pool import Mode, pool, pool_gradient
-from ortops.kernels.stages import CHUNKS, address, elements, kind_of
 from ortops.operators import OPERATORS
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import MAX_RANK
 
 if TYPE_CHECKING:
+    from ortops.jit import tasks
     from ortops.kernels import axis, pixel_bins, resample, rotated_grid
 else:
+    tasks = Unimported("jit.tasks")
     axis, pixel_bins, resample = map(Unimported, ("kernels.axis", "kernels.pixel_bins", "kernels.resample"))
     rotated_grid = Unimported("kernels.rotated_grid")
 
@@ -308,7 +310,7 @@ def _resample(x: Array, y: Array, attributes: Attributes, transposed: bool, runn
     rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
     source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
     lines_of = address(resample.copy_lines if rule != CEIL and not transposed else resample.sum_lines, kind_of(x))
-    after = lines_of, address(CHUNKS), *runner
+    after = lines_of, address(tasks.run_in_chunks), *runner
     status = _scale(elements(x), elements(y), source, target, parameters, rule, transposed, *after)
     if status == OUT_OF_MEMORY:
         raise MemoryError("out of memory for a line of the tensor")

@@ -24,18 +24,17 @@ from ortops.jit.scalar import (
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Stages, Storage, Table
+from ortops.kernels.functions import AddToDrois, Functions, Pool, SharedTables
+from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Plan, Table
 from ortops.kernels.pack import prefetch_window, should_stream, stream
-from ortops.kernels.roi_tables import SharedTables, Sizes, share_tables, table_sizes, tables_of, work_item
+from ortops.kernels.roi_tables import share_tables, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
-    Plan,
     allocate_workspace,
     estimate_work,
     is_sparse,
     may_use_planes,
     missing,
-    missing_planning,
     panel_count,
     plan_of_panels,
     plane_of,
@@ -53,9 +52,8 @@ class Gathering(NamedTuple):
     """What all tasks of a call have.
 
     x: the maps.
-    placed, form, storage, stages, outside: as in `gather`.
-    finds_argmax: whether the stages find the argmax of each bin, for which windows are packed that are not sparse.
-    sizes: those of the tables.
+    placed, form, functions, outside: as in `gather`.
+    finds_argmax: whether the functions find the argmax of each bin, for which windows are packed that are not sparse.
     plan: the split into tasks.
     work: the number of pixels to read or write, in all channels.
     lines: the number of lines of a packed panel.
@@ -67,11 +65,9 @@ class Gathering(NamedTuple):
     x: Elements
     placed: PlacedRois
     form: Form
-    storage: Storage
-    stages: Stages
+    functions: Functions
     outside: float
     finds_argmax: bool
-    sizes: Sizes
     plan: Plan
     work: float
     lines: int
@@ -115,8 +111,7 @@ def gather(
     y: Elements,
     placed: PlacedRois,
     form: Form,
-    storage: Storage,
-    stages: Stages,
+    functions: Functions,
     outside: float,
     runner: int,
     context: int,
@@ -127,9 +122,8 @@ def gather(
         x: the maps.
         y: the output.
         placed: the RoIs with their samples.
-        form: what the tables of the stages hold.
-        storage: the functions that load and store x and y.
-        stages: the functions that pool.
+        form: what the tables hold.
+        functions: those that fill tables, load and store x and y, and pool.
         outside: the value of samples off the map, or of bins without pixels.
         runner: the address of the runner of the tasks.
         context: its context.
@@ -139,15 +133,15 @@ def gather(
     """
     panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, y)
     lines_size = placed.shape.width * LANES
-    gathering = _plan(x, placed, form, storage, stages, outside, False, panels, lines_size, staging_size, runner)
+    gathering = _plan(x, placed, form, functions, outside, False, panels, lines_size, staging_size, runner)
     needed = _missing(gathering)
     if needed != 0:
         return needed
-    plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < placed.shape.height
-    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, slides)
+    plan, slides = gathering.plan, gathering.lines < placed.shape.height
+    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, slides)
     if status == 0:
         task, data = task_of(_pool_task, (gathering, shared, y))
-        status = run_plan(plan, context, gathering.work, shared.failed, form.planning.run, task, data)
+        status = run_plan(plan, context, gathering.work, shared.failed, functions.run, task, data)
     release(memory)
     return status
 
@@ -159,15 +153,14 @@ def gather_drois(
     drois: Elements,
     placed: PlacedRois,
     form: Form,
-    storage: Storage,
-    stages: Stages,
+    functions: Functions,
     runner: int,
     context: int,
 ) -> int:
     """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    Sums over channels are float64, since large terms of opposite signs cancel to a small result. The stages add up a RoI's
-    gradient; the other arguments and the result are as in `gather`.
+    Sums over channels are float64, since large terms of opposite signs cancel to a small result. The functions add up a
+    RoI's gradient; the other arguments and the result are as in `gather`.
     """
     shape, finds_argmax = placed.shape, form.kind == CANDIDATES
     panels, size = panel_count(shape.channels), 4 * shape.rois
@@ -178,12 +171,12 @@ def gather_drois(
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
     lines_size = 3 * shape.width * LANES
-    gathering = _plan(x, placed, form, storage, stages, 0.0, finds_argmax, most, lines_size, sums_size, runner)
+    gathering = _plan(x, placed, form, functions, 0.0, finds_argmax, most, lines_size, sums_size, runner)
     needed = _missing(gathering)
     if needed != 0:
         return needed
-    plan, sizes, slides = gathering.plan, gathering.sizes, gathering.lines < shape.height
-    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, slides)
+    plan, slides = gathering.plan, gathering.lines < shape.height
+    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, slides)
     memory_of_sums = allocate((most + 1) * size)
     sums = float64_pointer(memory_of_sums)
     parts = offset(sums, size)
@@ -196,7 +189,7 @@ def gather_drois(
             count = minimum(step, panels - panel)
             task, data = task_of(_drois_task, (gathering, shared, dy, parts, panel, count))
             work = gathering.work * count / panels
-            status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
+            status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
             for k in range(0 if status else minimum(count, most)):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
@@ -212,8 +205,7 @@ def _plan(
     x: Elements,
     placed: PlacedRois,
     form: Form,
-    storage: Storage,
-    stages: Stages,
+    functions: Functions,
     outside: float,
     finds_argmax: bool,
     panels: int,
@@ -224,24 +216,21 @@ def _plan(
     """Plan the tasks of up to `panels` panels."""
     part, bins = placed.part, placed.shape.bins_y * placed.shape.bins_x
     is_whole = should_pack_maps(placed) and not finds_argmax
-    sizes = table_sizes(placed, form)
-    lines = panel_lines(placed, is_whole, x, form, sizes.fits)
+    lines = panel_lines(placed, is_whole, x, form)
     size = sliding_size(placed, is_whole, lines, x) + bins * LANES + lines_size + spare_size
     work = estimate_work(placed, (part.end - part.begin) * (part.high - part.low))
     value_size = itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
-    return Gathering(
-        x, placed, form, storage, stages, outside, finds_argmax, sizes, plan, work, lines, lines_size, spare_size, size
-    )
+    return Gathering(x, placed, form, functions, outside, finds_argmax, plan, work, lines, lines_size, spare_size, size)
 
 
 @compiled
 def _missing(gathering: Gathering) -> int:
     """A status of `schedule.missing` if the call needs functions whose addresses are 0; else 0."""
-    placed, planning = gathering.placed, gathering.form.planning
-    panels, slides = placed.shape.channels >= LANES // 2, gathering.lines < placed.shape.height
+    placed, slides = gathering.placed, gathering.lines < gathering.placed.shape.height
+    panels = placed.shape.channels >= LANES // 2
     planes = gathering.finds_argmax or may_use_planes(placed, gathering.plan.is_by_image)
-    return maximum(missing(gathering.stages, panels, planes), missing_planning(planning, slides, gathering.work))
+    return missing(gathering.functions, panels, planes, slides, gathering.work)
 
 
 @compiled
@@ -262,24 +251,26 @@ def _pool_task(gathering: Gathering, shared: SharedTables, y: Elements, first: i
 @compiled
 def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, y: Elements) -> None:
     """Compute and store the bins of a RoI."""
-    shape, part, storage, stages = gathering.placed.shape, gathering.placed.part, gathering.storage, gathering.stages
-    bins, count = shape.bins_y * shape.bins_x, part.high - part.low
+    shape, part, functions = gathering.placed.shape, gathering.placed.part, gathering.functions
+    pool_panel: Pool = functions.panel
+    pool_plane: Pool = functions.plane
+    outside, bins, count = gathering.outside, shape.bins_y * shape.bins_x, part.high - part.low
     target, next_channel = offset(y, plane_of(shape, at.r, at.channel) * bins + part.low), bins * shape.interleaved
     if not at.packs:
         for c in range(at.lanes):
-            plane, outside = offset(at.source, c * at.next_channel), gathering.outside
-            call(stages.plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
-            call(storage.write, (values, count, offset(target, c * next_channel)))
+            plane = offset(at.source, c * at.next_channel)
+            call(pool_plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
+            call(functions.write, (values, count, offset(target, c * next_channel)))
         return
     if not gathering.spare_size:
         prefetch_to_write(target, count * at.lanes)
-    call(stages.panel, (at.source, at.stride, at.rows, at.columns, gathering.outside, at.line, values))
+    call(pool_panel, (at.source, at.stride, at.rows, at.columns, outside, at.line, values))
     if gathering.spare_size:
         elements = storage_pointer(spare, y)
-        call(storage.unpack, (values, bins, elements, bins, at.lanes))
+        call(functions.unpack, (values, bins, elements, bins, at.lanes))
         stream(elements, target, bins * at.lanes)
     else:
-        call(storage.unpack, (values, count, target, next_channel, at.lanes))
+        call(functions.unpack, (values, count, target, next_channel, at.lanes))
 
 
 @compiled
@@ -302,24 +293,26 @@ def _add_to_drois(
     gathering: Gathering, at: Reading, values: Elements, spare: Elements, arrays: tuple[Elements, Doubles]
 ) -> None:
     """Add up the gradient of a RoI over the channels of a panel."""
-    shape, storage, stages, (dy, parts) = gathering.placed.shape, gathering.storage, gathering.stages, arrays
+    shape, functions, (dy, parts) = gathering.placed.shape, gathering.functions, arrays
+    add_panel: AddToDrois = functions.panel
+    add_plane: AddToDrois = functions.plane
     bins, of_channels = shape.bins_y * shape.bins_x, float64_pointer(spare)
     source, next_channel = offset(dy, plane_of(shape, at.r, at.channel) * bins), bins * shape.interleaved
     part = offset(parts, ((0 if gathering.finds_argmax else at.panel) * shape.rois + at.r) * 4)
     if at.panel == 0 or not gathering.finds_argmax:
         part[0], part[1], part[2], part[3] = 0.0, 0.0, 0.0, 0.0
     if at.packs:
-        call(storage.pack, (source, next_channel, at.lanes, 0, 1, bins, values))
+        call(functions.pack, (source, next_channel, at.lanes, 0, 1, bins, values))
         if at.following >= 0:
             following = plane_of(shape, at.following, at.channel) * bins
             prefetch_to_read(offset(dy, following), at.lanes * bins)
         args = at.source, at.stride, values, at.rows, at.columns, at.line, of_channels, part
-        call(stages.panel, args)
+        call(add_panel, args)
     else:
         for c in range(at.lanes):
-            call(storage.read, (offset(source, c * next_channel), bins, values))
+            call(functions.read, (offset(source, c * next_channel), bins, values))
             plane = offset(at.source, c * at.next_channel)
-            call(stages.plane, (plane, at.stride, values, at.rows, at.columns, at.line, of_channels, part))
+            call(add_plane, (plane, at.stride, values, at.rows, at.columns, at.line, of_channels, part))
 
 
 @compiled
@@ -347,7 +340,7 @@ def _read_maps(
         last: the one after the last.
         worker: the number of the worker.
     """
-    placed, plan, storage, lines = gathering.placed, gathering.plan, gathering.storage, gathering.lines
+    placed, plan, functions, lines = gathering.placed, gathering.plan, gathering.functions, gathering.lines
     memory, values = allocate_workspace(gathering.workspace_size, gathering.x)
     if address_of(memory) == 0:
         shared.failed[0] = 1
@@ -361,7 +354,7 @@ def _read_maps(
     numbers = int64_pointer(offset(panel, lines * shape.width * LANES))
     for index in range(first + worker, last, plan.workers):
         block = index % plan.blocks
-        image, begin, end, window, packs = work_item(placed, plan, shared, gathering.form, worker, index // plan.blocks)
+        image, begin, end, window, packs = work_item(placed, plan, shared, worker, index // plan.blocks)
         if gathering.finds_argmax:
             packs = packs and not is_sparse(placed, shared.groups.order[begin])
         # Tables number the pixels on the whole map, also if only a window of it is packed.
@@ -374,7 +367,7 @@ def _read_maps(
             planes = offset(gathering.x, plane_of(shape, image, channel) * pixels)
             if packs and lines == shape.height:
                 source = offset(planes, window.top * shape.width + window.left)
-                call(storage.pack, (source, next_channel, lanes, shape.width, window.height, window.width, panel))
+                call(functions.pack, (source, next_channel, lanes, shape.width, window.height, window.width, panel))
                 if not plan.is_by_image:
                     following = minimum(LANES, shape.channels - channel - LANES)
                     source = offset(source, LANES * next_channel)
@@ -383,10 +376,10 @@ def _read_maps(
             for m in range(begin, end):
                 r = shared.groups.order[m]
                 following = shared.groups.order[m + 1] if m + 1 < end else -1
-                rows, columns = tables_of(placed, shared, gathering.form, worker, r)
+                rows, columns = tables_of(placed, shared, worker, r)
                 if packs and lines < shape.height:
                     low, high = rows[LOW], rows[HIGH]
-                    end_row = slide(storage.pack, planes, placed, lanes, lines, end_row, low, high, panel)
+                    end_row = slide(functions.pack, planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 reading = Reading(
                     r, following, k, channel, lanes, packs, source, stride, next_channel, rows, columns, line

@@ -73,6 +73,23 @@ class PlacedRois(NamedTuple):
     part: Part
 
 
+class Plan(NamedTuple):
+    """The split of the work into tasks.
+
+    A task is a block of channels of an item, which is an image or a RoI. Worker k runs every `workers`-th task of a chunk.
+
+    runner: the runner's address, or 0 if there is little work.
+    is_by_image: whether items are images.
+    items, blocks, workers: the number of items, of blocks for each item, and of workers.
+    """
+
+    runner: int
+    is_by_image: bool
+    items: int
+    blocks: int
+    workers: int
+
+
 WEIGHTS, EXTREMES, CANDIDATES, PIXELS, LISTS = 0, 1, 2, 3, 4
 """The forms of tables (`tables.py`; lists are those of `rotated_tables.py`)."""
 
@@ -94,58 +111,17 @@ BINS, START, COVERAGE, PLACE, FIRST, SECOND, THIRD, RANGES, LOW, HIGH = range(10
 TABLE_WORDS = 10
 
 
-class Planning(NamedTuple):
-    """The addresses of the functions that all pooling shares.
-
-    share: `roi_tables.share` or `rotated_tables.share`.
-    fill: the function that fills tables of a form.
-    sort: `sliding.sort_by_first_row`, or 0 as long as no call needs it.
-    run: `jit.tasks.run_in_chunks`, likewise.
-    """
-
-    share: int
-    fill: int
-    sort: int
-    run: int
-
-
 class Form(NamedTuple):
     """What tables hold.
 
     kind: WEIGHTS, EXTREMES, CANDIDATES, PIXELS or LISTS.
     with_grad: whether they have derivatives by the RoI's coordinates.
     numbers: a type of numbers, FLOAT or DOUBLE: that of weights and derivatives.
-    planning: the functions that fill them.
     """
 
     kind: int
     with_grad: int
     numbers: int
-    planning: Planning
-
-
-class Storage(NamedTuple):
-    """The addresses of the functions of `pack` for an element type, or 0 as long as no call needs them.
-
-    pack, unpack: for panels.
-    read, write: for planes.
-    """
-
-    pack: int
-    unpack: int
-    read: int
-    write: int
-
-
-class Stages(NamedTuple):
-    """The addresses of the functions of an operator's arithmetic, or 0 as long as no call needs them.
-
-    panel: the one for a panel of LANES channels.
-    plane: the one for single planes, the same for other types.
-    """
-
-    panel: int
-    plane: int
 
 
 BLOCK_CHANNELS = 4 * LANES

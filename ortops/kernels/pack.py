@@ -14,6 +14,7 @@ from ortops.jit.elements import Elements, Stored, Values
 from ortops.jit.parallel import call
 from ortops.jit.scalar import address_of, byte_pointer, cast_like, itemsize, load, minimum, offset, store
 from ortops.jit.simd import prefetch_to_read, stream_cache_line, transpose
+from ortops.kernels.functions import Unpack
 
 _memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 _memset = types.ExternalFunction("memset", types.intp(types.intp, types.intp, types.intp))
@@ -124,7 +125,7 @@ def should_stream(y: Elements, count: int) -> bool:
 
 @compiled
 def unpack_by_stream(
-    unpack: int, panel: Elements, length: int, y: Elements, plane: int, lanes: int, staged: Elements
+    unpack: Unpack, panel: Elements, length: int, y: Elements, plane: int, lanes: int, staged: Elements
 ) -> None:
     """Unpack by non-temporal stores, through `staged` [LANES * STAGED_PIXELS]. Call `fence` afterwards.
 

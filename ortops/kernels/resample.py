@@ -6,7 +6,7 @@ short sum over the combined line. A task has some of the output lines.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import OUT_OF_MEMORY, Elements, Stored, Words
@@ -27,9 +27,15 @@ from ortops.jit.scalar import (
     value_at,
 )
 from ortops.kernels.axis import resample_axis
+from ortops.kernels.functions import Run
 from ortops.kernels.layout import Dims
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Weights, fill_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ortops.jit.elements import Address
 
 MIN_TASK_ELEMENTS = 1 << 12
 """The fewest elements of a task: below that, starting it costs more than a thread saves."""
@@ -55,6 +61,12 @@ class _Matrix(NamedTuple):
     is_identity: bool
 
 
+if TYPE_CHECKING:
+    Lines: TypeAlias = Address[
+        Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
+    ]
+
+
 @compiled
 def _typed(matrix: _Matrix, like: Any) -> Any:
     """The matrix with a pointer to weights of the type of the values at `like`, for the code of one type."""
@@ -71,8 +83,8 @@ def resample(
     parameters: Any,
     rule: int,
     transposed: int,
-    lines_of: int,
-    run: int,
+    lines_of: Lines,
+    run: Run,
     runner: int,
     context: int,
 ) -> int:
@@ -183,7 +195,7 @@ def _index_of_line(target: Dims, n: int) -> tuple[int, int, int]:
 @compiled
 def _task(
     tasks: int,
-    lines_of: int,
+    lines_of: Lines,
     x: Elements,
     y: Elements,
     source: Dims,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,26 +19,17 @@ from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Function, Unimported
 from ortops.kernels import rotated_pool
-from ortops.kernels.layout import CANDIDATES, EXTREMES, LISTS, PIXELS, WEIGHTS, Form, PlacedRois, Planning
-from ortops.kernels.stages import CHUNKS, Functions, address, elements, for_both, kind_of, values_of
+from ortops.kernels.drivers import NO_FUNCTIONS, Driver, address, elements, kind_of, values_of
+from ortops.kernels.layout import CANDIDATES, EXTREMES, LISTS, PIXELS, WEIGHTS, Form, PlacedRois
 
 if TYPE_CHECKING:
-    from ortops.kernels import (
-        argmax,
-        average,
-        gather,
-        maximum,
-        pixel_bins,
-        roi_tables,
-        rotated,
-        rotated_tables,
-        scatter,
-    )
+    from ortops.kernels import argmax, average, gather, maximum, pixel_bins, roi_tables, rotated, scatter
+    from ortops.kernels.functions import AddingToDrois, AddingToDx, Filling, Pooling
 else:
     argmax, average, maximum = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.maximum"))
     gather, pixel_bins = Unimported("kernels.gather"), Unimported("kernels.pixel_bins")
-    roi_tables, scatter = Unimported("kernels.roi_tables"), Unimported("kernels.scatter")
-    rotated, rotated_tables = Unimported("kernels.rotated"), Unimported("kernels.rotated_tables")
+    roi_tables, rotated = Unimported("kernels.roi_tables"), Unimported("kernels.rotated")
+    scatter = Unimported("kernels.scatter")
 
 _gather, _gather_drois, _scatter = Kernel(gather.gather), Kernel(gather.gather_drois), Kernel(scatter.scatter)
 
@@ -54,37 +45,32 @@ Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel", "avg_ro
 RoIs."""
 
 
-class _Arithmetic(NamedTuple):
-    """The form of the tables, and the function that applies them to panels and to planes."""
-
-    form: int
-    function: Function
-
-
-_Y: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.average),
-    "max": _Arithmetic(EXTREMES, maximum.max_corner),
-    "max_interpolated": _Arithmetic(CANDIDATES, maximum.max_sample),
-    "max_pixel": _Arithmetic(PIXELS, maximum.max_pixel),
-    "avg_rotated": _Arithmetic(LISTS, rotated.average),
+_POOLING: Mapping[Mode, tuple[int, Pooling]] = {
+    "avg": (WEIGHTS, average.average),
+    "max": (EXTREMES, maximum.max_corner),
+    "max_interpolated": (CANDIDATES, maximum.max_sample),
+    "max_pixel": (PIXELS, maximum.max_pixel),
+    "avg_rotated": (LISTS, rotated.average),
 }
-_DX: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.add_gradient),
-    "max": _Arithmetic(CANDIDATES, argmax.add_to_max_corner),
-    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_to_max_sample),
-    "max_pixel": _Arithmetic(PIXELS, pixel_bins.add_to_argmax),
-    "avg_rotated": _Arithmetic(LISTS, rotated.add_gradient),
+"""The form of the tables, and the function that applies them to panels and to planes."""
+
+_ADDING_TO_DX: Mapping[Mode, tuple[int, AddingToDx]] = {
+    "avg": (WEIGHTS, average.add_gradient),
+    "max": (CANDIDATES, argmax.add_to_max_corner),
+    "max_interpolated": (CANDIDATES, argmax.add_to_max_sample),
+    "max_pixel": (PIXELS, pixel_bins.add_to_argmax),
+    "avg_rotated": (LISTS, rotated.add_gradient),
 }
-_DROIS: Mapping[Mode, _Arithmetic] = {
-    "avg": _Arithmetic(WEIGHTS, average.add_box_gradient),
-    "max": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_corner),
-    "max_interpolated": _Arithmetic(CANDIDATES, argmax.add_drois_of_max_sample),
+_ADDING_TO_DROIS: Mapping[Mode, tuple[int, AddingToDrois]] = {
+    "avg": (WEIGHTS, average.add_box_gradient),
+    "max": (CANDIDATES, argmax.add_drois_of_max_corner),
+    "max_interpolated": (CANDIDATES, argmax.add_drois_of_max_sample),
 }
 
 _READ_MAPS = ("max", "max_interpolated", "max_pixel")
 """The modes whose dX depends on the maps."""
 
-_FILL = {
+_FILL: Mapping[int, Filling] = {
     WEIGHTS: roi_tables.fill_with_weights,
     EXTREMES: roi_tables.fill_with_extremes,
     CANDIDATES: roi_tables.fill_with_candidates,
@@ -93,31 +79,31 @@ _FILL = {
 
 
 @functools.cache
-def _of_y(mode: Mode, kind: int) -> Functions:
-    return _functions(_Y[mode], kind, kind)
+def _gather_of(mode: Mode, kind: int) -> Driver:
+    return _driver(_gather, *_POOLING[mode], kind, kind)
 
 
 @functools.cache
-def _of_dx(mode: Mode, kind: int) -> Functions:
+def _scatter_of(mode: Mode, kind: int) -> Driver:
     # An average does not read the maps, so that its planes have values of the compute type.
-    return _functions(_DX[mode], kind, kind if mode in _READ_MAPS else values_of(kind))
+    return _driver(_scatter, *_ADDING_TO_DX[mode], kind, kind if mode in _READ_MAPS else values_of(kind))
 
 
 @functools.cache
-def _of_drois(mode: Mode, kind: int) -> Functions:
-    return _functions(_DROIS[mode], kind, kind, with_grad=True)
+def _gather_drois_of(mode: Mode, kind: int) -> Driver:
+    return _driver(_gather_drois, *_ADDING_TO_DROIS[mode], kind, kind, with_grad=True)
 
 
-def _functions(arithmetic: _Arithmetic, kind: int, of_planes: int, with_grad: bool = False) -> Functions:
-    """The functions of a driver for an element type. With with_grad, tables have derivatives by the RoIs' coordinates."""
-    form = arithmetic.form
-    planning = (
-        Planning(address(rotated_tables.share), 0, 0, address(CHUNKS))
-        if form == LISTS
-        else Planning(address(roi_tables.share), address(_FILL[form]), 0, 0)
-    )
+def _driver(
+    kernel: Kernel, form: int, arithmetic: Function, kind: int, of_planes: int, with_grad: bool = False
+) -> Driver:
+    """A driver for an element type. With with_grad, tables have derivatives by the RoIs' coordinates."""
+    if form == LISTS:
+        functions = rotated_pool.functions_for_lists()
+    else:
+        functions = NO_FUNCTIONS._replace(share=address(roi_tables.share), fill=address(_FILL[form]))
     numbers = DOUBLE if form == CANDIDATES else values_of(kind)
-    return Functions(Form(form, int(with_grad), numbers, planning), *for_both(arithmetic.function, of_planes), kind)
+    return Driver(kernel, Form(form, int(with_grad), numbers), functions, arithmetic, kind, of_planes)
 
 
 def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, outside: float = 0.0) -> None:
@@ -135,9 +121,9 @@ def pool(x: Array, placed: PlacedRois, y: Array, mode: Mode, runner: Runner, out
         MemoryError: the workspace cannot be allocated.
     """
     if y.size:
-        functions = _of_y(mode, kind_of(x))
+        driver = _gather_of(mode, kind_of(x))
         for part, placed_part in _parts(placed, mode, kind_of(x)):
-            functions.call(_gather, elements(x), elements(y[part]), placed_part, after=(outside, *runner))
+            driver(elements(x), elements(y[part]), placed_part, after=(outside, *runner))
 
 
 def pool_gradient(
@@ -157,11 +143,11 @@ def pool_gradient(
     if mode == "avg_rotated":
         rotated_pool.add_up_drois(dy, placed, x, drois, runner)
     else:
-        functions = _of_drois(mode, kind_of(dy))
+        driver = _gather_drois_of(mode, kind_of(dy))
         with _rounded_once(drois, placed.shape.interleaved) as sums:
             for part, placed_part in _parts(placed, mode, kind_of(dy)):
                 arrays = elements(x), elements(dy[part]), elements(sums[part])
-                functions.call(_gather_drois, *arrays, placed_part, after=runner)
+                driver(*arrays, placed_part, after=runner)
 
 
 def _add_up_dx(dy: Array, placed: PlacedRois, x: Array | None, dx: Array, mode: Mode, runner: Runner) -> None:
@@ -170,11 +156,11 @@ def _add_up_dx(dy: Array, placed: PlacedRois, x: Array | None, dx: Array, mode: 
     if len(parts) > 1 and dx.dtype.itemsize < 4:
         dy, x = dy.astype(np.float32), None if x is None else x.astype(np.float32)
         total = np.empty(dx.shape, np.float32)
-    functions = _of_dx(mode, kind_of(dy))
+    driver = _scatter_of(mode, kind_of(dy))
     maps = elements(dx if x is None else x)  # averages do not read them
     sums = total
     for part, placed_part in parts:
-        functions.call(_scatter, maps, elements(dy[part]), elements(sums), placed_part, after=runner)
+        driver(maps, elements(dy[part]), elements(sums), placed_part, after=runner)
         if sums is not total:
             total += sums
         elif len(parts) > 1 and mode != "avg_rotated":  # whose parts add to the sums themselves

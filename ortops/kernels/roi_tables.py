@@ -14,6 +14,7 @@ from ortops.jit.parallel import allocate, call, task_of
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import Axis, axis_of
+from ortops.kernels.functions import Functions, Groups, SharedTables
 from ortops.kernels.layout import (
     BINS,
     CANDIDATES,
@@ -31,10 +32,11 @@ from ortops.kernels.layout import (
     THIRD,
     Form,
     PlacedRois,
+    Plan,
     Table,
 )
 from ortops.kernels.pixel_bins import fill_pixel_bins
-from ortops.kernels.schedule import Plan, Window, make_window, should_pack_window
+from ortops.kernels.schedule import Window, make_window, should_pack_window
 from ortops.kernels.tables import (
     candidates_in,
     extremes_in,
@@ -52,32 +54,6 @@ MAX_TABLE_BYTES = 16 << 20
 
 ROIS_PER_TASK = 16
 """The number of RoIs of a task that fills tables."""
-
-
-class Groups(NamedTuple):
-    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]].
-
-    They are in ascending order, or in that of their first rows after `sliding.sort_by_first_row`.
-    """
-
-    order: Words
-    first: Words
-
-
-class SharedTables(NamedTuple):
-    """The memory that all tasks share.
-
-    failed: a status, which a worker sets if it cannot allocate memory.
-    tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
-    is_filled: whether each RoI has a slot, which is filled already if it is of the part to compute; otherwise each worker
-        has a slot, which it fills.
-    groups: the RoIs by image.
-    """
-
-    failed: Words
-    tables: Words
-    is_filled: bool
-    groups: Groups
 
 
 class Sizes(NamedTuple):
@@ -145,7 +121,7 @@ def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -
 
 @compiled
 def share_tables(
-    placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, sizes: Sizes, sorts: bool
+    placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, functions: Functions, sorts: bool
 ) -> tuple[int, Words, SharedTables]:
     """Fill the tables of all RoIs, and group the RoIs by image.
 
@@ -155,27 +131,27 @@ def share_tables(
         runner: the runner, also if the plan has none.
         context: its context.
         form: what the tables hold.
-        sizes: the result of `table_sizes`.
+        functions: those that fill tables and sort RoIs.
         sorts: whether to sort the RoIs of each image by the first row that they read.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED; the memory to release; and the tables in it.
     """
-    memory = int64_pointer(call(form.planning.share, (placed, plan, runner, context, form, sizes)))
-    shared = shared_in(memory, placed, form, sizes)
+    memory = int64_pointer(call(functions.share, (placed, plan, runner, context, form, functions)))
+    shared = shared_in(memory, placed, form, functions)
     status = OUT_OF_MEMORY if address_of(memory) == 0 else shared.failed[0]
-    if status == 0 and sorts and call(form.planning.sort, (placed, shared)) == 0:
+    if status == 0 and sorts and call(functions.sort, (placed, shared)) == 0:
         status = OUT_OF_MEMORY
     return status, memory, shared
 
 
 @compiled
-def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes) -> SharedTables:
+def shared_in(memory: Words, placed: PlacedRois, form: Form, functions: Functions) -> SharedTables:
     """The tables in memory whose first words are `shared_words`."""
     first = offset(memory, 1)
     order = offset(first, placed.shape.images + 1)
-    is_filled = sizes.fits or form.kind == LISTS
-    return SharedTables(memory, offset(order, placed.shape.rois), is_filled, Groups(order, first))
+    tables, is_filled = offset(order, placed.shape.rois), form.kind == LISTS or table_sizes(placed, form).fits
+    return SharedTables(memory, tables, is_filled, Groups(order, first), form, functions.fill)
 
 
 @compiled
@@ -185,9 +161,10 @@ def shared_words(placed: PlacedRois, slots: int) -> int:
 
 
 @compiled
-def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes) -> int:
+def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, functions: Functions) -> int:
     """`share_tables` as a C function; the result is the address of the memory or 0, and `failed` the status."""
-    shape, slots, words = placed.shape, placed.shape.rois, sizes.words
+    shape, slots, sizes = placed.shape, placed.shape.rois, table_sizes(placed, form)
+    words = sizes.words
     if not sizes.fits:
         slots = plan.workers
         words = slots * (_words(shape.bins_y, sizes.rows, form) + _words(shape.bins_x, sizes.columns, form))
@@ -195,7 +172,7 @@ def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form
     memory = allocate(head + words)
     if address_of(memory) == 0:
         return 0
-    shared = shared_in(memory, placed, form, sizes)
+    shared = shared_in(memory, placed, form, functions)
     shared.failed[0] = 0
     group_by_image(shared.groups, placed)
     at = offset(memory, head)
@@ -206,7 +183,7 @@ def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form
             _lay_out(offset(shared.tables, (2 * slot + k) * TABLE_WORDS), bins, entries, form, at)
             at = offset(at, _words(bins, entries, form))
     if sizes.fits:
-        task, data = task_of(_fill_task, (placed, shared.tables, form))
+        task, data = task_of(_fill_task, (placed, shared))
         if not run_tasks(plan.runner, context, (slots + ROIS_PER_TASK - 1) // ROIS_PER_TASK, task, data):
             shared.failed[0] = OUT_OF_MEMORY
     return address_of(memory)
@@ -235,10 +212,11 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 
 
 @compiled
-def _fill_task(placed: PlacedRois, tables: Words, form: Form, _first: int, _last: int, task: int) -> None:
+def _fill_task(placed: PlacedRois, shared: SharedTables, _first: int, _last: int, task: int) -> None:
     """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
-        call(form.planning.fill, (placed, offset(tables, 2 * r * TABLE_WORDS), form, r))
+        rows, _ = tables_at(shared, r)
+        call(shared.fill, (placed, rows, shared.form, r))
 
 
 @compiled
@@ -291,11 +269,11 @@ def _table_to_fill(placed: PlacedRois, tables: Words, r: int, k: int) -> tuple[T
 
 
 @compiled
-def tables_of(placed: PlacedRois, shared: SharedTables, form: Form, worker: int, r: int) -> tuple[Table, Table]:
+def tables_of(placed: PlacedRois, shared: SharedTables, worker: int, r: int) -> tuple[Table, Table]:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
     rows, columns = tables_at(shared, r if shared.is_filled else worker)
     if not shared.is_filled:
-        call(form.planning.fill, (placed, rows, form, r))
+        call(shared.fill, (placed, rows, shared.form, r))
     return rows, columns
 
 
@@ -327,7 +305,7 @@ class WorkItem(NamedTuple):
 
 
 @compiled
-def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, form: Form, worker: int, item: int) -> WorkItem:
+def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, worker: int, item: int) -> WorkItem:
     """Item number `item` of the plan."""
     shape = placed.shape
     if plan.is_by_image:
@@ -335,6 +313,6 @@ def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, form: Form, 
         return WorkItem(item, begin, end, Window(0, 0, shape.height, shape.width), begin < end)
     begin = placed.part.begin + item
     r = shared.groups.order[begin]
-    rows, columns = tables_of(placed, shared, form, worker, r)
+    rows, columns = tables_of(placed, shared, worker, r)
     window = window_of(rows, columns, shape.width)
     return WorkItem(placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels))

@@ -21,13 +21,13 @@ from ortops.jit.scalar import (
     store,
 )
 from ortops.jit.simd import horizontal_sum, load_lanes, splat
-from ortops.kernels.layout import BLOCK_CHANNELS, Form, PlacedRois, Storage, Table
+from ortops.kernels.functions import AddProducts, Functions, SharedTables
+from ortops.kernels.layout import BLOCK_CHANNELS, Form, PlacedRois, Plan, Table
 from ortops.kernels.pack import pack
-from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_at, work_item
+from ortops.kernels.roi_tables import share_tables, tables_at, work_item
 from ortops.kernels.rotated_tables import lists_in
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
-    Plan,
     allocate_workspace,
     estimate_work,
     panel_count,
@@ -82,15 +82,14 @@ def rotated_drois(
     sums: Doubles,
     placed: PlacedRois,
     form: Form,
-    storage: Storage,
-    add_products: int,
+    functions: Functions,
     runner: int,
     context: int,
 ) -> int:
     """Add drois for each block of BLOCK_CHANNELS channels to sums [blocks, R, 5], from x and dy [R, C, PH, PW].
 
     The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
-    the rest is float64. `add_products` is the address of the function; the other arguments and the result are as in
+    the rest is float64. The function for planes is `add_products`; the other arguments and the result are as in
     `gather.gather`.
     """
     shape, part = placed.shape, placed.part
@@ -103,10 +102,10 @@ def rotated_drois(
     items, work = shape.images if is_whole else rois, estimate_work(placed, rois * bins)
     of_work = runner_for(work, runner)
     plan = Plan(of_work, is_whole, items, blocks, worker_count(of_work, items * blocks, size * value_size))
-    status, memory, shared = share_tables(placed, plan, runner, context, form, table_sizes(placed, form), False)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, False)
     if status == 0:
-        task, data = task_of(_drois_task, (x, dy, sums, placed, form, storage, add_products, plan, shared, size))
-        status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
+        task, data = task_of(_drois_task, (x, dy, sums, placed, functions, plan, shared, size))
+        status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
     release(memory)
     return status
 
@@ -117,9 +116,7 @@ def _drois_task(
     dy: Elements,
     sums: Doubles,
     placed: PlacedRois,
-    form: Form,
-    storage: Storage,
-    add_products: int,
+    functions: Functions,
     plan: Plan,
     shared: SharedTables,
     workspace_size: int,
@@ -127,6 +124,7 @@ def _drois_task(
     last: int,
     worker: int,
 ) -> None:
+    products: AddProducts = functions.plane
     shape, part = placed.shape, placed.part
     memory, gradient = allocate_workspace(workspace_size, x)
     if address_of(memory) == 0:
@@ -136,24 +134,24 @@ def _drois_task(
     block_of_panels = offset(gradient, (BLOCK_PANELS * count + 1) * LANES)
     for index in range(first + worker, last, plan.workers):
         block = index % plan.blocks
-        image, begin, end, window, packs = work_item(placed, plan, shared, form, worker, index // plan.blocks)
+        image, begin, end, window, packs = work_item(placed, plan, shared, worker, index // plan.blocks)
         channel = block * BLOCK_CHANNELS
         channels = minimum(BLOCK_CHANNELS, shape.channels - channel)
         planes, size = offset(x, (image * shape.channels + channel) * pixels), window.height * window.width * LANES
         for k in range(0, channels if packs else 0, LANES):
             source = offset(planes, k * pixels + window.top * shape.width + window.left)
             panel, lanes = offset(block_of_panels, k // LANES * size), minimum(LANES, channels - k)
-            call(storage.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
+            call(functions.pack, (source, pixels, lanes, shape.width, window.height, window.width, panel))
         packed = offset(block_of_panels, -(window.top * window.width + window.left) * LANES)
         for m in range(begin, end):
             r = shared.groups.order[m]
             source = offset(dy, (r * shape.channels + channel) * bins + part.low)
             for k in range(0, channels, LANES):
                 panel, lanes = offset(gradient, k * count), minimum(LANES, channels - k)
-                call(storage.pack, (offset(source, k * bins), bins, lanes, 0, 1, count, panel))
+                call(functions.pack, (offset(source, k * bins), bins, lanes, 0, 1, count, panel))
             table, _ = tables_at(shared, r)
             of_roi = offset(sums, (block * shape.rois + r) * 5)
-            call(add_products, (packed, size, planes, pixels, packs, gradient, channels, table, of_roi))
+            call(products, (packed, size, planes, pixels, packs, gradient, channels, table, of_roi))
     release(memory)
 
 

@@ -10,12 +10,16 @@ from ortops.jit.elements import DOUBLE
 from ortops.jit.kernel import Array, Kernel
 from ortops.jit.runners import Runner
 from ortops.jit.source import Unimported
-from ortops.kernels.layout import BLOCK_CHANNELS, LISTS, Form, Part, PlacedRois, Planning
-from ortops.kernels.stages import CHUNKS, address, check_status, elements, kind_of, storage
+from ortops.kernels.drivers import NO_FUNCTIONS, address, check_status, elements, kind_of
+from ortops.kernels.functions import Functions
+from ortops.kernels.layout import BLOCK_CHANNELS, LISTS, Form, Part, PlacedRois
 
 if TYPE_CHECKING:
-    from ortops.kernels import rotated, rotated_tables
+    from ortops.jit import tasks
+    from ortops.kernels import pack, rotated, rotated_tables
+    from ortops.kernels.functions import AddProducts
 else:
+    tasks, pack = Unimported("jit.tasks"), Unimported("kernels.pack")
     rotated, rotated_tables = Unimported("kernels.rotated"), Unimported("kernels.rotated_tables")
 
 _drois = Kernel(rotated.rotated_drois)
@@ -28,13 +32,18 @@ def add_up_drois(dy: Array, placed: PlacedRois, x: Array, drois: Array, runner: 
     """Fill drois [R, 5] from dy [R, C, PH, PW] and x."""
     # Each block of channels has sums of its own, which are then added in the order of the blocks.
     sums = np.zeros((-(-x.shape[1] // BLOCK_CHANNELS), *drois.shape))
-    form = Form(LISTS, 1, DOUBLE, Planning(address(rotated_tables.share), 0, 0, address(CHUNKS)))
-    kind = kind_of(dy)
-    after = form, storage(kind), address(rotated.add_products, kind), *runner
+    form, kind = Form(LISTS, 1, DOUBLE), kind_of(dy)
+    products: AddProducts = address(rotated.add_products, kind)
+    after = form, functions_for_lists()._replace(pack=address(pack.pack, kind), plane=products), *runner
     for part in parts_of(placed, drois.shape[1], DOUBLE):
         check_status(_drois(elements(x), elements(dy), sums, part, *after))
     with np.errstate(over="ignore"):
         drois[...] = sum(sums, np.zeros(drois.shape))
+
+
+def functions_for_lists() -> Functions:
+    """The functions that fill lists."""
+    return NO_FUNCTIONS._replace(share=address(rotated_tables.share), run=address(tasks.run_in_chunks))
 
 
 def parts_of(placed: PlacedRois, values: int, numbers: int) -> list[PlacedRois]:

@@ -21,19 +21,18 @@ from ortops.jit.scalar import (
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read
-from ortops.kernels.layout import CANDIDATES, HIGH, LISTS, LOW, WEIGHTS, Form, PlacedRois, Stages, Storage
+from ortops.kernels.functions import AddToDx, Functions, SharedTables
+from ortops.kernels.layout import CANDIDATES, HIGH, LISTS, LOW, WEIGHTS, Form, PlacedRois, Plan
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
-from ortops.kernels.roi_tables import SharedTables, share_tables, table_sizes, tables_of
+from ortops.kernels.roi_tables import share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
     MAX_MAP_PIXELS,
-    Plan,
     Window,
     allocate_workspace,
     covered_pixels,
     estimate_work,
     make_window,
     missing,
-    missing_planning,
     panel_count,
     plan_by_image,
     plane_of,
@@ -59,7 +58,7 @@ clear and to store as its planes. Measured with 256 channels on P2: with a share
 class Scattering(NamedTuple):
     """What all tasks of a call have.
 
-    x, dy, dx, placed, form, storage, stages: as in `scatter`.
+    x, dy, dx, placed, functions: as in `scatter`.
     shared: the tables.
     lanes_per_pixel: LANES if dX is summed up in panels, 1 if it is in planes.
     lines: the number of rows of a band.
@@ -70,9 +69,7 @@ class Scattering(NamedTuple):
     dy: Elements
     dx: Elements
     placed: PlacedRois
-    form: Form
-    storage: Storage
-    stages: Stages
+    functions: Functions
     shared: SharedTables
     lanes_per_pixel: int
     lines: int
@@ -86,8 +83,7 @@ def scatter(
     dx: Elements,
     placed: PlacedRois,
     form: Form,
-    storage: Storage,
-    stages: Stages,
+    functions: Functions,
     runner: int,
     context: int,
 ) -> int:
@@ -114,21 +110,21 @@ def scatter(
     line_size = maximum(shape.width, 2 * shape.bins_x)  # which has room for a float64 of each bin of a row
     workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
-    needed = maximum(missing(stages, packs, not packs), missing_planning(form.planning, False, work))
+    needed = missing(functions, packs, not packs, False, work)
     if needed != 0:
         return needed
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner_for(work, runner), blocks, workspace_size * size)
-    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, False)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, False)
     if status != 0:
         release(memory)
         return status
-    scattering = Scattering(x, dy, dx, placed, form, storage, stages, shared, lanes_per_pixel, lines, sums_size)
+    scattering = Scattering(x, dy, dx, placed, functions, shared, lanes_per_pixel, lines, sums_size)
     if reads_x and packs:
         workspace_size += _most_rows(scattering) * shape.width * LANES
         plan = plan_by_image(placed, plan.runner, blocks, workspace_size * size)
     task, data = task_of(_scatter_task, (scattering, plan, workspace_size))
-    status = run_plan(plan, context, work, shared.failed, form.planning.run, task, data)
+    status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
     release(memory)
     return status
 
@@ -141,9 +137,10 @@ def reads_maps(form: Form) -> bool:
 
 @compiled
 def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first: int, last: int, worker: int) -> None:
-    x, dx, placed, form, storage = scattering.x, scattering.dx, scattering.placed, scattering.form, scattering.storage
+    x, dx, placed, functions = scattering.x, scattering.dx, scattering.placed, scattering.functions
     shared, lines, lanes_per_pixel = scattering.shared, scattering.lines, scattering.lanes_per_pixel
-    shape, stages, sums_size = placed.shape, scattering.stages, scattering.sums_size
+    shape, form, sums_size = placed.shape, scattering.shared.form, scattering.sums_size
+    add_gradient: AddToDx = functions.panel if lanes_per_pixel > 1 else functions.plane
     memory, buffer = allocate_workspace(workspace_size, dx)
     if address_of(memory) == 0:
         shared.failed[0] = 1
@@ -183,39 +180,39 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
                 clear(sums, 0, 1, a * row, a * row + size * lanes_per_pixel)
             elif lanes_per_pixel > 1:
                 there = offset(target, a * shape.width)
-                call(storage.pack, (there, next_channel, lanes, 0, 1, size, offset(sums, a * row)))
+                call(functions.pack, (there, next_channel, lanes, 0, 1, size, offset(sums, a * row)))
         if reads_x and lanes_per_pixel > 1:
             begin_row, end_row = _rows_of_bins(scattering, begin, end, low, high)
             source, packed = offset(maps, begin_row * shape.width + left), offset(panel, left * LANES)
             for a in range(end_row - begin_row):
                 args = offset(source, a * shape.width), next_channel, lanes, 0, 1, width, offset(packed, a * row)
-                call(storage.pack, args)
+                call(functions.pack, args)
             maps = storage_pointer(offset(panel, -begin_row * shape.width * LANES), x)
         m = _next_in_band(scattering, worker, begin, end, low, high)
         while m < end:
             r, m = shared.groups.order[m], _next_in_band(scattering, worker, m + 1, end, low, high)
             source = offset(scattering.dy, plane_of(shape, r, channel) * bins + part.low)
             if lanes_per_pixel == 1:
-                call(storage.read, (source, count, gradient))
+                call(functions.read, (source, count, gradient))
             else:
-                call(storage.pack, (source, next_gradient, lanes, 0, 1, count, gradient))
+                call(functions.pack, (source, next_gradient, lanes, 0, 1, count, gradient))
                 if m < end:
                     following = plane_of(shape, shared.groups.order[m], channel) * bins
                     prefetch_to_read(offset(scattering.dy, following), lanes * bins)
-            rows, columns = tables_of(placed, shared, form, worker, r)
+            rows, columns = tables_of(placed, shared, worker, r)
             band = offset(sums, -low * row - left * lanes_per_pixel)
             call(
-                stages.panel if lanes_per_pixel > 1 else stages.plane,
+                add_gradient,
                 (maps, gradient, rows, columns, low, high, line, band, shape.width),
             )
         for a in range(runs if sums_size else 0):
             source, there = offset(sums, a * row), offset(target, a * shape.width)
             if lanes_per_pixel == 1:
-                call(storage.write, (source, size, there))
+                call(functions.write, (source, size, there))
             elif streams and not is_narrow:
-                unpack_by_stream(storage.unpack, source, size, there, next_channel, lanes, staged)
+                unpack_by_stream(functions.unpack, source, size, there, next_channel, lanes, staged)
             else:
-                call(storage.unpack, (source, size, there, next_channel, lanes))
+                call(functions.unpack, (source, size, there, next_channel, lanes))
     fence()
     release(memory)
 
@@ -231,7 +228,7 @@ def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bott
         return Window(top, 0, bottom - top, width)
     first, last, left, right = bottom, top, width, 0
     for m in range(begin, end):
-        rows, columns = tables_of(placed, shared, scattering.form, 0, shared.groups.order[m])
+        rows, columns = tables_of(placed, shared, 0, shared.groups.order[m])
         low, high = rows[LOW], rows[HIGH]
         if low < bottom and top < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
@@ -247,12 +244,12 @@ def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bott
 @compiled
 def _rows_of_bins(scattering: Scattering, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
     """The span [low, high) of the rows that bins of the RoIs begin:end read, of those that read a row of top:bottom."""
-    placed, shared, form = scattering.placed, scattering.shared, scattering.form
+    placed, shared, form = scattering.placed, scattering.shared, scattering.shared.form
     if begin < end and not shared.is_filled:
         return 0, placed.shape.height
     low, high = bottom, top
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, form, 0, shared.groups.order[m])
+        rows, _ = tables_of(placed, shared, 0, shared.groups.order[m])
         if rows[LOW] < bottom and top < rows[HIGH]:
             first, last = span_of_bins(rows, form.kind == CANDIDATES, top, bottom)
             if first < last:
@@ -279,7 +276,7 @@ def _next_in_band(scattering: Scattering, worker: int, begin: int, end: int, top
     if bottom - top == placed.shape.height:
         return begin
     for m in range(begin, end):
-        rows, _ = tables_of(placed, shared, scattering.form, worker, shared.groups.order[m])
+        rows, _ = tables_of(placed, shared, worker, shared.groups.order[m])
         low, high = rows[LOW], rows[HIGH]
         if low < bottom and top < high:
             return m

@@ -10,21 +10,13 @@ from typing import Any, NamedTuple
 
 from ortops.jit import CACHE_LINE, LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import OUT_OF_MEMORY
+from ortops.jit.elements import OUT_OF_MEMORY, Words
 from ortops.jit.parallel import allocate, call
 from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
-from ortops.kernels.layout import (
-    NEEDS_CHUNKS,
-    NEEDS_PANELS,
-    NEEDS_PLANES,
-    NEEDS_SORT,
-    PlacedRois,
-    Planning,
-    Shape,
-    Stages,
-)
+from ortops.kernels.functions import Functions, Run
+from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, PlacedRois, Plan, Shape
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -49,23 +41,6 @@ MIN_PARALLEL_PIXELS = 1 << 19
 
 MAX_CHUNK_PIXELS = float(1 << 28)
 """The most pixels to read or write, in all channels, before signal handlers run: on one thread they take 40 ms to 1 s."""
-
-
-class Plan(NamedTuple):
-    """The split of the work into tasks.
-
-    A task is a block of channels of an item, which is an image or a RoI. Worker k runs every `workers`-th task of a chunk.
-
-    runner: the runner's address, or 0 if there is little work.
-    is_by_image: whether items are images.
-    items, blocks, workers: the number of items, of blocks for each item, and of workers.
-    """
-
-    runner: int
-    is_by_image: bool
-    items: int
-    blocks: int
-    workers: int
 
 
 @compiled
@@ -144,7 +119,7 @@ def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
 
 
 @compiled
-def run_plan(plan: Plan, context: int, work: float, failed: Any, run: int, task: int, data: Any) -> int:
+def run_plan(plan: Plan, context: int, work: float, failed: Words, run: Run, task: int, data: Any) -> int:
     """Run the tasks of a plan.
 
     Args:
@@ -175,19 +150,23 @@ def chunk_count(work: float) -> int:
 
 
 @compiled
-def missing(stages: Stages, panels: bool, planes: bool) -> int:
-    """NEEDS_PANELS or NEEDS_PLANES if the arithmetic for what a call may compute in has no address; else 0."""
-    if panels and stages.panel == 0:
+def missing(functions: Functions, panels: bool, planes: bool, slides: bool, work: float) -> int:
+    """What a driver returns if a call needs functions whose addresses are 0 (`layout.NEEDS_SORT` and the others); else 0.
+
+    Args:
+        functions: the addresses.
+        panels: whether the call may compute in panels.
+        planes: whether it may compute in single planes.
+        slides: whether its panels slide.
+        work: the number of pixels to read or write, in all channels.
+    """
+    if panels and functions.panel == 0:
         return NEEDS_PANELS
-    return NEEDS_PLANES if planes and stages.plane == 0 else 0
-
-
-@compiled
-def missing_planning(planning: Planning, slides: bool, work: float) -> int:
-    """NEEDS_SORT or NEEDS_CHUNKS if a call with this work needs them, for panels that slide or not; else 0."""
-    if slides and planning.sort == 0:
+    if planes and functions.plane == 0:
+        return NEEDS_PLANES
+    if slides and functions.sort == 0:
         return NEEDS_SORT
-    return NEEDS_CHUNKS if planning.run == 0 and chunk_count(work) > 1 else 0
+    return NEEDS_CHUNKS if functions.run == 0 and chunk_count(work) > 1 else 0
 
 
 @compiled

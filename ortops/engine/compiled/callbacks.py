@@ -26,7 +26,7 @@ from ortops.engine.compiled.layout import (
     TEXT,
 )
 from ortops.jit.compile import compiled
-from ortops.jit.parallel import add_atomically, allocate, call, pointer_to, release
+from ortops.jit.parallel import add_atomically, allocate, call_unchecked, pointer_to, release
 from ortops.jit.python_api import (
     acquire_gil,
     call_python,
@@ -190,12 +190,12 @@ def _status(table: int, result: int) -> int:
     words, name = int64_pointer(table), exception_name()
     create_status = int64_pointer(words[API])[0]
     if text == 0 or name == 0:
-        status = call(create_status, (FAIL, words[TEXT]))
+        status = call_unchecked(create_status, (FAIL, words[TEXT]))
     else:
         memory[0] = 0
         _append(text, words[TEXT], max_length)
         _append(text, name, max_length)
-        status = call(create_status, (FAIL, text))
+        status = call_unchecked(create_status, (FAIL, text))
     release(memory)
     save_exception()
     return status

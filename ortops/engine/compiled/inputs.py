@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ortops.jit.compile import compiled
-from ortops.jit.parallel import call
+from ortops.jit.parallel import call_unchecked
 from ortops.jit.scalar import address_of, minimum, offset
 
 
@@ -33,21 +33,21 @@ def describe(functions: Any, context: int, inputs: int, max_rank: int, rows: Any
 @compiled
 def _describe(functions: Any, context: int, i: int, max_rank: int, row: Any) -> int:
     here = address_of(row)
-    status: int = call(functions[0], (context, i, here))
+    status: int = call_unchecked(functions[0], (context, i, here))
     value = row[0]
     if status != 0 or value == 0:
         return status
-    status = call(functions[1], (value, here))
+    status = call_unchecked(functions[1], (value, here))
     if status != 0:
         return status
     info = row[0]
-    status = call(functions[2], (info, here + 8))
+    status = call_unchecked(functions[2], (info, here + 8))
     if status == 0:
-        status = call(functions[3], (info, here + 16))
+        status = call_unchecked(functions[3], (info, here + 16))
     if status == 0:
         row[2] = minimum(row[2], max_rank)
-        status = call(functions[4], (info, here + 24, row[2]))
-    call(functions[6], (info,))
+        status = call_unchecked(functions[4], (info, here + 24, row[2]))
+    call_unchecked(functions[6], (info,))
     if status == 0:
-        status = call(functions[5], (value, here))
+        status = call_unchecked(functions[5], (value, here))
     return status

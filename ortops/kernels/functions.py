@@ -1,0 +1,93 @@
+"""The functions that are called by their addresses: what each of them takes, and the tuples that hold the addresses.
+
+Type checkers compare every call (`jit.parallel.call`) and every function whose address is loaded with these types. In
+compiled code an address is an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from ortops.jit.elements import Words
+from ortops.kernels.layout import Form
+
+if TYPE_CHECKING:
+    from ortops.jit.elements import Address, Doubles, Elements
+    from ortops.kernels.layout import PlacedRois, Plan, Table
+
+    Filling: TypeAlias = Callable[[PlacedRois, Table, Form, int], None]
+    Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
+    AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
+    AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
+    AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
+
+    Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Functions"], int]]
+    Fill: TypeAlias = Address[Filling]
+    Sort: TypeAlias = Address[Callable[[PlacedRois, "SharedTables"], bool]]
+    Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, Words], int]]
+    Pack: TypeAlias = Address[Callable[[Elements, int, int, int, int, int, Elements], None]]
+    Unpack: TypeAlias = Address[Callable[[Elements, int, Elements, int, int], None]]
+    Read: TypeAlias = Address[Callable[[Elements, int, Elements], None]]
+    Pool: TypeAlias = Address[Pooling]
+    AddToDrois: TypeAlias = Address[AddingToDrois]
+    AddToDx: TypeAlias = Address[AddingToDx]
+    AddProducts: TypeAlias = Address[AddingProducts]
+    Arithmetic: TypeAlias = Any  # one of the last four; a driver assigns it to a variable of the type that it calls
+else:
+    Arithmetic = Share = Fill = Sort = Run = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = int
+
+
+class Functions(NamedTuple):
+    """The addresses of the functions that a driver calls, or 0 as long as no call needs them.
+
+    share: `roi_tables.share` or `rotated_tables.share`.
+    fill: the function that fills the tables of a RoI.
+    sort: `sliding.sort_by_first_row`.
+    run: `jit.tasks.run_in_chunks`.
+    pack, unpack: those of `pack` for panels of an element type.
+    read, write: those for planes.
+    panel: the arithmetic for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`.
+    plane: that for single planes, the same for other types; or `AddProducts`.
+    """
+
+    share: Share
+    fill: Fill
+    sort: Sort
+    run: Run
+    pack: Pack
+    unpack: Unpack
+    read: Read
+    write: Read
+    panel: Arithmetic
+    plane: Arithmetic
+
+
+class Groups(NamedTuple):
+    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]].
+
+    They are in ascending order, or in that of their first rows after `sliding.sort_by_first_row`.
+    """
+
+    order: Words
+    first: Words
+
+
+class SharedTables(NamedTuple):
+    """The memory that all tasks share.
+
+    failed: a status, which a worker sets if it cannot allocate memory.
+    tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
+    is_filled: whether each RoI has a slot, which is filled already if it is of the part to compute; otherwise each worker
+        has a slot, which it fills.
+    groups: the RoIs by image.
+    form: what the tables hold.
+    fill: the function that fills those of a RoI.
+    """
+
+    failed: Words
+    tables: Words
+    is_filled: bool
+    groups: Groups
+    form: Form
+    fill: Fill

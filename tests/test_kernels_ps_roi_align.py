@@ -1,4 +1,4 @@
-"""PSRoIAlign: its reference against what defines it, and its kernels against the reference and against RoiAlign's bits."""
+"""PSRoIAlign: its kernels against the reference and against RoiAlign's bits, in what random cases are too small for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import ortops
 from ortops.compute import compute
@@ -15,11 +14,9 @@ from ortops.jit.runners import SERIAL, thread_runner
 from ortops.kernels import roi_pool
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
-from problems import DTYPES, SHAPES_OF_ROIS, Array, Problem, make_problem, problems
+from problems import DTYPES, Array, Problem, make_problem
 
 FORWARD, GRADIENT = BY_NAME["PSRoIAlign"], BY_NAME["PSRoIAlignGrad"]
-# The first example compiles the kernels.
-SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 KINDS = ("inside", "across", "mirrored", "flat", "outside")
 
 
@@ -73,12 +70,6 @@ def check(problem: Problem) -> None:
         largest = max(1.0, float(np.abs(wanted).max(initial=0)))
         atol = 200 * np.finfo(kind).eps * largest
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=own, atol=atol + own * 1e-3)
-
-
-@given(problems(kinds=SHAPES_OF_ROIS))
-@SETTINGS
-def test_kernels_compute_the_reference(problem: Problem) -> None:
-    check(in_bins(problem))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -188,20 +179,3 @@ def test_a_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
 def test_a_huge_roi_is_sampled_as_the_reference_samples_it(ratio: int) -> None:
     problem = large(np.float64, (1, 9, 6, 7), (2, 3), 3, ratio)
     check(replace(problem, rois=np.array([[-1e9, -2e9, 1e9, 3e9], [0, 0, 1e15, 9], [-1e12, 2, 5, 7.0]])))
-
-
-@pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
-def test_the_gradient_of_the_reference_is_the_derivative(coordinates: str) -> None:
-    problem = large(np.float64, (2, 2, 7, 8), (3, 2), 5)
-    problem.attributes["coordinate_transformation_mode"] = coordinates
-    y, dx, drois = expected(problem)
-    assert (dx * problem.x).sum() == pytest.approx((y * problem.dy).sum(), rel=1e-12)
-
-    def loss(step: Array) -> Array:
-        inputs = [problem.x, problem.rois + step, problem.batch_indices]
-        (moved,) = evaluate(FORWARD, inputs, problem.attributes)
-        assert moved is not None
-        return np.asarray((moved * problem.dy).sum(axis=(1, 2, 3)))
-
-    for k, step in enumerate(1e-6 * np.eye(4)):
-        np.testing.assert_allclose(drois[:, k], (loss(step) - loss(-step)) / 2e-6, rtol=1e-6, atol=1e-7)

@@ -175,6 +175,18 @@ def test_a_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
     assert not special.any()
 
 
+def test_without_channels_any_number_of_bins_takes_no_memory() -> None:
+    x, rois, of, many = np.zeros((1, 0, 8, 8), np.float32), np.ones((2, 4), np.float32), np.zeros(2, np.int64), 10**6
+    y = ortops.ps_roi_align(x, rois, of, output_height=many, output_width=many)
+    assert y.shape == (2, 0, many, many)
+    dx, drois = ortops.ps_roi_align_grad(y, rois, of, x.shape, x=x)
+    assert dx is not None
+    assert dx.shape == x.shape
+    np.testing.assert_array_equal(drois, np.zeros((2, 4)))
+    with pytest.raises(ValueError, match=r"rois\[0\] = .*: must be finite"):
+        ortops.ps_roi_align(x, rois * np.inf, of, output_height=many, output_width=many)
+
+
 @pytest.mark.parametrize("ratio", [0, 3])
 def test_a_huge_roi_is_sampled_as_the_reference_samples_it(ratio: int) -> None:
     problem = large(np.float64, (1, 9, 6, 7), (2, 3), 3, ratio)

@@ -154,6 +154,8 @@ def ps_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attrib
 def _place_bins_of(whole: PlacedRois) -> PlacedRois:
     """Place each bin as a RoI on the channels that it reads: those of an image for each bin."""
     images, channels, height, width, rois, bins_y, bins_x, _ = whole.shape
+    if channels == 0:  # then there may be any number of bins, and no memory that many need
+        return whole
     bins = bins_y * bins_x
     count = rois * bins
     shape = Shape(images * bins, channels // bins, height, width, count, 1, 1, interleaved=bins)

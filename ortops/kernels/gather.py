@@ -41,6 +41,7 @@ from ortops.kernels.schedule import (
     run_plan,
     runner_for,
     should_pack_maps,
+    uses_panels,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
 
@@ -228,7 +229,7 @@ def _plan(
 def _missing(gathering: Gathering) -> int:
     """A status of `schedule.missing` if the call needs functions whose addresses are 0; else 0."""
     placed, slides = gathering.placed, gathering.lines < gathering.placed.shape.height
-    panels = placed.shape.channels >= LANES // 2
+    panels = uses_panels(placed.shape)
     planes = gathering.finds_argmax or may_use_planes(placed, gathering.plan.is_by_image)
     return missing(gathering.functions, panels, planes, slides, gathering.work)
 

@@ -315,4 +315,4 @@ def work_item(placed: PlacedRois, plan: Plan, shared: SharedTables, worker: int,
     r = shared.groups.order[begin]
     rows, columns = tables_of(placed, shared, worker, r)
     window = window_of(rows, columns, shape.width)
-    return WorkItem(placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape.channels))
+    return WorkItem(placed.batch_indices[r], begin, begin + 1, window, should_pack_window(window, shape))

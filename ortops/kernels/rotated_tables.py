@@ -156,7 +156,7 @@ def _fill_task(
             window_of(rows, columns, shape.width),
         )
         # A packed window has shorter lines than the map.
-        packs = not is_whole and should_pack_window(window, shape.channels)
+        packs = not is_whole and should_pack_window(window, shape)
         width = window.width if packs else shape.width
         sample_weight = 1.0 / (maximum(float(grid.rows.samples), 1.0) * maximum(float(grid.columns.samples), 1.0))
         for b in range(block * BINS_PER_TASK, minimum((block + 1) * BINS_PER_TASK, lists.bins)):

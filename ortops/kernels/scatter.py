@@ -38,6 +38,7 @@ from ortops.kernels.schedule import (
     plane_of,
     run_plan,
     runner_for,
+    uses_panels,
 )
 from ortops.kernels.tables import span_of_bins
 
@@ -98,7 +99,7 @@ def scatter(
     fits = 2 * pixels <= MAX_MAP_PIXELS if reads_x else sizes.fits or pixels <= MAX_MAP_PIXELS
     # The map is packed also for few RoIs: it takes no longer than filling dx.
     is_covered = reads_x or covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
-    packs = shape.channels >= LANES // 2 and fits and is_covered
+    packs = uses_panels(shape) and fits and is_covered
     # If elements are computed in their own type, sums of planes are made directly in dx.
     size = itemsize(compute_pointer(dx, dx))
     lanes_per_pixel, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size

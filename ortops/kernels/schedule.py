@@ -36,6 +36,13 @@ MAX_SPARSITY = 8.0
 Measured with 128 channels and 40 RoIs: with 14 pixels, panels take 71 to 104 % of the time; with 18, 160 %.
 """
 
+MIN_CHANNELS_OF_BINS = 2
+"""The fewest channels for panels if bins are RoIs: a call for one plane of a bin has few pixels.
+
+Measured with 7 x 7 bins and 300 RoIs on 50 x 68 pixels: with 2 channels, panels take 80 to 100 % of the time; with 7, 50 to
+80 %.
+"""
+
 MIN_PARALLEL_PIXELS = 1 << 19
 """The fewest pixels to read or write, in all channels, to use threads: below that, waking one costs more than it saves."""
 
@@ -53,15 +60,21 @@ def covered_pixels(placed: PlacedRois, margin: int) -> float:
 
 
 @compiled
+def uses_panels(shape: Shape) -> bool:
+    """Whether there are enough channels for panels. Half a panel of them is a choice."""
+    return shape.channels >= (LANES // 2 if shape.interleaved == 1 else MIN_CHANNELS_OF_BINS)
+
+
+@compiled
 def should_pack_maps(placed: PlacedRois) -> bool:
     """Whether to pack whole maps into panels.
 
     A row of a window also reads up to a cache line beside it, so RoIs count with these pixels. Measured with 256 channels:
     whole maps take 65 to 95 % of the time if RoIs cover the maps once, 120 to 160 % if they cover three quarters or less.
-    With 3 channels or one RoI, whole maps are slower, too. Half a panel of channels is a choice.
+    With 3 channels or one RoI, whole maps are slower, too.
     """
     shape, pixels = placed.shape, placed.shape.height * placed.shape.width
-    if shape.channels < LANES // 2 or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
+    if not uses_panels(shape) or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
         return False
     return covered_pixels(placed, LANES - 1) >= float(shape.images) * float(pixels)
 
@@ -173,7 +186,7 @@ def missing(functions: Functions, panels: bool, planes: bool, slides: bool, work
 def may_use_planes(placed: PlacedRois, is_whole: bool) -> bool:
     """Whether some RoI's window may not be packed."""
     shape = placed.shape
-    if is_whole or shape.channels < LANES // 2:
+    if is_whole or not uses_panels(shape):
         return not is_whole
     for r in range(shape.rois):
         width = maximum(placed.spans[2 * r + 1], minimum(LANES, shape.width))
@@ -203,7 +216,7 @@ def panel_size(placed: PlacedRois, is_whole: bool) -> int:
     """The number of values of a panel: for a whole map, for the largest window, or 0 if nothing is packed."""
     pixels = placed.shape.height * placed.shape.width
     if not is_whole:
-        pixels = minimum(pixels, MAX_WINDOW_PIXELS) if placed.shape.channels >= LANES // 2 else 0
+        pixels = minimum(pixels, MAX_WINDOW_PIXELS) if uses_panels(placed.shape) else 0
     return pixels * LANES
 
 
@@ -237,6 +250,6 @@ def make_window(rows: tuple[int, int], columns: tuple[int, int], map_width: int)
 
 
 @compiled
-def should_pack_window(window: Window, channels: int) -> bool:
-    """Whether to pack a RoI's window: it fits into a core's cache, and at least half of the lanes are used."""
-    return channels >= LANES // 2 and window.height * window.width <= MAX_WINDOW_PIXELS
+def should_pack_window(window: Window, shape: Shape) -> bool:
+    """Whether to pack a RoI's window: it fits into a core's cache, and there are enough channels."""
+    return uses_panels(shape) and window.height * window.width <= MAX_WINDOW_PIXELS

@@ -1,4 +1,4 @@
-"""A case that each mutant fails: `python tests/catching_cases.py` writes it to catching_cases.json.
+"""A case that each mutant fails: `python tests/catching_cases.py [FAMILY ...]` writes it to catching_cases.json.
 
 It is a decisive case that a default run counts. A mutant that breaks only a rule of this project has a case of that rule.
 """
@@ -8,19 +8,23 @@ from __future__ import annotations
 import functools
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case, scenario_of
-from conformance.families import all_mutants
+from conformance.families import all_mutants, families, family_of
 from conformance.mutants.base import Category, Mutant
 from conformance.run import ask, judge
 from conformance.vectors import collect
 from docs.rules import lives, rule_of
 
 FILE = Path(__file__).with_suffix(".json")
+
+HANDICAP = 4
+"""How many cases of a kind are tried before those about what caught no mistake of the same category."""
 
 
 @functools.cache
@@ -81,24 +85,61 @@ def candidates(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:
     ]
 
 
-def first_caught(mutant: Mutant, lately: dict[str, None]) -> str:
-    """The first case that catches the mutant: those that caught others first, then one of each kind of scenario."""
-    met: Counter[str] = Counter()
+@functools.cache
+def _cost(case: Case) -> float:
+    """About how long the reference takes for a case."""
+    return 0 if case.expects_error else family_of(case.definition).work(case) + case.nbytes / 64
+
+
+def _kind(id_: str) -> tuple[str, ...]:
+    """What a case is about: its id without operator, element type and numbers."""
+    return tuple(re.sub(r"\d+", "", scenario_of(id_)).split("/")[1:3])
+
+
+def first_caught(mutant: Mutant, found: dict[str, str]) -> str | None:
+    """The id of the first case that catches a mutant, None if none does. Small cases come before large ones.
+
+    The case that caught it before comes first, then those like the ones that caught the same mistake in other families,
+    and those about what caught the mistakes of the same category, then one of each kind.
+    """
+    caught = {one: found[one.name] for one in all_mutants() if found.get(one.name)}
+    alike = {_kind(id_) for one, id_ in caught.items() if one.short_name == mutant.short_name}
+    groups = {_kind(id_)[0] for one, id_ in caught.items() if one.category is mutant.category}
+    met: Counter[tuple[str, ...]] = Counter()
     ranks = {}
-    for case in candidates(mutant, collect()):
-        kind = re.sub(r"\d+", "", scenario_of(case.id))
-        ranks[case] = (case.id != recorded().get(mutant.name), case.id not in lately, met[kind])
+    for case in sorted(candidates(mutant, collect()), key=_cost):
+        kind = _kind(case.id)
+        is_before = case.id == found.get(mutant.name)
+        ranks[case] = (not is_before, kind not in alike, met[kind] + (kind[0] not in groups) * HANDICAP)
         met[kind] += 1
-    return next(failing(mutant.backend, sorted(ranks, key=ranks.__getitem__))).id
+    caught_by = (case.id for case in failing(mutant.backend, sorted(ranks, key=ranks.__getitem__)))
+    return next(caught_by, None)
 
 
-def main() -> None:
-    """Write the file."""
-    found: dict[str, str] = {}
-    for mutant in all_mutants():
-        found[mutant.name] = first_caught(mutant, dict.fromkeys([*found.values()][-3:]))
-    FILE.write_text(json.dumps(found, indent=0) + "\n", "utf-8")
+def main(names: list[str]) -> int:
+    """Write the file; only the rows of the named families if any are named. Return 1 if a mutant is not caught."""
+    known = {family.name for family in families()}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"no family {unknown[0]}: must be one of {', '.join(sorted(known))}")
+    found = recorded() if FILE.exists() else {}
+    found = {mutant.name: found.get(mutant.name, "") for mutant in all_mutants()}
+    chosen = [mutant for mutant in all_mutants() if not names or mutant.family in names]
+    for mutant in chosen:
+        found[mutant.name] = first_caught(mutant, found) or ""
+    FILE.write_text(json.dumps({name: case for name, case in found.items() if case}, indent=0) + "\n", "utf-8")
+    missed = [mutant for mutant in chosen if not found[mutant.name]]
+    for mutant in missed:
+        print(not_caught(mutant, found))
+    return 1 if missed else 0
+
+
+def not_caught(mutant: Mutant, found: dict[str, str]) -> str:
+    """A line that names a mutant that no case catches, and the cases by which other families catch the same mistake."""
+    others = [one for one in all_mutants() if one.short_name == mutant.short_name and found.get(one.name)]
+    others.sort(key=lambda one: one.steps is not mutant.steps)
+    there = [f"{one.family} catches it by case {found[one.name]}" for one in others]
+    return f"not caught: {mutant.name}" + (f"; {', '.join(there)}" if there else f" ({mutant.description})")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import catching_cases
 from catching_cases import candidates, decisive, failing, recorded
 from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
@@ -16,11 +18,11 @@ from conformance.case import Basis, Case
 from conformance.families import all_mutants
 from conformance.families.roi_align import mutants as roi_align
 from conformance.model import build
-from conformance.mutants.base import Category, Model, Mutant, Table, edit, with_replaced
+from conformance.mutants.base import Category, Model, Mutant, Table, called_by, edit, with_replaced
 from conformance.vectors import collect
 from docs.rules import lives, rule_of
 from ortops.operators import OPERATORS
-from ortops.reference import sampling
+from ortops.reference import evaluate, max_roi_pool, sampling
 
 FAMILIES = tuple(dict.fromkeys(operator.family for operator in OPERATORS))
 MUTANTS = all_mutants()
@@ -51,7 +53,7 @@ def test_every_mutant_fails_a_case(family: str) -> None:
 def test_a_model_without_a_mistake_passes(family: str) -> None:
     caught = set(recorded().values())
     cases = [c for c in collect() if c.definition.family == family and c.id in caught and "rois_1025" not in c.id]
-    assert len(cases) > 25
+    assert len(cases) > 15
     assert [case.id for case in failing(without_mistake(family), cases)] == []
 
 
@@ -97,6 +99,48 @@ def test_a_mutant_has_one_row_and_changes_functions_of_the_reference() -> None:
         with_replaced({replace: replace})
     with pytest.raises(ValueError, match="start_of: must have the text 'r1' once"):
         with_replaced(edit(sampling.start_of, "r1", "r2"))
+
+
+def test_a_row_that_changes_nothing_for_a_family_is_an_error() -> None:
+    table = Table()
+    table.add(Category.COORDINATES, "Elsewhere: It is never called.", edit(max_roi_pool.size_of, "+ 1", "+ 2"))
+    with pytest.raises(
+        ValueError, match="roi_align: Elsewhere replaces size_of: must replace a function that the family"
+    ):
+        table.of("roi_align")
+    assert set(table.of("max_roi_pool")) == {"Elsewhere"}
+    for spaced in ("-  0.5", "- (\n0.5)"):
+        with pytest.raises(ValueError, match=r"start_of: the edit .* must change more than lines and spaces"):
+            with_replaced(edit(sampling.start_of, "- 0.5", spaced))
+
+
+def test_what_a_family_calls_is_known_however_deep() -> None:
+    assert {sampling.taps, sampling.OnnxAxis.taps, evaluate} < called_by("roi_align")
+    assert called_by("roi_align") & called_by("max_roi_pool") < called_by("roi_align") - {sampling.taps}
+
+
+def test_a_wrong_row_is_no_refusal_of_a_case() -> None:
+    with pytest.raises(ValueError, match="start_of: must have the text 'no such text' once"):
+        type("Mistyped", (Model,), {"FAMILY": "roi_align", "STEPS": edit(sampling.start_of, "no such text", "")})
+
+
+def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (next(m for m in of_family(f) if m.short_name == "TieToTheLast") for f in FAMILIES[:2])
+    file = tmp_path / "cases.json"
+    file.write_text(json.dumps({second.name: recorded()[second.name]}), "utf-8")
+    official = tuple(case for case in collect() if case.group == "roi_align_grad/official")
+    monkeypatch.setattr(catching_cases, "FILE", file)
+    monkeypatch.setattr(catching_cases, "recorded", lambda: json.loads(file.read_text("utf-8")))
+    monkeypatch.setattr(catching_cases, "collect", lambda: official)
+    monkeypatch.setattr(catching_cases, "all_mutants", lambda: (replace(first, steps={}), second))
+    assert catching_cases.main([first.family]) == 1
+    due = f"not caught: {first.name}; {second.family} catches it by case {recorded()[second.name]}\n"
+    assert capsys.readouterr().out == due
+    assert json.loads(file.read_text("utf-8")) == {second.name: recorded()[second.name]}
+    with pytest.raises(SystemExit, match="no family roi_aline: must be one of dml_resample, "):
+        catching_cases.main(["roi_aline"])
 
 
 def test_a_mutant_leaves_the_reference_as_it_is() -> None:

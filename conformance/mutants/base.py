@@ -7,10 +7,14 @@ That is another function with the same parameters, or an edit of its source: tex
 from __future__ import annotations
 import __future__
 
+import ast
 import functools
+import importlib
 import inspect
 import itertools
 import math
+import pkgutil
+import random
 import textwrap
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -26,23 +30,17 @@ from onnx import numpy_helper
 
 from ortops import reference
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.reference import (
-    dml_resample,
-    dml_roi_align,
-    evaluate,
-    function_of,
-    max_roi_pool,
-    roi_align,
-    roi_align_rotated,
-    sampling,
-)
+from ortops.reference import evaluate, function_of, roi_align_rotated, sampling
 from ortops.spec import Operator
 
 Array = npt.NDArray[Any]
 Steps = dict[Any, Any]
 """Functions, each with its replacement."""
 
-_MODULES = (reference, sampling, roi_align, dml_roi_align, dml_resample, roi_align_rotated, max_roi_pool)
+_MODULES = (
+    reference,
+    *(importlib.import_module(f"{reference.__name__}.{one.name}") for one in pkgutil.iter_modules(reference.__path__)),
+)
 
 
 class Category(str, Enum):
@@ -119,27 +117,45 @@ class Table:
     def __init__(self, *others: Table) -> None:
         self.rows: list[tuple[Category, str, str, Steps]] = [row for other in others for row in other.rows]
 
-    def add(self, category: Category, *rows: str | Steps) -> None:
+    def add(self, *rows: Category | str | Steps) -> None:
         """Add mutants.
 
         Args:
-            category: the part of an operator that they get wrong.
-            rows: for each its name and a sentence that says what is wrong, as "Name: sentence.", and then its steps.
+            rows: a category and then, for each mutant of it, its name and a sentence that says what is wrong, as
+                "Name: sentence.", and its steps; and so on for other categories.
         """
-        for words, steps in zip(rows[::2], rows[1::2], strict=True):
-            name, _, description = str(words).partition(": ")
-            self.rows.append((category, name, description, cast("Steps", steps)))
+        left = iter(rows)
+        for one in left:
+            if isinstance(one, Category):
+                category = one
+                continue
+            name, _, description = str(one).partition(": ")
+            self.rows.append((category, name, description, cast("Steps", next(left))))
+
+    def add_limits(self, *rows: tuple[str, int, int, Callable[[int], Steps]]) -> None:
+        """Add mutants that are wrong from some size on, which is log-uniform in a range: cases cannot be fitted to it.
+
+        Args:
+            rows: for each its name and a sentence, with {} for the size, the smallest and the largest size, and its steps.
+        """
+        for words, low, high, steps in rows:
+            drawn = random.Random(words.partition(":")[0]).uniform(math.log(low), math.log(high))  # noqa: S311
+            size = round(math.exp(drawn))
+            self.add(Category.SIZES, words.format(size), steps(size))
 
     def of(self, family: str) -> Mutants:
         """The mutants as those of a family.
 
         Raises:
-            ValueError: two rows have the same name.
+            ValueError: two rows have the same name, or a row changes nothing that the family calls.
         """
-        made = Mutants()
+        made, known = Mutants(), called_by(family) | {rounded}
         for category, name, description, steps in self.rows:
             if name in made:
                 raise ValueError(f"{family}: {name} twice: every mutant must have a name of its own")
+            if steps and known.isdisjoint(steps):
+                names = ", ".join(step.__qualname__ for step in steps)
+                raise ValueError(f"{family}: {name} replaces {names}: must replace a function that the family calls")
             made[name] = Mutant(family, category, name, description, steps)
         return made
 
@@ -220,6 +236,11 @@ class Model:
 
     FAMILY: ClassVar[str]
     STEPS: ClassVar[Steps] = {}
+    _evaluate: ClassVar[Callable[..., list[Array | None]]]
+
+    def __init_subclass__(cls) -> None:
+        # Here, because an error in a row must not be taken for the refusal of a case.
+        cls._evaluate = staticmethod(with_replaced(cls.STEPS))
 
     def __init__(self, model: onnx.ModelProto) -> None:
         (node,) = model.graph.node
@@ -230,7 +251,6 @@ class Model:
         self._wanted = [bool(name) for name in (*node.output, *[""] * len(self.operator.outputs))]
         self._constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
         self._given = [value.name for value in model.graph.input if value.name not in self._constants]
-        self._evaluate = _evaluate_of(type(self))  # type: ignore[arg-type]  # a class can be hashed
         self._memory: dict[str, Any] = {}
 
     @classmethod
@@ -270,16 +290,12 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
     return max((one for one in known if one[0] <= opset), key=lambda one: one[0])[1]
 
 
-@functools.cache
-def _evaluate_of(model: type[Model]) -> Callable[..., list[Array | None]]:
-    return with_replaced(model.STEPS)
-
-
 def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
     """A copy of `evaluate` whose functions call the replacements, however deep.
 
     Raises:
-        ValueError: a replaced function is none of the reference, or does not have the text to change exactly once.
+        ValueError: a replaced function is not of the reference, or an edit changes nothing, or the function does not have
+            the text to change exactly once.
     """
     namespaces = {module.__name__: vars(module) | EXTRA for module in _MODULES}
     functions, methods = _definitions()
@@ -311,16 +327,45 @@ def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
 @functools.cache
 def _edited(function: types.FunctionType, step: Edit) -> types.CodeType:
     """The code of a function with other text."""
-    source = textwrap.dedent(inspect.getsource(function))
+    right = source = textwrap.dedent(inspect.getsource(function))
     for old, new in step.changes:
         if source.count(old) != 1:
             raise ValueError(f"{function.__qualname__}: must have the text {old!r} once")
         source = source.replace(old, new)
+    if ast.dump(ast.parse(source)) == ast.dump(ast.parse(right)):
+        raise ValueError(f"{function.__qualname__}: the edit {step.changes} must change more than lines and spaces")
     flags = __future__.annotations.compiler_flag
     whole = compile(source, f"<{function.__qualname__}>", "exec", flags, dont_inherit=True)
     return next(
         code for code in whole.co_consts if isinstance(code, types.CodeType) and code.co_name == function.__name__
     )
+
+
+@functools.cache
+def called_by(family: str) -> frozenset[Any]:
+    """The functions and methods of the reference that the operators of a family may call, however deep."""
+    functions, methods = _definitions()
+    found, names, classes = set[Any](), set[str](), set[type]()
+    pending: list[Any] = [evaluate, *(function_of(operator) for operator in OPERATORS if operator.family == family)]
+    while pending:
+        function = pending.pop()
+        found.add(function)
+        own = _names_in(function.__code__)
+        values = [function.__globals__.get(name) for name in own]
+        names |= own
+        classes |= {value for value in values if isinstance(value, type)}
+        called: set[Any] = {value for value in values if isinstance(value, types.FunctionType)} & set(functions)
+        for owner in classes:
+            called |= {one.fget for one in vars(owner).values() if isinstance(one, property)}
+            called |= {one for name, one in methods.get(owner, {}).items() if name in names}
+        pending = [*({*pending} | called) - found]
+    return frozenset(found)
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """The names of globals and attributes in the code of a function and of those inside it."""
+    inner = [_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 @functools.cache

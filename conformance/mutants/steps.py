@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -98,15 +96,15 @@ def cleared(part: Callable[[Array], Any]) -> Steps:
     return {evaluate: replaced}
 
 
-def unread(is_unread: Callable[..., Any]) -> Steps:
-    """Some pixels are neither read nor get a gradient; `is_unread` takes rows, columns, height and width."""
+def unread(part: Callable[[Array], Any]) -> Steps:
+    """Some pixels are neither read nor get a gradient; `part` takes an image [H, W] and returns the index of these."""
 
-    def kept(image: Array) -> Array:
-        if image.ndim != 4:
-            return image
-        lengths = image.shape[2:]
-        rows, columns = np.ogrid[: lengths[0], : lengths[1]]
-        return np.asarray(np.where(is_unread(rows, columns, *lengths), np.zeros((), image.dtype), image))
+    def kept(array: Array) -> Array:
+        made: Array = array.copy()
+        if made.ndim == 4 and made.size:
+            for image in made.reshape(-1, *made.shape[2:]):
+                image[part(image)] = 0
+        return made
 
     read = on(X, kept)[evaluate]
 
@@ -115,34 +113,6 @@ def unread(is_unread: Callable[..., Any]) -> Steps:
         return [y if y is None or t.name not in DX else kept(y) for t, y in found]
 
     return {evaluate: replaced}
-
-
-def roi_by_roi(combine: Callable[[Array, Array, int], None]) -> Steps:
-    """The gradient of each RoI is computed alone; `combine` takes dX, the part of a RoI and its image, and writes to dX."""
-
-    def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
-        whole = evaluate(operator, inputs, attributes, wanted)
-        if not operator.is_gradient or whole[0] is None:
-            return whole
-        names = [t.name for t in operator.inputs]
-        dx = np.zeros_like(whole[0])
-        for r in range(len(inputs[0])):
-            own = [_of_roi(name, array, r) for name, array in zip(names, inputs, strict=False)]
-            part: Any = evaluate(operator, own, attributes, wanted)[0]
-            given = dict(zip(names, own, strict=False))
-            image = next((given[name] for name in IMAGES if name in given), given["rois"])
-            combine(dx, part, int(image.flat[0]))
-        return [dx, *whole[1:]]
-
-    return {evaluate: replaced}
-
-
-def _of_roi(name: str, array: Any, r: int) -> Any:
-    if name in DY:
-        return array[r : r + 1]
-    if name in ROIS:
-        return array[..., r : r + 1, :]
-    return array[..., r : r + 1] if name in IMAGES else array
 
 
 def given(change: Any) -> Steps:
@@ -204,8 +174,3 @@ def of_the_last_call(*names: str) -> Steps:
         return {name: last[name] if fits and name in names else array for name, array in inputs.items()}
 
     return asked(changed)
-
-
-def threshold(name: str, low: int, high: int) -> int:
-    """The size from which on a mutant is wrong, log-uniform from low to high: cases cannot be fitted to it."""
-    return round(math.exp(random.Random(f"0 {name}").uniform(math.log(low), math.log(high))))  # noqa: S311

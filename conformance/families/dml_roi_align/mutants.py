@@ -19,9 +19,6 @@ from conformance.mutants.steps import IMAGES, before_checks, by_default, given, 
 from ortops.reference.dml_roi_align import RegionAxis, limited_samples, nearest_pixel, region_axes
 from ortops.reference.roi_align import average, maximum, pool
 
-MARKED_IF_NEAREST = edit(region_axes, "per_bin, length,", "per_bin, Marked(length) if nearest else length,")
-"""The length of the map is `Marked` with nearest_neighbor."""
-
 LIMITS = ("minimum_samples_per_output", "maximum_samples_per_output")
 LIMITED = "min(max(adaptive_samples(size, bins), minimum), maximum)"
 
@@ -39,41 +36,18 @@ table.add(
     Category.COORDINATES,
     "RegionAtLeastOnePixel: Regions are at least one pixel wide and high, as with ONNX's output_half_pixel.",
     edit(region_axes, "= r1 * scale, r2 * scale", "= r1 * scale, max(r2 * scale, r1 * scale + 1.0)"),
-    "InputOffsetAdded: input_pixel_offset is added instead of subtracted.",
-    edit(RegionAxis.coordinate, "- self.input_pixel_offset", "+ self.input_pixel_offset"),
     "InputOffsetIgnored: input_pixel_offset is ignored and taken for 0.5.",
     edit(RegionAxis.coordinate, "self.input_pixel_offset", "0.5"),
-    "InputOffsetScaled: input_pixel_offset is subtracted before scaling instead of after it.",
-    edit(RegionAxis.coordinate, "self.input_pixel_offset", "self.input_pixel_offset * self.scale"),
-    "InputOffsetAtMost1: input_pixel_offset is limited to 1.",
-    edit(RegionAxis.coordinate, "self.input_pixel_offset", "min(self.input_pixel_offset, 1.0)"),
-    "OutputOffsetAdded: output_pixel_offset is added instead of subtracted.",
-    edit(RegionAxis.share, "- self.output_pixel_offset", "+ self.output_pixel_offset"),
     "OutputOffsetIgnored: output_pixel_offset is ignored and taken for -0.5.",
     edit(RegionAxis.share, "- self.output_pixel_offset", "+ 0.5"),
-    "OutputOffsetAtMost1: output_pixel_offset is limited to 1.",
-    edit(RegionAxis.share, "self.output_pixel_offset", "min(self.output_pixel_offset, 1.0)"),
-    "OutputOffsetInPixels: output_pixel_offset counts in pixels of the map instead of samples.",
-    edit(RegionAxis.share, " - self.output_pixel_offset", "")
-    | edit(RegionAxis.coordinate, "- self.input", "- self.output_pixel_offset - self.input"),
     "CornersIgnored: align_regions_to_corners is ignored and taken for 0.",
     meant(lambda a: a | {"align_regions_to_corners": 0}),
-    "CornersAlways: align_regions_to_corners is ignored and taken for 1.",
-    meant(lambda a: a | {"align_regions_to_corners": 1}),
-    "ScalesExchanged: spatial_scale_x and spatial_scale_y are exchanged.",
-    meant(lambda a: a | {"spatial_scale_x": a["spatial_scale_y"], "spatial_scale_y": a["spatial_scale_x"]}),
     "ScaleXForBoth: spatial_scale_x is used for both axes.",
     meant(lambda a: a | {"spatial_scale_y": a["spatial_scale_x"]}),
-    "TieGoesDown: A sample halfway between two pixels reads the one before it instead of after it.",
-    edit(nearest_pixel, "math.floor(c + 0.5)", "math.ceil(c - 0.5)"),
     "TieGoesToEven: A sample halfway between two pixels reads the even one.",
     edit(nearest_pixel, "math.floor(c + 0.5)", "round(c)"),
-    "NearestTruncated: nearest_neighbor rounds coordinates down instead of to nearest.",
-    edit(nearest_pixel, "math.floor(c + 0.5)", "math.floor(c)"),
     "NearestIsLinear: interpolation_mode is ignored: everything is linear.",
     renamed("interpolation_mode", nearest_neighbor="linear"),
-)
-table.add(
     Category.BORDERS,
     "OutsideReplacesAll: An average with any sample outside the map is out_of_bounds_input_value.",
     edit(average, "return total", "return outside_value if bin_.outside is not None else total"),
@@ -87,56 +61,25 @@ table.add(
         *(pool, "average(bin_, channel, outside_value)", "average(bin_, channel, 0.0)"),
         *("maximum(mode, bin_, channel, outside_value)", "maximum(mode, bin_, channel, 0.0)"),
     ),
-    "OutsideIs0InMaxima: out_of_bounds_input_value applies to averages only; in a maximum it is 0.",
-    edit(pool, "maximum(mode, bin_, channel, outside_value)", "maximum(mode, bin_, channel, 0.0)"),
     "LengthOutside: A sample at exactly the map's length counts as outside.",
     border_of_regions("-1 < c < length"),
     "Minus1Inside: A sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
     border_of_regions("-1 <= c <= length"),
-    "Minus1InsideInX: A sample at exactly -1 along x counts as inside, as in ONNX's RoiAlign.",
-    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
-    | edit(region_axes, "*ends_x, output_size[1], map_size[1]", "*ends_x, output_size[1], Marked(map_size[1])"),
-    "Minus1InsideInY: A sample at exactly -1 along y counts as inside, as in ONNX's RoiAlign.",
-    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
-    | edit(region_axes, "*ends_y, output_size[0], map_size[0]", "*ends_y, output_size[0], Marked(map_size[0])"),
-    "Minus1InsideOfTheNearest: With nearest_neighbor, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
-    border_of_regions("{} or (c == -1 and isinstance(length, Marked))") | MARKED_IF_NEAREST,
-    "Minus1InsideWithCorners: Aligned to corners, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
-    border_of_regions("{} or (c == -1 and isinstance(length, Marked))")
-    | edit(region_axes, "per_bin, length,", "per_bin, Marked(length) if to_corners else length,"),
-    "BorderAtTheFirstPixel: Samples before the first and after the last pixel count as outside the map.",
-    border_of_regions("0 <= c <= length - 1"),
-    "BorderOfTheNearest: With nearest_neighbor, the map ends half a pixel beyond its first and last pixel.",
-    border_of_regions("-0.5 <= c < length - 0.5 if isinstance(length, Marked) else {}") | MARKED_IF_NEAREST,
-)
-table.add(
     Category.COUNTS,
     "MinimumIgnored: minimum_samples_per_output is ignored and taken for 1.",
     edit(limited_samples, LIMITED, "min(max(adaptive_samples(size, bins), 1), maximum)"),
     "MaximumIgnored: maximum_samples_per_output is ignored.",
     edit(limited_samples, LIMITED, "max(adaptive_samples(size, bins), minimum)"),
-    "MaximumAlways: maximum_samples_per_output is always taken as the number of samples if it is given.",
-    edit(limited_samples, LIMITED, f"maximum if maximum < 2**31 else {LIMITED}"),
     "EmptyRegionIs0: An empty or inverted region gives 0, as with ONNX's adaptive sampling.",
     edit(limited_samples, LIMITED, f"0 if size <= 0 and minimum < maximum else {LIMITED}"),
-)
-table.add(
     Category.REDUCTIONS,
     "MaxOfCorners: A maximum is taken over weighted corners, as in ONNX, instead of interpolated samples.",
     edit(maximum, "candidates_of(mode,", "candidates_of('max',"),
-    "EveryReductionIsAverage: reduction_function is ignored: everything is an average.",
-    renamed("reduction_function", max="average"),
-    "MaxReadsAverage: average is computed as max.",
-    renamed("reduction_function", average="max"),
-)
-table.add(
     Category.INDEXING,
     "RegionIndexSigned: uint32 indices are read as signed: the largest is -1, the last image.",
     on(IMAGES, signed),
     "FirstOfLeadingAxes: Regions and indices with leading axes are refused.",
     refused_where("arrays['ROITensor'].ndim != 2 or arrays['BatchIndicesTensor'].ndim != 1"),
-)
-table.add(
     Category.GRADIENTS,
     "MapNotNeeded: A gradient that needs InputTensor takes zeros for it where it is missing, instead of refusing.",
     before_checks(
@@ -151,28 +94,11 @@ table.add(
     slope_after("True"),
     "NearestHasASlope: With nearest_neighbor, regions get the gradient of linear interpolation instead of 0.",
     meant(lambda a: a | {"interpolation_mode": "linear"} if is_gradient() else a),
-)
-table.add(
     Category.DEFAULTS,
     "InputOffset0ByDefault: input_pixel_offset defaults to 0.",
     by_default(input_pixel_offset=0.0),
-    "OutputOffset0ByDefault: output_pixel_offset defaults to 0.",
-    by_default(output_pixel_offset=0.0),
-    "OneSampleByDefault: maximum_samples_per_output defaults to 1.",
-    by_default(maximum_samples_per_output=1),
-    "CornersByDefault: align_regions_to_corners defaults to 1.",
-    by_default(align_regions_to_corners=1),
-    "NearestByDefault: interpolation_mode defaults to nearest_neighbor.",
-    by_default(interpolation_mode="nearest_neighbor"),
-    "RegionMaxByDefault: reduction_function defaults to max.",
-    by_default(reduction_function="max"),
     "LimitsExchanged: A minimum_samples_per_output above the maximum is accepted, and the two are exchanged.",
     given(lambda a: a | dict(zip(LIMITS, sorted(a[name] for name in LIMITS), strict=True)) if {*LIMITS} <= {*a} else a),
-    "LeadingAxesOfNothingTaken: Leading axes of any length are accepted where there are no regions.",
-    before_checks(
-        "if not arrays['ROITensor'].size and not arrays['BatchIndicesTensor'].size: arrays |= "
-        "{'ROITensor': arrays['ROITensor'].reshape(0, 4), 'BatchIndicesTensor': arrays['BatchIndicesTensor'].reshape(0)}"
-    ),
 )
 MUTANTS = table.of("dml_roi_align")
 __getattr__ = MUTANTS.find

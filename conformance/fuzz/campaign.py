@@ -10,20 +10,16 @@ import contextlib
 import functools
 import itertools
 import math
-import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 
-from hypothesis import Phase, Verbosity, find, settings
-from hypothesis.errors import Flaky, NoSuchExample
-
 from conformance import isolate
 from conformance.case import Case
 from conformance.fuzz.check import Failure, Verdict, check, with_expectation
-from conformance.fuzz.strategy import cases
+from conformance.fuzz.strategy import ROUND, search
 from conformance.isolate import TWIN, Declaration, Setting
 from conformance.run import AnswerFunction
 from conformance.worker_process import ProcessLostError, WorkerProcess, borrowed
@@ -31,7 +27,6 @@ from conformance.workers import WorkerPool, WorkerPoolError
 
 ORACLE = "reference"  # the backend whose results are right by definition
 TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
-ROUND = 32  # cases of a round
 REPORT_EVERY = 0.2  # the most seconds between two reports
 
 _REFERENCE = "the reference"
@@ -114,18 +109,8 @@ class _Search:
     def finds_another(self, plan: Plan, number: int, count: int) -> bool:
         """Whether one of so many cases fails otherwise than those before it; the failure is shrunk."""
         self._found.clear()
-        chosen = settings(
-            max_examples=count,
-            phases=[Phase.generate, Phase.shrink],
-            deadline=None,
-            database=None,
-            derandomize=False,
-            verbosity=Verbosity.quiet,
-        )
-        seed = random.Random(f"{plan.seed}/{number}/{len(self.failures)}")  # noqa: S311  # not for secrets
-        # A failure that does not repeat, or not in time, is flaky to hypothesis. It is a failure all the same.
-        with contextlib.suppress(NoSuchExample, Flaky):
-            find(cases(plan.operators, f"{plan.seed}/{number}"), self._fails, settings=chosen, random=seed)
+        place = f"{plan.seed}/{number}"
+        search(plan.operators, place, f"{place}/{len(self.failures)}", count, self._fails)
         self.failures |= {failure.rough_signature: failure for failure in self._found[-1:]}
         return bool(self._found)
 

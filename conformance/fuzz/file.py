@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import DTYPES, Array, Case, element_type_of
+import ortops
+from conformance.case import DTYPES, Array, Case, Source, element_type_of
 from conformance.fuzz.check import Failure
-from conformance.fuzz.generate import BY_REFERENCE
 from conformance.printable import printable
 from ortops import atomic_file
+
+BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
 
 def write(path: Path, failure: Failure, backend: str) -> None:

@@ -1,69 +1,99 @@
-"""Random cases as a strategy of hypothesis, which can then shrink them."""
+"""Random cases as a strategy of hypothesis, which draws and shrinks them.
+
+A share of the cases is exact: coordinates and all intermediate numbers are short binary fractions, so that samples lie
+exactly on borders and pixels, and numbers of samples are exactly whole. The other cases have arbitrary numbers.
+
+At most two axes of a case are as long as in practice, since the reference computes every sample in Python. A case that would
+take it too long is drawn again.
+"""
 
 from __future__ import annotations
 
-import math
+import contextlib
+import random
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import reject
+from hypothesis import Phase, Verbosity, find, reject, settings
+from hypothesis.errors import Flaky, NoSuchExample
 
 from conformance.case import Case
-from conformance.fuzz.generate import draw_case
+from conformance.families import family_of
+from conformance.fuzz.corrupt import corrupt
+from conformance.fuzz.file import BY_REFERENCE
+from conformance.fuzz.random_draw import RandomDraw
+from ortops.operators import OPERATORS
+from ortops.spec import ELEMENT_DTYPES, Operator
 
-FEW = 48
-"""Arrays of at most so many elements are drawn one by one, and shrunk so. Others follow from a seed."""
+EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
+"""The shares of exact cases, of corrupted cases, of attributes that are left out, and of valid cases that may have
+infinities, NaN and numbers at either end of their type's range."""
 
-STEPS = 2**20
-"""The number of different values of a random real number."""
+ROUND = 32
+"""The cases of a search: in a longer one hypothesis varies what it has drawn, which is of less use."""
 
-Size = int | Sequence[int] | None
+MAX_WORK = 15_000
+"""The most samples that the reference computes for a case, which takes 0.1 to 0.2 s."""
 
 
 @st.composite
 def cases(draw: Callable[[Any], Any], names: Sequence[str], place: str) -> Case:
     """Cases of the named operators, or of all; `place` is the end of their ids."""
-    return draw_case(cast(np.random.Generator, DrawnNumbers(draw)), names, place, reject)
+    choices = RandomDraw(draw)
+    operator = choices.choice([operator for operator in OPERATORS if not names or operator.name in names])
+    is_corrupt = choices.chance(CORRUPT)
+    case = _case(draw, operator, f"{operator.function}/fuzz/{place}", no_extremes=is_corrupt)
+    if family_of(operator).work(case) > MAX_WORK:
+        reject()
+    return corrupt(case, choices) if is_corrupt else case
 
 
-class DrawnNumbers:
-    """What random cases use of `numpy.random.Generator`; every number is drawn by hypothesis."""
+def _case(draw: Callable[[Any], Any], operator: Operator, id_: str, *, no_extremes: bool) -> Case:
+    before = RandomDraw(draw)
+    types = {variable: before.choice(allowed) for variable, allowed in operator.types.items()}
+    dtype = ELEMENT_DTYPES[next(iter(types.values()))]
+    choices = RandomDraw(draw, before.chance(EXACT), no_extremes or not before.chance(WILD), dtype)
+    attributes, inputs, outputs = family_of(operator).random_case(choices, operator)
+    required = {attribute.name for attribute in operator.attributes if attribute.required}
+    dtypes = {t.name: ELEMENT_DTYPES[types.get(t.type, t.type)] for t in operator.inputs if t.name in inputs}
+    with np.errstate(over="ignore", invalid="ignore"):
+        typed = {name: inputs[name].astype(dtype) for name, dtype in dtypes.items()}
+    return Case(
+        id=id_,
+        source=BY_REFERENCE,
+        operator=operator.name,
+        attributes={n: v for n, v in attributes.items() if n in required or not choices.chance(LEFT_OUT)},
+        inputs=typed,
+        outputs=outputs,
+        note="a random case",
+    )
 
-    def __init__(self, draw: Callable[[Any], Any]) -> None:
-        self._draw = draw
 
-    def _array(self, kind: type, one: Any, size: Size, many: Callable[[np.random.Generator], Any]) -> Any:
-        if size is None:
-            return self._draw(one)
-        count = math.prod(size) if isinstance(size, Sequence) else size
-        if count > FEW:
-            return many(np.random.default_rng(self._draw(st.integers(0, 2**32 - 1))))
-        return np.fromiter((self._draw(one) for _ in range(count)), kind, count).reshape(size)
+def search(names: Sequence[str], place: str, seed: str, count: int, is_meant: Callable[[Case], bool]) -> None:
+    """Draw `count` cases, as `cases` does, until one is meant; that is shrunk. The same seed draws the same cases."""
+    chosen = settings(
+        max_examples=count,
+        phases=[Phase.generate, Phase.shrink],
+        deadline=None,
+        database=None,
+        derandomize=False,
+        verbosity=Verbosity.quiet,
+    )
+    # A case that does not repeat, or not in time, is flaky to hypothesis.
+    with contextlib.suppress(NoSuchExample, Flaky):
+        find(cases(names, place), is_meant, settings=chosen, random=random.Random(seed))  # noqa: S311  # not for secrets
 
-    def random(self) -> float:
-        """A number from 0 to 1. It shrinks to 1, which is an unlikely choice not made."""
-        return float(1.0 - self._draw(st.integers(1, STEPS)) / STEPS)
 
-    def integers(self, low: int, high: int | None = None, size: Size = None) -> Any:
-        """See `numpy.random.Generator.integers`. They shrink to 0 or what is next to it."""
-        low, high = (0, low) if high is None else (low, high)
-        return self._array(int, st.integers(low, high - 1), size, lambda rng: rng.integers(low, high, size))
+def some_cases(seed: int, count: int, names: Sequence[str] = ()) -> list[Case]:
+    """Random cases of the named operators, or of all, at most `count`. The same seed draws the same cases."""
+    found: list[Case] = []
 
-    def uniform(self, low: float, high: float, size: Size = None) -> Any:
-        """See `numpy.random.Generator.uniform`. They shrink to `low`."""
-        one = st.integers(0, STEPS).map(lambda i: low + (high - low) * i / STEPS)
-        return self._array(float, one, size, lambda rng: rng.uniform(low, high, size))
+    def is_meant(case: Case) -> bool:
+        found.append(case)
+        return False
 
-    def normal(self, size: Size = None) -> Any:
-        """Numbers around 0, most of them within 4. They shrink to 0."""
-        one = st.integers(-STEPS, STEPS).map(lambda i: 4 * i / STEPS)
-        return self._array(float, one, size, lambda rng: rng.normal(size=size))
-
-    def choice(self, choices: Any, size: Size = None, replace: bool = True) -> Any:
-        """See `numpy.random.Generator.choice`. They shrink to the first ones."""
-        among = np.arange(choices) if isinstance(choices, int) else np.asarray(choices)
-        if not replace:
-            return np.random.default_rng(self._draw(st.integers(0, 2**32 - 1))).choice(among, size, replace=False)
-        return among[self.integers(0, len(among), size)]
+    for first in range(0, count, ROUND):
+        search(names, f"{seed}/{first // ROUND}", f"{seed}/{first // ROUND}/0", min(ROUND, count - first), is_meant)
+    return found

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from conformance.case import Array, Case
 from conformance.families import DrawnCase
-from conformance.fuzz.random_draw import LARGE, RandomDraw
 from conformance.upright.geometry import Geometry
 from ortops.spec import AttributeValue, Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 
 class Sizes(NamedTuple):
@@ -41,14 +43,14 @@ KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
 
 def random_sizes(draw: RandomDraw) -> Sizes:
     """Draw small lengths; in a share of the cases, one or two are large and the others smaller still."""
-    is_large = draw.chance(LARGE)
+    is_large = draw.is_large()
     bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
     few = 2 if is_large else len(ratios)
     x_shape = draw.integer(1, 3), draw.integer(0, few) or 1, draw.integer(1, 9), draw.integer(1, 9)
     rois, bins_y, bins_x = draw.integer(is_large, few), draw.choice(bins[:few]), draw.choice(bins[:few])
     sizes = Sizes(*x_shape, rois, bins_y, bins_x, draw.choice(ratios[: few + 1]))
     names = [draw.choice(OFTEN) for _ in range(draw.integer(1, 2) if is_large else 0)]
-    if is_large and draw.chance(0.1):
+    if is_large and draw.chance(0.2):
         names = ["height", "width"]
     for name in names:
         # If two axes are large, each is shorter; height and width less so.
@@ -60,19 +62,19 @@ def random_sizes(draw: RandomDraw) -> Sizes:
 def random_rois(draw: RandomDraw, sizes: Sizes, scale_y: float, scale_x: float) -> Array:
     """Draw RoIs x1, y1, x2, y2 in stored coordinates, [R, 4]."""
     count, ends = sizes.rois, np.array([sizes.width, sizes.height] * 2)
-    corners = np.sort(draw.rng.uniform(0, 1, (count, 2, 2)), axis=1)
+    corners = np.sort(draw.uniform(0, 1, (count, 2, 2)), axis=1)
     if draw.chance(0.5):  # sizes of several orders of magnitude, as in large maps
         middle = corners.mean(axis=1, keepdims=True)
-        corners = middle + (corners - middle) * np.exp(draw.rng.uniform(-4, 0, (count, 1, 1)))
+        corners = middle + (corners - middle) * np.exp(draw.uniform(-4, 0, (count, 1, 1)))
     kinds = ("inside", draw.choice(KINDS), draw.choice(KINDS))
     rois = np.array([_moved(draw, roi, draw.choice(kinds)) for roi in corners.reshape(-1, 4)]).reshape(-1, 4) * ends
     if draw.exact:
         rois = np.round(np.clip(rois, -512, 512) * 4) / 4
     if draw.chance(0.1):  # bins slightly larger than a whole number of pixels, which adaptive sampling rounds up
-        whole = draw.rng.integers(0, 4, (count, 2)) * [sizes.bins_x, sizes.bins_y]
+        whole = draw.integers(0, 3, (count, 2)) * [sizes.bins_x, sizes.bins_y]
         rois[:, 2:] = rois[:, :2] + whole + draw.choice((1 / 64, 1e-3))
     if draw.chance(0.15):  # the same box more than once
-        rois = rois[draw.rng.integers(0, max(count // 2, 1), count)]
+        rois = rois[draw.integers(0, max(count // 2, 1) - 1, (count,)).astype(int)]
     largest = 6e4 if draw.dtype == np.float16 else np.inf
     return np.asarray(np.clip(rois / np.array([scale_x, scale_y] * 2), -largest, largest))
 
@@ -93,8 +95,8 @@ def _moved(draw: RandomDraw, roi: Array, kind: str) -> Array:
 
 def random_indices(draw: RandomDraw, images: int, count: int) -> Array:
     """Draw the images of RoIs, [R]: from all images or only some of them, in random or ascending order."""
-    some = draw.rng.choice(images, draw.integer(1, images), replace=False) if draw.chance(0.4) else np.arange(images)
-    indices = draw.rng.choice(some, count)
+    some = draw.some(draw.integer(1, images), images) if draw.chance(0.4) else np.arange(images)
+    indices = some[draw.integers(0, len(some) - 1, (count,)).astype(int)]
     return np.sort(indices) if draw.chance(0.3) else indices
 
 

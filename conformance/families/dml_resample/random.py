@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from conformance.case import Case
@@ -9,11 +11,13 @@ from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.families import DrawnCase
 from conformance.families.dml_resample.geometry import axes_of
 from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
-from conformance.fuzz.random_draw import LARGE, RandomDraw, draw_attributes
 from conformance.run import AnswerFunction
 from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.shapes import output_shapes
 from ortops.spec import Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 
@@ -28,7 +32,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """A random case of DmlResample or its gradient."""
     rank = draw.integer(1, 4)
     lengths = [draw.integer(1, (60, 12, 6, 4)[rank - 1]) for _ in range(rank)]
-    if draw.chance(LARGE):
+    if draw.is_large():
         lengths[draw.integer(0, rank - 1)] = draw.length(1000)
     scales = tuple(draw.scale() if length < 100 and draw.chance(0.8) else 1.0 for length in lengths)
     sizes = tuple(draw.integer(0 if draw.chance(0.1) else 1, (80, 12, 7, 5)[rank - 1]) for _ in range(rank))
@@ -39,7 +43,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
         "input_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
         "output_pixel_offsets": tuple(draw.offset() for _ in range(rank)) if draw.chance(0.6) else (),
     }
-    attributes, outputs = draw_attributes(draw, operator, given), (operator.outputs[0].name,)
+    attributes, outputs = draw.attributes(operator, given), (operator.outputs[0].name,)
     if not operator.is_gradient:
         return attributes, {"InputTensor": draw.values(lengths)}, outputs
     shapes = output_shapes(DML_RESAMPLE, {"InputTensor": tuple(lengths)}, {}, DML_RESAMPLE.check_attributes(given))

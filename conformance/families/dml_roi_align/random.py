@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from conformance.families import DrawnCase
-from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.upright.geometry import DIRECTML_NAMES
 from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
 from conformance.upright.well_posed import is_well_posed
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 
@@ -29,7 +33,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
         "maximum_samples_per_output": draw.choice((UINT32_MAX, fewest, fewest + 1)),
         "align_regions_to_corners": draw.integer(0, 1),
     }
-    attributes = draw_attributes(draw, operator, given)
+    attributes = draw.attributes(operator, given)
     rois, indices = random_rois(draw, sizes, scale_y, scale_x), random_indices(draw, sizes.images, sizes.rois)
     x = draw.values(sizes[:4])
     rois = rois.reshape((1,) * draw.integer(0, 2) + rois.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from conformance.error_bounds import compute_dtype
 from conformance.expected_values import Floats
 from conformance.families import DrawnCase
 from conformance.families.max_roi_pool.geometry import pixels_of, rois_of
-from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.run import AnswerFunction
 from conformance.upright.random import random_indices, random_rois, random_sizes
 from ortops.spec import Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 
@@ -41,7 +43,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     """A random case of MaxRoiPool or its gradient."""
     scale, sizes = draw.scale(), random_sizes(draw)
     sizes = sizes._replace(images=min(sizes.images, MAX_IMAGES))
-    attributes = draw_attributes(draw, operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
+    attributes = draw.attributes(operator, {"pooled_shape": (sizes.bins_y, sizes.bins_x), "spatial_scale": scale})
     x, boxes = draw.values(sizes[:4]), random_rois(draw, sizes, scale, scale)
     indices = random_indices(draw, sizes.images, sizes.rois)
     inputs = {"X": x, "rois": np.concatenate([indices[:, None], boxes], axis=1)}

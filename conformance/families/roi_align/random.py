@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from conformance.families import DrawnCase
-from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.upright.geometry import ONNX_NAMES
 from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
 from conformance.upright.well_posed import is_well_posed
 from ortops.spec import Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 
@@ -21,6 +25,6 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
         "sampling_ratio": sizes.ratio,
         "spatial_scale": scale,
     }
-    attributes, x = draw_attributes(draw, operator, given), draw.values(sizes[:4])
+    attributes, x = draw.attributes(operator, given), draw.values(sizes[:4])
     rois, indices = random_rois(draw, sizes, scale, scale), random_indices(draw, sizes.images, sizes.rois)
     return with_tensors(draw, operator, attributes, ONNX_NAMES, sizes, x, rois, indices)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +13,15 @@ from conformance.families import DrawnCase
 from conformance.families.roi_align_rotated.bounds import Roundings
 from conformance.families.roi_align_rotated.geometry import Geometry, coordinates, samples_of, work_of
 from conformance.fuzz.perturbation import MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.fuzz.random_draw import RandomDraw, draw_attributes
 from conformance.run import AnswerFunction
 from conformance.upright.geometry import ONNX_NAMES
 from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors
 from conformance.upright.well_posed import in_all_directions
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.spec import Operator
+
+if TYPE_CHECKING:
+    from conformance.fuzz.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 
@@ -42,7 +45,7 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
         "sampling_ratio": sizes.ratio,
         "spatial_scale": scale,
     }
-    attributes, x = draw_attributes(draw, operator, given), draw.values(sizes[:4])
+    attributes, x = draw.attributes(operator, given), draw.values(sizes[:4])
     upright, indices = random_rois(draw, sizes, scale, scale), random_indices(draw, sizes.images, sizes.rois)
     return with_tensors(draw, operator, attributes, ONNX_NAMES, sizes, x, _turned(draw, upright), indices)
 
@@ -61,7 +64,7 @@ def _angle(draw: RandomDraw) -> float:
     """A random angle in radians: up to half a turn, several turns, or one of `QUARTERS`."""
     if draw.chance(0.3):
         return draw.choice(QUARTERS)
-    return float(draw.rng.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))
+    return float(draw.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))
 
 
 def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:

@@ -77,11 +77,15 @@ def test_the_reference_agrees_with_itself() -> None:
 
 
 def test_every_operator_is_asked_right_and_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {case.operator for case in some_cases(0, 128) if case.twin is None} == set(BY_NAME)
+    assert {case.operator for case in some_cases(0, 320) if case.twin is None} == set(BY_NAME)
     assert {case.operator for case in some_cases(0, 20, ("RoiAlign_16",))} == {"RoiAlign_16"}
     monkeypatch.setattr(strategy, "CORRUPT", 1.0)
-    due = {(c.operator, with_expectation(replace(c, twin=None)).expects_error) for c in some_cases(0, 512)}
-    assert due >= set(itertools.product(BY_NAME, ("attribute", "data")))
+    due, wanted = set[tuple[str, Any]](), set(itertools.product(BY_NAME, ("attribute", "data")))
+    for case in itertools.chain.from_iterable(some_cases(seed, 128) for seed in range(20)):
+        due.add((case.operator, with_expectation(replace(case, twin=None)).expects_error))
+        if due >= wanted:
+            break
+    assert due >= wanted
 
 
 def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -220,21 +224,21 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     assert psutil.wait_procs(processes, timeout=20)[1] == []
 
 
+FIELD = {"images": 256, "channels": 256, "height": 512, "width": 512, "pixels": 2**16, "rois": 256, "ratio": 16}
+"""Lengths that occur in practice."""
+
+
 def test_sizes_are_those_of_the_field() -> None:
-    largest = Counter[str]()
-    for case in itertools.chain.from_iterable(
-        some_cases(seed, 384, ("RoiAlign_16", "RoiAlignGrad")) for seed in (1, 2)
-    ):
-        shape = case.inputs.get("x_shape", np.array(case.inputs["X"].shape if "X" in case.inputs else ()))
-        if case.twin is None and shape.shape == (4,):
-            sizes = dict(zip(("images", "channels", "height", "width"), map(int, shape), strict=True))
+    met = set[str]()
+    for case in itertools.chain.from_iterable(some_cases(seed, 320, ("RoiAlign_16",)) for seed in range(10)):
+        if case.twin is None and {"X", "rois"} <= case.inputs.keys():
+            sizes = dict(zip(FIELD, case.inputs["X"].shape, strict=False))
             sizes |= {"rois": len(case.inputs["rois"]), "pixels": sizes["height"] * sizes["width"]}
-            sizes["ratio"] = int(case.attributes.get("sampling_ratio", 0))
-            largest |= Counter(sizes)
-    assert min(largest[name] for name in ("images", "channels", "rois")) > 256
-    assert max(largest["height"], largest["width"]) > 512
-    assert largest["pixels"] > 2**16
-    assert largest["ratio"] > 16
+            sizes["ratio"] = int(case.attributes.get("sampling_ratio", 0))  # type: ignore[call-overload]
+            met |= {name for name, size in sizes.items() if size > FIELD[name]}
+        if met == set(FIELD):
+            break
+    assert met == set(FIELD)
 
 
 def test_values_are_of_both_ends_of_their_type_and_of_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, smallest_subnormal, unit_roundoff
+from conformance.error_bounds import compute_dtype, smallest_subnormal, unit_roundoff
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats, call_key, expected_outputs, shared
 from conformance.families import error_terms
 from conformance.outcome import Difference

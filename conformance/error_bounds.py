@@ -12,19 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
-
-__all__ = [
-    "ErrorTerms",
-    "compute_dtype",
-    "finite",
-    "largest_and_steepest",
-    "overflow_threshold",
-    "smallest_subnormal",
-    "unit_roundoff",
-    "with_neighbours",
-]
 
 
 def finite(values: Floats) -> Floats:

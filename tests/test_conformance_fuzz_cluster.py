@@ -85,7 +85,7 @@ def test_a_campaign_on_a_cluster_ends_with_its_time(workers: LocalCluster, tmp_p
     assert " passed, 0 failed" in result.output
 
 
-class Emptied(SchedulerPlugin):  # type: ignore[misc]  # distributed has no types
+class Emptied(SchedulerPlugin):
     """Knows when a scheduler has forgotten its last task."""
 
     name = "emptied"
@@ -93,7 +93,8 @@ class Emptied(SchedulerPlugin):  # type: ignore[misc]  # distributed has no type
     def __init__(self, scheduler: Any) -> None:
         self.tasks, self.event = scheduler.tasks, threading.Event()
 
-    def transition(self, key: Any, _start: str, finish: str, *_: Any, **_named: Any) -> None:
+    def transition(self, key: Any, start: Any, finish: Any, *args: Any, **kwargs: Any) -> None:
+        del start, args, kwargs
         if finish == "forgotten" and self.tasks.keys() <= {key}:
             self.event.set()
 

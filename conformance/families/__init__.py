@@ -24,7 +24,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from conformance.case import Array, Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, unit_roundoff
+from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.error_terms import ErrorTerms
 from ortops.operators import OPERATORS
 from ortops.spec import AttributeValue, Operator
 

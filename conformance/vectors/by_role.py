@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.error_bounds import ErrorTerms
+from conformance.error_terms import ErrorTerms
 from conformance.formula import Formula, TensorType
 from conformance.vectors.dialects import NAMES
 from ortops.operators import BY_NAME

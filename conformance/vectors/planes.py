@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.case import Array
-from conformance.error_bounds import ErrorTerms
+from conformance.error_terms import ErrorTerms
 from conformance.vectors.by_role import ByRole, uniform
 from conformance.vectors.dialects import INPUT_OFFSETS, ROTATED, Rule
 from conformance.vectors.windows import seams

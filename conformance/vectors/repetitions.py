@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.case import Array
-from conformance.error_bounds import ErrorTerms
+from conformance.error_terms import ErrorTerms
 from conformance.families.dml_resample.bounds import ROUNDINGS
 from conformance.vectors.by_role import ByRole, uniform
 from conformance.vectors.repeating import OF_DY, OF_X, neighbour, numbers, repeating

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array
-from conformance.error_bounds import ErrorTerms
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
 from conformance.vectors.by_role import ByRole, uniform
 from conformance.vectors.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule

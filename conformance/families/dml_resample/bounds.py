@@ -16,7 +16,8 @@ from functools import reduce
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import ErrorTerms, compute_dtype, finite, unit_roundoff
+from conformance.error_bounds import compute_dtype, finite, unit_roundoff
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
 from conformance.families.dml_resample.geometry import Axis, axes_of
 

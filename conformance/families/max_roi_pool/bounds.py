@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import ErrorTerms, finite
+from conformance.error_bounds import finite
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats, reference
 
 

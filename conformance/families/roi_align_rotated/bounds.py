@@ -27,14 +27,8 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import (
-    ErrorTerms,
-    compute_dtype,
-    finite,
-    largest_and_steepest,
-    unit_roundoff,
-    with_neighbours,
-)
+from conformance.error_bounds import compute_dtype, finite, largest_and_steepest, unit_roundoff, with_neighbours
+from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
 from conformance.families.roi_align_rotated.geometry import Geometry, samples_of
 from ortops.reference.roi_align_rotated import Region

@@ -44,15 +44,14 @@ RULES = (
         dml_resample:AttributesUnchecked dml_resample:IntegersTaken dml_resample:FloatShapeTaken
         dml_resample:NoPixelsAre0 roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken
         roi_align_rotated:IndexIn32Bits roi_align_rotated:AlignedUnchecked
-        roi_align_rotated:NegativeRatioIsAdaptive roi_align_rotated:LargeRatioTaken
-        roi_align_rotated:EmptyOutputTaken roi_align_rotated:ScaleUnchecked
-        roi_align_rotated:RoisUnchecked roi_align_rotated:AnglesUnchecked
-        roi_align_rotated:FourNumbersTaken roi_align_rotated:NumberTooManyTaken
-        roi_align_rotated:MoreIndicesTaken max_roi_pool:BatchIdCut max_roi_pool:NegativeIndexWraps
-        max_roi_pool:IndexNTaken max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked
-        max_roi_pool:OneNumberTaken max_roi_pool:InfiniteRoisTaken max_roi_pool:FourNumbersTaken
-        max_roi_pool:IntegersTaken max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0
-        max_roi_pool:NoBinsTaken
+        roi_align_rotated:NegativeRatioIsAdaptive roi_align_rotated:EmptyOutputTaken
+        roi_align_rotated:ScaleUnchecked roi_align_rotated:RoisUnchecked
+        roi_align_rotated:AnglesUnchecked roi_align_rotated:FourNumbersTaken
+        roi_align_rotated:NumberTooManyTaken roi_align_rotated:MoreIndicesTaken
+        max_roi_pool:BatchIdCut max_roi_pool:NegativeIndexWraps max_roi_pool:IndexNTaken
+        max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked max_roi_pool:OneNumberTaken
+        max_roi_pool:InfiniteRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
+        max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
         """,
     ),
     Rule(

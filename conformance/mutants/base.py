@@ -210,11 +210,7 @@ def rounded(y: Array, dtype: np.dtype[Any]) -> Array:
     return y.astype(dtype)
 
 
-class Marked(int):
-    """The length of a map along the axis on which a mutant is wrong."""
-
-
-EXTRA = {"is_gradient": is_gradient, "narrowed": narrowed, "call": call, "Marked": Marked, "np": np, "math": math}
+EXTRA = {"is_gradient": is_gradient, "narrowed": narrowed, "call": call, "np": np, "math": math}
 """What edited text may use in addition to the names of its module."""
 
 EVERYWHERE = edit(

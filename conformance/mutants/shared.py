@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,44 +29,19 @@ from conformance.mutants.steps import (
     result,
     unread,
 )
-from ortops.reference import arguments_of, evaluate
+from ortops.reference import arguments_of, evaluate, roi_align, sampling
 from ortops.reference import roi_align_rotated as rotated
 from ortops.reference.dml_resample import ResampledAxis
 from ortops.reference.dml_roi_align import RegionAxis, is_on_map, limited_samples
-from ortops.reference.roi_align import (
-    add_to_droi,
-    add_to_dx,
-    average,
-    divisor_of,
-    maximum,
-    pool_grad,
-    terms_of,
-    value_of,
-    winner_of,
-)
-from ortops.reference.sampling import (
-    OnnxAxis,
-    Tap,
-    adaptive_samples,
-    axes_of_roi,
-    coordinate,
-    derivatives_by_ends,
-    ends_of,
-    is_inside,
-    samples_per_bin,
-    size_of,
-    start_of,
-    taps,
-)
 
-HALF_MAX, FLT_MAX = float(np.finfo(np.float16).max), float(np.finfo(np.float32).max)
+FLT_MAX = float(np.finfo(np.float32).max)
 
-COORDINATE = (coordinate, RegionAxis.coordinate, rotated.Region.place, ResampledAxis.coordinate)
+COORDINATE = (sampling.coordinate, RegionAxis.coordinate, rotated.Region.place, ResampledAxis.coordinate)
 
 
 def counted(change: Any) -> Steps:
     """The number of samples of a bin along an axis is changed."""
-    counts = (samples_per_bin, limited_samples)
+    counts = (sampling.samples_per_bin, limited_samples)
     return {function: lambda *a, function=function: change(function(*a)) for function in counts}
 
 
@@ -83,9 +57,9 @@ def averaged(change: Any) -> Steps:
         total = 0.0
         for sample in bin_.inside:
             for _ in range(sample.repeats):
-                total = change(total + value_of(channel, sample.corners))
+                total = change(total + roi_align.value_of(channel, sample.corners))
         outside = bin_.total - sum(sample.repeats for sample in bin_.inside)
-        return float(change((total + (outside * outside_value if outside else 0.0)) / divisor_of(bin_)))
+        return float(change((total + (outside * outside_value if outside else 0.0)) / roi_align.divisor_of(bin_)))
 
     def turned(samples: Any, channel: Any, region: Any) -> float:
         total = 0.0
@@ -93,37 +67,27 @@ def averaged(change: Any) -> Steps:
             total = change(total + rotated.interpolated(channel, sample.corners))
         return float(change(total / rotated.divisor_of(region)))
 
-    return {average: upright, rotated.average: turned}
+    return {roi_align.average: upright, rotated.average: turned}
 
 
 def border(is_kept: str) -> Steps:
-    """Whether a sample at coordinate `c` is inside a map of some length is this expression, in which {} is the right one."""
-    return _border_of(is_inside, "-1.0 <= c <= length", is_kept) | border_of_regions(is_kept)
+    """Whether a sample at coordinate `c` is inside a map of some length is this expression."""
+    return edit(sampling.is_inside, "-1.0 <= c <= length", is_kept) | border_of_regions(is_kept)
 
 
 def border_of_regions(is_kept: str) -> Steps:
     """As `border`, of DmlRoiAlign alone."""
-    return _border_of(is_on_map, "-1.0 < c <= length", is_kept)
-
-
-def _border_of(rule: Callable[[float, int], bool], right: str, is_kept: str) -> Steps:
-    return edit(rule, right, is_kept.replace("{}", right))
-
-
-def adaptive_of(size: str) -> Steps:
-    """The adaptive number of samples follows from another size."""
-    old, new = "samples_per_bin(size, bins,", f"samples_per_bin({size}, bins,"
-    return edit(axes_of_roi, old, new) | edit(rotated.region_of, old, new)
+    return edit(is_on_map, "-1.0 < c <= length", is_kept)
 
 
 def sized(upright: tuple[str, ...], turned: tuple[str, ...]) -> Steps:
     """The size of a RoI is computed otherwise: the changes for upright and for rotated RoIs."""
-    return edit(size_of, *upright) | edit(rotated.size_of, *turned)
+    return edit(sampling.size_of, *upright) | edit(rotated.size_of, *turned)
 
 
 def shifted(upright: tuple[str, str], turned: tuple[str, str]) -> Steps:
     """The shift by half a pixel is another one: the changes for upright and for rotated RoIs."""
-    return edit(start_of, *upright) | edit(rotated.center_of, *turned)
+    return edit(sampling.start_of, *upright) | edit(rotated.center_of, *turned)
 
 
 SLOPE_OF_THE_CELL_BEFORE = "math.floor(clamped) - (is_gradient() and c == clamped == math.floor(c) and 0 < c < {} - 1)"
@@ -167,12 +131,12 @@ def six_digits(value: Any) -> Any:
 
 def winners(change: Any) -> Steps:
     """A maximum chooses among other candidates: `change` takes and returns a list."""
-    return {winner_of: lambda candidates: winner_of(change(list(candidates)))}
+    return {roi_align.winner_of: lambda candidates: roi_align.winner_of(change(list(candidates)))}
 
 
 def starting_at(value: float) -> Steps:
     """A maximum has this start value."""
-    return edit(maximum, "winner.value", f"max(winner.value, {value})")
+    return edit(roi_align.maximum, "winner.value", f"max(winner.value, {value})")
 
 
 def in_blocks(count: int, n: int) -> int:
@@ -328,23 +292,23 @@ OF_SAMPLES.add(
     border("math.isfinite(c)"),
     Category.COUNTS,
     "Ratio0RoundedDown: The adaptive number of samples is rounded down instead of up, as in MindSpore.",
-    edit(adaptive_samples, "math.ceil", "math.floor"),
+    edit(sampling.adaptive_samples, "math.ceil", "math.floor"),
     "Ratio0OfTheAbsoluteSize: The adaptive number of samples of a RoI with swapped ends is that of its absolute size.",
-    edit(adaptive_samples, "size / bins", "abs(size) / bins"),
+    edit(sampling.adaptive_samples, "size / bins", "abs(size) / bins"),
     "ManySamplesRefused: RoIs with very many samples are refused.",
-    refused_if(adaptive_samples, lambda size, bins: size / bins > 10**6),
+    refused_if(sampling.adaptive_samples, lambda size, bins: size / bins > 10**6),
     Category.TYPES,
     "PartialSumsInTheTensorsType: Partial sums are rounded to the type of the tensors.",
     averaged(narrowed),
     "DxSumsInTheTensorsType: dX is summed in the type of the tensors, as in torchvision, so float16 sums stop growing.",
-    edit(add_to_dx, "corner.weight", "corner.weight; dx[h][w] = narrowed(dx[h][w])")
+    edit(roi_align.add_to_dx, "corner.weight", "corner.weight; dx[h][w] = narrowed(dx[h][w])")
     | edit(rotated.add_to_dx, "corner.weight", "corner.weight; dx[h][w] = narrowed(dx[h][w])"),
     Category.INDEXING,
     "IndexIn32Bits: Batch indices are truncated to 32 bits.",
     on(IMAGES, lambda n: n.astype(np.int32 if n.dtype.kind == "i" else np.uint32).astype(n.dtype)),
     Category.GRADIENTS,
     "DroisAre0: The gradient by the RoIs is 0, as in MXNet.",
-    {add_to_droi: lambda *a: None, rotated.add_to_droi: lambda *a: None},
+    {roi_align.add_to_droi: lambda *a: None, rotated.add_to_droi: lambda *a: None},
 )
 OF_SAMPLES.add_limits(
     ("SamplesCapped: A bin has at most {} samples along an axis.", 8, 32, lambda n: counted(lambda k: min(k, n))),
@@ -357,17 +321,17 @@ OF_SAMPLES.add_limits(
 OF_SAMPLES.add(
     Category.SIZES,
     "CountsJustAboveRounded: An adaptive number of samples just above a whole number is rounded down.",
-    edit(adaptive_samples, "math.ceil(", "math.floor(0.99 + "),
+    edit(sampling.adaptive_samples, "math.ceil(", "math.floor(0.99 + "),
     "UnreadPixelsMultiplied: Pixels that no sample reads are multiplied by 0 and added, so NaN and infinity spread.",
-    edit(average, "total / divisor_of(bin_)", "total / divisor_of(bin_) + 0.0 * sum(map(sum, channel))")
+    edit(roi_align.average, "total / divisor_of(bin_)", "total / divisor_of(bin_) + 0.0 * sum(map(sum, channel))")
     | edit(rotated.average, "total / divisor_of(region)", "total / divisor_of(region) + 0.0 * sum(map(sum, channel))"),
     "SumsOverflowFloat: Sums beyond FLT_MAX overflow to infinity even if the average is in range.",
     averaged(lambda total: total * math.inf if abs(total) > FLT_MAX and call().dtype.itemsize <= 4 else total),
     "SlopeOfTheCellBefore: In drois, a sample on a pixel uses the slope of the cell before it instead of after it.",
-    edit(taps, "math.floor(clamped)", SLOPE_OF_THE_CELL_BEFORE.format("length"))
+    edit(sampling.taps, "math.floor(clamped)", SLOPE_OF_THE_CELL_BEFORE.format("length"))
     | edit(RegionAxis.taps, "math.floor(clamped),", f"{SLOPE_OF_THE_CELL_BEFORE.format('self.length')},"),
     "SlopeAt0Wrong: In drois, a sample on the first pixel has a slope where it should have none, or has none.",
-    edit(taps, "if c == clamped", "if c == clamped and c != 0") | slope_after("c == 0"),
+    edit(sampling.taps, "if c == clamped", "if c == clamped and c != 0") | slope_after("c == 0"),
 )
 
 
@@ -377,9 +341,9 @@ OF_ENDS = Table()
 OF_ENDS.add(
     Category.COORDINATES,
     "XAndYSwapped: RoIs are read as y1, x1, y2 and x2.",
-    edit(ends_of, "(y1, y2), (x1, x2)", "(x1, x2), (y1, y2)"),
+    edit(sampling.ends_of, "(y1, y2), (x1, x2)", "(x1, x2), (y1, y2)"),
     "EndsOrdered: Swapped ends of a RoI are put in order, so nothing is mirrored.",
-    edit(ends_of, "(y1, y2), (x1, x2)", "sorted((y1, y2)), sorted((x1, x2))"),
+    edit(sampling.ends_of, "(y1, y2), (x1, x2)", "sorted((y1, y2)), sorted((x1, x2))"),
 )
 
 OF_UPRIGHT = Table()
@@ -388,7 +352,7 @@ OF_UPRIGHT = Table()
 OF_UPRIGHT.add(
     Category.COUNTS,
     "DivisorIn32Bits: The number of samples of a bin, the product over both axes, overflows 32 bits.",
-    edit(divisor_of, "bin_.total", "(bin_.total + 2**31) % 2**32 - 2**31"),
+    edit(roi_align.divisor_of, "bin_.total", "(bin_.total + 2**31) % 2**32 - 2**31"),
     Category.REDUCTIONS,
     "MaxFromZero: A maximum starts at 0, so negative values are lost, as in OpenVINO.",
     starting_at(0.0),
@@ -398,13 +362,13 @@ OF_UPRIGHT.add(
     "TieToTheLast: The last of several equal candidates gets the gradient of a maximum instead of the first.",
     winners(lambda them: them[::-1]),
     "MaximumPassedAsAverage: The gradient of a maximum is that of an average.",
-    edit(terms_of, 'if mode == "avg":', "if True:"),
+    edit(roi_align.terms_of, 'if mode == "avg":', "if True:"),
     "DxWithoutOutside: The gradient of an average is divided by the number of samples inside the map only.",
-    edit(terms_of, "Term(divisor_of(bin_),", "Term(max(sum(sample.repeats for sample in bin_.inside), 1),"),
+    edit(roi_align.terms_of, "Term(divisor_of(bin_),", "Term(max(sum(sample.repeats for sample in bin_.inside), 1),"),
     "DroisWithoutScale: drois lacks the factor spatial_scale.",
-    edit(derivatives_by_ends, "scale * (1.0 - t), scale * t", "1.0 - t, t"),
+    edit(sampling.derivatives_by_ends, "scale * (1.0 - t), scale * t", "1.0 - t, t"),
     "DroisHalfAndHalf: drois gives half of each sample's gradient to either end, wherever the sample lies.",
-    edit(derivatives_by_ends, "scale * (1.0 - t), scale * t", "scale * 0.5, scale * 0.5"),
+    edit(sampling.derivatives_by_ends, "scale * (1.0 - t), scale * t", "scale * 0.5, scale * 0.5"),
 )
 
 
@@ -424,10 +388,10 @@ OF_UPRIGHT.add(
 )
 
 
-def faded(c: float, n: int) -> tuple[Tap, ...]:
+def faded(c: float, n: int) -> tuple[sampling.Tap, ...]:
     """The pixels that a sample reads on a map that is padded with zeros."""
     share = min(max(1 + min(c, n - 1 - c), 0.0), 1.0)
-    return tuple(tap._replace(weight=share * tap.weight) for tap in taps(c, n))
+    return tuple(tap._replace(weight=share * tap.weight) for tap in sampling.taps(c, n))
 
 
 OF_ONNX = Table()
@@ -452,41 +416,34 @@ OF_ONNX.add(
     "NegativeSizesAre0: Negative sizes become 0, so a RoI with swapped ends is a point instead of mirrored.",
     sized(("(r2 - r1) * scale", "max((r2 - r1) * scale, 0.0)"), ("stored * scale", "max(stored * scale, 0.0)")),
     "SamplesAtTheStart: Each sample lies at the start of its part of the bin instead of the middle.",
-    edit(coordinate, "(i + 0.5) * axis.size", "i * axis.size") | edit(rotated.Side.along, "2 * k + 1", "2 * k"),
+    edit(sampling.coordinate, "(i + 0.5) * axis.size", "i * axis.size")
+    | edit(rotated.Side.along, "2 * k + 1", "2 * k"),
     "NearestPixel: The nearest pixel is read instead of interpolating.",
-    edit(taps, "f = clamped - low", "f = float(round(clamped - low))"),
+    edit(sampling.taps, "f = clamped - low", "f = float(round(clamped - low))"),
     Category.BORDERS,
-    "OutsideFrom0: Samples between -1 and 0 count as outside the map.",
-    border("0 <= c <= length"),
     "Minus1Outside: A sample at exactly -1 counts as outside the map.",
     border("-1 < c <= length"),
     "LengthOutside: A sample at exactly the map's length counts as outside.",
     border("-1 <= c < length"),
-    "LengthsExchanged: The height and the width of the map are exchanged in the test against the border.",
-    border("-1.0 <= c <= call().x_shape[2 if isinstance(length, Marked) else 3]")
-    | edit(axes_of_roi, "*ends_x, output_size[1], map_size[1]", "*ends_x, output_size[1], Marked(map_size[1])")
-    | edit(rotated.region_of, "(map_size[0], map_size[1])", "(map_size[0], Marked(map_size[1]))"),
     "FadesToZero: The map is padded with zeros, as in coremltools, so samples between -1 and 0 fade to 0.",
-    {taps: faded},
+    {sampling.taps: faded},
     Category.COUNTS,
     "Ratio0As1: sampling_ratio 0 means one sample per bin and axis instead of an adaptive number.",
-    {adaptive_samples: lambda size, bins: 1},
+    {sampling.adaptive_samples: lambda size, bins: 1},
     "Ratio0AtLeast1: The adaptive number of samples is at least 1, so an empty RoI is sampled.",
-    edit(adaptive_samples, "max(0.0,", "max(1.0,"),
-    "Ratio0OfTheUnscaledSize: The adaptive number of samples follows from the size before scaling.",
-    adaptive_of("size / spatial_scale"),
+    edit(sampling.adaptive_samples, "max(0.0,", "max(1.0,"),
     "DivisorWithoutOutside: Averages are divided by the number of samples inside the map only.",
-    edit(divisor_of, "bin_.total", "sum(sample.repeats for sample in bin_.inside)")
+    edit(roi_align.divisor_of, "bin_.total", "sum(sample.repeats for sample in bin_.inside)")
     | edit(rotated.average, "divisor_of(region)", "max(len(samples), 1)"),
     "EmptyIsNaN: The average over no samples is NaN (0 divided by 0), as in MNN, OpenVINO and Paddle.",
-    edit(average, "total / divisor_of(bin_)", "total / divisor_of(bin_) if bin_.total else math.nan")
+    edit(roi_align.average, "total / divisor_of(bin_)", "total / divisor_of(bin_) if bin_.total else math.nan")
     | edit(rotated.average, "total / divisor_of(region)", "total / divisor_of(region) if region.total else math.nan"),
     Category.REDUCTIONS,
     "SumForAverage: An average is the sum of its samples, not divided by their number.",
-    {divisor_of: lambda _: 1, rotated.divisor_of: lambda _: 1},
+    {roi_align.divisor_of: lambda _: 1, rotated.divisor_of: lambda _: 1},
     Category.TYPES,
     "WeightsInTheTensorsType: Interpolation weights are rounded to the type of the tensors.",
-    edit(taps, "1.0 - f, -", "narrowed(1.0 - f), -", "f, derivative)", "narrowed(f), derivative)"),
+    edit(sampling.taps, "1.0 - f, -", "narrowed(1.0 - f), -", "f, derivative)", "narrowed(f), derivative)"),
     "ResultInFloat: The result of float16 and bfloat16 tensors is a float tensor.",
     {rounded: lambda y, dtype: rounded(y, np.dtype(np.float32) if dtype.itemsize == 2 else dtype)},
     Category.INDEXING,
@@ -494,7 +451,7 @@ OF_ONNX.add(
     on(X, lambda x: x[:1].repeat(len(x), 0) if is_gradient() else x),
     Category.GRADIENTS,
     "DxNotDivided: The gradient is not divided by the number of samples: each sample passes on the whole gradient.",
-    edit(terms_of, "Term(divisor_of(bin_),", "Term(1,")
+    edit(roi_align.terms_of, "Term(divisor_of(bin_),", "Term(1,")
     | edit(rotated.roi_align_rotated_grad, "share / divisor_of(region)", "share"),
     "DxOfClampedSizes: The gradient alone raises sizes to 1 with half_pixel or aligned = 1, as in Paddle.",
     sized(
@@ -502,14 +459,14 @@ OF_ONNX.add(
         ("aligned != 0 or", "aligned and not is_gradient() or"),
     ),
     "DroisThroughClamp: A sample that is clamped to the border contributes to drois.",
-    edit(taps, "1.0 if c == clamped else 0.0", "1.0"),
+    edit(sampling.taps, "1.0 if c == clamped else 0.0", "1.0"),
     "DroisOfAFreeSize: drois lets the size vary although it has been raised to 1.",
-    edit(OnnxAxis.roi_derivatives, " if self.size_varies else 0.0", "")
+    edit(sampling.OnnxAxis.roi_derivatives, " if self.size_varies else 0.0", "")
     | edit(
         rotated.add_to_droi, "if region.width.size_varies:", "if True:", "if region.height.size_varies:", "if True:"
     ),
     "DroisOfOneChannel: drois is computed from the first channel only.",
-    edit(pool_grad, "drois[r], share,", "drois[r], share * (c == 0),")
+    edit(roi_align.pool_grad, "drois[r], share,", "drois[r], share * (c == 0),")
     | edit(rotated.roi_align_rotated_grad, "drois[r], share,", "drois[r], share * (channel is channels[0]),"),
     "DxNeedsX: dX of an average is refused unless X is given, though it does not need X.",
     DX_NEEDS_X,

@@ -8,13 +8,7 @@ import numpy as np
 
 from conformance.mutants.base import Array, Category, Steps, Table, call, edit, rounded
 from conformance.mutants.shared import INTEGERS_TAKEN, SAMPLED
-from conformance.mutants.steps import (
-    answered,
-    asked,
-    meant,
-    refused_where,
-    renamed,
-)
+from conformance.mutants.steps import answered, asked, meant, refused_where, renamed
 from ortops.reference.dml_resample import (
     ResampledAxis,
     along_each,
@@ -67,8 +61,6 @@ table.add(
     offsets("0.5", "-0.5"),
     "InputOffsetOfTheOutput: input_pixel_offsets are subtracted before scaling, like output_pixel_offsets.",
     offsets("0.0", "(self.output_pixel_offset + self.input_pixel_offset)"),
-    "LastScaleForAll: Every axis uses the scale of the last axis.",
-    edit(resampled_axes, "scales or", "list(scales[-1:]) * rank or"),
     "RatioForScales: scales are ignored: the ratio of output length to input length is used.",
     edit(resampled_axes, "scales or [None]", "[None]"),
     "RatioOfCorners: Without scales, corners are aligned: the first and last outputs are the first and last pixels.",
@@ -91,8 +83,6 @@ table.add(
     Category.COUNTS,
     "LengthRoundedUp: Output lengths are rounded up instead of down.",
     edit(output_lengths, "math.floor(length * scale)", "math.ceil(length * scale)"),
-    "SizesIgnored: output_sizes are ignored if scales are given.",
-    meant(lambda a: a | {"output_sizes": ()} if a["scales"] else a),
     Category.REDUCTIONS,
     "Antialiased: Downsampling is antialiased: neighbouring pixels are averaged.",
     {resample_axis: smoothed},

@@ -89,7 +89,7 @@ table.add(
     "DxNeedsX: dX of an average is refused unless X is given, though it does not need X.",
     DX_NEEDS_X,
     "WinnerAtMinus1Inside: In the gradient alone, a sample at exactly -1 counts as inside, as in ONNX's RoiAlign.",
-    border_of_regions("{} or (c == -1 and is_gradient())"),
+    border_of_regions("-1.0 < c <= length or (c == -1 and is_gradient())"),
     "SlopeOnAPixel: In the gradient of regions, a sample on a pixel uses the slope of the cell after it, as in ONNX.",
     slope_after("True"),
     "NearestHasASlope: With nearest_neighbor, regions get the gradient of linear interpolation instead of 0.",

@@ -15,7 +15,6 @@ from conformance.mutants.shared import (
     OF_UPRIGHT,
     ROIS_ALONE,
     SAMPLED,
-    adaptive_of,
     border,
     in_blocks,
 )
@@ -49,7 +48,7 @@ table.add(
     edit(axes_of_roi, "ends_of(roi)", "ends_of(np.clip(roi, 0, np.tile(map_size[::-1], 2) / spatial_scale).tolist())"),
     Category.COUNTS,
     "Ratio0OfTheUnraisedSize: The adaptive number of samples follows from the size before it is raised to 1.",
-    adaptive_of("(r2 - r1) * spatial_scale"),
+    edit(axes_of_roi, "samples_per_bin(size,", "samples_per_bin((r2 - r1) * spatial_scale,"),
     "NegativeCountRefused: A RoI with swapped ends is refused where the sampling is adaptive, as in MXNet.",
     refused_if(adaptive_samples, lambda size, bins: size < 0),
     "Ratio0AtMostTheMap: There are at most as many adaptive samples as the map has pixels, as in torchvision.",

@@ -9,7 +9,6 @@ import numpy as np
 from conformance.mutants.base import Category, Steps, Table, edit
 from conformance.mutants.shared import OF_ONNX, OF_SAMPLES, ROIS_ALONE, SAMPLED
 from conformance.mutants.steps import ROIS, by_default, given, in_type, meant, on
-from ortops.operators.roi_align_rotated import MAX_SAMPLING_RATIO
 from ortops.reference.roi_align_rotated import (
     Region,
     add_to_droi,
@@ -50,8 +49,6 @@ table.add(
     edit(region_of, "cx, cy, w, h, angle = roi", "cx, cy, h, w, angle = roi"),
     "SizesNotScaled: spatial_scale is applied to the centre but not to width and height.",
     edit(size_of, "stored * scale", "stored"),
-    "CentreNotScaled: spatial_scale is applied to width and height but not to the centre.",
-    edit(center_of, "stored * scale", "stored"),
     "AlignedIgnored: aligned is ignored and taken for 1.",
     meant(lambda a: a | {"aligned": 1}),
     "ShiftTurned: The shift by half a pixel is rotated with the region.",
@@ -61,8 +58,6 @@ table.add(
     ),
     "MirroredUpright: A negative width or height is replaced by its absolute value.",
     edit(size_of, "stored * scale", "abs(stored * scale)"),
-    "LeastSizeOfBoth: With aligned = 0, both sides are set to 1 if either is smaller.",
-    edit(region_of, "size_of(stored,", "size_of(stored if aligned or min(w, h) * spatial_scale >= 1 else 0.0,"),
     Category.BORDERS,
     "CentreOffTheMapIsEmpty: A region whose centre is outside the map gives 0.",
     edit(
@@ -70,8 +65,6 @@ table.add(
         "if not (0 <= self.center_x < self.map_size[1] and 0 <= self.center_y < self.map_size[0]) or self.total == 0",
     ),
     Category.COUNTS,
-    "RatioIgnored: sampling_ratio is ignored and taken for 0.",
-    meant(lambda a: a | {"sampling_ratio": 0}),
     "Ratio0OnePastWhole: The adaptive number of samples is one too large for bins of a whole number of pixels.",
     {adaptive_samples: lambda size, bins: math.floor(size / bins) + 1 if size > 0 else 0},
     "Ratio0OfTheBoxAround: The adaptive number of samples follows from the bounding box of the rotated region.",
@@ -89,8 +82,6 @@ table.add(
     Category.TYPES,
     "SineInTheTensorsType: Sine and cosine are rounded to the type of the tensors.",
     in_type(sine_and_cosine),
-    "SineInFloat: Sine and cosine are float32 even for double tensors.",
-    in_type(sine_and_cosine, dtype=np.float32),
     Category.INDEXING,
     "AngleOfTheFirst: Every RoI uses the angle of the first RoI.",
     on(ROIS, lambda r: np.concatenate([r[:, :4], r[:1, 4:].repeat(len(r), 0)], axis=1)),
@@ -118,17 +109,11 @@ table.add(
     droi("droi[4] += ", "droi[4] += math.pi / 180 * "),
     "DAngleIgnoresClockwise: The sign of the gradient by the angle ignores clockwise.",
     droi(" * region.angle_sign", ""),
-    "DAngleAboutTheOrigin: The gradient by the angle is that of a rotation about the origin of the map.",
-    droi("(v * region.cos - u * region.sin)", "sample.y", "(u * region.cos + v * region.sin)", "sample.x"),
-    "DSizesOfUprightSamples: The gradients by width and height are computed as if the angle were 0.",
-    droi("(by_x * region.cos - by_y * region.sin)", "by_x", "(by_x * region.sin + by_y * region.cos)", "by_y"),
     Category.DEFAULTS,
     "NotAlignedByDefault: aligned defaults to 0.",
     by_default(aligned=0),
     "AlignedUnchecked: Values of aligned other than 0 and 1 are accepted and taken for 1.",
     given(lambda a: a | ({"aligned": int(a["aligned"] != 0)} if "aligned" in a else {})),
-    "LargeRatioTaken: A sampling_ratio that is too large is taken for 1 instead of refused.",
-    given(lambda a: a | ({"sampling_ratio": 1} if a.get("sampling_ratio", 0) > MAX_SAMPLING_RATIO else {})),
     "AnglesUnchecked: An infinite or NaN angle is taken for 0 instead of refused.",
     on(ROIS, lambda r: np.where((np.arange(r.shape[-1]) == 4) & ~np.isfinite(r), np.zeros((), r.dtype), r)),
     "FourNumbersTaken: RoIs with four numbers are accepted and have the angle 0.",

@@ -52,6 +52,7 @@ RULES = (
         max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked max_roi_pool:OneNumberTaken
         max_roi_pool:InfiniteRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
         max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
+        ps_roi_align:RemainderIgnored
         """,
     ),
     Rule(

@@ -46,6 +46,7 @@ LAYERS = (
     ("conformance.error_bounds",),
     # The parts of each family, cases, the runtimes that answer them, and how an answer is judged.
     (
+        "conformance.analogy",
         "conformance.backends",
         "conformance.compare",
         "conformance.explain",

@@ -71,16 +71,16 @@ def missing(operator: Operator) -> Iterator[str]:
 
 def _missing_parts(family: Family) -> Iterator[str]:
     """What the suite lacks for a family."""
-    for part, names in PARTS.items():
-        module = family.modules[part]
+    for part, module in family.modules.items():
+        names = PARTS[part]
         if find_spec(module) is None:
             yield f"{module.replace('.', '/')}.py is missing: {', '.join(names) or part} of {family.name}."
             continue
         for name in names:
             if not hasattr(importlib.import_module(module), name):
                 yield f"{module.replace('.', '/')}.py has no {name}."
-    for file in ("vectors", "refusals.json"):
-        if not (family.folder / file).is_file() and not (family.folder / file).is_dir():
+    for file, content in (("vectors", family.vectors), ("refusals.json", family.refusals)):
+        if not content and not family.like:
             yield f"{family.package.replace('.', '/')}/{file} is missing."
 
 

@@ -11,14 +11,16 @@ A folder has a record `FAMILY` that names its parts, and these files:
     mutants.py       implementations that are wrong on purpose
     drawing.py       what `explain` shows
 
-`conformance.upright` has what families with upright RoIs share. No family imports another one.
+`conformance.upright` has what families with upright RoIs share. No family imports another one. A family by analogy
+(`conformance.analogy`) has a record and mutants alone.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -47,7 +49,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "drawing": ("explanation",),
     "geometry": (),
 }
-"""The modules that every family has, and the names in them."""
+"""The modules that every family has unless it is one by analogy, and the names in them."""
 
 
 class Family:
@@ -59,6 +61,9 @@ class Family:
         elsewhere: the modules of those parts that the family shares with others, by the names of `PARTS`.
     """
 
+    like = ""
+    """The name of the family of which this one is an analogy, if any."""
+
     def __init__(self, package: str, *, has_cases: bool = False, **elsewhere: str) -> None:
         self.has_cases = has_cases
         self.package, self.name = package, package.rpartition(".")[2]
@@ -69,6 +74,18 @@ class Family:
         """The folder with the family's JSON files."""
         return resources.files(self.package)
 
+    @property
+    def vectors(self) -> list[Traversable]:
+        """The files with printed numbers."""
+        folder = self.folder / "vectors"
+        return list(folder.iterdir()) if folder.is_dir() else []
+
+    @property
+    def refusals(self) -> dict[str, Any]:
+        """The content of its file of faults; empty without the file."""
+        file = self.folder / "refusals.json"
+        return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
+
     def _part(self, name: str) -> Any:
         return importlib.import_module(self.modules[name])
 
@@ -76,6 +93,11 @@ class Family:
         """The cases of its module `cases`."""
         if self.has_cases:
             yield from importlib.import_module(f"{self.package}.cases").cases()
+
+    def cases_like(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """Those of its cases that follow from cases of other families."""
+        del cases
+        return iter(())
 
     @property
     def samples(self) -> Callable[[Case], float]:

@@ -33,6 +33,7 @@ from ortops.reference import arguments_of, evaluate, roi_align, sampling
 from ortops.reference import roi_align_rotated as rotated
 from ortops.reference.dml_resample import ResampledAxis
 from ortops.reference.dml_roi_align import RegionAxis, is_on_map, limited_samples
+from ortops.reference.ps_roi_align import ps_roi_align_grad
 
 FLT_MAX = float(np.finfo(np.float32).max)
 
@@ -147,6 +148,13 @@ def in_blocks(count: int, n: int) -> int:
 def earlier(count: int, n: int) -> Array:
     """Indices, from `n` on those of `n` earlier."""
     return (k := np.arange(count)) - n * (k >= n)
+
+
+def padded(x: Array) -> Array:
+    """A map with a pixel along axes that have none. A gradient has the lengths twice, so it is left alone."""
+    if x.ndim != 4 or is_gradient():
+        return x
+    return np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])])
 
 
 def positive(a: dict[str, Any]) -> dict[str, Any]:
@@ -278,7 +286,7 @@ ROIS_ALONE.add(
     "NoChannelsRefused: A map without channels is refused.",
     refused_where("not call().x_shape[1]"),
     "NoPixelsAre0: RoIs on a map without pixels give 0 instead of an error.",
-    on(X, lambda x: np.pad(x, [(0, 0), (0, 0), *((0, int(n == 0)) for n in x.shape[2:])]) if x.ndim == 4 else x),
+    on(X, padded),
     "ScaleUnchecked: Any spatial_scale is accepted, including 0, negative numbers and NaN.",
     given(positive),
 )
@@ -467,6 +475,7 @@ OF_ONNX.add(
     ),
     "DroisOfOneChannel: drois is computed from the first channel only.",
     edit(roi_align.pool_grad, "drois[r], share,", "drois[r], share * (c == 0),")
+    | edit(ps_roi_align_grad, "drois[r], share,", "drois[r], share * (c == 0),")
     | edit(rotated.roi_align_rotated_grad, "drois[r], share,", "drois[r], share * (channel is channels[0]),"),
     "DxNeedsX: dX of an average is refused unless X is given, though it does not need X.",
     DX_NEEDS_X,

@@ -25,9 +25,12 @@ def collect() -> tuple[Case, ...]:
     Raises:
         ValueError: two cases have the same id.
     """
+    refusals = importlib.import_module(f"{__name__}.refusals")
     shared = (importlib.import_module(f"{__name__}.{name}") for name in SHARED)
     sources = [*(module.cases for module in shared), *(family.cases for family in families())]
-    cases = tuple(case for source in sources for case in source())
+    own = tuple(case for source in sources for case in source())
+    by_analogy = tuple(case for family in families() for case in family.cases_like(own))
+    cases = (*own, *by_analogy, *refusals.of_equations((*own, *by_analogy)))
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:

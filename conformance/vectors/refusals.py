@@ -16,8 +16,7 @@ A tensor is a list of numbers, or an object with `numbers`, or `zeros` or `ones`
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,8 +35,8 @@ MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros,
 def cases() -> Iterator[Case]:
     """Yield each fault of each valid case; everything else in the case is valid."""
     for family in families():
-        data = json.loads((family.folder / "refusals.json").read_text("utf-8"))
-        for right in data["right"]:
+        data = family.refusals
+        for right in data.get("right", ()):
             tensors = {name: _tensor(tensor) for name, tensor in data["inputs"][right["inputs"]].items()}
             for what, lists in right["wrong"].items():
                 for wrong in (wrong for name in lists for wrong in data["wrong"][name]):
@@ -90,13 +89,40 @@ def _refused(
         typed = {
             name: array for name, array in changed.items() if isinstance(change[name], dict) and "type" in change[name]
         }
-        twin, tensors = twins[case.operator], {**case.inputs, **typed}
-        # Wrong lengths, and those of outputs, are symbolic in both models: these differ in nothing but the data.
-        named = frozenset(
-            (name, axis)
-            for name, array in tensors.items()
-            for axis, (length, of_twin) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
-            if array.ndim == twin.inputs[name].ndim and length != of_twin
-        )
-        of_outputs = {(t.name, axis) for t in case.definition.outputs for axis in range(len(t.shape))}
-        yield replace(case, inputs=tensors, named_axes=named, twin=replace(twin, named_axes=named | of_outputs))
+        yield _with_twin(replace(case, inputs={**case.inputs, **typed}), twins[case.operator])
+
+
+def of_equations(cases: Iterable[Case]) -> Iterator[Case]:
+    """For each operator whose definition has equations between lengths, a case with a length that breaks each of them."""
+    valid = {case.operator: case.twin for case in cases if case.twin and case.definition.equations}
+    for twin in valid.values():
+        for equation in twin.definition.equations:
+            changed = {}
+            for tensor in twin.definition.inputs:
+                array = twin.inputs.get(tensor.name)
+                if array is not None and equation.of in tensor.shape:
+                    changed[tensor.name] = np.insert(array, 0, 1, axis=tensor.shape.index(equation.of))
+                if array is not None and equation.of in tensor.element_axes:
+                    changed[tensor.name] = array + (np.array(tensor.element_axes) == equation.of)
+            scenario = f"{twin.definition.function}/refusal/{equation.axis}_not_whole"
+            fault = replace(
+                twin,
+                id=f"{scenario}/{twin.element_type}",
+                note=f"{equation}, and this is not a whole number",
+                inputs={**twin.inputs, **changed},
+                expects_error="data",
+            )
+            yield _with_twin(fault, replace(twin, id=f"{scenario}/valid/{twin.element_type}"))
+
+
+def _with_twin(case: Case, twin: Case) -> Case:
+    """The case with this twin, and with symbolic lengths where their tensors differ."""
+    # Wrong lengths, and those of outputs, are symbolic in both models: these differ in nothing but the data.
+    named = frozenset(
+        (name, axis)
+        for name, array in case.inputs.items()
+        for axis, (length, of_twin) in enumerate(zip(array.shape, twin.inputs[name].shape, strict=False))
+        if array.ndim == twin.inputs[name].ndim and length != of_twin
+    )
+    of_outputs = {(t.name, axis) for t in case.definition.outputs for axis in range(len(t.shape))}
+    return replace(case, named_axes=named, twin=replace(twin, named_axes=named | of_outputs))

@@ -164,7 +164,7 @@ def cases() -> Iterator[Case]:
 
 def with_rois() -> list[Operator]:
     """The operators with RoIs."""
-    return [operator for operator in OPERATORS if operator.family != RESAMPLE]
+    return [operator for operator in OPERATORS if operator.family in (*BOTH, ROTATED, POOL)]
 
 
 def _of_windows(

@@ -1,0 +1,232 @@
+"""Operators that are another one with inputs or outputs rearranged: the suite's part of them follows from that of the other.
+
+An `Analogy` says how, by a pair of functions. One turns a call of the other operator into a call of the own one, and so
+gives cases, refusals and random cases. The other one says where the tensors of the own operator lie in those of the other,
+and so gives error bounds, whether a case is well-posed, numbers of samples and drawings: those of the other operator's case.
+
+The expected values do not follow from the other operator but where those are printed; the reference computes them. So the
+reference and the analogy check each other (`tests/test_conformance_analogy.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from conformance.case import Array, Case
+from conformance.error_terms import ErrorTerms
+from conformance.expected_values import expected_outputs
+from conformance.families import DrawnCase, Family, family_of
+from conformance.vectors.expand import by_reference
+from ortops.operators import OPERATORS
+from ortops.shapes import output_shapes
+from ortops.spec import AttributeValue, Operator
+
+if TYPE_CHECKING:
+    from conformance.explain.parts import Comparison, Explanation
+    from conformance.fuzz.random_draw import RandomDraw
+
+Inputs = Mapping[str, Array]
+
+Changes = Mapping[str, Callable[[Array], Array]]
+"""What becomes of tensors, by name."""
+
+
+MAX_BYTES = 2**19
+"""A case whose inputs become larger than this is left out."""
+
+
+class Places(NamedTuple):
+    """Where the elements of a tensor lie in that of another operator.
+
+    shape: that of the other tensor.
+    at: an array for each axis of the other tensor; they broadcast to the shape of the own one.
+    """
+
+    shape: tuple[int, ...]
+    at: tuple[Array, ...]
+
+    def taken(self, values: Array | float) -> Array:
+        """The own tensor, from the other one or what broadcasts to it."""
+        return np.asarray(np.broadcast_to(values, self.shape)[self.at])
+
+    def put(self, values: Array, others: Array) -> Array:
+        """The other tensor, from the own one and the values of its other elements, or what broadcasts to it."""
+        made = np.array(np.broadcast_to(others, self.shape).astype(values.dtype, copy=False))
+        made[self.at] = values
+        return made
+
+    @property
+    def share(self) -> float:
+        """The part of the other tensor's elements that are own ones."""
+        own = math.prod(np.broadcast_shapes(*(axis.shape for axis in self.at)))
+        return own / math.prod(self.shape) if own else 1.0
+
+
+class Analogy(NamedTuple):
+    """How an operator and its gradient are others with tensors rearranged. Tensors and attributes have the same names.
+
+    family: that of the other operators. The newest version of an operator counts.
+    changes: what becomes of the tensors of a call of the other operator, from its attributes and inputs; None if the own
+        operator cannot express the call. Inputs that are not named stay the same, and so do attributes that both have.
+        An output that is not named cannot be known from that of the other operator.
+    places: of tensors, by name, from their shapes; the others are the same for both operators.
+    """
+
+    family: str
+    changes: Callable[[Mapping[str, AttributeValue], Inputs], Changes | None]
+    places: Mapping[str, Callable[[Sequence[int]], Places]]
+
+
+class FamilyByAnalogy(Family):
+    """A family of which only the mutants are its own.
+
+    Args:
+        package: the package of the family.
+        analogy: how its operators are others.
+    """
+
+    def __init__(self, package: str, analogy: Analogy) -> None:
+        super().__init__(package)
+        self.analogy, self.like = analogy, analogy.family
+        self.modules = {"mutants": self.modules["mutants"]}
+
+    @property
+    def _family(self) -> Family:
+        return family_of(next(one for one in OPERATORS if one.family == self.analogy.family))
+
+    def _own(self, other: Operator) -> Operator:
+        return next(one for one in OPERATORS if (one.family, one.is_gradient) == (self.name, other.is_gradient))
+
+    def _other(self, own: Operator) -> Operator:
+        of_family = (one for one in reversed(OPERATORS) if one.family == self.analogy.family)
+        return next(one for one in of_family if one.is_gradient == own.is_gradient)
+
+    def places(self, case: Case) -> dict[str, Places]:
+        """The places of the inputs and outputs of a valid case that lie elsewhere in those of the other operator."""
+        operator, shapes = case.definition, {name: array.shape for name, array in case.inputs.items()}
+        values = {t.name: case.inputs[t.name].tolist() for t in operator.inputs if t.element_axes}
+        lengths = output_shapes(operator, shapes, values, operator.check_attributes(case.attributes))
+        shapes |= {tensor.name: shape for tensor, shape in zip(operator.outputs, lengths, strict=True)}
+        return {name: places(shapes[name]) for name, places in self.analogy.places.items() if name in shapes}
+
+    def other(self, case: Case) -> Case:
+        """The case of the other operator whose outputs have those of a valid case at their places."""
+        places = self.places(case)
+        inputs = {n: places[n].put(a, np.zeros((), a.dtype)) if n in places else a for n, a in case.inputs.items()}
+        return replace(case, operator=self._other(case.definition).name, inputs=inputs, expected=None, decimals=None)
+
+    def cases_like(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """The cases that follow from those of the other family."""
+        for case in cases:
+            if case.definition.family == self.analogy.family and case.formula is None:
+                own = self._case(case) if case.definition is self._other(case.definition) else None
+                if own is not None and own.nbytes <= MAX_BYTES:
+                    yield own
+
+    def _case(self, case: Case) -> Case | None:
+        """The own case that follows from one of the other operator; None if there is none."""
+        operator, valid = self._own(case.definition), case.twin or case
+        known = {attribute.name for attribute in operator.attributes}
+        # A fault in what the own operator does not have is none.
+        if any(valid.attributes.get(name) != value for name, value in case.attributes.items() if name not in known):
+            return None
+        found = [self.analogy.changes(valid.attributes, inputs) for inputs in (valid.inputs, *case.before)]
+        calls = [one for one in found if one is not None]
+        if len(calls) < len(found):
+            return None
+        changes, *earlier = calls
+        numbers = case.expected if set(case.expected or ()) <= changes.keys() else None
+        version = f"v{case.version}" if case.definition.standard else None
+        own = replace(
+            case,
+            id="/".join([operator.function, *(part for part in case.id.split("/")[1:] if part != version)]),
+            operator=operator.name,
+            attributes={name: value for name, value in case.attributes.items() if name in known},
+            inputs=_changed(changes, case.inputs),
+            before=tuple(_changed(one, inputs) for one, inputs in zip(earlier, case.before, strict=True)),
+            expected=_changed(changes, numbers) if numbers else None,
+            twin=case.twin and self._case(case.twin),
+        )
+        if own.expected is None and not own.expects_error:
+            return replace(own, source=by_reference(operator.function), decimals=None, input_error=0.0)
+        return own
+
+    @property
+    def samples(self) -> Callable[[Case], float]:
+        """See `Family`."""
+        return lambda case: self._family.samples(self.other(case))
+
+    @property
+    def error_terms(self) -> Callable[[Case], dict[str, ErrorTerms]]:
+        """See `Family`: those of the other case, at the places of the own outputs."""
+
+        def terms(case: Case) -> dict[str, ErrorTerms]:
+            places, found = self.places(case), self._family.error_terms(self.other(case))
+            for name in places.keys() & found.keys():
+                one, taken = found[name], places[name].taken
+                found[name] = ErrorTerms(
+                    taken(one.magnitude), taken(one.terms), taken(one.coordinate_error), taken(one.condition)
+                )
+            return found
+
+        return terms
+
+    @property
+    def random_case(self) -> Callable[[RandomDraw, Operator], DrawnCase]:
+        """See `Family`: like a random case of the other operator, but tensors of other shapes have numbers of their own."""
+
+        def drawn(draw: RandomDraw, operator: Operator) -> DrawnCase:
+            known, changes = {attribute.name for attribute in operator.attributes}, None
+            while changes is None:
+                attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
+                changes = self.analogy.changes(attributes, inputs)
+            own = _changed(changes, inputs)
+            own |= {n: draw.values(a.shape) for n, a in own.items() if n in changes and a.dtype.kind == "f"}
+            return {name: value for name, value in attributes.items() if name in known}, own, outputs
+
+        return drawn
+
+    @property
+    def work(self) -> Callable[[Case], float]:
+        """See `Family`: that of the other case, of whose elements the own reference computes only its own."""
+
+        def work(case: Case) -> float:
+            share = max((places.share for places in self.places(case).values()), default=1.0)
+            return share * self._family.work(self.other(case))
+
+        return work
+
+    @property
+    def is_well_posed(self) -> Callable[[Case, Callable[[Case], Any]], bool]:
+        """See `Family`."""
+        return lambda case, oracle: self._family.is_well_posed(self.other(case), oracle)
+
+    @property
+    def explanation(self) -> Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]:
+        """See `Family`: that of the other case."""
+
+        def explained(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
+            other, places, worst = self.other(case), self.places(case), compared.worst
+            whole = expected_outputs(other)
+
+            def put(values: Mapping[str, Array]) -> dict[str, Array]:
+                return {n: places[n].put(y, whole[n]) if n in places else y for n, y in values.items()}
+
+            if worst is not None and worst[0] in places:
+                index = np.broadcast_arrays(*places[worst[0]].at)
+                worst = worst[0], tuple(int(axis[worst[1]]) for axis in index)
+            compared = replace(compared, expected=put(compared.expected), got=put(compared.got), worst=worst)
+            found = self._family.explanation(other, facts, compared, roi)
+            note = f"{case.operator} is drawn as {other.operator}, some of whose elements are its own."
+            return replace(found, case=case, notes=(note, *found.notes))
+
+        return explained
+
+
+def _changed(changes: Changes, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: changes[name](array) if name in changes else array for name, array in tensors.items()}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks start examples docs lint
+.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen lint
 
 conformance: .venv/.base
 	$(BIN)/python -m conformance --strict all
@@ -42,6 +42,12 @@ examples: .venv/.examples
 # Writes what docs/ has from data, the pictures included, and counts REPORTS, which `--json` wrote, in docs/findings.md.
 docs: .venv/.base
 	$(BIN)/python -m docs $(REPORTS)
+
+# Writes what tests compare with: the list of the suite's cases, a case that each mutant fails, and the bits of the kernels.
+frozen: .venv/.test
+	$(BIN)/python -m conformance.vectors.frozen
+	$(BIN)/python tests/catching_cases.py
+	$(BIN)/python tests/bits.py
 
 lint: .venv/.lint
 	$(BIN)/ruff check

@@ -2,7 +2,7 @@
 
 The first line is the release of the suite and a digest of all other lines. Then follows a line for each scenario: the first
 three parts of its ids, the number of its cases, and a digest of them without their notes and sources. After an intended
-change, write the list again, and tell users of the suite in CHANGELOG.md what changed:
+change, `make frozen` writes the list again, and CHANGELOG.md tells users of the suite what changed:
 
     python -m conformance.vectors.frozen
 """
@@ -24,8 +24,6 @@ from conformance.case import Case, scenario_of
 from conformance.formula import Computed
 
 FILE = Path(__file__).with_name("cases.txt")
-
-COMMAND = "python -m conformance.vectors.frozen"
 
 _WORDS = ("note", "source")
 """Fields of a case that say something to readers and nothing to a runtime."""

@@ -25,6 +25,7 @@ SMALL = 724
 SIX_DIGITS = "onnxruntime-extensions gives Python operators the float attributes of a node as texts with six digits"
 _LONG_ATTRIBUTES = (
     "*/digits/spatial_scale/*",
+    "*align*/ranges/scale_2_to_minus_24/*double",
     "dml_roi_align*/digits/input_pixel_offset/double",
     "dml_roi_align/digits/input_pixel_offset/float",
     "dml_roi_align/digits/out_of_bounds_input_value/*",

@@ -146,8 +146,7 @@ def test_rois_of_users_straddle_each_pair_of_a_row_and_a_column(sizes: users.Siz
 
 def test_each_operator_has_sizes_of_users_in_float_and_float16() -> None:
     found = {(case.operator, case.element_type) for case in LARGE if "/users/" in case.id}
-    own = {case.operator for case in collect() if not family_of(case.definition).like}
-    assert found == {(operator, kind) for operator in own for kind in ("float", "float16")}
+    assert found == {(case.operator, kind) for case in collect() for kind in ("float", "float16")}
 
 
 def test_collecting_sending_and_building_large_cases_computes_no_large_array(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.case import Array
 from conformance.error_terms import ErrorTerms
 from conformance.formula import Formula, TensorType
 from conformance.vectors.dialects import NAMES
@@ -81,6 +83,18 @@ class ByRole(Formula):
         """See `Formula`."""
         dtype = ELEMENT_DTYPES[self.element_type]
         return {NAMES[self.dialect][role]: TensorType(dtype, self.shapes[role]) for role in self.wanted}
+
+
+def channels_of_bins(operator: Operator, bins: tuple[int, int]) -> int:
+    """How many channels of the map a channel of the result reads: 1, or by an equation one for each bin."""
+    return math.prod(bins) if operator.equations else 1
+
+
+def of_own_bins(values: Array) -> Array:
+    """A view of the values that are those of a channel's own bin, [..., C, PH, PW], of [..., C * PH * PW, PH, PW]."""
+    *first, channels, height, width = values.shape
+    parts = values.reshape(*first, channels // (height * width), height, width, height, width)
+    return np.einsum("...cijij->...cij", parts)
 
 
 def uniform(magnitude: float, terms: float, coordinate_error: float = 0.0) -> ErrorTerms:

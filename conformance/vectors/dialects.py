@@ -59,7 +59,7 @@ class Rule:
         """The attributes of a node: of RoiAlign for "roi_align", of DmlRoiAlign for "dml_roi_align", and so on."""
         if dialect == ROTATED:
             return {"spatial_scale": self.scale, "sampling_ratio": self.ratio}
-        if dialect == "roi_align":
+        if not dialect.startswith("dml"):
             words = {"mode": self.mode, "coordinate_transformation_mode": self.coordinates}
             given = {name: value for name, value in words.items() if value is not None}
             return {**given, "spatial_scale": self.scale, "sampling_ratio": self.ratio}

@@ -13,7 +13,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.error_terms import ErrorTerms
-from conformance.vectors.by_role import ByRole, uniform
+from conformance.vectors.by_role import ByRole, channels_of_bins, of_own_bins, uniform
 from conformance.vectors.dialects import INPUT_OFFSETS, ROTATED, Rule
 from conformance.vectors.windows import seams
 from ortops.spec import AttributeValue
@@ -51,8 +51,12 @@ class Planes(ByRole):
             "x": self.x_shape,
             "rois": rois,
             "indices": (self.count,),
-            "y": (self.count, self.x_shape[1], *self.bins),
+            "y": (self.count, self.x_shape[1] // self._of_bins, *self.bins),
         }
+
+    @property
+    def _of_bins(self) -> int:
+        return channels_of_bins(self.definition, self.bins)
 
     @property
     def work(self) -> float:
@@ -63,7 +67,7 @@ class Planes(ByRole):
     def smaller(self) -> Planes:
         """See `Formula`. A tenth of the channels and of the RoIs."""
         images, channels, height, width = self.x_shape
-        shape = images, max(channels // 10, 1), height, width
+        shape = images, max(channels // self._of_bins // 10, 1) * self._of_bins, height, width
         return replace(self, x_shape=shape, count=max(self.count // 10, 1))
 
     def with_mode(self, mode: str) -> Planes:
@@ -144,4 +148,5 @@ class Planes(ByRole):
         y = middles[:, 0, None, None] + v[:, :, None] * cos - u[:, None, :] * sin
         x = middles[:, 1, None, None] + u[:, None, :] * cos + v[:, :, None] * sin
         level, down, right = (one[self._images()][..., None, None].astype(np.float32) for one in self._planes())
-        return np.asarray(level + down * y[:, None].astype(np.float32) + right * x[:, None].astype(np.float32))
+        found = level + down * y[:, None].astype(np.float32) + right * x[:, None].astype(np.float32)
+        return np.asarray(found if self._of_bins == 1 else of_own_bins(found))

@@ -15,7 +15,7 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.formula import Computed
 from conformance.model import with_named_axes
-from conformance.vectors.by_role import ByRole
+from conformance.vectors.by_role import ByRole, channels_of_bins
 from conformance.vectors.dialects import BOTH, POOL, RESAMPLE, ROTATED
 from conformance.vectors.matrix import basis_of
 from conformance.vectors.planes import Planes
@@ -27,6 +27,9 @@ from ortops.spec import Operator
 SOURCE = Source("conformance/vectors/windows.py", f"ortops {ortops.__version__}", "closed forms")
 TYPES = ("float", "float16")
 COORDINATES = ("half_pixel", "output_half_pixel")
+MAX_OF_BINS = 256
+"""The most channels of the map that a channel of the result reads. The maps of more would take 140 MB."""
+
 TERMS_OF_DROIS = 25
 """About how many elements of the gradient of a RoI are not 0 where drois is asked for."""
 
@@ -164,7 +167,7 @@ def cases() -> Iterator[Case]:
 
 def with_rois() -> list[Operator]:
     """The operators with RoIs."""
-    return [operator for operator in OPERATORS if operator.family in (*BOTH, ROTATED, POOL)]
+    return [operator for operator in OPERATORS if operator.family != RESAMPLE]
 
 
 def _of_windows(
@@ -176,8 +179,13 @@ def _of_windows(
     if operator.family == POOL:
         mode = "pixels"
     elif mode == "max" and operator.family != BOTH[0]:  # DirectML's maximum is that of samples; mmcv has averages only
-        mode = "avg" if operator.family == ROTATED else "max_interpolated"
-    least = min(sizes.x_shape[2:])
+        mode = "avg" if operator.family == ROTATED or operator.equations else "max_interpolated"
+    each = channels_of_bins(operator, sizes.bins)
+    if each > MAX_OF_BINS:
+        return
+    images, channels, *lengths = sizes.x_shape
+    x_shape = images, max(channels // each, 1) * each, *lengths
+    least = min(lengths)
     # A RoI that is turned by 90 degrees has to fit, too.
     fitting = [tuple(min(n, (least - 1) // bins) for n in each for bins in [max(sizes.bins)]) for each in sizes.samples]
     samples: Any = fitting if operator.family == ROTATED else sizes.samples
@@ -186,13 +194,13 @@ def _of_windows(
         if operator.family == POOL and operator.is_gradient and outputs == ("drois",):
             continue
         asked = ("dx",) if operator.family == POOL and operator.is_gradient else outputs
-        elements = sizes.x_shape[1] * sizes.bins[0] * sizes.bins[1]
+        elements = x_shape[1] // each * sizes.bins[0] * sizes.bins[1]
         for element_type in types:
             formula = Windows(
                 operator.name,
                 element_type,
                 asked,
-                sizes.x_shape,
+                x_shape,
                 sizes.count,
                 sizes.bins,
                 tuple(samples),
@@ -211,9 +219,12 @@ def _of_windows(
 
 def _of_planes(operator: Operator) -> Iterator[Case]:
     coordinates = str(operator.constants.get("coordinate_transformation_mode", COORDINATES[0]))
+    each = channels_of_bins(operator, PLANES.bins)
+    images, channels, *lengths = PLANES.x_shape
+    x_shape = images, channels // each * each, *lengths
     for element_type in TYPES:
         formula = Planes(
-            operator.name, element_type, ("y",), PLANES.x_shape, PLANES.count, PLANES.bins, coordinates, PLANES.scale
+            operator.name, element_type, ("y",), x_shape, PLANES.count, PLANES.bins, coordinates, PLANES.scale
         )
         yield _case(f"users/{PLANES.name}", PLANES.note, formula, ())
 

@@ -23,7 +23,7 @@ import numpy as np
 from conformance.case import Array
 from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
-from conformance.vectors.by_role import ByRole, uniform
+from conformance.vectors.by_role import ByRole, channels_of_bins, of_own_bins, uniform
 from conformance.vectors.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.vectors.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
 from ortops.spec import AttributeValue
@@ -115,21 +115,26 @@ class Windows(ByRole):
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `ByRole`."""
-        y_shape = self.count, self.x_shape[1], *self.bins
+        y_shape = self.count, self._channels, *self.bins
         rois = self.count, 5 if self.dialect in (ROTATED, POOL) else 4
         shapes = {"x": self.x_shape, "dx": self.x_shape, "x_shape": (4,), "indices": (self.count,)}
         return {**shapes, "y": y_shape, "dy": y_shape, "rois": rois, "drois": rois}
 
     @property
+    def _channels(self) -> int:
+        """The number of channels of the result."""
+        return self.x_shape[1] // channels_of_bins(self.definition, self.bins)
+
+    @property
     def work(self) -> float:
         """The number of samples in all channels."""
         per_bin = sum(map(math.prod, self.samples)) / len(self.samples)
-        return self.count * self.x_shape[1] * math.prod(self.bins) * per_bin
+        return self.count * self._channels * math.prod(self.bins) * per_bin
 
     def smaller(self) -> Windows:
         """See `Formula`. A tenth of the channels and of the RoIs, or a hundredth of the RoIs."""
         images, channels, height, width = self.x_shape
-        fewer = max(channels // 10, 1)
+        fewer = max(self._channels // 10, 1) * (channels // self._channels)
         count = max(self.count // 10 if fewer < channels else self.count // 100, 1)
         return replace(self, x_shape=(images, fewer, height, width), count=count)
 
@@ -175,7 +180,7 @@ class Windows(ByRole):
             turn = 2 * np.pi * rounding + 4 * rounding
             errors = np.array([0.0, 0.0, *[self.scale * (4 * rounding + turn)] * 2, delta])
         steepest = 2 * LARGEST
-        terms = 4 * math.prod(self.bins) * math.ceil(self.x_shape[1] / self.one_in) * max(map(math.prod, self.samples))
+        terms = 4 * math.prod(self.bins) * math.ceil(self._channels / self.one_in) * max(map(math.prod, self.samples))
         changes = 2 * steepest * passed * (2 * delta * per_number + errors)
         return ErrorTerms(2 * passed * LARGEST * per_number, float(terms), changes, np.ones(()))
 
@@ -262,8 +267,11 @@ class Windows(ByRole):
 
     def _bin_steps(self, place: Place) -> tuple[int, int, int]:
         """The steps in the map's sequence along channels and bins."""
-        (down, right), (height, width) = place.steps, place.samples
-        return OF_X[1], down * height, right * width
+        (down, right), (height, width), channel = place.steps, place.samples, OF_X[1]
+        if self._channels == self.x_shape[1]:
+            return channel, down * height, right * width
+        rows, columns = self.bins
+        return rows * columns * channel, down * height + columns * channel, right * width + channel
 
     def _line(self, sequence: Array, dtype: type = np.float64) -> Line:
         """A sequence for windows of a RoI."""
@@ -272,21 +280,21 @@ class Windows(ByRole):
 
     def _windows(self, sequences: Sequence[Array], place: Place, lines: dict[int, Line]) -> list[Array]:
         """The windows [C, PH, PW] of a RoI into sequences; `lines` keeps what other places need, too."""
-        shape, steps, start = (self.x_shape[1], *self.bins), self._bin_steps(place), self._start(place)
+        shape, steps, start = (self._channels, *self.bins), self._bin_steps(place), self._start(place)
         for one in sequences:
             if id(one) not in lines:
                 lines[id(one)] = self._line(one, one.dtype.type)
         return [lines[id(one)].window(start, shape, steps) for one in sequences]
 
     def _y(self) -> Array:
-        y, lines = np.empty((self.count, self.x_shape[1], *self.bins), np.float32), dict[int, Line]()
+        y, lines = np.empty(self.shapes["y"], np.float32), dict[int, Line]()
         for place, own in self._places():
             y[own] = self._windows([_pooled(self.mode, *_form(place))], place, lines)[0]
         return y
 
     def _dy(self, own: Array, dtype: np.dtype | type) -> Array:
         """The gradient of some RoIs, [., C, PH, PW]."""
-        shape = self.x_shape[1], *self.bins
+        shape = self._channels, *self.bins
         reach, first = sum(a * b for a, b in zip(OF_DY[1:], shape, strict=True)), OF_DY[0]
         line = line_of_numbers(np.dtype(dtype), reach)
         dy = np.empty((len(own), *shape), dtype)
@@ -306,6 +314,10 @@ class Windows(ByRole):
         lines = dict[int, Line]()
         for place, own in self._places():
             dy = self._dy(own, dx.dtype).sum(axis=0, dtype=dx.dtype)
+            if self._channels < self.x_shape[1]:
+                whole = np.zeros((self.x_shape[1], *self.bins), dx.dtype)
+                of_own_bins(whole)[:] = dy
+                dy = whole
             for (below, beside), grid in self._shares(place, dy, lines):
                 turned = np.rot90(grid, place.turn, (1, 2))
                 row, column = place.row + below, place.column + beside

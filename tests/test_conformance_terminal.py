@@ -45,7 +45,7 @@ def test_groups_without_support_are_one_row() -> None:
     output = run("--backend", "wrong_backends:answers_one", "--select", "*/edge/*").output
     rows = [" ".join(line.split()) for line in output.splitlines() if line.startswith("  ")]
     assert [row for row in rows if row.endswith(" unsupported") and "/" not in row] == [
-        "7 unsupported groups unsupported"
+        "8 unsupported groups unsupported"
     ]
 
 

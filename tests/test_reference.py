@@ -81,7 +81,7 @@ def test_dx_is_the_adjoint_of_what_is_linear_and_the_derivative_of_a_maximum(fun
             difference = loss(case, names, x=x + step) - loss(case, names, x=x - step)
             assert (dx * step).sum() == pytest.approx(float(difference.sum()) / 2, rel=1e-6, abs=1e-14), case.id
         count += 1
-    assert count > 20
+    assert count >= 20
 
 
 @pytest.mark.parametrize("function", [name for name, operator in GRADIENTS.items() if len(operator.outputs) > 1])

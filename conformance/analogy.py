@@ -1,11 +1,11 @@
-"""Operators that are another one with inputs or outputs rearranged: the suite's part of them follows from that of the other.
+"""The suite's part of an operator that is another one with inputs or outputs rearranged.
 
-An `Analogy` says how, by a pair of functions. One turns a call of the other operator into a call of the own one, and so
-gives cases, refusals and random cases. The other one says where the tensors of the own operator lie in those of the other,
-and so gives error bounds, whether a case is well-posed, numbers of samples and drawings: those of the other operator's case.
+An `Analogy` says how, by a pair of functions. The first turns calls of the other operator into calls of the own one: cases,
+refusals and random cases follow. The second says where the tensors of the own operator lie in those of the other one: error
+bounds, whether a case is well-posed, numbers of samples and drawings follow from the other operator's case.
 
-The expected values do not follow from the other operator but where those are printed; the reference computes them. So the
-reference and the analogy check each other (`tests/test_conformance_analogy.py`).
+Where the other operator's case has printed numbers, so has the own one. The own reference computes all other expected
+values. A test compares them with the other operator's reference, so the two check each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.error_terms import ErrorTerms
-from conformance.expected_values import expected_outputs
+from conformance.explain.parts import Focus, View
 from conformance.families import DrawnCase, Family, family_of
 from conformance.vectors.expand import by_reference
 from ortops.operators import OPERATORS
@@ -27,7 +27,6 @@ from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from conformance.explain.parts import Comparison, Explanation
     from conformance.fuzz.random_draw import RandomDraw
 
 Inputs = Mapping[str, Array]
@@ -71,10 +70,10 @@ class Analogy(NamedTuple):
     """How an operator and its gradient are others with tensors rearranged. Tensors and attributes have the same names.
 
     family: that of the other operators. The newest version of an operator counts.
-    changes: what becomes of the tensors of a call of the other operator, from its attributes and inputs; None if the own
-        operator cannot express the call. Inputs that are not named stay the same, and so do attributes that both have.
-        An output that is not named cannot be known from that of the other operator.
-    places: of tensors, by name, from their shapes; the others are the same for both operators.
+    changes: takes the attributes and the inputs of a call of the other operator. It returns what becomes of the call's
+        tensors, or None if the own operator cannot express the call. Inputs that it does not name stay as they are. The
+        printed numbers of outputs that it does not name are dropped.
+    places: for each tensor that lies elsewhere, a function that takes its shape and returns its places.
     """
 
     family: str
@@ -132,7 +131,7 @@ class FamilyByAnalogy(Family):
         """The own case that follows from one of the other operator; None if there is none."""
         operator, valid = self._own(case.definition), case.twin or case
         known = {attribute.name for attribute in operator.attributes}
-        # A fault in what the own operator does not have is none.
+        # An attribute that the own operator does not have cannot be wrong.
         if any(valid.attributes.get(name) != value for name, value in case.attributes.items() if name not in known):
             return None
         found = [self.analogy.changes(valid.attributes, inputs) for inputs in (valid.inputs, *case.before)]
@@ -156,76 +155,46 @@ class FamilyByAnalogy(Family):
             return replace(own, source=by_reference(operator.function), decimals=None, input_error=0.0)
         return own
 
-    @property
-    def samples(self) -> Callable[[Case], float]:
+    def samples(self, case: Case) -> float:
         """See `Family`."""
-        return lambda case: self._family.samples(self.other(case))
+        return self._family.samples(self.other(case))
 
-    @property
-    def error_terms(self) -> Callable[[Case], dict[str, ErrorTerms]]:
+    def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
         """See `Family`: those of the other case, at the places of the own outputs."""
+        places, found = self.places(case), self._family.error_terms(self.other(case))
+        for name in places.keys() & found.keys():
+            one, taken = found[name], places[name].taken
+            found[name] = ErrorTerms(*map(taken, (one.magnitude, one.terms, one.coordinate_error, one.condition)))
+        return found
 
-        def terms(case: Case) -> dict[str, ErrorTerms]:
-            places, found = self.places(case), self._family.error_terms(self.other(case))
-            for name in places.keys() & found.keys():
-                one, taken = found[name], places[name].taken
-                found[name] = ErrorTerms(
-                    taken(one.magnitude), taken(one.terms), taken(one.coordinate_error), taken(one.condition)
-                )
-            return found
-
-        return terms
-
-    @property
-    def random_case(self) -> Callable[[RandomDraw, Operator], DrawnCase]:
+    def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
         """See `Family`: like a random case of the other operator, but tensors of other shapes have numbers of their own."""
+        known, changes = {attribute.name for attribute in operator.attributes}, None
+        while changes is None:
+            attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
+            changes = self.analogy.changes(attributes, inputs)
+        own = _changed(changes, inputs)
+        own |= {n: draw.values(a.shape) for n, a in own.items() if n in changes and a.dtype.kind == "f"}
+        return {name: value for name, value in attributes.items() if name in known}, own, outputs
 
-        def drawn(draw: RandomDraw, operator: Operator) -> DrawnCase:
-            known, changes = {attribute.name for attribute in operator.attributes}, None
-            while changes is None:
-                attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
-                changes = self.analogy.changes(attributes, inputs)
-            own = _changed(changes, inputs)
-            own |= {n: draw.values(a.shape) for n, a in own.items() if n in changes and a.dtype.kind == "f"}
-            return {name: value for name, value in attributes.items() if name in known}, own, outputs
-
-        return drawn
-
-    @property
-    def work(self) -> Callable[[Case], float]:
+    def work(self, case: Case) -> float:
         """See `Family`: that of the other case, of whose elements the own reference computes only its own."""
+        share = max((places.share for places in self.places(case).values()), default=1.0)
+        return share * self._family.work(self.other(case))
 
-        def work(case: Case) -> float:
-            share = max((places.share for places in self.places(case).values()), default=1.0)
-            return share * self._family.work(self.other(case))
+    def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
+        """See `Family`. A case is not if the other one is not, also because of elements that are not its own."""
+        return self._family.is_well_posed(self.other(case), oracle)
 
-        return work
-
-    @property
-    def is_well_posed(self) -> Callable[[Case, Callable[[Case], Any]], bool]:
-        """See `Family`."""
-        return lambda case, oracle: self._family.is_well_posed(self.other(case), oracle)
-
-    @property
-    def explanation(self) -> Callable[[Case, Mapping[str, str], Comparison, int | None], Explanation]:
-        """See `Family`: that of the other case."""
-
-        def explained(case: Case, facts: Mapping[str, str], compared: Comparison, roi: int | None) -> Explanation:
-            other, places, worst = self.other(case), self.places(case), compared.worst
-            whole = expected_outputs(other)
-
-            def put(values: Mapping[str, Array]) -> dict[str, Array]:
-                return {n: places[n].put(y, whole[n]) if n in places else y for n, y in values.items()}
-
-            if worst is not None and worst[0] in places:
-                index = np.broadcast_arrays(*places[worst[0]].at)
-                worst = worst[0], tuple(int(axis[worst[1]]) for axis in index)
-            compared = replace(compared, expected=put(compared.expected), got=put(compared.got), worst=worst)
-            found = self._family.explanation(other, facts, compared, roi)
-            note = f"{case.operator} is drawn as {other.operator}, some of whose elements are its own."
-            return replace(found, case=case, notes=(note, *found.notes))
-
-        return explained
+    def explanation(self, case: Case, focus: Focus) -> View:
+        """See `Family`: that of the other case, with the elements of all channels of the RoI."""
+        other, places, worst = self.other(case), self.places(case), focus.worst
+        if worst is not None and worst[0] in places:
+            at = np.broadcast_arrays(*places[worst[0]].at)
+            worst = worst[0], tuple(int(axis[worst[1]]) for axis in at)
+        view = self._family.explanation(other, Focus(focus.roi, worst))
+        note = f"{case.operator} is drawn as {other.operator}, some of whose elements are its own."
+        return view._replace(part=view.part[:1], notes=(note, *view.notes))
 
 
 def _changed(changes: Changes, tensors: Mapping[str, Array]) -> dict[str, Array]:

@@ -99,40 +99,35 @@ class Family:
         del cases
         return iter(())
 
-    @property
-    def samples(self) -> Callable[[Case], float]:
+    def samples(self, case: Case) -> float:
         """The number of samples of a valid case in one channel; 0 for operators that do not sample RoIs."""
-        return getattr(self._part("geometry"), "samples", lambda _: 0.0)
+        found = getattr(self._part("geometry"), "samples", None)
+        return float(found(case)) if found else 0.0
 
-    @property
-    def error_terms(self) -> Callable[[Case], dict[str, ErrorTerms]]:
+    def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
         """The terms of the error bounds of the outputs, by name, of a case that no runtime should refuse."""
-        return self._part("bounds").error_terms  # type: ignore[no-any-return]
+        return self._part("bounds").error_terms(case)  # type: ignore[no-any-return]
 
-    @property
-    def random_case(self) -> Callable[[RandomDraw, Operator], DrawnCase]:
+    def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
         """A random case for a fuzz campaign."""
-        return self._part("random").random_case  # type: ignore[no-any-return]
+        return self._part("random").random_case(draw, operator)  # type: ignore[no-any-return]
 
-    @property
-    def work(self) -> Callable[[Case], float]:
+    def work(self, case: Case) -> float:
         """An estimate of the number of samples that the reference computes for a valid case."""
-        return self._part("random").work  # type: ignore[no-any-return]
+        return self._part("random").work(case)  # type: ignore[no-any-return]
 
-    @property
-    def is_well_posed(self) -> Callable[[Case, Callable[[Case], Any]], bool]:
+    def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
         """Whether the result of a valid case does not depend on how a number is rounded; the oracle is the reference."""
-        return self._part("random").is_well_posed  # type: ignore[no-any-return]
+        return self._part("random").is_well_posed(case, oracle)  # type: ignore[no-any-return]
 
     @property
     def mutants(self) -> Mapping[str, Mutant]:
         """Implementations with one mistake each, by name."""
         return self._part("mutants").MUTANTS  # type: ignore[no-any-return]
 
-    @property
-    def explanation(self) -> Callable[[Case, Focus], View]:
+    def explanation(self, case: Case, focus: Focus) -> View:
         """The tables and the drawing of a valid case."""
-        return self._part("drawing").explanation  # type: ignore[no-any-return]
+        return self._part("drawing").explanation(case, focus)  # type: ignore[no-any-return]
 
 
 @functools.cache

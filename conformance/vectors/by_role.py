@@ -94,7 +94,7 @@ def of_own_bins(values: Array) -> Array:
     """A view of the values that are those of a channel's own bin, [..., C, PH, PW], of [..., C * PH * PW, PH, PW]."""
     *first, channels, height, width = values.shape
     parts = values.reshape(*first, channels // (height * width), height, width, height, width)
-    return np.einsum("...cijij->...cij", parts)
+    return np.asarray(np.einsum("...cijij->...cij", parts))
 
 
 def uniform(magnitude: float, terms: float, coordinate_error: float = 0.0) -> ErrorTerms:

@@ -183,9 +183,8 @@ def _of_windows(
     each = channels_of_bins(operator, sizes.bins)
     if each > MAX_OF_BINS:
         return
-    images, channels, *lengths = sizes.x_shape
-    x_shape = images, max(channels // each, 1) * each, *lengths
-    least = min(lengths)
+    x_shape = _divisible(sizes.x_shape, each)
+    least = min(x_shape[2:])
     # A RoI that is turned by 90 degrees has to fit, too.
     fitting = [tuple(min(n, (least - 1) // bins) for n in each for bins in [max(sizes.bins)]) for each in sizes.samples]
     samples: Any = fitting if operator.family == ROTATED else sizes.samples
@@ -217,11 +216,16 @@ def _of_windows(
             yield replace(_case(f"{family}/{sizes.name}", sizes.note, formula, variant), basis=basis)
 
 
+def _divisible(x_shape: tuple[int, int, int, int], each: int) -> tuple[int, int, int, int]:
+    """The shape of a map, with a number of channels that is a multiple of another number."""
+    images, channels, height, width = x_shape
+    return images, max(channels // each, 1) * each, height, width
+
+
 def _of_planes(operator: Operator) -> Iterator[Case]:
     coordinates = str(operator.constants.get("coordinate_transformation_mode", COORDINATES[0]))
     each = channels_of_bins(operator, PLANES.bins)
-    images, channels, *lengths = PLANES.x_shape
-    x_shape = images, channels // each * each, *lengths
+    x_shape = _divisible(PLANES.x_shape, each)
     for element_type in TYPES:
         formula = Planes(
             operator.name, element_type, ("y",), x_shape, PLANES.count, PLANES.bins, coordinates, PLANES.scale

@@ -1,15 +1,14 @@
-"""Samples of operators whose gradients `test_gradient_rules` compares with finite differences.
-
-`gradient_calls.CALLS` has more, which are differentiated forward and twice.
-"""
+"""Samples of operators whose derivatives are compared with finite differences: forward, in reverse and twice."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
+import onnx
 
 from gradient_calls import Call
 
@@ -61,6 +60,14 @@ ELEMENTWISE = [
         for a, b in (((2, 3, 4), (3, 1)), ((2, 3), (1,)), ((0, 2), (2,)), ((4,), ()))
     ),
     *(of_rank(f"{name}(b, a, c, a)", {"a": (2, 3), "b": (3,), "c": (2, 1)}) for name in ("Max", "Min", "Sum")),
+    *(
+        of_rank(f"{name}(x)", kind=kind)
+        for kind, names in (
+            ("double", "Sin Cos Tanh"), ("float", "Asin Atan Sinh Asinh Erf Softsign HardSwish"),
+        )
+        for name in names.split()
+    ),
+    of_rank("Acosh(x)", ends=(1.5, 2.5), kind="float"),
     of_rank("Mean(b, a, c, a)", {"a": (2, 3), "b": (3,), "c": (2, 1)}, kind="float"),
     *(of_rank(f"{name}(a)", {"a": (2, 3)}) for name in ("Max", "Sum")),
     *(
@@ -108,7 +115,7 @@ PRODUCTS = [
         for c in ({"a": (3, 2) if i else (2, 3), "b": (4, 3) if j else (3, 4), **last},)
     ),
     Call("Gemm(a, b, c)", {"a": (2, 3), "b": (3, 4), "c": (4,)}),
-    *(smooth("Det(x)", {"x": shape}, (-1, 1), opened="last") for shape in ((1, 1), (2, 3, 3), (2, 1, 4, 4))),
+    *(smooth("Det(x)", {"x": shape}, (-1, 1), opened="last") for shape in ((2, 3, 3), (1, 1), (2, 1, 4, 4))),
     *(
         linear(f"turned = Transpose<perm = {perm}>(w) y = MatMul(a, turned)", {"a": (2, 3, 4), "w": w})
         for perm, w in (([1, 0], (5, 4)), ([0, 1], (4, 5)))
@@ -256,6 +263,11 @@ POOLS: list[dict[str, Any]] = [
     {"kernel_shape": [2, 3], "dilations": [2, 3], "strides": [2, 2], "pads": [1, 2, 0, 1]},
     {"kernel_shape": [2, 3, 2], "strides": [2, 2, 3], "pads": [1, 1, 0, 0, 1, 1], "ceil_mode": 1},
 ]
+POOLED = np.array(
+    [[0, 0, 0, 5, 4], [1, 2, 1, 6, 6], [1, 3, 3, 3, 3], [0, 6, 5, 9, 9], [0, 1.4, 0.6, 4.2, 5.5], [1, 20, 20, 30, 30]],
+    np.float32,
+)
+"""RoIs of a map of 6 x 7 pixels, of which some reach beyond it."""
 
 POOLING = [
     Call("y, i = MaxPool<kernel_shape = [2, 2]>(x)", {"x": POOL[2]}),
@@ -279,6 +291,12 @@ POOLING = [
     ),
     *(smooth(f"GlobalLpPool<p = {p}>(x)", {"x": POOL[2]}, (0.2, 2)) for p in (1, 3)),
     *(linear("GlobalAveragePool(x)", {"x": x}) for x in (POOL[1], POOL[3])),
+    Call("GlobalMaxPool(x)", {"x": (1, 2, 3, 4)}, kind="float"),
+    *(
+        Call(f"{name}<pooled_shape = [2, 3], spatial_scale = 0.5>(x, r)", {"x": (2, 3, 6, 7), "r": POOLED}, (-2, 10), "float",
+             step=0.03)
+        for name in ("MaxRoiPool", "ai.onnx.contrib.MaxRoiPool_1", "ai.onnx.contrib.MaxRoiPool_22")
+    ),
     smooth("LRN<size = 5, alpha = 0.5, beta = 2.5, bias = 0.7>(x)", {"x": (2, 6, 3, 4)}, (-2, 2)),
     *(
         linear(nodes("MaxUnpool", "kernel_shape = [2, 2], strides = [2, 2]", "x, i" + ", n" * bool(n)),
@@ -601,6 +619,24 @@ REGIONS = [
     ),
 ]  # fmt: skip
 
+CONTROL = [
+    Call(
+        "z = Constant<value = double {0}> () t = ReduceMax<keepdims = 0> (x) c = Greater(t, z) y = If (c) <"
+        "then_branch = one () => (double[A,B] p) { p = Mul(x, x) },"
+        " else_branch = other () => (double[A,B] q) { q = Neg(x) }>"
+    ),
+    Call(
+        "n = Constant<value = int64 {3}> () c = Constant<value = bool {1}> () y = Loop (n, c, x) <"
+        "body = once (int64 i, bool go, double[A,B] s) => (bool on, double[A,B] t)"
+        " { on = Identity(go) h = Sin(s) t = Mul(h, x) }>"
+    ),
+    Call(
+        "y, z = Scan <num_scan_inputs = 1, "
+        "body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) { c = Mul(a, b) d = Exp(c) }> (s, x)",
+        {"x": (2, 3), "s": (3,)},
+    ),
+]
+
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
@@ -665,5 +701,23 @@ RECURRENT = [
 
 SAMPLES = [
     *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES, *SAMPLING,
-    *RESIZING, *REGIONS, *RECURRENT,
+    *RESIZING, *REGIONS, *CONTROL, *RECURRENT,
 ]  # fmt: skip
+
+
+def _one_each() -> list[Call]:
+    found: dict[tuple[str, ...], Call] = {}
+    for one in SAMPLES:
+        key = tuple(re.findall(r"([A-Z]\w+)[ <(]|[ <]mode = \"(\w+)\"", one.lines))
+        if all(feed.size for feed in one.feeds.values()) and len(one.wrt) > len(found[key].wrt if key in found else ()):
+            found[key] = one
+    return list(found.values())
+
+
+ONE_EACH = _one_each()
+"""A sample of each operator, in each of its modes: the first of those with the most inputs."""
+
+
+def opened(sample: Call) -> onnx.ModelProto:
+    """The model of a sample with the lengths left open, as far as the operator's rule takes them."""
+    return sample.model("last" if sample.opened == "last" else "names")

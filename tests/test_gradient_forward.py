@@ -6,8 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_calls import CALLS, Call
+from gradient_calls import Call
 from gradient_checks import check, parsed, run, unoptimized
+from gradient_samples import ONE_EACH, opened
 from onnx_models import gradient, jvp, vjp
 from onnx_models.gradient import ZeroGradientWarning
 
@@ -27,18 +28,18 @@ network (double[N,3] x, int64[N] classes) => (double[N,2] scores, double total)
 FEEDS = {"x": np.random.default_rng(8).uniform(-1, 1, (5, 3)), "classes": np.array([0, 1, 1, 0, 1])}
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@pytest.mark.parametrize("call", ONE_EACH, ids=str)
 def test_forward_derivatives_are_those_of_differences(call: Call) -> None:
-    model, feeds = call.model("names"), call.feeds
-    made = jvp(model, ["y"], list(feeds))
+    model, feeds = opened(call), call.feeds
+    made = jvp(model, ["y"], call.wrt)
     rng = np.random.default_rng(9)
-    directions = {name: np.asarray(rng.uniform(-1, 1, value.shape), value.dtype) for name, value in feeds.items()}
+    directions = {name: np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype) for name in call.wrt}
     moving = {f"{name}_tangent": value for name, value in directions.items()}
     moved = unoptimized(made)(feeds | moving)["y_tangent"]
     step, tolerance = call.differences
     runs = unoptimized(model)
     ends = [
-        runs({n: np.asarray(x + sign * step * directions[n], x.dtype) for n, x in feeds.items()})["y"]
+        runs(feeds | {n: np.asarray(feeds[n] + sign * step * one, one.dtype) for n, one in directions.items()})["y"]
         for sign in (1, -1)
     ]
     difference = (ends[0].astype(np.float64) - ends[1]) / (2 * step)

@@ -11,8 +11,9 @@ import onnx
 import pytest
 from onnx.backend.test.case.node import collect_testcases
 
-from gradient_calls import BOXES, CALLS, Call
+from gradient_calls import BOXES, Call
 from gradient_checks import Array, check, parsed, run, unoptimized
+from gradient_samples import ONE_EACH, opened
 from onnx_models import gradient, jvp, vjp
 from onnx_models.gradient import ZeroGradientWarning
 from onnx_models.gradient.builder import GradientBuilder
@@ -32,15 +33,15 @@ _ROUNDED = Call(
 """A gradient passes it, but differences do not."""
 
 
-@pytest.mark.parametrize("call", CALLS, ids=str)
+@pytest.mark.parametrize("call", ONE_EACH, ids=str)
 def test_second_derivatives(call: Call) -> None:
-    model, feeds = call.model("names"), call.feeds
-    first = vjp(model, {"y": "v"}, {name: f"by_{name}" for name in feeds})
+    model, feeds, wrt = opened(call), call.feeds, call.wrt
+    first = vjp(model, {"y": "v"}, {name: f"by_{name}" for name in wrt})
     y = run(model, feeds)["y"]
     v = np.asarray(np.random.default_rng(5).uniform(-1, 1, y.shape), y.dtype)
     step, tolerance = call.differences
-    outputs = [f"by_{name}" for name in feeds]
-    check(first, feeds | {"v": v}, [*feeds, "v"], outputs=outputs, step=step, tolerance=tolerance, load=unoptimized)
+    outputs = [f"by_{name}" for name in wrt]
+    check(first, feeds | {"v": v}, [*wrt, "v"], outputs=outputs, step=step, tolerance=tolerance, load=unoptimized)
 
 
 def _models() -> Iterator[onnx.ModelProto]:
@@ -56,7 +57,7 @@ def _models() -> Iterator[onnx.ModelProto]:
         if not is_apart and key not in seen and _reals(model.graph.input) and _reals(model.graph.output):
             seen.add(key)
             yield model
-    yield from (call.model("names") for call in (*CALLS, _ROUNDED))
+    yield from (opened(call) for call in (*ONE_EACH, _ROUNDED))
 
 
 def _reals(values: Sequence[onnx.ValueInfoProto]) -> list[str]:
@@ -90,7 +91,7 @@ def test_every_operator_of_a_gradient_has_a_gradient() -> None:
     broken = [message for model in _models() for message in _differentiated_twice(model, found)]
     assert not broken, "\n".join(dict.fromkeys(broken))
     missing = {*RULES, *DECOMPOSITIONS} - found
-    assert not missing, f"not differentiated here, as neither ONNX's tests nor gradient_calls.py have them: {missing}"
+    assert not missing, f"not differentiated here, as neither ONNX's tests nor gradient_samples.py have them: {missing}"
 
 
 HEAD = """<ir_version: 10, opset_import: ["" : 20]>
@@ -173,16 +174,16 @@ def test_the_gradient_of_a_sum_has_a_gradient_of_zeros_with_a_warning() -> None:
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("float16", 2e-2), ("float", 1e-5)])
 def test_what_goes_by_a_body_has_the_type_of_the_map(kind: str, tolerance: float) -> None:
-    exact = next(call for call in CALLS if "RoiAlign<" in call.lines)
+    exact = next(call for call in ONE_EACH if call.lines.startswith("RoiAlign<"))
     call = replace(exact, kind=kind)
-    y = run(call.model("names"), call.feeds)["y"]
+    y = run(opened(call), call.feeds)["y"]
     found = []
     for one in (call, exact):
-        first = vjp(one.model("names"), {"y": "v"}, {"x": "by_x", "boxes": "by_boxes"})
+        first = vjp(opened(one), {"y": "v"}, {"x": "by_x", "boxes": "by_boxes"})
         second = vjp(first, {"by_boxes": "w"}, {"x": "again_x", "boxes": "again_boxes"})
         feeds = call.feeds | {"v": y, "w": np.ones((3, 4), y.dtype)}  # the same numbers, whatever the type
         dtype = one.feeds["x"].dtype
-        outputs = run(second, {name: value.astype(dtype) for name, value in feeds.items()})
+        outputs = run(second, {n: v.astype(dtype) if v.dtype.kind == "f" else v for n, v in feeds.items()})
         found.append([outputs[name] for name in ("again_x", "again_boxes")])
     for value, expected in zip(*found, strict=True):
         assert value.dtype == y.dtype

@@ -70,6 +70,7 @@ ELEMENTWISE = [
     of_rank("Acosh(x)", ends=(1.5, 2.5), kind="float"),
     of_rank("Mean(b, a, c, a)", {"a": (2, 3), "b": (3,), "c": (2, 1)}, kind="float"),
     *(of_rank(f"{name}(a)", {"a": (2, 3)}) for name in ("Max", "Sum")),
+    of_rank("Pow(x, i)", {"x": (3,), "i": np.array([3], np.int32)}),
     *(
         of_rank(f"Clip({of})", {"x": shape, "low": (), "high": ()}, BOTH)
         for of in ("x, low, high", "x, high, low", "x, low", "x, , high", "x")
@@ -136,11 +137,24 @@ EQUATIONS: dict[str, list[tuple[int, ...]]] = {
 }  # fmt: skip
 
 EINSUMS = [
-    Call(f'Einsum<equation = "{equation}">({", ".join("abc"[: len(shapes)])})', dict(zip("abc", shapes, strict=False)))
-    for equation, shapes in EQUATIONS.items()
+    Call('Einsum<equation = "ij,jk->ik">(x, x)', {"x": (3, 3)}),
+    *(
+        Call(
+            f'Einsum<equation = "{equation}">({", ".join("abc"[: len(shapes)])})',
+            dict(zip("abc", shapes, strict=False)),
+        )
+        for equation, shapes in EQUATIONS.items()
+    ),
 ]
 
 MOVEMENT = [
+    *(
+        # ONNX Runtime moves the Transpose of the gradient past the Pad, and takes pads of some axes for those of the first.
+        Call(f"turned = Transpose<perm = [2, 0, 1]>(x) p = {part} y = Mul(p, p)", {"x": (3, 4, 5), **given}, kind="float")
+        for part, given in (
+            ("Gather<axis = 1>(turned, i)", {"i": np.array(1)}), ("Slice(turned, i, k, i)", {"i": [1], "k": [2]}),
+        )
+    ),
     *(
         of_rank(f"Concat<axis = {axis}>(x, z, x)", {"x": x, "z": z})
         for axis, x, z in ((0, (2, 3), (4, 3)), (-1, (2, 3), (2, 5)), (1, (2, 0, 4), (2, 2, 4)))
@@ -293,10 +307,12 @@ POOLING = [
     *(linear("GlobalAveragePool(x)", {"x": x}) for x in (POOL[1], POOL[3])),
     Call("GlobalMaxPool(x)", {"x": (1, 2, 3, 4)}, kind="float"),
     *(
-        Call(f"{name}<pooled_shape = [2, 3], spatial_scale = 0.5>(x, r)", {"x": (2, 3, 6, 7), "r": POOLED}, (-2, 10), "float",
-             step=0.03)
+        Call(f"{name}<pooled_shape = [2, 3], spatial_scale = 0.5>(x, r)", {"x": (2, 3, 6, 7), "r": POOLED}, (-2, 10),
+             "float", step=0.03)
         for name in ("MaxRoiPool", "ai.onnx.contrib.MaxRoiPool_1", "ai.onnx.contrib.MaxRoiPool_22")
     ),
+    Call("ai.onnx.contrib.MaxRoiPoolGrad<spatial_scale = 0.5>(dy, x, r)",
+         {"dy": (6, 3, 2, 3), "x": (2, 3, 6, 7), "r": POOLED.astype(np.float64)}),
     smooth("LRN<size = 5, alpha = 0.5, beta = 2.5, bias = 0.7>(x)", {"x": (2, 6, 3, 4)}, (-2, 2)),
     *(
         linear(nodes("MaxUnpool", "kernel_shape = [2, 2], strides = [2, 2]", "x, i" + ", n" * bool(n)),
@@ -355,12 +371,20 @@ TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 CONVOLVING = [
-    linear(nodes(operator, attributes, "x, w" + ", b" * (i % 2)), {"x": x, "w": w} | ({"b": bias} if i % 2 else {}),
-        BOTH,
-           opset=22 if i % 2 else 18)
-    for operator, rows in (("Conv", CONVOLUTIONS), ("ConvTranspose", TRANSPOSED))
-    for i, (x, w, attributes) in enumerate(rows)
-    for bias in ((w[0] if operator == "Conv" else w[1] * attributes.get("group", 1),),)
+    *(
+        linear(nodes(operator, attributes, "x, w" + ", b" * (i % 2)), {"x": x, "w": w} | ({"b": bias} if i % 2 else {}),
+            BOTH, opset=22 if i % 2 else 18)
+        for operator, rows in (("Conv", CONVOLUTIONS), ("ConvTranspose", TRANSPOSED))
+        for i, (x, w, attributes) in enumerate(rows)
+        for bias in ((w[0] if operator == "Conv" else w[1] * attributes.get("group", 1),),)
+    ),
+    *(
+        # A session can turn a constant kernel round beforehand.
+        linear(nodes(operator, attributes, "x, w"),
+            {"x": x, "w": np.random.default_rng(3).uniform(-1, 1, w).astype(np.float32)})
+        for operator, rows in (("Conv", CONVOLUTIONS[2:16:4]), ("ConvTranspose", TRANSPOSED[6:7]))
+        for x, w, attributes in rows
+    ),
 ]  # fmt: skip
 
 NORMALIZATIONS = [
@@ -441,6 +465,9 @@ SAMPLING = [
                step=1e-3, tolerance=5e-3)
         for mode in ("bilinear", "bicubic")
     ),
+    Call("GridSample(x, grid)", {"x": (0, 3, 4, 5), "grid": (0, 2, 2, 2)}, opset=20, needs_new=True),
+    Call("GridSample(x, grid)", {"x": (1, 3, 4, 5), "grid": (1, 0, 2, 2)}, opset=20, needs_new=True),
+    Call("DFT<onesided = 1>(x, n, a)", {"x": (2, 5, 3, 1), "n": np.array(4), "a": np.array(1)}, opset=20),
     *(
         Call(nodes("DeformConv", more, "x, w, o, b, m"), shapes, BOTH, opset=opset, needs_new=opset > 21)
         for more, shapes, opset in (
@@ -721,3 +748,12 @@ ONE_EACH = _one_each()
 def opened(sample: Call) -> onnx.ModelProto:
     """The model of a sample with the lengths left open, as far as the operator's rule takes them."""
     return sample.model("last" if sample.opened == "last" else "names")
+
+
+_AS_FLOAT = {
+    "Exp", "Softmax", "Tanh", "Erf", "Elu", "Gelu", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSumExp",
+    "ReduceProd", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization", "Slice", "Gather", "Pad", "Tile",
+    "Compress", "ScatterElements", "Concat", "Resize",
+}  # fmt: skip
+HALVES = [one for one in ONE_EACH if one.lines.partition("(")[0].partition("<")[0] in _AS_FLOAT]
+"""Samples that ONNX Runtime computes in float16 as well."""

@@ -21,7 +21,6 @@ ALLOWED = [
     ("*", "this onnx*"),
     ("*", "ONNX Runtime 1.20 *"),
     ("*test_conformance_adoption*", "this ONNX Runtime has no such provider"),
-    ("*test_gradient_movement*", "ONNX Runtime's CPU has no products of float16 here"),
     # Pairs of a folder and an attack that it does not have.
     ("*test_disk*", "whoever can write to the sources needs no machine code"),
     ("*test_disk*", "a folder of the sources"),
@@ -40,7 +39,7 @@ WITHOUT_TORCH = [
     ("*", "could not import 'torch'*"),
     ("*", "*needs torch, which*"),
     ("*test_benchmarks*", "*torch*"),
-    ("*test_gradient_sampling*", "*torch*"),
+    ("*test_gradient_layers*", "*torch*"),
 ]
 """Likewise where PyTorch is not installed: `make test-torch` has it."""
 

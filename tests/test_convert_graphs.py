@@ -13,10 +13,9 @@ import onnx.parser
 import pytest
 from click.testing import CliRunner
 
-import detector_graphs as detectors
 import onnx_models
 import ortops
-from detector_graphs import Array, Builder, Pooler
+from gradient_checks import Array
 from onnx_models import convert
 from onnx_models.__main__ import main
 from ortops.spec import DOMAIN
@@ -81,35 +80,6 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
     return {item.domain for item in proto.opset_import}
-
-
-@pytest.mark.parametrize(
-    "pooler",
-    [
-        pytest.param(getattr(detectors, name), id=name.lower())
-        for name in ("MMDET", "MMDET_MAX", "MMROTATE", "DETECTRON2", "DETECTRON2_ROTATED", "ROI_POOL")
-    ],
-)
-@pytest.mark.parametrize(
-    ("build", "opset", "count"),
-    [
-        (detectors.scattered, 11, 12),
-        (detectors.permuted, 21, 12),
-        (detectors.scattered, 16, 1),
-        (detectors.permuted, 18, 0),
-    ],
-)
-def test_a_detector_computes_the_features_of_each_roi_from_its_level(
-    build: Builder, pooler: Pooler, opset: int, count: int
-) -> None:
-    model = build(pooler, opset)
-    onnx.checker.check_model(model)
-    inputs = detectors.feeds(pooler, count)
-    if count > 1:
-        assert set(detectors.levels(pooler, inputs["rois"])) == set(range(len(detectors.STRIDES)))
-    found = ortops.InferenceSession(convert(model).SerializeToString()).run(None, inputs)
-    for one, other in zip(found, detectors.expected(pooler, inputs), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 # Numbers of mmcv's tests/test_ops/test_roi_align.py and test_roi_align_rotated.py, and of detectron2's
@@ -407,12 +377,6 @@ def test_other_nodes_stay_with_their_imports(text: str) -> None:
     assert converted.graph.node[0] == both.graph.node[0]
     gone = set() if text.startswith("y = mmcv.") else {"mmcv"}
     assert imports_of(converted) == (imports_of(both) | {DOMAIN}) - gone
-
-
-def test_a_call_of_a_function_of_the_name_stays() -> None:
-    function = '<domain: "mmcv", opset_import: ["": 16]> MMCVRoiAlign <mode> (x, rois) => (y) { y = Identity(x) }'
-    model = parse('y = mmcv.MMCVRoiAlign <mode = "any"> (x, rois)', functions=function)
-    assert convert(model).SerializeToString() == model.SerializeToString()
 
 
 def test_the_import_of_a_function_stays_though_nothing_calls_it() -> None:

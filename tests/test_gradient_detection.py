@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from gradient_checks import Array, check, parsed, run, with_loss
-from gradient_nodes import node_model, not_of_old, uniform
+from gradient_nodes import node_model, uniform
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 from ortops.spec import DOMAIN
 from pairs import pairwise
@@ -58,21 +58,6 @@ def test_the_gradient_of_roi_align_has_the_attributes_of_its_opset_and_all_outpu
             }
 
 
-def test_roi_align_10_has_the_coordinates_of_opset_10() -> None:
-    made = node_model("RoiAlign_10", _regions(["x", "rois", "i"]), opened=True, domain=DOMAIN)
-    node = _gradient_node(made, ["x"], "RoiAlignGrad")
-    attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-    assert attributes["coordinate_transformation_mode"] == b"output_half_pixel"
-
-
-def test_the_gradient_by_the_regions_has_the_type_of_the_feature_map() -> None:
-    feeds = {
-        name: v.astype(np.float32) if v.dtype.kind == "f" else v for name, v in _regions(["x", "rois", "i"]).items()
-    }
-    check(node_model("RoiAlign", feeds, SIZES, opened=True), feeds, ["x"], step=1, tolerance=1e-5)
-    check(node_model("RoiAlign", feeds, SIZES, opened=True), feeds, ["rois"], step=1e-3, tolerance=1e-3)
-
-
 _ROTATED = np.array(
     [
         [3.31, 4.27, 5.139, 3.719, 0.37],
@@ -83,12 +68,6 @@ _ROTATED = np.array(
     ]
 )
 """Regions on the map of `_regions`: one reaches beyond it, one is small, one mirrored and one outside."""
-
-
-def _rotated(names: Sequence[str]) -> dict[str, Array]:
-    """A feature map, `_ROTATED` and the images that they are of."""
-    x, *_ = _regions(["x", "rois", "images"]).values()
-    return dict(zip(names, (x, _ROTATED, np.array([0, 1, 1, 0, 1])), strict=True))
 
 
 def _resize(
@@ -124,41 +103,6 @@ def test_growth_by_integers_needs_standard_operators_alone(mode: str, coordinate
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     made = _resize(_x(*(2, 3, 3, 1, 2)[: len(scales)]), attributes, {"scales": scales}, opened=True)
     assert _domains(gradient(with_loss(made, {"y": np.ones(1, np.float32)}), "loss", ["x"])) == {""}
-
-
-@not_of_old
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize(("shape", "opened"), [((0, 2, 3, 4), False), ((2, 0, 3, 4), True), ((2, 2, 3, 0), True)])
-def test_growth_of_nothing(mode: str, shape: tuple[int, ...], opened: bool) -> None:
-    made = _resize(np.zeros(shape, np.float32), {"mode": mode}, {"scales": [1, 1, 2, 2]}, opened=opened)
-    made = vjp(made, ["y"], ["x"])
-    feeds = {
-        "x": np.zeros(shape, np.float32),
-        "y_cotangent": np.zeros((*shape[:2], shape[2] * 2, shape[3] * 2), np.float32),
-    }
-    assert run(made, feeds)["x_grad"].shape == shape
-
-
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_growth_in_float16_and_twice_differentiated(mode: str) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 19]> g (float[N, 2, 3, 4] x) => (float loss) {{
-        scales = Constant <value = float[4] {{1, 1, 2, 2}}> ()
-        y = Resize <mode = "{mode}"> (x, , scales)
-        cubes = Mul (y, y)
-        z = Mul (cubes, y)
-        loss = ReduceSum <keepdims = 0> (z)
-    }}"""
-    x = _x(2, 2, 3, 4)
-    first = gradient(onnx.parser.parse_model(text), "loss", {"x": "dx"})
-    direction = _x(2, 2, 3, 4) + 1
-    product = vjp(first, {"dx": "v"}, {"x": "hv"})
-    assert _domains(product) == {""}
-    found = run(product, {"x": x, "v": direction})["hv"]
-    ends = [run(first, {"x": x + step * direction})["dx"].astype(np.float64) for step in (1e-2, -1e-2)]
-    np.testing.assert_allclose(found, (ends[0] - ends[1]) / 2e-2, rtol=1e-2, atol=1e-2)
-    half_text = text.replace("(float[N", "(float16[N").replace("(float loss", "(float16 loss")
-    half = run(gradient(onnx.parser.parse_model(half_text), "loss", ["x"]), {"x": x.astype(np.float16)})["x_grad"]
-    np.testing.assert_allclose(half, run(first, {"x": x})["dx"], rtol=2e-2, atol=2e-2)
 
 
 def test_no_regions_give_no_gradient() -> None:
@@ -242,14 +186,6 @@ def test_gradients_of_averages_over_regions_have_gradients(
     wrt: list[str], operator: str, attributes: dict[str, Any], outputs: list[str], opened: bool
 ) -> None:
     check(_gradient_model(operator, attributes, outputs, opened), _OF_GRADIENT, wrt)
-
-
-def test_the_gradient_of_an_average_over_rotated_regions_has_gradients() -> None:
-    dy = uniform({"dy": (len(_ROTATED), 3, 3, 2)})
-    feeds = _OF_GRADIENT | dy | _rotated(["x", "rois", "images"])
-    attributes = {"aligned": 0, "spatial_scale": 0.5, "sampling_ratio": 2, "clockwise": 1}
-    model = _gradient_model("RoIAlignRotatedGrad", attributes, ["dx", "drois"], True, feeds)
-    check(model, feeds, ["dy", "rois", "x"])
 
 
 _OF_BINS = _OF_GRADIENT | uniform({"dy": (3, 2, 3, 2), "x": (2, 12, 8, 9)}) | {"x_shape": np.array([2, 12, 8, 9])}

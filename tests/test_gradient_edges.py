@@ -91,6 +91,25 @@ VALUES: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = [
     ),
     ("LpNormalization<p = 1>(x)", "double", {"x": [[0, 0], [3, -4]]}, {"x": [[0, 0], [8 / 49, 6 / 49]]}),
     ("LpNormalization<p = 2>(x)", "double", {"x": [[0, 0], [3, -4]]}, {"x": [[0, 0], [28 / 125, 21 / 125]]}),
+    # What is ignored has no gradient even if it is all, and infinite.
+    *(
+        (f'{operator}<reduction = "{reduction}", ignore_index = -1>(x, t, w)', "double",
+         {"x": [[-INF, 0], [1, 1]], "t": [-1, last], "w": [2.0, 3]}, {"x": [[0, 0], by_x], "w": [0, by_w]})
+        for operator, reduction, last, by_x, by_w in (
+            ("NegativeLogLikelihoodLoss", "none", 1, [0, -3], -1), ("NegativeLogLikelihoodLoss", "mean", 1, [0, -1], 0),
+            ("SoftmaxCrossEntropyLoss", "sum", 1, [1.5, -1.5], np.log(2)),
+            ("SoftmaxCrossEntropyLoss", "mean", 1, [0.5, -0.5], 0), ("NegativeLogLikelihoodLoss", "sum", -1, [0, 0], 0),
+        )
+    ),
+    *(
+        (f'{operator}<reduction = "mean", ignore_index = -1>(x, t)', "double", {"x": [[-INF, 0], [1, 1]], "t": [-1, -1]},
+         {"x": np.zeros((2, 2))})
+        for operator in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+    ),
+    *(
+        (f"{name}<keepdims = 0>(x, a)", "double", {"x": np.zeros((2, 0)), "a": [axis]}, {"x": np.zeros((2, 0))})
+        for name in ("ReduceMax", "ReduceProd", "ReduceLogSumExp", "ReduceMean") for axis in (0, 1)
+    ),
     # Determinants of singular matrices have their cofactors.
     ("Det(x)", "float", {"x": [[1, 2, 3], [2, 4, 6], [1, 0, 1]]}, {"x": [[4, 4, -4], [-2, -2, 2], [0, 0, 0]]}),
     ("Det(x)", "float", {"x": [[0, 0, 0], [0, 2, 1], [0, 1, 3]]}, {"x": [[5, 0, 0], [0, 0, 0], [0, 0, 0]]}),

@@ -1,155 +1,167 @@
-"""Gradients of products, convolutions, normalizations and losses: what takes more than a row of a table."""
+"""Gradients of single operators: what takes more than a row of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
 
 import numpy as np
 import onnx
+import onnx.utils
 import pytest
 
 import ortops
+from gradient_calls import Call
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
-from gradient_nodes import IS_OLD, node_model, uniform
+from gradient_nodes import node_model, not_of_old, uniform
 from onnx_models.gradient import gradient
 
-
-def _shape(rank: int, tensor: str) -> str:
-    """Of open lengths; brackets around nothing stand for any rank."""
-    return f"[{','.join(f'{tensor}{i}' for i in range(rank))}]"
+HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
 
 
 def test_the_gradient_by_a_transposed_weight_is_not_transposed() -> None:
-    made = parsed(
-        """<ir_version: 10, opset_import: ["" : 18]>
-        g (float[N,4] a, float[5,4] w) => (float loss) {
-            turned = Transpose <perm = [1, 0]> (w)
-            y = MatMul(a, turned)
-            loss = ReduceSum <keepdims = 0> (y)
-        }"""
-    )
+    made = parsed(f"""{HEADER} g (float[N,4] a, float[5,4] w) => (float loss) {{
+        turned = Transpose <perm = [1, 0]> (w) y = MatMul(a, turned) loss = ReduceSum <keepdims = 0> (y) }}""")
     nodes = gradient(made, "loss", ["w"]).graph.node
     assert [node.output[0] for node in nodes if node.op_type == "Transpose"] == ["turned"]
 
 
-@pytest.mark.parametrize(("a", "b"), [((0, 4), (2, 4, 3)), ((2, 3, 4), (2, 4, 0))])
-def test_products_of_many_matrices_without_rows_or_columns_have_gradients_of_0(
-    a: tuple[int, ...], b: tuple[int, ...]
-) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g (double{_shape(len(a), "a")} a, double{_shape(len(b), "b")} b) => (double loss)
-        {{ y = MatMul(a, b) loss = ReduceSum<keepdims = 0> (y) }}"""
-    session = ortops.InferenceSession(gradient(parsed(text), "loss", ["a", "b"]).SerializeToString())
-    full = [np.full([length or 5 for length in shape], np.nan) for shape in (a, b)]
-    for _ in range(5):
-        # What a run leaves in memory must not be taken for a gradient.
-        session.run(["a_grad", "b_grad"], dict(zip("ab", full, strict=True)))
-        for found in session.run(["a_grad", "b_grad"], {"a": np.ones(a), "b": np.ones(b)}):
-            assert not np.asarray(found).any()
-
-
-def test_an_operand_that_einsum_has_twice_has_both_gradients() -> None:
-    feeds = uniform({"x": (3, 3)})
-    check(node_model("Einsum", feeds, {"equation": "ij,jk->ik"}, opened=True, inputs=["x", "x"]), feeds, ["x"])
-
-
-def test_the_gradient_of_einsum_has_a_gradient() -> None:
-    feeds = uniform({"x": (3, 3), "z": (3, 2)})
-    made = node_model("Einsum", feeds, {"equation": "ii,ij->j"}, opened=True)
-    made.graph.output[0].type.tensor_type.ClearField("shape")
-    made.graph.node.append(onnx.helper.make_node("ReduceSumSquare", ["y"], ["energy"], keepdims=0))
-    first = gradient(made, "energy", {"x": "by_x", "z": "by_z"})
-    del first.graph.output[:1]
-    check(first, feeds, ["x", "z"])
-
-
-@pytest.mark.parametrize("operator", ["LayerNormalization", "GroupNormalization", "MeanVarianceNormalization"])
-def test_half_precision_is_computed_in_float(operator: str) -> None:
-    count = 8 if operator == "LayerNormalization" else 6
-    by_operator: dict[str, dict[str, Any]] = {
-        "GroupNormalization": {"num_groups": 2},
-        "MeanVarianceNormalization": {"axes": [2]},
-    }
-    attributes = by_operator.get(operator, {})
-    feeds = uniform({"x": (2, 6, 8), "scale": (count,), "b": (count,)}, np.float16, 0.5, 2)
-    if operator == "MeanVarianceNormalization":
-        feeds = {"x": feeds["x"]}
-    cotangent = np.random.default_rng(2).uniform(-1, 1, (2, 6, 8)).astype(np.float32)
-    found = []
-    for dtype in (np.float16, np.float32):
-        typed = {name: value.astype(dtype) for name, value in feeds.items()}
-        made = node_model(operator, typed, attributes, opened=True, opset=21)
-        made.graph.node.append(onnx.helper.make_node("Cast", ["y"], ["wide"], to=onnx.TensorProto.FLOAT))
-        by = run(gradient(with_loss(made, {"wide": cotangent}), "loss", list(feeds)), typed)
-        assert all(by[f"{name}_grad"].dtype == dtype for name in feeds)
-        found.append([by[f"{name}_grad"].astype(np.float64) for name in feeds])
-    for half, single in zip(*found, strict=True):
-        np.testing.assert_allclose(half, single, rtol=4e-3, atol=4e-3)
-
-
-STEP, TOLERANCE = 1.0, 1e-5
-
-
-def tensors(**shapes: Sequence[int]) -> dict[str, Array]:
-    return uniform(shapes, np.float32)
-
-
 @pytest.mark.parametrize(
-    ("operator", "x", "w", "attributes"),
+    ("lines", "shapes", "wrt"),
     [
-        ("Conv", (2, 3, 7, 10), (4, 3, 3, 2), {"strides": [2, 3], "dilations": [1, 2], "pads": [1, 2, 0, 3]}),
-        ("Conv", (2, 6, 5, 5), (2, 3, 3, 3), {"group": 2, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
-        ("Conv", (2, 3, 9), (3, 1, 11), {"group": 3, "pads": [5, 6]}),
-        ("ConvTranspose", (2, 3, 4, 5), (3, 4, 4, 3), {"output_shape": [7, 9], "strides": [2, 2]}),
+        ("MatMul(a, b)", {"a": (0, 4), "b": (2, 4, 3)}, "ab"),
+        ("MatMul(a, b)", {"a": (2, 3, 4), "b": (2, 4, 0)}, "ab"),
+        ("Conv(x, w, b)", {"x": (0, 4, 7), "w": (4, 4, 3), "b": (4,)}, "wb"),
+        ("Conv<group = 2, strides = [2, 2]>(x, w, b)", {"x": (0, 4, 5, 6), "w": (4, 2, 3, 3), "b": (4,)}, "wb"),
+        ("Conv<group = 4>(x, w, b)", {"x": (0, 4, 6, 7), "w": (4, 1, 4, 3), "b": (4,)}, "wb"),
+        ("ConvTranspose(x, w, b)", {"x": (0, 4, 5, 6), "w": (4, 4, 1, 1), "b": (4,)}, "wb"),
+        ("ConvTranspose<group = 4>(x, w, b)", {"x": (0, 4, 3, 4, 5), "w": (4, 1, 2, 1, 2), "b": (4,)}, "wb"),
     ],
+    ids=str,
 )
-def test_a_kernel_that_is_constant(
-    operator: str, x: Sequence[int], w: Sequence[int], attributes: dict[str, Any]
+def test_sums_over_nothing_are_0_and_not_what_a_run_left_in_memory(
+    lines: str, shapes: dict[str, tuple[int, ...]], wrt: str
 ) -> None:
-    """A session can turn it round beforehand."""
-    feeds = tensors(x=x)
-    for opened in (False, True):
-        made = node_model(operator, feeds, attributes, opened=opened, constants=tensors(w=w))
-        check(made, feeds, ["x"], step=STEP, tolerance=TOLERANCE)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "kernel", "attributes", "group"),
-    [
-        ([7], [3], {}, 1),
-        ([5, 6], [1, 1], {}, 1),
-        ([5, 6], [3, 3], {"strides": [2, 2], "pads": [1, 0, 0, 1]}, 2),
-        ([6, 7], [4, 3], {"dilations": [1, 2]}, 4),
-        ([3, 4, 5], [2, 1, 2], {}, 4),
-    ],
-)
-@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose"])
-def test_without_samples_the_gradient_by_the_kernel_is_zero(
-    operator: str, lengths: Sequence[int], kernel: Sequence[int], attributes: dict[str, Any], group: int
-) -> None:
-    feeds = tensors(x=(0, 4, *lengths), w=(4, 4 // group, *kernel), b=(4,))
-    made = node_model(operator, feeds, {"group": group, **attributes}, opened=True)
-    if not IS_OLD:  # which sums the products of the cotangent wrong, of which there are none
-        check(made, feeds, list(feeds), step=STEP, tolerance=TOLERANCE)
-    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
-    session = ortops.InferenceSession(gradient(made, "loss", ["w", "b"]).SerializeToString())
+    call = Call(lines, shapes, kind="float")
+    made = gradient(with_loss(call.model("names"), {"y": np.ones(1, np.float32)}), "loss", list(wrt))
+    session, names = ortops.InferenceSession(made.SerializeToString()), [f"{name}_grad" for name in wrt]
+    full = {name: np.full([length or 5 for length in shape], np.nan, np.float32) for name, shape in shapes.items()}
     for _ in range(3):
-        # What a run leaves in memory must not be taken for a gradient.
-        session.run(["w_grad", "b_grad"], {**feeds, "x": np.full((3, 4, *lengths), np.nan, np.float32)})
-        for found in session.run(["w_grad", "b_grad"], feeds):
+        session.run(names, full)
+        for found in session.run(names, call.feeds):
             assert not np.asarray(found).any()
 
 
-@pytest.mark.parametrize("operator", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
-def test_what_is_ignored_has_no_gradient_even_if_it_is_all_and_infinite(operator: str) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 18]>
-        g (double[n, 2] x, int64[n] t, double[2] w) => (double y) {{
-          y = {operator} <reduction = "REDUCTION", ignore_index = -1> (x, t, w) }}"""
-    feeds = {"x": np.array([[-np.inf, 0.0], [1.0, 1.0]]), "t": np.array([-1, 1]), "w": np.array([2.0, 3.0])}
-    for reduction in ("none", "sum", "mean"):
-        found = of_sum(text.replace("REDUCTION", reduction), feeds, ["x", "w"])
-        assert all(np.isfinite(value).all() for value in found.values())
-        np.testing.assert_array_equal(found["x"][0], 0)
-    none = of_sum(text.replace("REDUCTION", "mean"), {**feeds, "t": np.array([-1, -1])}, ["x"])
-    np.testing.assert_array_equal(none["x"], 0)
+@pytest.mark.parametrize(
+    ("outputs", "ratio", "training"),
+    [("y", "r", "t"), ("y, mask", "", "t"), ("y, mask", "constant", "true"), ("y", "r", "false"), ("y, mask", "r", "")],
+)
+def test_dropout_passes_what_it_keeps(outputs: str, ratio: str, training: str) -> None:
+    made = parsed(f"""{HEADER} g (double[N, M] x, float r, bool t) => (double {outputs.replace(" mask", " bool mask")}) {{
+        constant = Constant <value_float = 0.25> ()
+        true = Constant <value = bool {{1}}> () false = Constant <value = bool {{0}}> ()
+        {outputs} = Dropout <seed = 3> (x, {ratio}, {training}) }}""")
+    rng = np.random.default_rng(1)
+    weights, x = rng.uniform(1, 2, (40, 50)), rng.uniform(0.1, 2, (40, 50))
+    differentiated = gradient(with_loss(made, {"y": weights}), "loss", ["x"])
+    assert [one.name for one in differentiated.graph.output if "mask" in one.name] == ["mask"] * ("m" in outputs)
+    for in_training in [True, False] if training == "t" else [training == "true"]:
+        feeds = {"x": x, "r": np.asarray(np.float32(0.75)), "t": np.array(in_training)}
+        found, alone = run(differentiated, feeds), run(made, feeds)
+        np.testing.assert_array_equal(found["y"], alone["y"])
+        kept = found["y"] != 0
+        share = {"": 0.5, "r": 0.25, "constant": 0.75}[ratio] if in_training else 1
+        assert abs(kept.mean() - share) < 0.05
+        np.testing.assert_allclose(found["x_grad"], kept * weights / share, rtol=1e-12)
+
+
+def test_the_window_of_local_response_normalization_is_longer_behind_where_its_size_is_even() -> None:
+    """ONNX Runtime takes odd sizes alone: the gradient by the only pixel of the loss tells which ones it reads."""
+    made = node_model("LRN", {"x": np.ones((1, 6, 1, 1), np.float32)}, {"size": 4, "alpha": 1.0}, opened=False)
+    third = np.eye(1, 6, 2, dtype=np.float32).reshape(1, 6, 1, 1)
+    differentiated = gradient(with_loss(made, {"y": third}), "loss", ["x"])
+    by_x = run(onnx.utils.Extractor(differentiated).extract_model(["x"], ["x_grad"]), {"x": third + 1})["x_grad"]
+    assert by_x.reshape(-1).astype(bool).tolist() == [False, True, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("call", "opset"),
+    [
+        ("ReduceProd<keepdims = 0>(x, one)", 18),
+        pytest.param("CumProd(x, first)", 26, marks=not_of_old),
+        pytest.param("CumProd<exclusive = 1, reverse = 1>(x, first)", 26, marks=not_of_old),
+        ('ScatterElements<reduction = "mul", axis = 1>(start, places, x)', 18),
+    ],
+)
+def test_products_have_a_second_derivative_also_where_one_factor_is_0(call: str, opset: int) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : {opset}]>
+        g (double[N, M] x) => (double energy)
+          <int64[1] one = {{1}}, int64 first = {{1}}, double[3, 2] start = {{2, 3, 4, 5, 6, 7}},
+           int64[3, 4] places = {{0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1}}> {{
+          y = {call}
+          square = Mul(y, y) both = Add(square, y)
+          energy = ReduceSum<keepdims = 0>(both) }}"""
+    first = gradient(parsed(text), "energy", {"x": "by_x"})
+    del first.graph.output[0]
+    x = np.array([[2.0, 3, 0, 4], [0, 2, 5, 3], [1, 2, 3, 4]])
+    check(first, {"x": x}, ["x"], tolerance=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [False, True])
+def test_grid_sample_has_the_gradients_of_pytorch_on_pixels_and_on_borders(
+    mode: str, padding: str, align: bool
+) -> None:
+    torch = pytest.importorskip("torch")
+    ticks = np.arange(-12, 25)  # thirds of a pixel, from outside to outside
+    across, down = ((2 * ticks / 3 + 1) / n - 1 if not align else 2 * ticks / 3 / (n - 1) - 1 for n in (5, 4))
+    feeds = {"x": uniform({"x": (1, 2, 4, 5)})["x"], "grid": np.stack(np.meshgrid(across, down), -1)[None]}
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(align)}
+    made = node_model("GridSample", feeds, attributes, opened=True, opset=20)
+    wrt = ["x"] if mode == "nearest" else ["x", "grid"]
+    found = of_sum(made, feeds, wrt)
+    given = {name: torch.tensor(value, requires_grad=True) for name, value in feeds.items()}
+    torch_mode = mode if mode == "nearest" else f"bi{mode}"
+    torch.nn.functional.grid_sample(
+        given["x"], given["grid"], mode=torch_mode, padding_mode=padding, align_corners=align
+    ).sum().backward()
+    for name in wrt:
+        np.testing.assert_allclose(found[name], given[name].grad.numpy(), atol=1e-9, err_msg=name)
+
+
+@not_of_old
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_points_that_are_no_numbers_do_not_read_outside_of_the_tensor(padding: str) -> None:
+    feeds = uniform({"x": (1, 2, 4, 5), "grid": (1, 1, 4, 2)})
+    feeds["grid"][0, 0, :, 0] = [np.nan, np.inf, -np.inf, 1e300]
+    made = node_model("GridSample", feeds, {"padding_mode": padding}, opened=True, opset=20)
+    assert of_sum(made, feeds, ["x", "grid"])["grid"].shape == feeds["grid"].shape
+
+
+def test_half_precision_has_its_coordinates_in_float() -> None:
+    feeds: dict[str, Array] = {
+        "x": uniform({"x": (1, 1, 1, 2000)}, np.float16)["x"],
+        "grid": np.array([[[[0.4995, 0.0]]]], np.float16),
+    }
+    by_x = of_sum(node_model("GridSample", feeds, opened=False, opset=20), feeds, ["x"])["x"]
+    at = (float(feeds["grid"][0, 0, 0, 0]) + 1) * 1000 - 0.5
+    assert by_x.dtype == np.float16
+    np.testing.assert_allclose(by_x[0, 0, 0], np.maximum(1 - np.abs(np.arange(2000) - at), 0), atol=2e-3)
+
+
+@not_of_old
+def test_offsets_at_the_edge_have_the_gradients_of_torchvision() -> None:
+    torch = pytest.importorskip("torch")
+    # The latter is of one whose compiled operators want another PyTorch.
+    with contextlib.suppress(ImportError, RuntimeError):
+        import torchvision as vision
+    if not hasattr(torch.ops.torchvision, "deform_conv2d"):
+        pytest.skip("needs torchvision with its compiled operators")
+    feeds = uniform({"x": (1, 2, 4, 4), "weights": (3, 2, 3, 3), "offset": (1, 18, 4, 4)})
+    feeds["offset"] = np.round(feeds["offset"])  # with offsets of 0, pads of 1 are read at -1 and at the length
+    made = node_model("DeformConv", feeds, {"pads": [1, 1, 1, 1]}, opened=True, opset=19)
+    found = of_sum(made, feeds, list(feeds))
+    given = {name: torch.tensor(value, requires_grad=True) for name, value in feeds.items()}
+    vision.ops.deform_conv2d(given["x"], given["offset"], given["weights"], padding=1).sum().backward()
+    for name in feeds:
+        np.testing.assert_allclose(found[name], given[name].grad.numpy(), atol=1e-9, err_msg=name)

@@ -100,25 +100,3 @@ def test_the_command_writes_a_row_for_each_network(tmp_path: Path) -> None:
     assert {name: len(seconds) for name, seconds in row["times"].items()} == {"onnxruntime": 2, "torch": 2}
     assert list(row["more"]) == ["error", "error of torch", "nodes", "ms of gradient"]
     assert "| step      | gru      |       1 |" in result.output
-
-
-def test_the_command_says_why_there_is_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_network: Network) -> None:
-        raise ValueError("node 'it' (Scan) has no gradient rule")
-
-    monkeypatch.setattr(step, "exported", refuse)
-    result = run()
-    assert result.exit_code == 1
-    assert "gru: node 'it' (Scan) has no gradient rule" in result.output
-
-
-def test_a_wrong_gradient_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = step.session_gradients
-
-    def wrong(made: Any, network: Network) -> dict[str, Array]:
-        return {name: 2 * value for name, value in own(made, network).items()}
-
-    monkeypatch.setattr(step, "session_gradients", wrong)
-    result = run()
-    assert result.exit_code == 1
-    assert "the gradients of gru are wrong by x, layers.weight_ih_l0" in result.output

@@ -10,11 +10,8 @@ import onnxruntime
 import pytest
 
 from conformance.backends.session import CPU, options
-from gradient_checks import Array, check, parsed
-from onnx_models import convert
+from gradient_checks import Array, parsed
 from onnx_models.opset_upgrade import CHANGES, NEWEST, OLDEST, upgrade_opset
-from onnx_models.portable import attach
-from ortops.spec import DOMAIN, DOMAIN_VERSION
 
 IMAGE = "float[N, 3, H, 6] x"
 NORM = "float[3] a = {1, 2, 3}, float[3] b = {0, 1, 2}, float[3] mean = {0.1, 0.2, 0.3}, float[3] var = {1, 2, 3}"
@@ -185,88 +182,3 @@ def test_every_change_of_an_operator_between_opsets_is_known() -> None:
         places = [[value.name for value in s.inputs] for s in (before, schema)]
         is_longer = len(places[1]) > len(places[0]) or len(schema.outputs) > len(before.outputs)
         assert schema.name in SAME or (set(new) == set(old) and not is_longer), f"{schema.name} {schema.since_version}"
-
-
-def detector(opset: int, channels: str) -> str:
-    """A small detector as exporters write it at an opset from 10 on."""
-    roi = "none" if opset < 13 else ""
-    resize = "Resize (smooth, twice)" if opset < 11 else f"Resize <{{}}> (smooth, {roi}, twice)"
-    modes = 'coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
-    clip, pad = "Clip (summed, low, high)", "Pad (wide, pads, fill)"
-    if opset < 11:
-        clip, pad = (
-            "Clip <min = -50.0, max = 50.0> (summed)",
-            "Pad <pads = [0, 0, 1, 0, 0, 0, 0, 1], value = 0.5> (wide)",
-        )
-    drop = "Dropout <ratio = 0.4> (pooled)" if opset < 12 else "Dropout (pooled)"
-    total = "ReduceSum <axes = [1], keepdims = 0> (kept)" if opset < 13 else "ReduceSum <keepdims = 0> (kept, one)"
-    wider = "Unsqueeze <axes = [1]> (narrow)" if opset < 13 else "Unsqueeze (narrow, one)"
-    same = "Squeeze <axes = [1]> (wider)" if opset < 13 else "Squeeze (wider, one)"
-    coordinates = ', coordinate_transformation_mode = "output_half_pixel"' if opset >= 16 else ""
-    return f"""<ir_version: 8, opset_import: ["" : {opset}]>
-        g (float[{channels}] x, float[3, 3, 3, 3] w, float[3] scale, float[r, 4] rois, int64[r] of) => (float y)
-        <float[3] b = {{0.1, 0.2, 0.3}}, float[3] mean = {{0.1, 0, -0.1}}, float[3] var = {{1, 2, 3}},
-         int64[1] one = {{1}}, float[4] twice = {{1, 1, 2, 2}}, float[0] none = {{}},
-         float low = {{-50}}, float high = {{50}}, float fill = {{0.5}},
-         int64[8] pads = {{0, 0, 1, 0, 0, 0, 0, 1}}> {{
-            features = Conv <pads = [1, 1, 1, 1]> (x, w)
-            norm = BatchNormalization <epsilon = 0.001, momentum = 0.9> (features, scale, b, mean, var)
-            smooth = Sigmoid (norm)
-            wide = {resize.format(modes)}
-            padded = {pad}
-            pooled = RoiAlign <output_height = 2, output_width = 2, sampling_ratio = 2{coordinates}> (padded, rois, of)
-            kept = {drop}
-            summed = {total}
-            narrow = {clip}
-            wider = {wider}
-            same = {same}
-            mean_of_columns = ReduceMean <axes = [2], keepdims = 0> (same)
-            y = Softmax <axis = 1> (mean_of_columns)
-        }}"""
-
-
-FEEDS: dict[str, Array] = {
-    "x": np.random.default_rng(3).uniform(-1, 1, (1, 3, 4, 5)).astype(np.float32),
-    "w": np.random.default_rng(4).uniform(-1, 1, (3, 3, 3, 3)).astype(np.float32),
-    "scale": np.array([1.5, 0.75, 1.25], np.float32),
-    "rois": np.array([[0.6, 0.7, 6.3, 7.2], [1.3, 2.4, 8.7, 6.1]], np.float32),
-    "of": np.zeros(2, np.int64),
-}
-
-
-@pytest.mark.parametrize("channels", ["1, 3, 4, 5", "N, 3, H, W"])
-@pytest.mark.parametrize("opset", [10, 11, 12, 13, 16, 17])
-def test_the_gradient_of_a_detector_of_an_older_opset(opset: int, channels: str) -> None:
-    check(detector(opset, channels), FEEDS, ["x", "w", "scale", "rois"], step=1e-2, tolerance=2e-3)
-
-
-@pytest.mark.parametrize("opset", [7, 9])
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-def test_the_gradient_of_a_model_of_the_first_opsets(opset: int, mode: str) -> None:
-    scales = "scales = [1.0, 1.0, 2.0, 3.0], " if opset < 9 else ""
-    text = f"""<ir_version: 7, opset_import: ["" : {opset}]> g (float[N, 2, H, W] x, float[2] scale) => (float y)
-        <float[2] b = {{0.1, 0.2}}, float[2] mean = {{0.1, -0.1}}, float[2] var = {{1, 2}}, float[4] s = {{1, 1, 2, 3}}> {{
-            norm = BatchNormalization <momentum = 0.9{", spatial = 1" if opset < 9 else ""}> (x, scale, b, mean, var)
-            wide = Upsample <{scales}mode = "{mode}"> (norm{"" if opset < 9 else ", s"})
-            padded = Pad <pads = [0, 0, 1, 0, 0, 0, 0, 2]> (wide)
-            part = Slice <axes = [3], starts = [1], ends = [-1]> (padded)
-            clipped = Clip <min = -0.75, max = 0.75> (part)
-            largest, places = TopK <axis = 2, k = 2> (clipped)
-            first, second = Split <axis = 2, split = [1, 1]> (largest)
-            kept, mask = Dropout <ratio = 0.5> (first)
-            both = Concat <axis = 1> (kept, second)
-            sums = ReduceSum <axes = [2], keepdims = 0> (both)
-            y = Softmax(sums)
-        }}"""
-    feeds = {
-        "x": np.random.default_rng(1).uniform(-1, 1, (2, 2, 3, 4)).astype(np.float32),
-        "scale": np.array([0.5, 0.75], np.float32),
-    }
-    check(text, feeds, ["x", "scale"], step=1e-3, tolerance=2e-3)
-
-
-def test_bodies_for_a_model_of_an_older_opset() -> None:
-    model = parsed(detector(11, "N, 3, H, W"))
-    made = attach(convert(model))
-    assert {(item.domain, item.version) for item in made.opset_import} == {("", 18), (DOMAIN, DOMAIN_VERSION)}
-    np.testing.assert_allclose(outputs_of(made, FEEDS), outputs_of(model, FEEDS), rtol=1e-4)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnxruntime import quantization
 
 from gradient_checks import Array, declared, parsed, run, with_loss
 from gradient_nodes import not_of_old
@@ -165,49 +162,3 @@ def test_rounding_by_casts_declares_a_zero() -> None:
         g (float[n] x) => (float y) { i = Cast <to = 6> (x) y = Cast <to = 1> (i) }"""
     with pytest.warns(ZeroGradientWarning, match=r"\(Cast\): its output is not floating-point"):
         gradient(with_loss(parsed(text), {"y": np.ones(1, np.float32)}), "loss", ["x"])
-
-
-class _Readings(quantization.CalibrationDataReader):  # type: ignore[misc]
-    """What a network is calibrated with."""
-
-    def __init__(self) -> None:
-        self.left = [{"x": np.random.default_rng(i).uniform(-1, 1, (2, 3, 6, 6)).astype(np.float32)} for i in range(4)]
-
-    def get_next(self) -> dict[str, Array] | None:
-        return self.left.pop() if self.left else None
-
-
-def _quantized(folder: Path, form: quantization.QuantFormat) -> onnx.ModelProto:
-    """A network of two convolutions as ONNX Runtime's static quantization writes it."""
-    rng = np.random.default_rng(5)
-    text = """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[2, 3, 6, 6] x) => (float[2, 4] y) {
-          a = Conv <pads = [1, 1, 1, 1]> (x, w1)
-          b = Relu (a)
-          c = Conv (b, w2)
-          d = GlobalAveragePool (c)
-          y = Flatten (d) }"""
-    made = onnx.parser.parse_model(text)
-    for name, shape in (("w1", (5, 3, 3, 3)), ("w2", (4, 5, 3, 3))):
-        made.graph.initializer.append(onnx.numpy_helper.from_array(rng.uniform(-1, 1, shape).astype(np.float32), name))
-    (folder / "quantized").mkdir()
-    onnx.save(made, folder / "plain.onnx")
-    target = folder / "quantized" / "model.onnx"
-    quantization.quantize_static(folder / "plain.onnx", target, _Readings(), quant_format=form, per_channel=True)
-    return onnx.load_model(io.BytesIO(target.read_bytes()))
-
-
-def test_a_network_of_quantize_static_differentiates(tmp_path: Path) -> None:
-    made = with_loss(_quantized(tmp_path, quantization.QuantFormat.QDQ), {"y": np.ones((2, 4), np.float32)})
-    x = np.random.default_rng(9).uniform(-0.9, 0.9, (2, 3, 6, 6)).astype(np.float32)
-    found = run(gradient(made, "loss", ["x"]), {"x": x})["x_grad"]
-    plain = onnx.load(tmp_path / "plain.onnx")
-    exact = run(gradient(with_loss(plain, {"y": np.ones((2, 4), np.float32)}), "loss", ["x"]), {"x": x})["x_grad"]
-    # Some outputs of Relu are 0 in one network and not in the other.
-    assert np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
-
-
-def test_a_network_of_operators_on_integers_is_refused_by_name(tmp_path: Path) -> None:
-    made = with_loss(_quantized(tmp_path, quantization.QuantFormat.QOperator), {"y": np.ones((2, 4), np.float32)})
-    with pytest.raises(ValueError, match=r"\(QLinearConv\) has no gradient: it computes with integers"):
-        gradient(made, "loss", ["x"])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from gradient_calls import Call
-from gradient_checks import check
+from gradient_checks import check, run, with_loss
 from gradient_nodes import IS_OLD
-from gradient_samples import SAMPLES
+from gradient_samples import HALVES, SAMPLES, opened
+from onnx_models.gradient import gradient
 
 
 @pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
@@ -33,3 +37,20 @@ def test_a_gradient_with_respect_to_one_input_needs_no_other(sample: Call) -> No
         pytest.skip("ONNX Runtime 1.20 computes this wrong or not at all")
     for name in sample.wrt:
         check(sample.model("names"), sample.feeds, [name])
+
+
+@pytest.mark.parametrize("sample", HALVES, ids=str)
+def test_gradients_in_float16_are_those_in_float_rounded(sample: Call) -> None:
+    feeds = replace(sample, kind="float16").feeds
+    found = []
+    for kind in ("float16", "float"):
+        made = opened(replace(sample, kind=kind))
+        dtype = replace(sample, kind=kind).feeds[sample.wrt[0]].dtype
+        fed = {name: value.astype(dtype) if name in sample.wrt else value for name, value in feeds.items()}
+        y = run(made, fed)["y"]
+        cotangent = np.random.default_rng(2).uniform(-1, 1, y.shape).astype(np.float16)
+        by = run(gradient(with_loss(made, {"y": cotangent.astype(dtype)}), "loss", sample.wrt), fed)
+        assert all(by[f"{name}_grad"].dtype == dtype for name in sample.wrt)
+        found.append([by[f"{name}_grad"].astype(np.float64) for name in sample.wrt])
+    for half, single in zip(*found, strict=True):
+        np.testing.assert_allclose(half, single, rtol=0.02, atol=0.02)

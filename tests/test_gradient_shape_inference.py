@@ -65,18 +65,6 @@ def test_it_finds_the_shapes_of_all_tensors(name: str) -> None:
         assert [value.name for value in found.graph.output] == [value.name for value in one.graph.output]
 
 
-def test_gradients_have_the_shapes_of_their_tensors() -> None:
-    model, weights = built("convolutions")
-    found = symbolic.SymbolicShapeInference.infer_shapes(gradient(model, "loss", [*weights, "x"]))
-    shapes = {
-        value.name: [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        for value in found.graph.output
-    }
-    assert shapes["k_grad"] == [4, 4, 3, 3]
-    assert shapes["d_grad"] == [4, 1, 3, 3]
-    assert shapes["x_grad"] == ["n", 4, 16, 20]
-
-
 SPECTRUM = """g (float[{shape}] waveforms, float[9, 4] w) => (float[n, t, 4] features) <int64[1] last = {{-1}}> {{
     step = Constant<value = int64 {{8}}>() length = Constant<value = int64 {{16}}>()
     framed = Unsqueeze(waveforms, last) image = STFT(framed, step, , length)

@@ -192,19 +192,6 @@ def test_an_optimizer_warns_and_has_a_state_for_each_separated_parameter() -> No
     }
 
 
-def test_many_uses_and_parameters_are_cut_short() -> None:
-    layers = [
-        f"a{i} = Tanh(x) b{i} = Mul(a{i}, p{i}) c{i} = PRelu(b{i}, p{i}) d{i} = Add(c{i}, p{i})" for i in range(12)
-    ]
-    more = [f"e{i} = {'Sub' if i % 2 else 'Div'}(d{i}, p0)" for i in range(3)]
-    body = " ".join([*layers, *more, f"y = Sum(e2, {', '.join(f'd{i}' for i in range(12))})"])
-    made = model(body, ", ".join(filled(f"p{i}", i, 4) for i in range(12)))
-    (said,) = warned(lambda: onnx_models.gradient(made, "loss", "parameters"))
-    assert "'p0' is input 1 of node of 'b0' (Mul)," in said
-    assert "Div), 2 more; 'p1' is " in said
-    assert said.endswith("; and 2 more")
-
-
 def test_the_command_says_what_is_tied_and_unties(tmp_path: Path) -> None:
     path, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
     onnx.save(FRESH, path)

@@ -23,7 +23,6 @@ from conformance import backends
 from onnx_models.__main__ import main
 from onnx_models.gradient import coverage
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.spec import DOMAIN
 
 
 def call(*args: object) -> Result:
@@ -61,22 +60,6 @@ def test_a_directory_gets_a_model_of_each_operator_in_each_type_and_a_manifest(t
     assert entry["outputs"] == [{"name": "Y", "type": "double", "shape": ["num_rois", "C", 7, 7]}]
     call("write", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
-
-
-def test_an_unknown_command_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("info", "gradeint"):
-        done = call(name)
-        assert done.exit_code == 2
-        assert f"No such command '{name}'" in done.output
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_an_argument_it_prints_its_help() -> None:
-    done = call()
-    assert done.exit_code == 2
-    for command in ("attach", "convert", "gradient", "rules", "write"):
-        assert f"  {command} " in done.output
 
 
 @pytest.mark.parametrize(
@@ -131,20 +114,6 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def save(path: Path, model: onnx.ModelProto | None = None) -> Path:
     onnx.save(model or onnx_models.roi_align(16, standard=True), path)
     return path
-
-
-def test_a_file_is_converted(tmp_path: Path) -> None:
-    model = save(tmp_path / "model.onnx")
-    done = call("convert", model, "--out", tmp_path / "ours.onnx")
-    assert (done.exit_code, done.output) == (
-        0,
-        f"1 node converted: {tmp_path / 'ours.onnx'}\n1 RoiAlign to RoiAlign_16\n",
-    )
-    assert [node.domain for node in onnx.load(tmp_path / "ours.onnx").graph.node] == [DOMAIN]
-    assert onnx.load(model) == onnx_models.roi_align(16, standard=True)
-    done = call("convert", tmp_path / "ours.onnx", "--out", tmp_path / "again.onnx")
-    assert done.output.startswith("0 nodes converted")
-    assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "ours.onnx").read_bytes()
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x0a\xff\xff"])
@@ -262,21 +231,6 @@ def test_nothing_to_attach_is_an_error_that_names_the_command_to_run_first(tmp_p
     assert call("convert", model, "--out", tmp_path / "converted.onnx").exit_code == 0
     done = call("attach", tmp_path / "converted.onnx", "--out", tmp_path / "out.onnx")
     assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'out.onnx'}\n")
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--wrt", "z"], "wrt has 'z': must be the name of a tensor of the graph"),
-        (["--wrt", "x", "--stop-at", "q"], "stop_at has 'q': must be the name of a tensor of the graph"),
-    ],
-)
-def test_a_gradient_that_cannot_be_is_refused(tmp_path: Path, options: list[str], says: str) -> None:
-    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
-    done = call("gradient", model, *options, "--out", tmp_path / "out.onnx")
-    assert done.exit_code == 1
-    assert says in done.output
-    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_a_gradient_wants_a_loss_and_a_tensor(tmp_path: Path) -> None:

@@ -125,15 +125,12 @@ PRODUCTS = [
 
 EQUATIONS: dict[str, list[tuple[int, ...]]] = {
     # One operand: turned, summed, its diagonal, its trace.
-    "ij->ji": [(2, 3)], "ij->": [(2, 3)], "ba": [(2, 3)], "ii": [(3, 3)], "iij->j": [(3, 3, 2)],
-    "iii->i": [(3, 3, 3)], "ijji->j": [(2, 3, 3, 2)], "...ii->...i": [(2, 3, 3)], "...i->...": [(2, 3, 4)],
-        "...i": [(2, 3)],
+    "ij->ji": [(2, 3)], "ij->": [(2, 3)], "ba": [(2, 3)], "iij->j": [(3, 3, 2)], "iii->i": [(3, 3, 3)],
+    "ijji->j": [(2, 3, 3, 2)], "...ii->...i": [(2, 3, 3)],
     # Two and more.
     "i,j": [(3,), (2,)], " i j , j k -> i k ": [(2, 3), (3, 4)], "aB,Bc->ca": [(2, 3), (3, 4)],
-    "ij,jk->k": [(2, 3), (3, 4)], "ii,ij->j": [(3, 3), (3, 2)], "ij,kl->il": [(2, 3), (4, 2)],
-    "...ij,...jk": [(2, 1, 2, 3), (2, 3, 3, 2)], "...ij,jk->...ik": [(2, 2, 3), (3, 4)],
-    "...i,...i->...": [(2, 1, 3), (1, 4, 3)], "i...,i...->...i": [(3, 2), (3, 1)],
-    "ij,jk,kl->il": [(2, 3), (3, 4), (4, 2)], "i,ij,j->": [(2,), (2, 3), (3,)], ",ij->ij": [(), (2, 3)],
+    "ij,jk->k": [(2, 3), (3, 4)], "ii,ij->j": [(3, 3), (3, 2)], "...ij,...jk": [(2, 1, 2, 3), (2, 3, 3, 2)],
+    "i...,i...->...i": [(3, 2), (3, 1)], "i,ij,j->": [(2,), (2, 3), (3,)], ",ij->ij": [(), (2, 3)],
 }  # fmt: skip
 
 EINSUMS = [
@@ -155,17 +152,14 @@ MOVEMENT = [
             ("Gather<axis = 1>(turned, i)", {"i": np.array(1)}), ("Slice(turned, i, k, i)", {"i": [1], "k": [2]}),
         )
     ),
-    *(
-        of_rank(f"Concat<axis = {axis}>(x, z, x)", {"x": x, "z": z})
-        for axis, x, z in ((0, (2, 3), (4, 3)), (-1, (2, 3), (2, 5)), (1, (2, 0, 4), (2, 2, 4)))
-    ),
+    of_rank("Concat<axis = -1>(x, z, x)", {"x": (2, 3), "z": (2, 5)}),
+    of_rank("Concat<axis = 1>(x, z, x)", {"x": (2, 0, 4), "z": (2, 2, 4)}),
     of_rank("p, q, r = Split<axis = 1, num_outputs = 3>(x) s = Sin(p) y = Concat<axis = 1>(r, s)", {"x": (2, 7)}),
     of_rank("p, q, r = Split<axis = -1>(x, n) s = Sin(p) y = Concat<axis = 1>(r, q, s)", {"x": (2, 7), "n": [3, 0, 4]}),
     *(
         of_rank(f"Slice({', '.join(['x', *given])})", {"x": (4, 5), **given})
         for given in (
-            {"b": [1], "e": [3]}, {"b": [-1], "e": [-100], "a": [1], "s": [-1]},
-            {"b": [-1, 0], "e": [-100, 5], "a": [-1, 0], "s": [-2, 2]},
+            {"b": [1], "e": [3]}, {"b": [-1, 0], "e": [-100, 5], "a": [-1, 0], "s": [-2, 2]},
             {"b": [3], "e": [1], "a": [1]}, {"b": [-3, 2**31], "e": [2**31, 1], "a": [-1, 0], "s": [1, 1]},
             {name: np.array([n], np.int32) for name, n in (("b", 1), ("e", 3), ("a", -1))},
         )
@@ -174,19 +168,16 @@ MOVEMENT = [
     *(
         of_rank(f"Gather<axis = {axis}>(x, i)", {"x": x, "i": i})
         for x, i, axis in (
-            ((4, 3), [0, 2, 2, -1], 0), ((4, 3), np.array([[0, -3], [1, 1]], np.int32), 1), ((4, 3, 2), np.array(-2),
-                -1),
-            ((4,), np.array(1), 0), ((2, 4, 3), [2], -2), ((4, 3), [], 1),
+            ((4, 3), [0, 2, 2, -1], 0), ((4, 3), np.array([[0, -3], [1, 1]], np.int32), 1),
+            ((4, 3, 2), np.array(-2), -1), ((4, 3), [], 1),
         )
     ),
-    *(
-        of_rank(f"GatherElements<axis = {axis}>(x, i)", {"x": (4, 3), "i": i})
-        for i, axis in (([[0, -1, 2], [2, 2, -4]], 0), (np.array([[0, 0]], np.int32), -1))
-    ),
+    of_rank("GatherElements<axis = 0>(x, i)", {"x": (4, 3), "i": [[0, -1, 2], [2, 2, -4]]}),
+    of_rank("GatherElements<axis = -1>(x, i)", {"x": (4, 3), "i": np.array([[0, 0]], np.int32)}),
     *(
         of_rank(f"GatherND<batch_dims = {batch}>(x, i)", {"x": x, "i": i})
         for x, i, batch in (
-            ((4, 3), [[0, 1], [-1, 2], [0, 1]], 0), ((4, 3, 2), [[[1], [-1]]], 0), ((2, 3, 4), [[1], [-1]], 1),
+            ((4, 3), [[0, 1], [-1, 2], [0, 1]], 0), ((4, 3, 2), [[[1], [-1]]], 0),
             ((2, 3, 4), [[[1], [3], [1]], [[0], [0], [-1]]], 2),
         )
     ),
@@ -195,71 +186,55 @@ MOVEMENT = [
     *(
         of_rank(call, {"x": x, "n": n})
         for call, x, n in (
-            ("Reshape(x, n)", (2, 6), [0, 2, 3]), ("Reshape<allowzero = 1>(x, n)", (0, 6), [3, 0]), ("Reshape(x, n)",
-                (), [1, -1]),
-            ("Squeeze(x, n)", (1, 3, 1), [0, -1]), ("Unsqueeze(x, n)", (2, 3), [-1, 0]), ("Unsqueeze(x, n)", (), [0]),
+            ("Reshape(x, n)", (2, 6), [0, 2, 3]), ("Reshape<allowzero = 1>(x, n)", (0, 6), [3, 0]),
+            ("Squeeze(x, n)", (1, 3, 1), [0, -1]), ("Unsqueeze(x, n)", (2, 3), [-1, 0]),
             ("Expand(x, n)", (3, 1), [2, 1, 4]), ("Expand(x, n)", (), [2, 2]), ("Expand(x, n)", (1, 3), [0, 3]),
-            ("Tile(x, n)", (2, 1, 3), [1, 4, 1]), ("Tile(x, n)", (), []), ("Tile(x, n)", (2, 2), [0, 2]),
+            ("Tile(x, n)", (2, 1, 3), [1, 4, 1]), ("Tile(x, n)", (2, 2), [0, 2]),
             ("Trilu(x, n)", (2, 3, 4), np.array(1)), ("ReverseSequence(x, n)", (4, 3, 2), [1, 4, 2]),
             ("ReverseSequence<batch_axis = 0, time_axis = 1>(x, n)", (3, 4), [1, 4, 2]),
             ("CumSum<exclusive = 1, reverse = 1>(x, n)", (3, 4), np.array(-2)),
-            ("CumSum<exclusive = 1>(x, n)", (3, 4), np.array(0, np.int32)),
         )
     ),
     *(
         of_rank(call, {"x": x})
         for call, x in (
             ("Flatten<axis = -1>(x)", (2, 3, 4)), ("Flatten<axis = 0>(x)", (2, 0, 4)), ("Squeeze(x)", (1, 3, 1)),
-            ("Transpose(x)", ()), ("Transpose<perm = [1, 2, 0]>(x)", (2, 3, 4)), ("Trilu<upper = 0>(x)", (3, 3)),
+            ("Transpose<perm = [1, 2, 0]>(x)", (2, 3, 4)), ("Transpose(x)", ()), ("Trilu<upper = 0>(x)", (3, 3)),
             ("Dropout(x)", (2, 3)), ("SpaceToDepth<blocksize = 2>(x)", (2, 3, 4, 6)),
-            ('DepthToSpace<blocksize = 2, mode = "CRD">(x)', (2, 12, 2, 3)), ("DepthToSpace<blocksize = 2>(x)", (0, 4,
-                2, 2)),
+            ('DepthToSpace<blocksize = 2, mode = "CRD">(x)', (2, 12, 2, 3)),
+            ("DepthToSpace<blocksize = 2>(x)", (0, 4, 2, 2)),
         )
     ),
     *(
         of_rank(f'Pad<mode = "{mode}">({", ".join(["x", "p", *([] if axes is None else ["", "a"])])})',
                 {"x": (4, 5), "p": pads} | ({} if axes is None else {"a": axes}))
         for mode in ("constant", "reflect", "edge", "wrap")
-        for pads, axes in (([1, 2, 0, 2], None), ([-1, 2, 1, -2], None), ([0, -1, -2, -1], [1, 0]))
+        for pads, axes in (([-1, 2, 1, -2], None), ([0, -1, -2, -1], [1, 0]))
     ),
-    *(
-        of_rank("Pad(x, p, value, a)", {"x": (4, 4), "p": pads, "value": (), "a": axes})
-        for pads, axes in (([3, -2], [0]), ([-3, -1], [1]))
-    ),
+    of_rank("Pad(x, p, value, a)", {"x": (4, 4), "p": [3, -2], "value": (), "a": [0]}),
     of_rank("Pad(x, p, value)", {"x": (0, 2), "p": [2, 0, 0, 1], "value": ()}),
-    *(of_rank(f"y, i = TopK<{more}>(x, k)", {"x": (3, 4), "k": [2]}) for more in ("axis = 0, largest = 0",
-        "axis = -2, sorted = 0")),
+    of_rank("y, i = TopK<axis = -2, largest = 0, sorted = 0>(x, k)", {"x": (3, 4), "k": [2]}),
     *(
         of_rank(f'{call}<{more}reduction = "{reduction}">(x, i, u)', {"x": (3, 4), "i": i, "u": u}, BOTH)
-        for reduction, places in (
-            ("none", ([[0, -1], [1, 2]], [[0, -1, 1, 2]], [[0], [-1]], [[0, 1], [2, -1]])),
-            *(
-                (one, ([[0, -1, 0, 3], [1, 2, 1, 1]], [[0, -1, 1, 2], [0, 2, 1, 2]], [[0], [-1], [0]], [[0, 1], [2,
-                    -1], [-3, 1]]))
-                for one in ("add", "mul", "min", "max")
-            ),
-        )
+        for reduction in ("none", "add", "mul", "min", "max")
         for call, more, i, u in (
-            ("ScatterElements", "axis = 1, ", places[0], np.shape(places[0])), ("ScatterElements", "", places[1],
-                np.shape(places[1])),
-            ("ScatterND", "", places[2], (len(places[2]), 4)), ("ScatterND", "", places[3], (len(places[3]),)),
+            ("ScatterElements", "axis = 1, ", [[0, -1], [1, 2]], (2, 2)), ("ScatterND", "", [[0], [-1]], (2, 4)),
+            *((
+                ("ScatterElements", "", [[0, -1, 1, 2], [0, 2, 1, 2]], (2, 4)),
+                ("ScatterND", "", [[0, 1], [2, -1], [-3, 1]], (3,)),
+            ) if reduction != "none" else ()),  # with indices that occur several times
         )
     ),
-    *(of_rank(f"{y} = Unique<{more}>(x)", {"x": (3, 4)}) for y in ("y", "y, i, j, n") for more in ("sorted = 1",
-        "axis = -1, sorted = 0")),
+    *(of_rank(f"{y} = Unique<{more}>(x)", {"x": (3, 4)}) for y, more in (("y", "sorted = 1"), ("y, i, j, n", "axis = -1"))),
     *(
-        of_rank(f'TensorScatter<mode = "{mode}", axis = {axis}>({", ".join(["x", "u", *i])})', {"x": (2, 5, 3),
-            "u": u, **i},
-                opset=24, needs_new=True)
-        for mode, axis, u, i in (
-            ("linear", 1, (2, 2, 3), {"i": [1, 3]}), ("circular", -2, (2, 5, 3), {"i": [0, 3]}), ("linear", -1, (2, 5,
-                2), {}),
-        )
+        of_rank(f'TensorScatter<mode = "{mode}", axis = {axis}>({", ".join(["x", "u", *i])})',
+                {"x": (2, 5, 3), "u": u, **i}, opset=24, needs_new=True)
+        for mode, axis, u, i in (("circular", -2, (2, 5, 3), {"i": [0, 3]}), ("linear", -1, (2, 5, 2), {}))
     ),
     *(
         of_rank(f"z = Mul(x, w) y = CumProd<exclusive = {exclusive}, reverse = {reverse}>(z, i)",
                 {"x": (3, 4), "w": zeros, "i": np.array(axis)}, opset=26, needs_new=True)
-        for (exclusive, reverse), axis in zip(product((0, 1), (0, 1)), (0, -1, -1, 0), strict=True)
+        for exclusive, reverse, axis in ((0, 0, 0), (1, 1, -1))
         for zeros in (np.array([[0.0, 1, 1, 1], [1, 0, 1, 1], [1, 0, 0, 1]]), np.ones((3, 4)))
     ),
     linear("OneHot<axis = 0>(i, d, x)", {"x": (2,), "i": [0, 3, -1], "d": [4]}),
@@ -268,12 +243,10 @@ MOVEMENT = [
 POOL = {1: (2, 3, 9), 2: (2, 3, 7, 8), 3: (1, 2, 5, 6, 7)}
 POOLS: list[dict[str, Any]] = [
     {"kernel_shape": [2], "strides": [2], "pads": [1, 0]},
-    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
     {"kernel_shape": [1, 1], "strides": [2, 2]},
     {"kernel_shape": [3, 3], "strides": [2, 3], "ceil_mode": 1, "pads": [1, 1, 1, 1]},
     {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_UPPER"},
     {"kernel_shape": [3, 4], "strides": [3, 1], "auto_pad": "SAME_LOWER"},
-    {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "VALID"},
     {"kernel_shape": [2, 3], "dilations": [2, 3], "strides": [2, 2], "pads": [1, 2, 0, 1]},
     {"kernel_shape": [2, 3, 2], "strides": [2, 2, 3], "pads": [1, 1, 0, 0, 1, 1], "ceil_mode": 1},
 ]
@@ -332,19 +305,14 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 9), (4, 3, 2), {"strides": [3], "dilations": [2], "pads": [2, 1]}),
     ((2, 3, 6, 7), (4, 3, 1, 1), {"strides": [3, 2], "pads": [1, 2, 1, 0]}),
     ((2, 3, 7, 10), (4, 3, 3, 2), {"strides": [2, 3], "dilations": [1, 2], "pads": [1, 2, 0, 3]}),
-    ((2, 3, 9, 8), (4, 3, 7, 7), {"strides": [2, 2], "pads": [3, 3, 3, 3]}),
     ((2, 4, 6, 7), (6, 2, 3, 2), {"group": 2, "strides": [2, 1], "pads": [1, 0, 1, 1]}),
-    ((3, 4, 6, 7), (4, 1, 3, 3), {"group": 4, "pads": [1, 1, 1, 1]}),
     ((2, 6, 5, 5), (2, 3, 3, 3), {"group": 2, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     ((2, 3, 6, 7), (4, 3, 2, 2), {"auto_pad": "SAME_LOWER", "strides": [3, 4]}),
-    ((2, 3, 6, 7), (4, 3, 3, 3), {"auto_pad": "VALID", "strides": [2, 2]}),
     ((2, 4, 5, 6, 4), (4, 2, 3, 2, 2), {"group": 2, "auto_pad": "SAME_UPPER"}),
     # a matrix product for each pixel of the kernel
-    ((2, 5, 9), (4, 5, 3), {"strides": [2], "dilations": [2], "pads": [1, 3]}),
     ((2, 5, 7, 10), (3, 5, 3, 2), {"strides": [2, 3], "dilations": [1, 2], "pads": [1, 2, 0, 3]}),
     ((1, 5, 6, 7), (4, 5, 1, 1), {}),
     ((1, 8, 6, 7), (2, 4, 2, 2), {"group": 2, "auto_pad": "SAME_LOWER"}),
-    ((2, 4, 5, 6, 4), (3, 4, 3, 2, 2), {"strides": [2, 1, 2], "pads": [1, 0, 1, 1, 1, 0]}),
     # a product of rows for each row of the kernel
     ((2, 3, 9), (3, 1, 11), {"group": 3, "pads": [5, 6]}),
     ((1, 3, 9, 8), (3, 1, 3, 3), {"group": 3, "strides": [3, 2], "dilations": [2, 1], "pads": [2, 1, 2, 1]}),
@@ -352,19 +320,13 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 2, 4, 5, 6), (2, 1, 2, 3, 3), {"group": 2, "pads": [1, 0, 1, 1, 1, 0]}),
 ]
 TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ((2, 3, 5), (3, 4, 3), {"strides": [2], "pads": [1, 0], "output_padding": [1]}),
     ((2, 3, 4, 5), (3, 4, 3, 2), {"strides": [1, 2], "dilations": [2, 3], "pads": [0, 2, 1, 0]}),
     ((2, 4, 4, 5), (4, 3, 3, 2), {"group": 2, "strides": [2, 1], "pads": [1, 0, 0, 1]}),
-    ((2, 4, 4, 5), (4, 1, 2, 3), {"group": 4, "strides": [2, 2]}),
     ((2, 3, 4, 5), (3, 4, 3, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 1]}),
-    ((2, 3, 4, 5), (3, 4, 1, 2), {"auto_pad": "SAME_UPPER", "strides": [3, 4]}),
     ((2, 3, 4, 5), (3, 4, 4, 3), {"output_shape": [7, 9], "strides": [2, 2], "auto_pad": "SAME_UPPER"}),
-    ((2, 3, 4, 5), (3, 4, 3, 3), {"output_shape": [10, 12], "strides": [2, 2]}),
     ((2, 2, 3, 4, 3), (2, 3, 2, 3, 2), {"strides": [1, 2, 2], "pads": [0, 1, 0, 1, 0, 1]}),
     # a matrix product for each pixel of the kernel
     ((2, 3, 4, 5), (3, 5, 3, 3), {"strides": [2, 3], "pads": [1, 1, 1, 0], "output_padding": [1, 2]}),
-    ((2, 3, 4, 5), (3, 5, 1, 1), {"output_shape": [4, 5]}),
-    ((1, 4, 4, 5), (4, 4, 3, 2), {"group": 2, "output_shape": [7, 9], "strides": [2, 2]}),
     # a product of rows for each row of the kernel
     ((2, 3, 4, 5), (3, 1, 3, 4), {"group": 3, "strides": [2, 1], "output_padding": [1, 0]}),
     ((2, 3, 4, 5), (3, 1, 3, 2), {"group": 3, "output_shape": [9, 11], "strides": [2, 2]}),
@@ -382,7 +344,7 @@ CONVOLVING = [
         # A session can turn a constant kernel round beforehand.
         linear(nodes(operator, attributes, "x, w"),
             {"x": x, "w": np.random.default_rng(3).uniform(-1, 1, w).astype(np.float32)})
-        for operator, rows in (("Conv", CONVOLUTIONS[2:16:4]), ("ConvTranspose", TRANSPOSED[6:7]))
+        for operator, rows in (("Conv", CONVOLUTIONS[2::4]), ("ConvTranspose", TRANSPOSED[3:4]))
         for x, w, attributes in rows
     ),
 ]  # fmt: skip
@@ -558,9 +520,10 @@ GIVEN = [
 RESIZING = [
     *(
         resize(f'{mode}, coordinate_transformation_mode = "{coordinates}"', GIVEN[(i + 2 * j) % 6],
-            opset=18 if (i + j) % 2 and i < 4 else 19)
-        for i, coordinates in enumerate(("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
-            "half_pixel_symmetric"))
+               opset=18 if (i + j) % 2 and i < 4 else 19)
+        for i, coordinates in enumerate(
+            ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric")
+        )
         for j, mode in enumerate(
             ('mode = "linear"', *(f'mode = "nearest", nearest_mode = "{one}"' for one in (
                 "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")))
@@ -576,24 +539,20 @@ RESIZING = [
     *(
         resize(f'mode = "{mode}", coordinate_transformation_mode = "{coordinates}"', scales(*growth), x)
         for mode, coordinates, growth, x in (
-            ("linear", "half_pixel", (1, 1, 3, 4), (2, 3, 3, 1)), ("linear", "align_corners", (1, 1, 1, 5), (2, 1, 1,
-                2)),
-            ("linear", "asymmetric", (2, 3), (2, 3)), ("nearest", "half_pixel_symmetric", (1, 2, 1, 3), (1, 2, 2, 3)),
-            ("nearest", "tf_half_pixel_for_nn", (1, 2, 1, 2, 2), (2, 1, 1, 1, 2)), ("nearest", "asymmetric", (4,),
-                (3,)),
+            ("linear", "half_pixel", (1, 1, 3, 4), (2, 3, 3, 1)), ("linear", "align_corners", (1, 1, 1, 5), (2, 1, 1, 2)),
+            ("nearest", "half_pixel_symmetric", (1, 2, 1, 3), (1, 2, 2, 3)), ("nearest", "asymmetric", (4,), (3,)),
+            ("nearest", "tf_half_pixel_for_nn", (1, 2, 1, 2, 2), (2, 1, 1, 1, 2)),
         )
     ),
     # by matrices
     resize('mode = "cubic"', scales(1, 1, 2, 0.6)),
     resize('mode = "cubic", cubic_coeff_a = -0.5, exclude_outside = 1', sizes(2, 3, 3, 9)),
-    resize('mode = "cubic", coordinate_transformation_mode = "align_corners"', scales(1, 1, 0.6, 3)),
     resize('mode = "linear", antialias = 1', scales(1, 1, 0.5, 0.6)),
     resize('mode = "cubic", antialias = 1', sizes(2, 3, 2, 7)),
     resize(f'mode = "linear", {CROPPED}', region(0, 0, -0.2, 0.9, 1, 1, 0.75, 0.3) | sizes(2, 3, 5, 5)),
     resize(f'mode = "cubic", {CROPPED}', region(0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1) | scales(1, 1, 1.5, 1)),
     resize(f'mode = "nearest", {CROPPED}, axes = [3, 2]', region(0.3, 0.1, 1.2, 0.9) | sizes(5, 4)),
     resize('mode = "linear"', scales(1, 1, 2, 0.5, 1.5), (1, 2, 3, 4, 5)),
-    resize('mode = "cubic"', scales(2, 0.5), (4, 6)),
     resize('mode = "cubic"', scales(1, 1, 2, 2), (0, 3, 4, 6)),
     # A runtime copies what keeps its shape.
     resize('mode = "cubic"', scales(1, 1, 1.2, 1.1)),

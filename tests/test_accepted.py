@@ -83,8 +83,3 @@ def test_lengths_in_types_of_attributes_and_of_lists() -> None:
     for one in (made.graph.output[0].type, made.graph.node[0].attribute[0].tp):
         dims = one.optional_type.elem_type.sequence_type.elem_type.tensor_type.shape.dim
         assert [dim.WhichOneof("value") for dim in dims] == [None, "dim_value"]
-
-
-def test_a_model_without_negative_lengths_is_not_copied() -> None:
-    given = declared(None)
-    assert accepted(given) is given

@@ -22,7 +22,6 @@ Array = npt.NDArray[Any]
 
 INPUTS = "float[N, C, H, W] x, float[R, 4] r, int64[R] b"
 INPUTS_OF_POOL = "float[N, C, H, W] x, float[R, 5] r"
-MAX_ROI_POOL = "y = MaxRoiPool <pooled_shape = [4, 2], spatial_scale = 0.5> (x, r)"
 
 
 def parse(
@@ -57,13 +56,6 @@ def test_a_node_keeps_the_meaning_of_its_opset(opset: int, expected: int, domain
     converted = convert(model)
     assert operators(converted) == [(DOMAIN, f"RoiAlign_{expected}")]
     assert imports_of(converted) == [(domain, opset), (DOMAIN, 1)]
-
-
-@pytest.mark.parametrize(("opset", "expected"), [(1, 1), (7, 1), (11, 1), (21, 1), (22, 22), (23, 22), (99, 22)])
-def test_max_roi_pool_keeps_the_meaning_of_its_opset(opset: int, expected: int) -> None:
-    (node,) = convert(parse(MAX_ROI_POOL, opset=opset, inputs=INPUTS_OF_POOL)).graph.node
-    assert (node.domain, node.op_type) == (DOMAIN, f"MaxRoiPool_{expected}")
-    assert attributes(node) == {"pooled_shape": [4, 2], "spatial_scale": 0.5}
 
 
 def test_an_attribute_that_onnx_requires_is_not_made_up() -> None:
@@ -184,15 +176,6 @@ def test_a_function_counts_by_its_own_opset() -> None:
     assert imports_of(new) == [("", 16), (DOMAIN, 1)]
     assert imports_of(plain) == [("", 16)]
     assert imports_of(convert(with_functions())) == [("", 16), ("f", 1), (DOMAIN, 1)]
-
-
-def test_a_reference_to_an_attribute_of_the_function_stays_one() -> None:
-    node = convert(with_functions()).functions[1].node[0]
-    assert {a.name: a.ref_attr_name for a in node.attribute if a.ref_attr_name} == {
-        "output_height": "height",
-        "mode": "mode",
-    }
-    assert sorted(a.name for a in node.attribute) == sorted(a.name for a in BY_NAME["RoiAlign_16"].attributes)
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])

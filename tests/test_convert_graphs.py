@@ -115,48 +115,6 @@ def test_a_node_gives_the_numbers_of_the_tests_of_its_project(
     np.testing.assert_allclose(run(model, x, [roi])[0, 0], expected, rtol=tolerance, atol=tolerance)
 
 
-def test_the_first_column_is_the_image() -> None:
-    x = np.arange(3, dtype=np.float32)[:, None, None, None] * np.ones((3, 1, 4, 4), np.float32)
-    for node, box in ((MMCV_ALIGN, [0, 0, 2, 2]), (MMCV_ROTATED, [1, 1, 2, 2, 0.3])):
-        found = run(parse(f"y = {node}", columns=len(box) + 1), x, [[image, *box] for image in (2, 0, 1)])
-        np.testing.assert_allclose(found[:, 0, 0, 0], [2, 0, 1])
-
-
-def test_rois_of_caffe2_without_the_image_are_of_the_first() -> None:
-    x = np.stack([RAMP[0], RAMP[0] + 100])
-    for node, box in ((CAFFE2_ALIGN, [1, 1, 3, 3]), (CAFFE2_ROTATED, [2, 2, 2, 2, 0])):
-        found = run(parse(f"y = {node}", columns=len(box)), x, [box, box])
-        np.testing.assert_allclose(found[:, 0], [ALIGNED_RAMP, ALIGNED_RAMP], rtol=1e-5)
-        assert run(parse(f"y = {node}", columns=len(box)), x, np.zeros((0, len(box)))).shape == (0, 1, 4, 4)
-
-
-@pytest.mark.parametrize(
-    ("domain", "mode", "our_mode", "aligned", "pixels", "ratio", "our_ratio"),
-    [
-        ("mmcv", "avg", "avg", 0, "output_half_pixel", 3, 3),
-        ("mmdeploy", "max", "max_interpolated", 1, "half_pixel", 0, 0),
-        ("mmcv", "max", "max_interpolated", 0, "output_half_pixel", -1, 0),
-    ],
-)
-def test_roi_align_of_mmcv_keeps_its_attributes_under_our_names(
-    domain: str, mode: str, our_mode: str, aligned: int, pixels: str, ratio: int, our_ratio: int
-) -> None:
-    text = (
-        f"y = {domain}.MMCVRoiAlign <output_height = 7, output_width = 5, spatial_scale = 0.25, "
-        f'sampling_ratio = {ratio}, mode = "{mode}", aligned = {aligned}> (x, rois)'
-    )
-    (node,) = ours(parse(text))
-    assert node.op_type == "RoiAlign_22"
-    assert attributes(node) == {
-        "coordinate_transformation_mode": pixels,
-        "mode": our_mode,
-        "output_height": 7,
-        "output_width": 5,
-        "sampling_ratio": our_ratio,
-        "spatial_scale": 0.25,
-    }
-
-
 @pytest.mark.parametrize("domain", [CAFFE2, "_caffe2"])
 def test_attributes_that_a_node_of_caffe2_does_not_have_are_the_defaults_there(domain: str) -> None:
     (node,) = ours(parse(f"y = {domain}.RoIAlign (x, rois)"))
@@ -282,17 +240,6 @@ def test_branches_with_rois_of_one_name_are_converted_each() -> None:
     np.testing.assert_allclose(run(model, False, RAMP, [[7, 7, 1, 1, 3, 3]])[0, 0], ALIGNED_RAMP, rtol=1e-5)
 
 
-def test_what_is_known_in_one_branch_is_not_known_in_another() -> None:
-    node = CAFFE2_ALIGN.replace("rois", "boxes")
-    text = f"""y = If (c) <
-        then_branch = t () => (u) {{ {SLICE.format(number=0, first=1)} u = {node} }},
-        else_branch = e () => (v) {{ boxes = {CAFFE2}.Copy(rois) v = {node} }}
-    >"""
-    known, unknown = (a.g for a in convert(parse(text, more="bool c,")).graph.node[0].attribute)
-    assert "ConstantOfShape" in {node.op_type for node in known.node}
-    assert {node.op_type for node in unknown.node} == {"Copy", "Constant", "Gather", "Cast", "RoiAlign_22"}
-
-
 FUNCTION = f"""
     <domain: "f", opset_import: ["": 16, "mmcv": 1]>
     Head <height, scale: float = 1.0> (x, rois) => (y) {{
@@ -337,27 +284,6 @@ def test_a_reference_to_a_value_that_changes_is_refused(name: str) -> None:
         convert(model)
 
 
-def test_new_names_are_new_to_the_model() -> None:
-    branch = "y_index = Identity(x) y_batch_indices_1 = Identity(x) "
-    text = f"""
-        y_rois = Identity(x)
-        w = If (c) <
-            then_branch = t () => (u) {{ {branch} u = {MMCV_ALIGN} }},
-            else_branch = e () => (v) {{ v = {MMCV_ALIGN} }}
-        >
-        y_batch_indices = Identity(x)
-        y = {MMCV_ALIGN}
-    """
-    converted = convert(parse(text, more="bool c,"))
-    names = [output for node in parts(converted) for output in node.output]
-    assert len(names) == len(set(names))
-    onnx.checker.check_model(converted, full_check=True)
-    found = ortops.InferenceSession(converted.SerializeToString()).run(
-        None, {"c": np.array(True), "x": TWO_BY_TWO, "rois": np.array([[0, 0, 0, 1, 1]], np.float32)}
-    )
-    np.testing.assert_allclose(np.asarray(found[0])[0, 0], [[1, 1.25], [1.5, 1.75]])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -377,13 +303,6 @@ def test_other_nodes_stay_with_their_imports(text: str) -> None:
     assert converted.graph.node[0] == both.graph.node[0]
     gone = set() if text.startswith("y = mmcv.") else {"mmcv"}
     assert imports_of(converted) == (imports_of(both) | {DOMAIN}) - gone
-
-
-def test_the_import_of_a_function_stays_though_nothing_calls_it() -> None:
-    function = '<domain: "mmcv", opset_import: ["": 16]> Other (x) => (y) { y = Identity(x) }'
-    converted = convert(parse(f"y = {MMCV_ALIGN}", functions=function))
-    onnx.checker.check_model(converted)
-    assert "mmcv" in imports_of(converted)
 
 
 def test_a_domain_that_the_model_does_not_import_is_known_all_the_same() -> None:

@@ -68,11 +68,6 @@ def test_arguments_of_wrong_types(changed: dict[str, object], error: type[Except
         gradient(**arguments)
 
 
-def test_names_may_be_read_from_what_can_be_read_once() -> None:
-    with pytest.warns(ZeroGradientWarning, match="the gradient with respect to 'x' is 0"):
-        gradient(onnx.parser.parse_model(CHAIN), "loss", iter(["x"]), stop_at=iter(["h"]))  # type: ignore[arg-type]
-
-
 def test_a_name_that_is_taken() -> None:
     with pytest.raises(ValueError, match="has a tensor 'x_grad' already"):
         gradient(onnx.parser.parse_model(CHAIN.replace("rounded", "x_grad")), "loss", ["x"])
@@ -152,15 +147,6 @@ def test_a_constant_of_the_model_is_no_number_of_a_derivative() -> None:
     made.graph.input.append(onnx.helper.make_tensor_value_info("two", onnx.TensorProto.FLOAT, []))
     found = run(made, {"x": np.ones(1, np.float32), "two": np.array(3, np.float32)})
     np.testing.assert_array_equal(found["x_grad"], [18])
-
-
-def test_the_loss_by_itself() -> None:
-    for loss, shape in (("ReduceSum<keepdims=1>(x)", (1, 1)), ("ReduceSum<keepdims=0>(x)", ())):
-        text = f"{HEADER} g (double[N,3] x) => (double loss) {{ loss = {loss} }}"
-        found = run(gradient(parsed(text), "loss", ["loss"]), {"x": X})["loss_grad"]
-        assert (found.shape, found.sum()) == (shape, 1)
-    text = f"{HEADER} g (double x) => (double y) {{ y = Neg(x) }}"
-    assert run(gradient(parsed(text), "x", ["x"]), {"x": np.array(2.0)})["x_grad"] == 1
 
 
 def test_a_gradient_of_zeros_is_told_with_its_reason() -> None:
@@ -309,30 +295,6 @@ def test_an_operator_without_a_rule_off_the_path(wrt: list[str], stop_at: list[s
         np.testing.assert_allclose(found["inverse_grad"], np.exp(np.linalg.inv(-x)), rtol=1e-4)
     if "x" in wrt:
         assert not found["x_grad"].any()
-
-
-def _with_if(condition: str, inside: str) -> str:
-    return f"""{HEADER} g (double[N] x, bool c) => (double loss) {{
-        chosen = If (c) <
-            then_branch = one () => (double[N] a) {{ a = Exp({inside}) }},
-            else_branch = two () => (double[N] b) {{ b = Neg({inside}) }}
-        >
-        product = Mul({condition}, x)
-        loss = ReduceSum<keepdims=0>(product)
-    }}"""
-
-
-def test_a_subgraph_off_the_path() -> None:
-    feeds = {"x": np.array([1.0, 2.0]), "c": np.array(True)}
-    made = gradient(parsed(_with_if("x", "x")), "loss", ["x"])
-    np.testing.assert_array_equal(run(made, feeds)["x_grad"], [2, 4])
-    made = gradient(parsed(_with_if("chosen", "x")), "loss", ["x"], stop_at=["chosen"])
-    np.testing.assert_allclose(run(made, feeds)["x_grad"], np.exp([1.0, 2.0]))
-
-
-def test_a_name_in_a_subgraph_is_taken() -> None:
-    with pytest.raises(ValueError, match="'x_grad' already"):
-        gradient(parsed(_with_if("x", "x").replace(" a", " x_grad")), "loss", ["x"])
 
 
 def test_functions_are_inlined() -> None:

@@ -37,11 +37,6 @@ IFS = {
     "branches that read other tensors": """g (double[N] x, double[N] z, bool c) => (double y) {
         y = If (c) <then_branch = t () => (a) { p = Mul(x, z)  a = Mul(p, x) },
                     else_branch = e () => (b) { b = Sin(x) }> }""",
-    "two outputs, one of them read twice": """g (double[N] x, double[N] z, bool c) => (double y, double w) {
-        p, q = If (c) <then_branch = t () => (a, a2) { a = Mul(x, z)  a2 = Exp(a) },
-                       else_branch = e () => (b, b2) { b = Sin(x)  b2 = Mul(z, z) }>
-        y = Mul(p, q)
-        w = Mul(p, p) }""",
     "a branch in a branch": """g (double[N] x, double[N] z, bool c) => (double y) {
         n = Not(c)
         y = If (c) <then_branch = t () => (a) {
@@ -65,15 +60,6 @@ def test_if(text: str, condition: bool) -> None:
     check_twice(text, {**values(x=(3,), z=(3,)), "c": np.array(condition)}, ["x", "z"])
 
 
-def test_the_branch_not_taken_is_not_computed() -> None:
-    """Its nodes would fail: the shapes of x and z are not those of a product."""
-    text = """g (double[N] x, double[M] z, bool c) => (double y) {
-        y = If (c) <then_branch = t () => (a) { a = Exp(x) }, else_branch = e () => (b) { b = MatMul(x, z) }> }"""
-    feeds = {**values(x=(3,), z=(2,)), "c": np.array(True)}
-    found = check(HEADER + text, feeds, ["x"])
-    np.testing.assert_allclose(found["x"] != 0, True)
-
-
 def test_a_branch_that_is_never_taken_needs_no_gradient() -> None:
     text = """g (double[2,N] x) => (double y) { s = Shape(x) two = Constant<value_int=0>() n = Gather(s, two)
         k = Constant<value_int=2>() c = Equal(n, k)
@@ -84,28 +70,16 @@ def test_a_branch_that_is_never_taken_needs_no_gradient() -> None:
 
 
 SCANS = {
-    "a cell with weights": """g (double[N] h, double[T,N] x, double[N,N] w, double[N] b) => (double f, double y) {
-        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
-            m = MatMul(s, w) a = Add(m, xi) a2 = Add(a, b) so = Tanh(a2) yo = Mul(so, s) }> (h, x) }""",
     "a cell on rows with weights used twice": """g (double[2,N] h, double[T,2,N] x, double[N,N] w) => (double f, double y) {
         f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
             m = MatMul(s, w) n = MatMul(xi, w) so = Tanh(m) yo = Mul(so, n) }> (h, x) }""",
-    "Gemm on rows": """g (double[2,N] h, double[T,2,N] x, double[N,N] w, double[N] b) => (double f) {
-        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
-            m = Gemm<transB=1>(s, w, b) a = Add(m, xi) so = Tanh(a) yo = Identity(m) }> (h, x) }""",
     "axes and directions": """g (double[N] h, double[N,T] x, double[T,N] z) => (double f, double y, double v) {
         f, y, v = Scan <num_scan_inputs = 2, scan_input_axes = [-1, 0], scan_input_directions = [1, 0],
                 scan_output_axes = [1, 0], scan_output_directions = [1, 0], body = bb (s, xi, zi) => (so, yo, vo) {
             p = Mul(xi, s) so = Add(p, zi) yo = Sin(so) vo = Mul(p, zi) }> (h, x, z) }""",
-    "states that change places": """g (double[N] h, double[N] k, double[T,N] x) => (double f, double e, double y,
-            double v) {
-        f, e, y, v = Scan <num_scan_inputs = 1, body = bb (s, u, xi) => (u2, xi2, s2, s3) {
-            s2 = Identity(s) s3 = Identity(s2) u2 = Identity(u) xi2 = Identity(xi) }> (h, k, x) }""",
     "what is read from outside and given too": """g (double[N] h, double[N,N] x) => (double f, double y) {
         f, g2, y = Scan <num_scan_inputs = 1, body = bb (s, s2, xi) => (so, so2, yo) {
             m = MatMul(x, s) so = Tanh(m) n = Mul(s2, h) so2 = Add(n, s) yo = Mul(xi, so2) }> (h, h, x) }""",
-    "no states": """g (double[T,N] x, double[N] w, double[T,N] h) => (double y) {
-        y = Scan <num_scan_inputs = 2, body = bb (xi, hi) => (yo) { m = Mul(xi, w) yo = Mul(m, hi) }> (x, h) }""",
     "states that are no floats": """g (double[N] h, double[T,N] x) => (double f, int64 n, bool last, double y) {
         zero = Constant<value_int=0>() yes = Constant<value = bool {1}>()
         f, n, last, y = Scan <num_scan_inputs = 1, body = bb (s, i, b, xi) => (so, io, bo, yo) {
@@ -156,27 +130,15 @@ LOOPS = {
             double y) {
         f, e, u, y = Loop (m, , h, w, h) <body = bb (int64 i, bool c, s, v, u) => (c, so, v, u, s) {
             p = MatMul(v, s) so = Tanh(p) }> }""",
-    "a state whose shape changes": """g (double[N] h, double[N,N] w, int64 m) => (double f, double e) {
-        f, e = Loop (m, , h, h) <body = bb (int64 i, bool c, s, u) => (co, so, uo) {
-            co = Identity(c) p = MatMul(w, u) uo = Sin(p) so = Concat<axis=0>(s, uo) }> }""",
     "states that change their shapes and are read": """g (double[N] h, double[N,N] w, int64 m) => (double f, double e) {
         f, e = Loop (m, , h, w) <body = bb (int64 i, bool c, s, u) => (co, so, uo) {
             co = Identity(c) p = Mul(s, s) so = Concat<axis=0>(s, p)
             v = Mul(u, u) uo = Concat<axis=1>(v, u, w) }> }""",
-    "a state of integers": """g (double[N] h, double[N,N] w, int64 m) => (double f, int64 n, double y) {
-        two = Constant<value_int=2>()
-        f, n, y = Loop (m, , h, two) <body = bb (int64 i, bool c, s, j) => (co, so, jo, yo) {
-            co = Identity(c) one = Constant<value_int=1>() jo = Sub(one, j) k = CastLike(j, s)
-            p = MatMul(w, s) so = Mul(p, k) three = Constant<value_int=3>() d = Mod(i, three) yo = Gather(w, d) }> }""",
     "gradients of weights, biases and slices that are summed after it": """g (double[3] h, double[3,3] w, int64 m)
             => (double f, double y) {
         f, y = Loop (m, , w) <body = bb (int64 i, bool c, s) => (co, so, yo) {
             co = Identity(c) p = MatMul(s, w) q = Gemm<transB=1>(p, w, h) so = Tanh(q)
             three = Constant<value_int=3>() d = Mod(i, three) wd = Gather(w, d) yo = Mul(so, wd) }> }""",
-    "rows of unknown number": """g (double[B,3] h, double[3,3] w, int64 m) => (double f, double y) {
-        f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
-            co = Identity(c) p = MatMul(s, w) q = Sigmoid(p) u, v, z = Split<axis=1, num_outputs=3>(q)
-            so = Tanh(p) yo = Mul(u, z) }> }""",
     "a Loop inside": """g (double[N] h, double[N,N] w, int64 m) => (double f, double y) {
         f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
             co = Identity(c) so, e = Loop (i, , s, s) <body = cc (int64 j, bool d, t, u) => (eo, to, uo) {
@@ -243,25 +205,6 @@ def test_an_iteration_in_reverse_computes_no_value_and_no_weight_gradient_again(
     assert {product.partition("<")[0], "Tanh", "Sigmoid"} < {node.op_type for node in forward.node}
     assert {"MatMul", "Tanh", "Sigmoid", "Reshape"}.isdisjoint(node.op_type for node in reverse.node)
     assert [node.op_type for node in reverse.node].count("Gemm") == 1  # by the state
-
-
-def test_what_no_body_depends_on_has_a_gradient_of_0() -> None:
-    text = """g (double[N] h, double[T,N] x) => (double y) {
-        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) { so = Exp(s) yo = Ceil(xi) }> (h, x)
-        loss = ReduceSum<keepdims=0>(y) }"""
-    feeds = values(h=(3,), x=(2, 3))
-    with pytest.warns(UserWarning, match="'x' is 0"):
-        found = run(gradient(parsed(HEADER + text), "loss", ["x"]), feeds)
-    assert not found["x_grad"].any()
-
-
-def test_an_operator_without_a_gradient_in_a_body_is_named() -> None:
-    text = """g (double[N] h, int64 m) => (double f) {
-        f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) { co = Identity(c) q = SplitToSequence(s)
-            so = ConcatFromSequence<axis = 0>(q) }>
-        loss = ReduceSum<keepdims=0>(f) }"""
-    with pytest.raises(ValueError, match=r"\(ConcatFromSequence\) has no gradient"):
-        gradient(parsed(HEADER + text), "loss", ["h"])
 
 
 @pytest.mark.parametrize("operator", ["Scan", "Loop"])
@@ -338,20 +281,6 @@ OTHERS = {
         values(h=(3,), x=(4, 3), w=(3,)),
         ["h", "w"],
     ),
-    "a state of open rank": (
-        """g (double[] h, int64 m) => (double f) {
-            f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {
-                co = Identity(c) p = Mul(s, s) so = Sin(p) }> }""",
-        {**values(h=(2, 3)), "m": np.array(2)},
-        ["h"],
-    ),
-    "a matrix that grows and a number": (
-        """g (double[A,B] h, double w, int64 m) => (double f) {
-            f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) {
-                co = Identity(c) p = Mul(s, s) q = Mul(p, w) so = Concat<axis=1>(q, s) }> }""",
-        {**values(h=(2, 3), w=()), "m": np.array(3)},
-        ["h", "w"],
-    ),
     "a Scan in a branch on a known condition": (
         """g (double[N] h, double[T,N] x) => (double y) {
             c = Constant<value = bool {1}>()
@@ -368,14 +297,3 @@ OTHERS = {
 @pytest.mark.parametrize(("text", "feeds", "wrt"), OTHERS.values(), ids=OTHERS)
 def test_trips(text: str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> None:
     check_twice(text, feeds, wrt)
-
-
-def test_the_body_of_a_scan_tells_ranks_that_are_not_known_outside() -> None:
-    text = """<ir_version: 10, opset_import: ["" : 18]> g (double[] s, double[] x) => (double y) {
-        last, y = Scan <num_scan_inputs = 1, body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) {
-            c = Mul(a, b)
-            d = Exp(c)
-        }> (s, x)
-    }"""
-    rng = np.random.default_rng(1)
-    check(text, {"s": rng.uniform(-1, 1, 3), "x": rng.uniform(-1, 1, (2, 3))}, ["s", "x"])

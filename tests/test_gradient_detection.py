@@ -11,6 +11,7 @@ import pytest
 
 from gradient_checks import Array, check, parsed, run, with_loss
 from gradient_nodes import node_model, uniform
+from gradient_samples import resize, scales
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 from ortops.spec import DOMAIN
 from pairs import pairwise
@@ -70,27 +71,14 @@ _ROTATED = np.array(
 """Regions on the map of `_regions`: one reaches beyond it, one is small, one mirrored and one outside."""
 
 
-def _resize(
-    x: Array, attributes: Mapping[str, Any], constants: Mapping[str, Sequence[float]], *, opened: bool, opset: int = 19
-) -> onnx.ModelProto:
-    """A Resize whose scales, sizes and roi are constants."""
-    kinds = {"roi": np.float32, "scales": np.float32, "sizes": np.int64}
-    arrays: dict[str, Array] = {name: np.array(value, kinds[name]) for name, value in constants.items()}
-    last = list(kinds).index("sizes" if "sizes" in constants else "scales")
-    names = ["x", *(name if name in constants else "" for name in list(kinds)[: last + 1])]
-    return node_model("Resize", {"x": x}, attributes, opened=opened, opset=opset, constants=arrays, inputs=names)
-
-
-def _x(*shape: int) -> Array:
-    return uniform({"x": shape}, np.float32)["x"]
-
-
-def _domains(model: onnx.ModelProto) -> set[str]:
-    return {node.domain for node in model.graph.node}
+def _rotated(names: Sequence[str]) -> dict[str, Array]:
+    """A feature map, `_ROTATED` and the images that they are of."""
+    x, *_ = _regions(["x", "rois", "images"]).values()
+    return dict(zip(names, (x, _ROTATED, np.array([0, 1, 1, 0, 1])), strict=True))
 
 
 @pytest.mark.parametrize(
-    ("mode", "coordinates", "scales"),
+    ("mode", "coordinates", "growth"),
     [
         ("linear", "half_pixel", [1, 1, 3, 4]),
         ("linear", "align_corners", [1, 1, 1, 5]),
@@ -99,14 +87,19 @@ def _domains(model: onnx.ModelProto) -> set[str]:
         ("nearest", "tf_half_pixel_for_nn", [1, 2, 1, 2, 2]),
     ],
 )
-def test_growth_by_integers_needs_standard_operators_alone(mode: str, coordinates: str, scales: list[float]) -> None:
-    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
-    made = _resize(_x(*(2, 3, 3, 1, 2)[: len(scales)]), attributes, {"scales": scales}, opened=True)
-    assert _domains(gradient(with_loss(made, {"y": np.ones(1, np.float32)}), "loss", ["x"])) == {""}
+def test_growth_by_integers_needs_standard_operators_alone(mode: str, coordinates: str, growth: list[float]) -> None:
+    attributes = f'mode = "{mode}", coordinate_transformation_mode = "{coordinates}"'
+    made = resize(attributes, scales(*growth), (2, 3, 3, 1, 2)[: len(growth)]).model("lengths")
+    found = gradient(with_loss(made, {"y": np.ones(1, np.float32)}), "loss", ["x"])
+    assert {node.domain for node in found.graph.node} == {""}
 
 
 def test_no_regions_give_no_gradient() -> None:
-    feeds: dict[str, Array] = {"x": _x(2, 3, 4, 6), "rois": np.zeros((0, 4), np.float32), "i": np.zeros(0, np.int64)}
+    feeds: dict[str, Array] = {
+        "x": np.ones((2, 3, 4, 6), np.float32),
+        "rois": np.zeros((0, 4), np.float32),
+        "i": np.zeros(0, np.int64),
+    }
     made = node_model("RoiAlign", feeds, SIZES, opened=True)
     made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
     found = run(gradient(made, "loss", ["x", "rois"]), feeds)
@@ -195,6 +188,14 @@ _OF_BINS = _OF_GRADIENT | uniform({"dy": (3, 2, 3, 2), "x": (2, 12, 8, 9)}) | {"
 def test_the_gradient_of_averages_over_channels_of_each_bin_has_gradients(opened: bool) -> None:
     model = _gradient_model("PSRoIAlignGrad", {"sampling_ratio": 2}, ["dx", "drois"], opened, _OF_BINS)
     check(model, _OF_BINS, ["dy", "rois", "x"])
+
+
+def test_the_gradient_of_an_average_over_rotated_regions_has_gradients() -> None:
+    dy = uniform({"dy": (len(_ROTATED), 3, 3, 2)})
+    feeds = _OF_GRADIENT | dy | _rotated(["x", "rois", "images"])
+    attributes = {"aligned": 0, "spatial_scale": 0.5, "sampling_ratio": 2, "clockwise": 1}
+    model = _gradient_model("RoIAlignRotatedGrad", attributes, ["dx", "drois"], True, feeds)
+    check(model, feeds, ["dy", "rois", "x"])
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,6 @@ def test_weights_are_selected(constants: str, body: str) -> None:
     assert "s_grad" in {value.name for value in gradient(model, "loss", "parameters").graph.output}
 
 
-def test_what_an_older_opset_has_as_an_attribute_is_not_listed() -> None:
-    model = network("", "y = Clip <min = 0.0, max = 6.0> (a)", opset=10)
-    assert report(model, "loss", "parameters").left_out == ()
-
-
 def test_weights_inside_a_subgraph_are_named() -> None:
     text = f"""{HEADER} g (float[N] x, bool c) => (float loss) {{
         y = If (c) <then_branch = a () => (float[N] s) {{ k = Constant<value = float[2] {{1, 2}}>() s = Mul (x, k) }},

@@ -111,17 +111,6 @@ def test_small_numbers_pass_a_gradient_too(kind: str, largest: float) -> None:
     np.testing.assert_array_equal(through_casts["x_grad"], weights)
 
 
-@pytest.mark.parametrize("kind", ["int8", "int32"])
-@pytest.mark.parametrize("zero", ["", ", zero"])
-def test_the_scale_of_integers_alone_has_a_gradient(kind: str, zero: str) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 21]>
-        g ({kind}[n, 2] q, float[2] s) => (float y) <{kind}[2] zero = {{0, 0}}> {{ y = DequantizeLinear (q, s{zero}) }}"""
-    feeds = {"q": np.array([[1, 2], [-3, 4], [5, 6]], kind), "s": np.array([0.5, 2], np.float32)}
-    weights = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
-    found = run(gradient(with_loss(parsed(text), {"y": weights}), "loss", ["s"]), feeds)
-    np.testing.assert_array_equal(found["s_grad"], (weights * feeds["q"]).sum(0))
-
-
 @pytest.mark.parametrize(
     ("reader", "name"),
     [
@@ -143,17 +132,6 @@ def test_whatever_else_computes_with_the_integers_is_refused(reader: str, name: 
           {reader} }}"""
     made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
     with pytest.raises(ValueError, match=rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by"):
-        gradient(made, "loss", ["x"])
-
-
-def test_integers_that_end_in_an_index_have_no_gradient() -> None:
-    text = """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[n] x, float s) => (float y) {
-          q = QuantizeLinear (x, s)
-          most = ArgMax (q)
-          y = Cast <to = 1> (most) }"""
-    made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
-    with pytest.warns(ZeroGradientWarning, match="ArgMax.*its output is not floating-point"):
         gradient(made, "loss", ["x"])
 
 

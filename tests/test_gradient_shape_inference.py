@@ -36,16 +36,6 @@ MODELS: dict[str, tuple[str, dict[str, tuple[int, ...]]]] = {
             loss = ReduceMean<keepdims=0>(c) }""",
         {"k": (2, 3, 3, 3)},
     ),
-    "an LSTM": (
-        """g (float[t,n,4] x) => (float loss) { y, h, c = LSTM<hidden_size=8>(x, k, r, b)
-            loss = ReduceMean<keepdims=0>(y) }""",
-        {"k": (1, 32, 4), "r": (1, 32, 8), "b": (1, 64)},
-    ),
-    "attention": (
-        """g (float[n,t,8] x) => (float loss) { q = MatMul(x, k) p = Transpose<perm=[0,2,1]>(x) s = MatMul(q, p)
-            w = Softmax(s) o = MatMul(w, x) l = LayerNormalization(o, b) loss = ReduceMean<keepdims=0>(l) }""",
-        {"k": (8, 8), "b": (8,)},
-    ),
 }
 
 

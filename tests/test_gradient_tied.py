@@ -128,14 +128,6 @@ def test_the_modules_that_torch_writes_tell_calls_of_one_from_several(scope: str
     assert len(warned(lambda: onnx_models.gradient(made, "loss", ["zero"]))) == count
 
 
-@pytest.mark.parametrize(("names", "count"), [(("/norm/Mul", "/norm/Mul_1"), 0), (("/one/Mul", "/two/Mul"), 1)])
-def test_names_of_nodes_tell_modules(names: tuple[str, str], count: int) -> None:
-    made = model("a = Mul(x, one) y = Mul(a, one)", ONES)
-    for node, name in zip(made.graph.node, names, strict=False):
-        node.name = name
-    assert len(warned(lambda: onnx_models.gradient(made, "loss", ["one"]))) == count
-
-
 def test_values_in_another_file_count_if_they_have_one_axis() -> None:
     made = model(
         "[n] k = BatchNormalization(x, one, zero, zero, one) a = MatMul(k, v) y = MatMul(a, v)",

@@ -101,16 +101,6 @@ def test_a_model_is_overwritten_by_force_only(tmp_path: Path, command: list[str]
     assert onnx.load(path).graph.node
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    done = call("write", tmp_path / "file")
-    assert done.exit_code == 2
-    assert "is a file" in done.output
-    done = call("write", tmp_path / "file" / "below")
-    assert done.exit_code == 1
-    assert done.output.startswith("Error: OUT_DIR = ")
-
-
 def save(path: Path, model: onnx.ModelProto | None = None) -> Path:
     onnx.save(model or onnx_models.roi_align(16, standard=True), path)
     return path
@@ -297,15 +287,6 @@ def test_a_wrong_call_has_status_2(tmp_path: Path, options: list[str], says: str
     assert says in " ".join(done.output.split())
 
 
-def test_a_gradient_that_is_0_is_a_warning_and_counted(tmp_path: Path) -> None:
-    model, out = save(tmp_path / "model.onnx", onnx.parser.parse_model(NET)), tmp_path / "out.onnx"
-    done = call("gradient", model, "--wrt", "free", "--wrt", "x", "--out", out)
-    assert done.exit_code == 0
-    assert done.stdout == f"2 gradients added (1 of them 0 for all inputs): {out}\n"
-    (warning,) = done.stderr.splitlines()
-    assert warning.startswith("warning: the gradient with respect to 'free' is 0: the loss does not depend on it")
-
-
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path) -> None:
     model = save(tmp_path / "model.onnx", onnx.parser.parse_model(NET))
     done = call("gradient", model, "--wrt", "x", "--wrt", "free", "--dry-run", "--out", tmp_path / "out.onnx")
@@ -325,14 +306,6 @@ def test_a_dry_run_has_status_1_where_there_is_no_gradient(tmp_path: Path) -> No
             rf"^refused: node .* \({name}\) has no gradient rule \(domain own\)", done.output, re.MULTILINE
         )
     assert "5 nodes of the model, none with the gradient" in done.output
-
-
-def test_rois_may_be_taken_for_constants(tmp_path: Path) -> None:
-    model, out = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR)), tmp_path / "out.onnx"
-    done = call("gradient", model, "--wrt", "boxes", "--no-through-rois", "--out", out)
-    assert done.stdout == f"1 gradient added (1 of them 0 for all inputs): {out}\n"
-    assert call("gradient", model, "--wrt", "boxes", "--out", out).stdout == f"1 gradient added: {out}\n{NEEDS}"
-    assert call("gradient", model, "--wrt", "boxes", "--dry-run").stdout.endswith(f"with the gradient\n{NEEDS}")
 
 
 def test_the_rules_are_listed_as_a_table_and_as_json() -> None:

@@ -292,13 +292,6 @@ def test_what_a_body_lacks_or_cannot_share_is_said() -> None:
     refused(model, r"\(RoiAlign_16\): mode refers to way of the function around it")
 
 
-def test_a_model_without_these_operators_is_left_as_it_is() -> None:
-    model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Relu (x) }'
-    )
-    assert attach(model) == model
-
-
 def test_a_model_that_must_be_converted_first_is_left_as_it_is_with_a_warning() -> None:
     model = onnx_models.roi_align(22, standard=True)
     with pytest.warns(NothingToAttachWarning, match="RoiAlign must be converted first, by onnx_models.convert"):
@@ -311,11 +304,3 @@ def test_a_body_runs_in_onnx_reference_evaluator(name: str) -> None:
     sample = samples(BY_NAME[name])[0]
     found = onnx.reference.ReferenceEvaluator(attach(sample.model())).run(None, dict(sample.inputs))
     assert_close([np.asarray(one) for one in found], expected(sample), np.dtype(np.float32))
-
-
-def test_builders_attach_bodies() -> None:
-    resize = onnx.helper.make_node("Resize", ["x", "", "s"], ["y"])
-    arguments: dict[str, Any] = {"resize": resize, "x_shape": [3, 4], "scales": [2.0, 1.0]}
-    assert onnx_models.resize_grad(**arguments, portable=True) == attach(onnx_models.resize_grad(**arguments))
-    assert onnx_models.roi_align_with_grad(portable=True) == attach(onnx_models.roi_align_with_grad())
-    assert onnx_models.roi_align(16, portable=True) == attach(onnx_models.roi_align(16))

@@ -136,16 +136,6 @@ def test_types_and_shapes_are_inferred(inputs: str, body: str, expected: list[in
     assert inferred(parse(f"g ({inputs}) => (y) {{ {body} }}"))["y"] == (kind, expected)
 
 
-@pytest.mark.parametrize("opset", [10, 16, 22])
-def test_the_schema_of_roi_align_infers_what_onnx_infers(opset: int) -> None:
-    inputs = "double[2, C, 8, 9] x, double[R, 4] r, int64[R] b"
-    standard = onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["": {opset}]> g ({inputs}) => (y) {{ y = RoiAlign<output_height = 2>(x, r, b) }}'
-    )
-    ours = parse(f"g ({inputs}) => (y) {{ y = our.RoiAlign_{opset}<output_height = 2>(x, r, b) }}")
-    assert inferred(ours) == inferred(standard) == {"y": ("double", ["R", "C", 2, 1])}
-
-
 UNKNOWN = "a = f.Unknown(u) x = Cast<to = 1>(a)"
 
 
@@ -212,12 +202,6 @@ def test_an_error_names_the_node() -> None:
         onnx.shape_inference.infer_shapes(model)
 
 
-def test_an_unwanted_output_may_be_unnamed() -> None:
-    model = parse(f"g ({GRADIENT} int64[4] s) => (dr) {{ dx, dr = our.RoiAlignGrad(dy, r, b, s, x) }}")
-    model.graph.node[0].output[0] = ""
-    assert inferred(model) == {"dr": ("float", ["R", 4])}
-
-
 @pytest.mark.skipif(VERSION < (1, 23), reason="this onnx takes an unnamed output for a wanted one")
 def test_one_output_must_be_wanted() -> None:
     model = parse(f"g ({GRADIENT} int64[4] s) => () {{ dx, dr = our.RoiAlignGrad(dy, r, b, s, x) }}")
@@ -239,14 +223,6 @@ def test_a_reference_to_an_attribute_of_the_function_counts_with_the_value_of_th
     wrong = parse(f"g ({inputs}) => (y) {{ y = f.Pool<height = -7>(x, r, b) }}", function=function)
     with pytest.raises(InferenceError, match="output_height = -7: must be >= 1"):
         onnx.shape_inference.infer_shapes(wrong)
-
-
-def test_the_type_of_an_input_from_an_unknown_operator_is_left_open() -> None:
-    model = parse(
-        f"g (float[2] x) => (float[R, ?, ?, ?] y) {{ a, r, b = f.Unknown(x) y = {DOMAIN}.RoiAlign_16(a, r, b)}}"
-    )
-    (found,) = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output
-    assert found == model.graph.output[0]
 
 
 def test_an_operator_of_any_other_form_is_inferred_from_its_definition() -> None:

@@ -28,8 +28,7 @@ class Call:
 
     lines: the nodes, in ONNX's textual syntax; a call alone makes y.
     inputs: a tuple is the shape of floating-point numbers between two `ends`; "boxes" are `BOXES`; anything else is a value.
-    kind: double, or float where ONNX Runtime has no kernel of double.
-    step, tolerance: of differences; None for what suits the kind.
+    kind: the type of the floating-point numbers.
     opened: how much is declared where as little as possible is, see `gradient_checks.declared`.
     needs_new: whether ONNX Runtime 1.20 computes it wrong or not at all.
     """
@@ -37,12 +36,10 @@ class Call:
     lines: str
     inputs: Mapping[str, Any] = field(default_factory=lambda: {"x": (2, 3)})
     ends: tuple[float, float] = (0.25, 0.75)
-    kind: str = "double"
     opset: int = 21
-    step: float | None = None
-    tolerance: float | None = None
     opened: str = "names"
     needs_new: bool = False
+    kind: str = "float"
 
     def __str__(self) -> str:
         shapes = [str(value) for name, value in self.inputs.items() if isinstance(value, tuple) and name != "boxes"]
@@ -56,7 +53,8 @@ class Call:
         drawn: dict[str, Array] = {}
         for name, given in self.inputs.items():
             if not isinstance(given, tuple):
-                drawn[name] = np.asarray(given, getattr(given, "dtype", np.int64))
+                value = np.asarray(given, getattr(given, "dtype", np.int64))
+                drawn[name] = value.astype(dtype) if value.dtype == np.float64 else value
                 continue
             count = math.prod(given)
             parts = (rng.permutation(count) + rng.uniform(0.25, 0.75)) / max(count, 1)
@@ -68,12 +66,6 @@ class Call:
     def wrt(self) -> list[str]:
         """The floating-point inputs."""
         return [name for name, given in self.inputs.items() if isinstance(given, tuple)]
-
-    @property
-    def differences(self) -> tuple[float, float]:
-        """The step of finite differences, and the tolerance."""
-        step, tolerance = (1e-5, 1e-7) if self.kind == "double" else (2.0**-7, 1e-3)
-        return self.step or step, self.tolerance or tolerance
 
     def model(self, shapes: str) -> onnx.ModelProto:
         """The declared shapes, see `gradient_checks.declared`; with ``lengths`` all but `wrt` are initializers."""

@@ -1,4 +1,4 @@
-"""Checks of gradients against central differences, along a random direction and with a random cotangent."""
+"""Models of texts, sessions for them, and the check of their gradients."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import onnxruntime
 import ortops
 from conformance.backends.session import CPU, options
 from onnx_models.gradient import gradient
+from onnx_models.gradient_check import inner_product
+from onnx_models.gradient_check.inner_product import Comparison
 
 Array = np.ndarray[Any, Any]
 
@@ -71,10 +73,6 @@ Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
 """A function from all inputs to all outputs, by name."""
 
 
-def _in_session(model: onnx.ModelProto) -> Runner:
-    return partial(_outputs, _session(model))
-
-
 def unoptimized(model: onnx.ModelProto) -> Runner:
     """A runner in a session without optimizations, since fused nodes round differently."""
     asked = options()
@@ -92,52 +90,25 @@ def check(
     feeds: Mapping[str, Array],
     wrt: Sequence[str],
     *,
-    outputs: Sequence[str] | None = None,
-    step: float = 1e-5,
-    tolerance: float = 1e-7,
-    load: Callable[[onnx.ModelProto], Runner] = _in_session,
-) -> dict[str, Array]:
-    """Assert that the gradients with respect to `wrt` are the derivatives of the model; return them.
+    outputs: Sequence[str] = (),
+    second_order: bool = False,
+) -> list[Comparison]:
+    """Assert that gradients are the derivatives of the model, by `onnx_models.gradient_check`; return the comparisons.
 
     Args:
-        model: or its text, as `parsed` takes it; its inputs have one floating-point type.
+        model: or its text, as `parsed` takes it.
         feeds: all inputs.
         wrt: names among them.
-        outputs: those whose weighted sum is differentiated; all of them by default.
-        step: of the central difference, along a direction whose elements are uniform between -1 and 1.
-        tolerance: relative to the sum of the absolute values of what the derivative is the sum of.
-        load: what makes a model run.
+        outputs: those that are differentiated; all of them by default.
+        second_order: whether the gradients are differentiated as well.
     """
     made = parsed(model) if isinstance(model, str) else model
-    rng = np.random.default_rng(0)
-    runs = load(made)
-    values = runs(feeds)
-    cotangents = {n: np.asarray(rng.uniform(-1, 1, values[n].shape), values[n].dtype) for n in outputs or values}
-    weighted = with_loss(made, cotangents)
-    differentiated = gradient(weighted, "loss", wrt)
-    ends = [*differentiated.graph.input, *differentiated.graph.output]
-    if all(value.type.tensor_type.HasField("shape") for value in ends):  # the checker demands ranks
-        onnx.checker.check_model(differentiated, full_check=True)
-    found = load(differentiated)(feeds)
-    for name in values:
-        np.testing.assert_array_equal(found[name], values[name], err_msg="an output of the model itself has changed")
-    by_name = {name: found[f"{name}_grad"] for name in wrt}
-    for name, by_it in by_name.items():
-        assert by_it.shape == feeds[name].shape, f"{name}: gradient {by_it.shape}, tensor {feeds[name].shape}"
-        assert by_it.dtype == feeds[name].dtype
-        direction = np.asarray(rng.uniform(-1, 1, feeds[name].shape), feeds[name].dtype)
-        ends = [np.asarray(feeds[name] + sign * step * direction, feeds[name].dtype) for sign in (1, -1)]
-        sums = [_weighted_sum(runs({**feeds, name: end}), cotangents) for end in ends]
-        # The step as it was taken, after rounding.
-        moved = (ends[0].astype(np.float64) - ends[1].astype(np.float64)) / (2 * step)
-        terms = by_it.astype(np.float64) * moved
-        size = np.abs(terms).sum() + 1e-3
-        difference = (sums[0] - sums[1]) / (2 * step)
-        assert abs(terms.sum() - difference) <= tolerance * size, (
-            f"{name}: gradient gives {terms.sum()}, differences {difference}, of terms of {size} in all"
-        )
-    return by_name
+    found = inner_product.check(made, feeds, wrt=wrt, outputs=outputs, second_order=second_order, load=_checked)
+    assert [one for one in found if one.outcome != "agrees"] == []
+    return found
 
 
-def _weighted_sum(values: Mapping[str, Array], cotangents: Mapping[str, Array]) -> float:
-    return float(sum((values[n].astype(np.float64) * c.astype(np.float64)).sum() for n, c in cotangents.items()))
+def _checked(model: onnx.ModelProto) -> Runner:
+    if all(value.type.tensor_type.HasField("shape") for value in (*model.graph.input, *model.graph.output)):
+        onnx.checker.check_model(model, full_check=True)
+    return partial(_outputs, _session(model))

@@ -305,8 +305,7 @@ def test_functions_are_inlined() -> None:
         <domain: "own", opset_import: ["" : 18, "own" : 1]> Cubed (a) => (b) { s = own.Squared(a)
             b = Mul(s, a) }
         <domain: "own", opset_import: ["" : 18]> Twice (a) => (b) { b = Add(a, a) }"""
-    found = check(parsed(text), {"x": np.array([0.5, -1.5, 2.0])}, ["x"])
-    assert found["x"].shape == (3,)
+    check(text, {"x": np.array([0.5, -1.5, 2.0])}, ["x"])
 
 
 def test_external_data_stays_outside(tmp_path: Path) -> None:

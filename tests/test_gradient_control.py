@@ -21,16 +21,8 @@ def values(**shapes: Sequence[int]) -> dict[str, Array]:
     return {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
 
 
-def check_twice(text: str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> None:
-    """Assert that the gradient is the derivative of all outputs, and that of the gradient, too."""
-    made = parsed(HEADER + text)
-    real = [value.name for value in made.graph.output if value.type.tensor_type.elem_type == onnx.TensorProto.DOUBLE]
-    check(made, feeds, wrt, outputs=real)
-    for name in real:
-        made.graph.node.append(onnx.helper.make_node("ReduceSumSquare", [name], [f"{name}_square"], keepdims=0))
-    made.graph.node.append(onnx.helper.make_node("Sum", [f"{name}_square" for name in real], ["squares"]))
-    once = gradient(made, "squares", {name: f"{name}_once" for name in wrt})
-    check(once, feeds, wrt, outputs=[f"{name}_once" for name in wrt], tolerance=1e-6)
+def check_twice(text: str, feeds: Mapping[str, Array], wrt: Sequence[str], outputs: Sequence[str] = ()) -> None:
+    check(HEADER + text, feeds, wrt, outputs=outputs, second_order=True)
 
 
 IFS = {
@@ -157,8 +149,9 @@ LOOPS = {
 @pytest.mark.parametrize("trips", [0, 3])
 @pytest.mark.parametrize("text", LOOPS.values(), ids=LOOPS)
 def test_loop(text: str, trips: int) -> None:
-    feeds = {**values(h=(2, 3) if "[B,3]" in text else (3,), w=(3, 3)), "m": np.array(trips)}
-    check_twice(text, feeds, ["h", "w"])
+    feeds = {**values(h=(3,), w=(3, 3)), "m": np.array(trips)}
+    # Without a trip, ONNX Runtime does not know the rank of what a Loop stacks.
+    check_twice(text, feeds, ["h", "w"], outputs=[] if trips else ["f"])
 
 
 def test_ranks_behind_a_loop_and_an_if_are_found() -> None:
@@ -254,8 +247,7 @@ def test_sequences_beside_the_path_do_no_harm() -> None:
             co = Identity(c) so = Sin(s) qo = SequenceInsert(q, s) }>
         all = ConcatFromSequence<axis = 0>(seq) }"""
     made = parsed(HEADER + text)
-    found = check(made, {**values(h=(3,)), "m": np.array(2)}, ["h"], outputs=["f"])
-    assert found["h"].all()
+    check(made, {**values(h=(3,)), "m": np.array(2)}, ["h"], outputs=["f"])
     made.graph.node.append(onnx.helper.make_node("ReduceSum", ["all"], ["loss"], keepdims=0))
     with pytest.raises(ValueError, match=r"\(ConcatFromSequence\) has no gradient"):
         gradient(made, "loss", ["h"])

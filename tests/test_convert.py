@@ -15,7 +15,6 @@ import onnx_models
 import ortops
 from onnx_models import convert
 from ortops.operators import BY_NAME
-from ortops.reference import evaluate
 from ortops.spec import DOMAIN, ELEMENT_DTYPES
 
 Array = npt.NDArray[Any]
@@ -236,22 +235,6 @@ def run(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
 def run_as_it_is(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
     (y,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
     return np.asarray(y)
-
-
-@pytest.mark.skipif(
-    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 21), reason="this onnxruntime loads no opset 22"
-)
-def test_a_model_that_onnxruntime_cannot_run_runs_converted() -> None:
-    model = onnx_models.roi_align(22, standard=True, output_height=2, output_width=3, mode="max")
-    names = ("X", "rois", "batch_indices")
-    inputs = dict(zip(names, feeds().values(), strict=True))
-    with pytest.raises(Exception, match="NOT_IMPLEMENTED"):
-        run_as_it_is(model, inputs)
-    (expected,) = evaluate(
-        BY_NAME["RoiAlign_22"], list(inputs.values()), {"output_height": 2, "output_width": 3, "mode": "max"}
-    )
-    assert expected is not None
-    np.testing.assert_allclose(run(convert(model), inputs), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("opset", "mode"), [(10, "avg"), (15, "max"), (16, "max"), (21, "avg")])

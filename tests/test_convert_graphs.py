@@ -73,11 +73,6 @@ def ours(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     return [node for node in parts(convert(model)) if node.domain == DOMAIN]
 
 
-def attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
-
-
 def imports_of(proto: onnx.ModelProto | onnx.FunctionProto) -> set[str]:
     return {item.domain for item in proto.opset_import}
 
@@ -113,28 +108,6 @@ def test_a_node_gives_the_numbers_of_the_tests_of_its_project(
     model = parse(f"y = {node}", columns=len(roi), element_type=element_type)
     tolerance = 5e-3 if element_type == "float16" else 1e-5
     np.testing.assert_allclose(run(model, x, [roi])[0, 0], expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("domain", [CAFFE2, "_caffe2"])
-def test_attributes_that_a_node_of_caffe2_does_not_have_are_the_defaults_there(domain: str) -> None:
-    (node,) = ours(parse(f"y = {domain}.RoIAlign (x, rois)"))
-    assert attributes(node) == {
-        "coordinate_transformation_mode": "output_half_pixel",
-        "mode": "avg",
-        "output_height": 1,
-        "output_width": 1,
-        "sampling_ratio": 0,
-        "spatial_scale": 1.0,
-    }
-    (node,) = ours(parse(f"y = {domain}.RoIAlignRotated <pooled_w = 3> (x, rois)", columns=6))
-    assert attributes(node) == {
-        "aligned": 0,
-        "clockwise": 0,
-        "output_height": 1,
-        "output_width": 3,
-        "sampling_ratio": 0,
-        "spatial_scale": 1.0,
-    }
 
 
 @pytest.mark.parametrize("opset", OPSETS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,40 +28,29 @@ FEEDS = {"x": X, "k": np.array([1, 2])}
 
 
 @pytest.mark.parametrize(
-    ("loss", "wrt", "stop_at", "message"),
-    [
-        ("nothing", ["x"], [], "loss has 'nothing': must be the name of a tensor"),
-        ("lsos", ["x"], [], r"loss has 'lsos' \(loss\?\): must be the name of a tensor"),
-        ("loss", ["nothing"], [], "wrt has 'nothing': must be the name of a tensor"),
-        ("loss", ["x"], ["nothing"], "stop_at has 'nothing': must be the name of a tensor"),
-        ("loss", [], [], "must be one or more different names"),
-        ("loss", ["x", "x"], [], "must be one or more different names"),
-        ("loss", ["k"], [], "wrt has 'k' of type int64: must have a floating-point type"),
-        ("k", ["x"], [], "loss has 'k' of type int64: must have a floating-point type"),
-        ("y", ["x"], [], r"loss = 'y' has shape \['N', 3\]: must have one element"),
-        ("loss", [""], [], "wrt has '': must be the name of a tensor"),
-    ],
-)
-def test_wrong_arguments(loss: str, wrt: Sequence[str], stop_at: Collection[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        gradient(onnx.parser.parse_model(CHAIN), loss, wrt, stop_at=stop_at)
-
-
-@pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"model": CHAIN.encode()}, TypeError, "model = bytes: must be an onnx.ModelProto"),
+        ({"loss": "nothing"}, ValueError, "loss has 'nothing': must be the name of a tensor"),
+        ({"loss": "lsos"}, ValueError, r"loss has 'lsos' \(loss\?\): must be the name of a tensor"),
+        ({"loss": "k"}, ValueError, "loss has 'k' of type int64: must have a floating-point type"),
+        ({"loss": "y"}, ValueError, r"loss = 'y' has shape \['N', 3\]: must have one element"),
         ({"loss": ["loss"]}, ValueError, r"loss has \['loss'\]: must be the name of a tensor"),
+        ({"wrt": ["nothing"]}, ValueError, "wrt has 'nothing': must be the name of a tensor"),
+        ({"wrt": []}, ValueError, "must be one or more different names"),
+        ({"wrt": ["x", "x"]}, ValueError, "must be one or more different names"),
+        ({"wrt": ["k"]}, ValueError, "wrt has 'k' of type int64: must have a floating-point type"),
+        ({"wrt": "x"}, ValueError, "wrt = 'x': must be names, or 'parameters'"),
         ({"wrt": None}, TypeError, "wrt = None: must be a list"),
         ({"wrt": b"x"}, TypeError, "wrt = b'x': must be a list"),
         ({"wrt": [["x"]]}, TypeError, r"wrt has \['x'\]: must be a name"),
-        ({"wrt": {"x": ""}}, ValueError, "wrt maps 'x' to '': must be a name"),
         ({"wrt": {"x": b"dx"}}, ValueError, "wrt maps 'x' to b'dx': must be a name"),
+        ({"stop_at": ["nothing"]}, ValueError, "stop_at has 'nothing': must be the name of a tensor"),
         ({"stop_at": None}, TypeError, "stop_at = None: must be a list"),
         ({"stop_at": "h"}, ValueError, "stop_at = 'h': must be a list"),
+        ({"model": CHAIN.encode()}, TypeError, "model = bytes: must be an onnx.ModelProto"),
     ],
 )
-def test_arguments_of_wrong_types(changed: dict[str, object], error: type[Exception], message: str) -> None:
+def test_wrong_arguments(changed: dict[str, object], error: type[Exception], message: str) -> None:
     arguments: dict[str, Any] = {"model": onnx.parser.parse_model(CHAIN), "loss": "loss", "wrt": ["x"], **changed}
     with pytest.raises(error, match=message):
         gradient(**arguments)
@@ -207,8 +195,6 @@ def test_all_parameters() -> None:
     assert [value.name for value in made.graph.output] == ["loss", "w_grad"]
     with pytest.raises(ValueError, match="the loss must depend on at least one"):
         gradient(onnx.parser.parse_model(CHAIN.replace("h = Mul(x, w)", "h = Neg(x)")), "loss", "parameters")
-    with pytest.raises(ValueError, match="wrt = 'x': must be names, or 'parameters'"):
-        gradient(onnx.parser.parse_model(CHAIN), "loss", "x")
 
 
 def test_rois_that_are_taken_for_constants() -> None:
@@ -339,18 +325,6 @@ def test_types_that_shape_inference_does_not_find() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (
-            "y = Neg(a) a = Exp(x) loss = ReduceSum<keepdims=0>(y)",
-            "node of 'y' \\(Neg\\) reads 'a': must be computed by",
-        ),
-        (
-            "y = Add(x, q) loss = ReduceSum<keepdims=0>(y)",
-            "node of 'y' \\(Add\\) reads 'q': must be computed by an earlier",
-        ),
-        (
-            "y = Neg(x) y = Exp(x) loss = ReduceSum<keepdims=0>(y)",
-            "node of 'y' \\(Exp\\) computes 'y': must be a new name",
-        ),
         ("x = Neg(x) loss = ReduceSum<keepdims=0>(x)", "node of 'x' \\(Neg\\) computes 'x': must be a new name"),
         ("y = Add(x) loss = ReduceSum<keepdims=0>(y)", "shape inference: .*Add.* is out of bounds"),
         ("y = Tan(x, x) loss = ReduceSum<keepdims=0>(y)", "node of 'y' \\(Tan\\): .*has input size 2 not in range"),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("torchvision") is None, reason="needs torchvision, which has the network")
-def test_a_transformer_of_torchvision_has_the_gradients_of_pytorch() -> None:
-    network = build("swin_v2_t", 64)
-    ours = step.session_gradients(step.session(step.exported(network), 1), network)
-    off, off_torch, wrong = errors(ours, step.torch_gradients(network), step.torch_gradients(network, wide=True))
-    assert wrong == []
-    assert off <= max(1e-5, 3 * off_torch)
 
 
 def test_a_network_of_open_batches_has_the_gradients_of_pytorch() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gradient_checks import Array, declared, parsed, run, with_loss
 from gradient_nodes import not_of_old
-from onnx_models.gradient import ZeroGradientWarning, gradient
+from onnx_models.gradient import gradient
 from pairs import pairwise
 
 INTEGERS = {
@@ -133,10 +133,3 @@ def test_whatever_else_computes_with_the_integers_is_refused(reader: str, name: 
     made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
     with pytest.raises(ValueError, match=rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by"):
         gradient(made, "loss", ["x"])
-
-
-def test_rounding_by_casts_declares_a_zero() -> None:
-    text = """<ir_version: 10, opset_import: ["" : 21]>
-        g (float[n] x) => (float y) { i = Cast <to = 6> (x) y = Cast <to = 1> (i) }"""
-    with pytest.warns(ZeroGradientWarning, match=r"\(Cast\): its output is not floating-point"):
-        gradient(with_loss(parsed(text), {"y": np.ones(1, np.float32)}), "loss", ["x"])

@@ -6,9 +6,7 @@ import onnx
 import pytest
 
 from gradient_checks import parsed
-from onnx_models.gradient import Coverage, coverage, gradient, report
-from onnx_models.gradient.rules import REFUSED, ZEROS
-from ortops.spec import DOMAIN
+from onnx_models.gradient import Coverage, gradient, report
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18, "own" : 1]>'
 
@@ -22,23 +20,6 @@ TEXT = f"""{HEADER} g (float[N, 3] x, float[3] w, float[M] free, int64[2] k) => 
     aside = Exp(x)
     loss = ReduceSum <keepdims = 0> (soft)
 }}"""
-
-
-@pytest.mark.parametrize(
-    "expected",
-    [
-        Coverage("", "Conv", "rule"),
-        Coverage("", "Shrink", "function of the specification"),
-        Coverage("", "Floor", "zero", ZEROS["", "Floor"].reason),
-        Coverage("", "ConvInteger", "refused", REFUSED["", "ConvInteger"]),
-        Coverage("", "ImageDecoder", "zero", ZEROS["", "ImageDecoder"].reason),
-        Coverage(DOMAIN, "RoiAlign_22", "rule"),
-    ],
-)
-def test_the_way_of_an_operator(expected: Coverage) -> None:
-    assert [one for one in coverage() if (one.domain, one.operator) == (expected.domain, expected.operator)] == [
-        expected
-    ]
 
 
 def test_a_report_has_the_operators_between_and_where_a_gradient_ends() -> None:

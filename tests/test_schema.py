@@ -136,29 +136,6 @@ def test_types_and_shapes_are_inferred(inputs: str, body: str, expected: list[in
     assert inferred(parse(f"g ({inputs}) => (y) {{ {body} }}"))["y"] == (kind, expected)
 
 
-UNKNOWN = "a = f.Unknown(u) x = Cast<to = 1>(a)"
-
-
-@pytest.mark.parametrize(
-    ("text", "shape"),
-    [
-        (f"g (float[2] u) => (y) {{ {UNKNOWN} y = our.DmlResample<scales = [2.0, 2.0]>(x) }}", [None, None]),
-        (f"g (float[2] u) => (y) {{ {UNKNOWN} y = our.DmlResample<output_sizes = [4, 5, 6]>(x) }}", [4, 5, 6]),
-        (f"g (float[2] u, int64[r] s) => (y) {{ {UNKNOWN} y = our.DmlResampleGrad(x, s) }}", None),
-        (
-            f"g ({GRADIENT} float u, int64[4] s) => (y) {{ q = f.Unknown(u) d, y = our.DmlRoiAlignGrad(dy, q, b, s, x) }}",
-            None,
-        ),
-    ],
-)
-def test_behind_an_unknown_operator_the_rank_follows_from_lists_or_is_unknown(
-    text: str, shape: list[int | None] | None
-) -> None:
-    found = onnx.shape_inference.infer_shapes(parse(text), strict_mode=True).graph.output[0].type.tensor_type
-    assert found.elem_type == onnx.TensorProto.FLOAT
-    assert ([d.dim_value or None for d in found.shape.dim] if found.HasField("shape") else None) == shape
-
-
 def test_what_an_initializer_says_counts_unless_it_is_external() -> None:
     model = parse(f"g ({GRADIENT} float u) => (y) {{ y = our.RoiAlignGrad(dy, r, b, s) }}")
     model.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.INT64, [4], [2, 3, 8, 9]))

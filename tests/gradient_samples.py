@@ -648,6 +648,11 @@ RECURRENT = [
         BOTH_WAYS)),
     *(recurrent(operator, names=names, lengths=[4, 3, 1]) for operator in GATES for names in ("hcp", "bhc", "")),
     *(recurrent(operator, "", lengths=[2, 4, 3], opened="any") for operator in GATES),
+    *(
+        Call(f"{outputs} = LSTM<hidden_size = 3>(x, w, r, b)",
+             {"x": (4, 3, 2), "w": (1, 12, 2), "r": (1, 12, 3), "b": (1, 24)})
+        for outputs in ("y", "o, y", "o, oh, y")
+    ),
     recurrent("LSTM", "clip = 0.4"),
     recurrent("LSTM", "input_forget = 1"),
     recurrent("GRU", "linear_before_reset = 1"),

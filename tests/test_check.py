@@ -103,14 +103,6 @@ def test_a_wrong_second_derivative_is_found(wrong: Callable[[str], None]) -> Non
             r = Reshape(x, t) k = NonMaxSuppression(b, r, m) i = Gather<axis = 1>(k, two) y = Gather<axis = 1>(x, i)""",
             "float[n, 2] x, int64[3] t, int64[1] two",
         ),
-        (
-            """c = Constant<value = bool {1}>() y = If(c) <else_branch = h () => (float[] o) { o = Exp(x) },
-            then_branch = g () => (float[] a) { s = Softmax(x)
-                b = Constant<value = float[1, 2, 4] {0, 0, 2, 2, 5, 5, 8, 9}>() m = Constant<value_ints = [9]>()
-                r = Reshape(s, t) k = NonMaxSuppression(b, r, m) i = Gather<axis = 1>(k, two)
-                a = Gather<axis = 1>(x, i) }>""",
-            "float[n, 2] x, int64[3] t, int64[1] two",
-        ),
         # A function, and this project's operators.
         ("y = LayerNormalization(x, v, v)", "float[n, 3] x, float[3] v"),
         ("y = ai.onnx.contrib.DmlResample<scales = [1.0, 2.5]> (x)", "float[n, 3] x"),

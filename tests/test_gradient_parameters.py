@@ -40,7 +40,6 @@ def network(constants: str, body: str, *, opset: int = 18) -> onnx.ModelProto:
             "a region to resize",
         ),
         ("float s = {0.3}", "y = Clip (a, s)", "a bound"),
-        ("float[1] s = {0.3}", "t = Squeeze (s) y = Clip (a, , t)", "a bound"),
         (
             "float s = {0}",
             "p = Constant<value = int64[8] {0,0,1,1,0,0,1,1}>() y = Pad (a, p, s)",
@@ -67,9 +66,7 @@ def network(constants: str, body: str, *, opset: int = 18) -> onnx.ModelProto:
             "a running statistic",
         ),
         ("float s = {0.044715}", "y = Mul (a, s)", "a number of a formula"),
-        ("float[1] s = {3}", "y = Add (a, s)", "a number of a formula"),
         ("float[1] s = {0.3}, float[1, 1] t = {0.3}", "b = Add (a, s) y = Mul (b, t)", "a number of a formula"),
-        ("float s = {-inf}", "c = Less (a, s) y = Where (c, a, s)", "a number of a formula"),
         ("", "s = Constant<value_float = 0.5>() y = Pow (a, s)", "a number of a formula"),
         ("float[2, 1, 1] s = {1, 2}", "y = Add (a, s)", "named in stop_at"),
         ("float[2, 1, 1] s = {1, 2}", "b = Floor (s) y = Add (a, b)", "the loss does not depend on it"),
@@ -77,8 +74,6 @@ def network(constants: str, body: str, *, opset: int = 18) -> onnx.ModelProto:
 )
 def test_settings_and_numbers_are_left_out(constants: str, body: str, reason: str) -> None:
     model = network(constants, body)
-    if "-inf" in constants:
-        model.graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array(-np.inf, np.float32), "s"))
     stop_at = ["s"] if "stop_at" in reason else []
     found = report(model, "loss", "parameters", stop_at=stop_at)
     assert dict(found.left_out)["s"] == reason
@@ -92,8 +87,6 @@ def test_settings_and_numbers_are_left_out(constants: str, body: str, reason: st
     ("constants", "body"),
     [
         ("float[1] s = {0.3}", "y = Mul (a, s)"),
-        ("float[1, 1, 1] s = {-0.3}", "y = Add (a, s)"),
-        ("float[1] s = {2.97}", "b = Abs (a) y = Pow (b, s)"),
         ("float[1] s = {0}", "y = PRelu (a, s)"),
         ("float[1] s = {1}", "t = Reshape (s, u) y = PRelu (a, t)"),
         ("float[1, 2, 1, 1] k = {1, 2}, float[1] s = {0}", "y = Conv (a, k, s)"),

@@ -227,16 +227,13 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
     ("attributes", "inputs", "message"),
     [
         ({"mode": "cubic"}, {}, "mode = 'cubic': must be 'nearest' or 'linear': DmlResample has no equivalent"),
-        ({"mode": b"cubic"}, {}, "mode = 'cubic': must be"),
         ({"antialias": 1}, {}, "antialias = 1: must be 0: "),
         ({"exclude_outside": 1}, {}, "exclude_outside = 1: must be 0: "),
         ({"nearest_mode": "up"}, {}, "nearest_mode = 'up': must be 'round_prefer_floor' or"),
         ({"coordinate_transformation_mode": "corner"}, {}, "coordinate_transformation_mode = 'corner': must be 'half_"),
         ({"keep_aspect_ratio_policy": "crop"}, {}, "keep_aspect_ratio_policy = 'crop': must be 'stretch' or"),
         ({"axes": [0, -2]}, {}, r"axes = \[0, -2\]: must be distinct and among the 2 axes"),
-        ({"axes": [2]}, {}, r"axes = \[2\]: must be distinct and among the 2 axes"),
         ({}, {"sizes": (1, 2)}, r"scales = \[2, 2\], sizes = \[1, 2\]: exactly one of them must be given"),
-        ({}, {"scales": ()}, r"scales = \[\], sizes = \[\]: exactly one of them must be given"),
         ({}, {"scales": (2,)}, r"scales = \[2\]: must have 2 values, one for each axis"),
         ({}, {"scales": (2, 0)}, r"scales = \[2, 0\]: must be finite and > 0"),
         ({}, {"scales": None, "sizes": (2, -1)}, r"sizes = \[2, -1\]: must be >= 0"),
@@ -263,7 +260,6 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
             {"x_shape": (None, 3), "scales": None, "sizes": (2, 2)},
             r"x_shape = \[None, 3\]: must be known and > 0 for keep_aspect_ratio_policy = 'not_larger'",
         ),
-        ({"axes": [1]}, {"x_shape": (None, 3), "scales": None, "sizes": (2,)}, r"x_shape\[0\] = None: must be known"),
         (
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             {},
@@ -273,11 +269,6 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             {"roi": (0, 0, 1, 1.5)},
             r"roi of x_shape\[1\] = \(0.0, 1.5\): must not be reversed or leave the tensor, since DmlResample neither",
-        ),
-        (
-            {"coordinate_transformation_mode": "tf_crop_and_resize"},
-            {"roi": (1, 0, 0, 1)},
-            r"roi of x_shape\[0\] = \(1.0, 0.0\): must not be reversed",
         ),
     ],
 )

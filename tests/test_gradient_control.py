@@ -92,18 +92,13 @@ SCANS = {
 
 @pytest.mark.parametrize("text", SCANS.values(), ids=SCANS)
 def test_scan(text: str) -> None:
-    size = 4 if "[N,T]" in text else 3
-    shapes = {"h": (3,), "x": (4, 3), "w": (3, 3), "b": (3,), "z": (4, 3), "k": (3,)}
-    if "[T,2,N]" in text:
-        shapes |= {"h": (2, 3), "x": (4, 2, 3)}
-    if "double[N] w" in text:
-        shapes["w"] = (3,)
-    if "double[N,N] x" in text:
-        shapes["x"] = (3, 3)
-    if "double[T,N] h" in text:
-        shapes["h"] = (4, 3)
-    if size == 4:
-        shapes["x"] = (3, 4)
+    is_square, is_wide = "double[N,N] x" in text, "[T,2,N]" in text
+    shapes = {
+        "h": (2, 3) if is_wide else (3,),
+        "x": (4, 2, 3) if is_wide else (3, 3) if is_square else (4, 3),
+        "z": (4, 3),
+    }
+    shapes |= {"w": (3,) if "double[N] w" in text else (3, 3)} | ({"x": (3, 4)} if "[N,T]" in text else {})
     names = [value.name for value in parsed(HEADER + text).graph.input]
     check_twice(text, values(**{name: shapes[name] for name in names}), names)
 

@@ -51,7 +51,13 @@ WRONG: dict[str, tuple[list[onnx.AttributeProto], type[Exception], str]] = {
         ValueError,
         r"mode = 'avg\\x00max': must be one of 'avg', 'max', 'max_interpolated'",
     ),
+    "no UTF-8": ([Kind(name="mode", type=Kind.STRING, s=b"\xff")], ValueError, r"mode = '\\udcff': must be one of"),
     "no choice": ([Kind(name="mode", type=Kind.STRING, s=b"AVG")], ValueError, "mode = 'AVG': must be one of 'avg'"),
+    "long": (
+        [Kind(name="mode", type=Kind.STRING, s=b"avg" * 10**6)],
+        ValueError,
+        rf"mode = '{'avg' * 26}av\.\.\.': must be one of",
+    ),
     "number": ([Kind(name="spatial_scale", type=Kind.FLOAT, f=-1)], ValueError, r"spatial_scale = -1\.0: must be fin"),
     "twice": (
         [Kind(name="sampling_ratio", type=Kind.INT, i=value) for value in (1, 2)],

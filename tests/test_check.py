@@ -71,6 +71,15 @@ def test_right_gradients_of_all_outputs_by_inputs_and_weights_agree() -> None:
     assert chosen[0].analytic not in {one.analytic for one in found}
 
 
+def test_a_loss_and_an_input_of_rank_0_are_compared() -> None:
+    model = parsed(
+        "g (float a, float[n, 3] x) => (float loss) { y = Mul(a, x) z = Sin(y) loss = ReduceSum<keepdims = 0>(z) }"
+    )
+    found = check(model, {"a": np.array(0.5, np.float32), "x": X}, second_order=True)
+    assert outcomes(found) == {(y, x): "agrees" for y in ("loss", GRADIENTS) for x in ("a", "x")}
+    assert all(one.analytic != 0 for one in found)
+
+
 @pytest.fixture
 def wrong(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Makes the rule of an operator wrong by a thousandth."""

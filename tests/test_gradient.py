@@ -184,6 +184,12 @@ def test_shapes_that_the_model_declares_inside_are_not_read() -> None:
     np.testing.assert_array_equal(found["b_grad"], [[4, 4, 4]])
 
 
+@pytest.mark.parametrize("names", [np.array(["x", "w"]), iter(["x", "w"])], ids=["an array", "what can be read once"])
+def test_names_may_be_in(names: Any) -> None:
+    made = gradient(onnx.parser.parse_model(CHAIN), "loss", names)
+    assert [value.name for value in made.graph.output] == ["loss", "x_grad", "w_grad"]
+
+
 def test_names_of_the_outputs_may_be_chosen() -> None:
     made = gradient(onnx.parser.parse_model(CHAIN), "loss", {"x": "dx", "w": "dw"})
     assert [value.name for value in made.graph.output] == ["loss", "dx", "dw"]

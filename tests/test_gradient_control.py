@@ -235,6 +235,17 @@ def test_lengths_that_inference_names_are_not_taken_for_equal() -> None:
     assert lengths[0][1] != lengths[1][1]
 
 
+def test_the_body_of_a_scan_tells_ranks_that_are_not_known_outside() -> None:
+    text = """<ir_version: 10, opset_import: ["" : 18]> g (double[] s, double[] x) => (double y) {
+        last, y = Scan <num_scan_inputs = 1, body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) {
+            c = Mul(a, b)
+            d = Exp(c)
+        }> (s, x)
+    }"""
+    rng = np.random.default_rng(1)
+    check(text, {"s": rng.uniform(-1, 1, 3), "x": rng.uniform(-1, 1, (2, 3))}, ["s", "x"])
+
+
 def test_sequences_beside_the_path_do_no_harm() -> None:
     text = """g (double[N] h, int64 m) => (double f, double all) {
         none = SequenceEmpty<dtype = 11>()

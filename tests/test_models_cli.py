@@ -62,6 +62,15 @@ def test_a_directory_gets_a_model_of_each_operator_in_each_type_and_a_manifest(t
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
 
 
+def test_an_unknown_command_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("info", "gradeint"):
+        done = call(name)
+        assert done.exit_code == 2
+        assert f"No such command '{name}'" in done.output
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("group", "shown"),
     [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 
 import ortops
 from conformance.backends.session import CPU, options
@@ -60,29 +58,20 @@ def with_loss(model: onnx.ModelProto, cotangents: Mapping[str, Array]) -> onnx.M
     return made
 
 
-def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """All outputs by name, in a session with this project's operators."""
-    return _outputs(_session(model), feeds)
-
-
-def _session(model: onnx.ModelProto) -> ortops.InferenceSession:
-    return ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-
-
 Runner = Callable[[Mapping[str, Array]], dict[str, Array]]
 """A function from all inputs to all outputs, by name."""
 
 
-def unoptimized(model: onnx.ModelProto) -> Runner:
-    """A runner in a session without optimizations, since fused nodes round differently."""
-    asked = options()
-    asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return partial(_outputs, ortops.InferenceSession(model.SerializeToString(), asked, providers=[CPU]))
-
-
-def _outputs(session: ortops.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
+def load(model: onnx.ModelProto) -> Runner:
+    """What runs a model in a session with this project's operators."""
+    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    return lambda feeds: dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """All outputs by name."""
+    return load(model)(feeds)
 
 
 def check(
@@ -111,4 +100,4 @@ def check(
 def _checked(model: onnx.ModelProto) -> Runner:
     if all(value.type.tensor_type.HasField("shape") for value in (*model.graph.input, *model.graph.output)):
         onnx.checker.check_model(model, full_check=True)
-    return partial(_outputs, _session(model))
+    return load(model)

@@ -16,8 +16,6 @@ from ortops.spec import DOMAIN, DOMAIN_VERSION
 IS_OLD = tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 21)
 """Whether this is ONNX Runtime 1.20."""
 
-NEWEST_OPSET = 21 if IS_OLD else 22
-
 not_of_old = pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 computes this wrong or not at all")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, check, parsed, run, unoptimized
+from gradient_checks import Array, check, load, parsed, run
 from onnx_models import hessian, jacobian
 from onnx_models.gradient import Mode, ZeroGradientWarning
 
@@ -37,7 +37,7 @@ def network(shapes: str = "names") -> onnx.ModelProto:
 
 def differences(model: onnx.ModelProto, feeds: Mapping[str, Array], y: str, x: str, step: float = 1e-5) -> Array:
     """The Jacobian by central differences."""
-    runs, columns = unoptimized(model), []
+    runs, columns = load(model), []
     for place in np.ndindex(feeds[x].shape):
         moved = np.zeros_like(feeds[x])
         moved[place] = step

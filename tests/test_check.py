@@ -234,6 +234,13 @@ def test_a_kink_everywhere_is_no_success(tmp_path: Path) -> None:
     assert "0 gradients agree, 1 at a kink" in done.output
 
 
+def test_names_of_inputs_that_do_not_exist_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "feeds.npz", xs=X)
+    done = call(parsed(NET), tmp_path, "--inputs", tmp_path / "feeds.npz")
+    assert done.exit_code == 2
+    assert "--inputs has 'xs'" in done.output
+
+
 def test_many_rows_are_cut_short_with_the_wrong_ones_first(tmp_path: Path, wrong: Callable[[str], None]) -> None:
     wrong("Sin")
     body = " ".join(f"y{i} = {'Sin' if i == 35 else 'Exp'}(x)" for i in range(40))

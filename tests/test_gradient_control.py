@@ -246,6 +246,19 @@ def test_the_body_of_a_scan_tells_ranks_that_are_not_known_outside() -> None:
     check(text, {"s": rng.uniform(-1, 1, 3), "x": rng.uniform(-1, 1, (2, 3))}, ["s", "x"])
 
 
+SCAN_OF_NONE = "f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) { so = Exp(s) yo = Ceil(xi) }> (h, x)"
+LOOP_OF_NONE = """f, y = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so, yo) {
+    co = Identity(c) so = Exp(s) yo = Ceil(x) }>"""
+
+
+@pytest.mark.parametrize("node", [SCAN_OF_NONE, LOOP_OF_NONE])
+def test_what_no_body_depends_on_has_a_gradient_of_0(node: str) -> None:
+    text = f"g (double[N] h, double[T,N] x, int64 m) => (double y) {{ {node} loss = ReduceSum<keepdims=0>(y) }}"
+    with pytest.warns(UserWarning, match="'x' is 0"):
+        made = gradient(parsed(HEADER + text), "loss", ["x"])
+    assert not run(made, {**values(h=(3,), x=(2, 3)), "m": np.array(2)})["x_grad"].any()
+
+
 def test_sequences_beside_the_path_do_no_harm() -> None:
     text = """g (double[N] h, int64 m) => (double f, double all) {
         none = SequenceEmpty<dtype = 11>()

@@ -15,7 +15,7 @@ import ortops
 from gradient_calls import Call
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
 from gradient_nodes import inputs_of, node_model, not_of_old, uniform
-from onnx_models.gradient import gradient
+from onnx_models.gradient import ZeroGradientWarning, gradient
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
 
@@ -85,6 +85,12 @@ def test_the_window_of_local_response_normalization_is_longer_behind_where_its_s
     differentiated = gradient(with_loss(made, {"y": third}), "loss", ["x"])
     by_x = run(onnx.utils.Extractor(differentiated).extract_model(["x"], ["x_grad"]), {"x": third + 1})["x_grad"]
     assert by_x.reshape(-1).astype(bool).tolist() == [False, True, True, True, True, False]
+
+
+def test_regions_of_a_maximum_have_a_gradient_of_0_with_its_reason() -> None:
+    call = Call("MaxRoiPool<pooled_shape = [2, 2]>(x, r)", {"x": (1, 2, 5, 6), "r": (3, 5)})
+    with pytest.warns(ZeroGradientWarning, match="a pixel is in a bin or is not"):
+        gradient(with_loss(call.model("names"), {"y": np.ones(1, np.float32)}), "loss", ["r"])
 
 
 @pytest.mark.parametrize(

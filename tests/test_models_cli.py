@@ -110,6 +110,16 @@ def test_a_model_is_overwritten_by_force_only(tmp_path: Path, command: list[str]
     assert onnx.load(path).graph.node
 
 
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = call("write", tmp_path / "file")
+    assert done.exit_code == 2
+    assert "is a file" in done.output
+    done = call("write", tmp_path / "file" / "below")
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: OUT_DIR = ")
+
+
 def save(path: Path, model: onnx.ModelProto | None = None) -> Path:
     onnx.save(model or onnx_models.roi_align(16, standard=True), path)
     return path

@@ -260,6 +260,7 @@ def test_rounded_scales_keep_pixels_that_are_hit_exactly(mode: str, nearest: str
             {"x_shape": (None, 3), "scales": None, "sizes": (2, 2)},
             r"x_shape = \[None, 3\]: must be known and > 0 for keep_aspect_ratio_policy = 'not_larger'",
         ),
+        ({"axes": [1]}, {"x_shape": (None, 3), "scales": None, "sizes": (2,)}, r"x_shape\[0\] = None: must be known"),
         (
             {"coordinate_transformation_mode": "tf_crop_and_resize"},
             {},

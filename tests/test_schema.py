@@ -199,6 +199,14 @@ def test_a_reference_to_an_attribute_of_the_function_counts_with_the_value_of_th
         onnx.shape_inference.infer_shapes(wrong)
 
 
+def test_the_type_of_an_input_from_an_unknown_operator_is_left_open() -> None:
+    model = parse(
+        f"g (float[2] x) => (float[R, ?, ?, ?] y) {{ a, r, b = f.Unknown(x) y = {DOMAIN}.RoiAlign_16(a, r, b)}}"
+    )
+    (found,) = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output
+    assert found == model.graph.output[0]
+
+
 def test_an_operator_of_any_other_form_is_inferred_from_its_definition() -> None:
     model = parse(f"g (float16[?, 3, A, 4, ?] d) => (y, n) {{ y, n = {DOMAIN}.SomethingElse( , d, s) }}")
     model.graph.initializer.append(onnx.helper.make_tensor("s", onnx.TensorProto.INT64, [2], [6, 11]))

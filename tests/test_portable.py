@@ -292,6 +292,13 @@ def test_what_a_body_lacks_or_cannot_share_is_said() -> None:
     refused(model, r"\(RoiAlign_16\): mode refers to way of the function around it")
 
 
+def test_a_model_without_these_operators_is_left_as_it_is() -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Relu (x) }'
+    )
+    assert attach(model) == model
+
+
 def test_a_model_that_must_be_converted_first_is_left_as_it_is_with_a_warning() -> None:
     model = onnx_models.roi_align(22, standard=True)
     with pytest.warns(NothingToAttachWarning, match="RoiAlign must be converted first, by onnx_models.convert"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
@@ -41,6 +41,9 @@ from torch_checks import QUIET
 from torchvision_operators import compiled_or_not
 
 pytestmark = QUIET
+
+Problem: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+"""Inputs and PyTorch's outputs."""
 
 
 CLASSES, KEYPOINTS = 4, 5
@@ -164,6 +167,16 @@ def by_torchscript(
     return onnx.load_from_string(file.getvalue())
 
 
+def with_pooled(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[str]]:
+    """A copy of the model with what each RoiAlign gives as further outputs, and their names."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    names = [node.output[0] for node in model.graph.node if node.op_type == "RoiAlign"]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None] * 4) for name in names
+    )
+    return model, names
+
+
 def session(runtime: Any, model: onnx.ModelProto) -> Any:
     """Of ortops or of onnxruntime."""
     options = onnxruntime.SessionOptions()
@@ -172,10 +185,55 @@ def session(runtime: Any, model: onnx.ModelProto) -> Any:
     return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+def assert_runs_as_stock(model: onnx.ModelProto, problems: Sequence[Problem]) -> Any:
+    """Converted, the model gives what stock ONNX Runtime gives of it as it is, and both what PyTorch gives.
+
+    Args:
+        model: as exported.
+        problems: each the inputs and PyTorch's outputs, in the model's order.
+
+    Returns:
+        How many RoIs each RoiAlign had, for each problem.
+    """
+    model, pooled = with_pooled(model)
+    ours, theirs = session(ortops, convert(model)), session(onnxruntime, model)
+    names = [value.name for value in model.graph.output]
+    counts = []
+    for inputs, expected in problems:
+        feeds = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
+        found, wanted = (dict(zip(names, one.run(names, feeds), strict=True)) for one in (ours, theirs))
+        for name in names:
+            assert_near(found[name], wanted[name], f"{name}, converted against stock")
+        for name, (key, tensor) in zip(names[: len(expected)], expected.items(), strict=True):
+            assert_near(found[name], tensor.numpy(), f"{key}, against PyTorch")
+        counts.append([len(wanted[name]) for name in pooled])
+    return counts
+
+
 def assert_near(found: Any, wanted: Any, name: str) -> None:
     """Of coordinates up to 100 and values of at most about 1, in float32."""
     assert found.shape == wanted.shape, name
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+def test_a_detector_of_the_torchscript_exporter_runs_converted() -> None:
+    module = detector()
+    torch.manual_seed(1)
+    problems: list[Problem] = []
+    for size in ((60, 80), (50, 75)):  # heights and widths are open
+        args = [image(*size)]
+        with torch.no_grad():
+            (found,) = module(args)
+        assert len(found["boxes"])
+        problems.append((args, found))
+    axes = {"image": {1: "height", 2: "width"}}
+    model = by_torchscript(module, [list(args)], 16, ["image"], list(found), dynamic_axes=axes)
+    kinds = [node.op_type for node in convert(model).graph.node if "RoiAlign" in node.op_type]
+    assert kinds == ["RoiAlign_16"] * len(LEVELS) * 3
+    boxes, masks, keypoints = np.split(np.sum(assert_runs_as_stock(model, problems), 0), 3)
+    assert boxes.all()
+    assert (masks > 0).tolist() == [True, False, False]
+    assert keypoints.any()
 
 
 class MaskHead(torch.nn.Module):  # type: ignore[misc]

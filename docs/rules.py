@@ -11,7 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from conformance.case import Basis, Case
-from conformance.families import all_mutants
+from conformance.families import all_mutants, families
 from conformance.vectors import collect
 
 
@@ -43,7 +43,7 @@ RULES = (
         dml_roi_align:IndexIn32Bits dml_roi_align:AttributesUnchecked
         dml_resample:AttributesUnchecked dml_resample:IntegersTaken dml_resample:FloatShapeTaken
         dml_resample:NoPixelsAre0 roi_align_rotated:NegativeIndexWraps roi_align_rotated:IndexNTaken
-        roi_align_rotated:IndexIn32Bits roi_align_rotated:AlignedUnchecked
+        roi_align_rotated:NoPixelsAre0 roi_align_rotated:IndexIn32Bits roi_align_rotated:AlignedUnchecked
         roi_align_rotated:NegativeRatioIsAdaptive roi_align_rotated:EmptyOutputTaken
         roi_align_rotated:ScaleUnchecked roi_align_rotated:RoisUnchecked
         roi_align_rotated:AnglesUnchecked roi_align_rotated:FourNumbersTaken
@@ -123,9 +123,14 @@ def rule_of(case: Case) -> str | None:
     return next((rule.words for rule in RULES if re.search(rule.pattern, case.id)), None)
 
 
+@functools.cache
 def lives() -> dict[str, str]:
-    """The mutants that a default run does not fail, each with the rule that it breaks."""
-    return {name: rule.words for rule in RULES for name in rule.lives.split()}
+    """The mutants that a default run does not fail, each with the rule that it breaks; those by analogy follow."""
+    named = {name: rule.words for rule in RULES for name in rule.lives.split()}
+    others = {
+        mutant.name: f"{family.like}:{mutant.short_name}" for family in families() for mutant in family.mutants.values()
+    }
+    return named | {name: named[other] for name, other in others.items() if other in named}
 
 
 def counted(text: str) -> str:
@@ -137,7 +142,8 @@ def counted(text: str) -> str:
     failed = f"fails {count - len(lives())} of {count} wrong implementations"
     text = re.sub(r"fails \d+ of \d+ wrong implementations", failed, text)
     text = re.sub(r"has \d+ \*wrong implementations\*", f"has {count} *wrong implementations*", text)
-    rows = [f"| {rule.words} | {cases[rule.words]} | {len(rule.lives.split())} |" for rule in RULES]
+    broken = Counter(lives().values())
+    rows = [f"| {rule.words} | {cases[rule.words]} | {broken[rule.words]} |" for rule in RULES]
     return re.sub(
         r"(\| rule \| cases \| .*\n\| .*\n)(?:\|.*\n)+", lambda found: found[1] + "\n".join(rows) + "\n", text
     )

@@ -249,7 +249,7 @@ ROIS_ALONE.add_limits(
     ("ManyBinsDropped: Bins along x beyond {} stay 0.", 71, 128, lambda n: cleared(lambda _: np.s_[..., n:])),
     (
         "BinsDropped: Bins of a RoI beyond {} stay 0.",
-        *(64, 192, lambda n: cleared(lambda y: (..., np.arange(math.prod(y.shape[2:])).reshape(y.shape[2:]) >= n))),
+        *(64, 128, lambda n: cleared(lambda y: (..., np.arange(math.prod(y.shape[2:])).reshape(y.shape[2:]) >= n))),
     ),
 )
 ROIS_ALONE.add(

@@ -10,10 +10,10 @@ import onnx
 
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
-from onnx_models.attributes import attribute_proto, operator_of
+from onnx_models.attributes import attribute_proto, operator_of, prefix_errors
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import Tensors, known_types
-from onnx_models.third_party import MIN_OPSET, THIRD_PARTY, ThirdPartyOperator
+from onnx_models.third_party import MIN_OPSET, convert_node
 from onnx_models.traversal import (
     Scope,
     import_domain,
@@ -24,15 +24,9 @@ from onnx_models.traversal import (
     onnx_opset,
     tensor_names,
 )
-from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
-
-_OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
-_CONVERTIBLE = {name for name, _ in _OURS}
-_REQUIRED = {
-    ours.name: [name for name, one in onnx.defs.get_schema(*standard).attributes.items() if one.required]
-    for standard, ours in _OURS.items()
-}
+from ortops.standard import STANDARD_NAMES, implementation
+from ortops.third_party import THIRD_PARTY, ThirdPartyOperator
 
 _Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None]
 """Returns the operator that a node of a model or a function is converted from: a third-party one, or this project's operator
@@ -55,7 +49,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     batch_indices, and a Mul node converts caffe2's degrees to radians, in the element type of the RoIs. caffe2's RoIs may
     lack the column; they then all have batch index 0. Where shape inference does not know the number of columns, as after
     caffe2's own operators and in functions, convert assumes the column, which detectron2's exporter always writes; if it is
-    missing, Gather fails at run time. `onnx_models.third_party` lists the edge cases in which results differ.
+    missing, Gather fails at run time. `ortops.third_party` lists the edge cases in which results differ.
 
     All other nodes stay as they are, including other ones of mmcv and caffe2; the import of such a domain is removed when no
     node needs it. A node that calls a function of the model with the name of one of these operators stays as well. The rest
@@ -73,7 +67,7 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
         TypeError: an attribute is unknown, which a session would ignore, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
-    others, the sources in `onnx_models.third_party`.
+    others, the sources in `ortops.third_party`.
     """
     model = accepted(model)
     source = _source_in(model)
@@ -133,7 +127,7 @@ def _source_in(model: onnx.ModelProto) -> _Source:
     def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | None:
         identity = domain, name = normalize_domain(node.domain), node.op_type
         third_party = THIRD_PARTY.get(identity)
-        is_standard = domain == "" and name in _CONVERTIBLE
+        is_standard = domain == "" and name in STANDARD_NAMES
         if identity in functions or not (third_party or is_standard):
             return None
         where, opset = label(node), _opset_of(scope, model)
@@ -141,7 +135,10 @@ def _source_in(model: onnx.ModelProto) -> _Source:
             raise ValueError(f"{where}: must have an opset import of ONNX's domain")
         if third_party and opset < MIN_OPSET:
             raise ValueError(f"{where} at opset {opset}: must be at {MIN_OPSET} or a later one")
-        return third_party or _ours(name, opset, where)
+        if third_party:
+            return third_party
+        with prefix_errors(f"{where} at opset {opset}"):
+            return implementation(name, opset)
 
     return source
 
@@ -149,17 +146,6 @@ def _source_in(model: onnx.ModelProto) -> _Source:
 def _opset_of(scope: Scope, model: onnx.ModelProto) -> int | None:
     """Return the opset of a model or of one of its functions, which may lack ONNX's domain if it has third-party nodes."""
     return onnx_opset(scope) or onnx_opset(model)
-
-
-def _ours(name: str, opset: int, where: str) -> Operator:
-    """Return this project's operator that implements ONNX's at an opset."""
-    if not onnx.defs.has(name, opset, ""):
-        raise ValueError(f"{where} at opset {opset}: ONNX has no {name} there")
-    since = onnx.defs.get_schema(name, opset, "").since_version
-    if (name, since) not in _OURS:
-        known = ", ".join(str(version) for one, version in _OURS if one == name)
-        raise ValueError(f"{where} at opset {opset}: is version {since}, must be one of {known}")
-    return _OURS[name, since]
 
 
 def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
@@ -176,7 +162,7 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
             operator = source(node, scope)
             found = found or operator is not None
             if isinstance(operator, ThirdPartyOperator):
-                for before in operator.convert_node(node, known, names):
+                for before in convert_node(operator, node, known, names):
                     part.node.insert(place, before)
                     place += 1
             elif operator:
@@ -188,9 +174,9 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
 def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
     """Change a node of ONNX's operator into one of this project's."""
     present = {attribute.name for attribute in node.attribute}
-    for name in _REQUIRED[operator.name]:
-        if name not in present:
-            raise ValueError(f"{label(node)}: has no {name}: must have it")
+    for attribute in operator.attributes:
+        if attribute.required and attribute.name not in present:
+            raise ValueError(f"{label(node)}: has no {attribute.name}: must have it")
     node.op_type, node.domain = operator.name, DOMAIN
     node.attribute.extend(
         attribute_proto(attribute, attribute.default)

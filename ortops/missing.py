@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from ortops.spec import Operator
+from ortops.standard import STANDARD_NAMES
 
 _MESSAGES = (
     re.compile(r"(?P<domain>[^\s:]+):(?P<name>\w+)\(-?\d+\) is not a registered function/op"),
@@ -14,18 +15,24 @@ _MESSAGES = (
 )
 """ONNX Runtime's, for a domain of which it has no operator, and of which it has others."""
 
+_NO_KERNEL = re.compile(r"Could not find an implementation for (?P<name>\w+)\(")
+"""Likewise, for a node of ONNX that it knows and has no kernel of."""
+
 _OTHERS = ("ai.onnx", "com.microsoft")
 """Domains, and beginnings of domains, in which users have no operators."""
 
 
 def remedy(message: str, own: Iterable[Operator], ours: Iterable[Operator]) -> str | None:
-    """The remedy for an error of ONNX Runtime, None if it is not of a missing operator.
+    """The remedy for an error of ONNX Runtime, None if it is not of a missing operator or kernel.
 
     Args:
         message: the error's text.
         own: the operators of the user that the session has.
         ours: those of this project.
     """
+    lacking = _NO_KERNEL.search(message)
+    if lacking and lacking["name"] in STANDARD_NAMES:
+        return f"ortops runs {lacking['name']} on the CPU with standard=True, or after onnx_models.convert."
     found = next(filter(None, (pattern.search(message) for pattern in _MESSAGES)), None)
     if found is None:
         return None

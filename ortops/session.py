@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +21,23 @@ from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
 from ortops.missing import remedy
+from ortops.model_nodes import served_operators
 from ortops.operators import OPERATORS
+from ortops.served import ServedNodes, has_only_cpu
+from ortops.spec import Operator
+from ortops.standard import standard_operators
+from ortops.third_party import THIRD_PARTY_DEFINITIONS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
 """The entry of session options with the folder of the external data of a model that is given as bytes."""
 
 _CONFLICT = "Conflicting with a registered kernel"
 """Part of ONNX Runtime's error message for a library that is registered twice."""
+
+_NOT_SERVED = (
+    "the pyop engine, that of Windows, cannot run nodes of ONNX: must be None; onnx_models.convert makes nodes of this "
+    "project of them"
+)
 
 Engine = Literal["auto", "direct", "pyop"]
 
@@ -36,7 +48,7 @@ _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
 
 class _Registration:
-    """What one SessionOptions object has: the operators of users, and their domains with the direct engine.
+    """What one SessionOptions object has: the operators of users, nodes of others, and their domains with the direct engine.
 
     It is kept as soon as the options have a first operator, even if a later one is refused.
     """
@@ -45,6 +57,7 @@ class _Registration:
         self.operators: dict[tuple[str, str], CustomOperator] = {}
         self.domains: Domains | None = None
         self.has_library = False
+        self._served: ServedNodes | None = None
 
     def add(self, options: onnxruntime.SessionOptions, operators: Sequence[CustomOperator]) -> None:
         """Add operators that the options do not have yet.
@@ -81,6 +94,23 @@ class _Registration:
                 self.domains.add(options, operator.domain, custom_ops(operator, operator.bind))
         self.operators = known
 
+    @property
+    def served(self) -> ServedNodes:
+        """The nodes of others."""
+        if self._served is None:
+            self.domains = self.domains or Domains()
+            self._served = ServedNodes(self.domains)
+        return self._served
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the options were given an opset."""
+        return self._served is not None and self._served.is_registered
+
+    def without_users(self, operators: Iterable[Operator]) -> list[Operator]:
+        """Operators without those that users have defined themselves."""
+        return [one for one in operators if (one.domain, one.name) not in self.operators]
+
 
 def library_path() -> str:
     """The path of the onnxruntime-extensions library, after our operators have been added to it.
@@ -95,7 +125,11 @@ def library_path() -> str:
 
 
 def register(
-    session_options: onnxruntime.SessionOptions, engine: Engine = "auto", *, operators: Iterable[CustomOperator] = ()
+    session_options: onnxruntime.SessionOptions,
+    engine: Engine = "auto",
+    *,
+    operators: Iterable[CustomOperator] = (),
+    opset: int | None = None,
 ) -> None:
     """Register operators with session options, for all sessions that are made with them.
 
@@ -111,9 +145,15 @@ def register(
             ONNX Runtime does. "pyop" uses Python operators of onnxruntime-extensions, for float and double only. "auto" is
             direct if the library supports it (Linux, macOS), else pyop. A process can use only one of the two.
         operators: operators of your own, from `ortops.operator`. They live as long as the options and the sessions.
+        opset: the version of ONNX's domain that the models of these sessions import. Their nodes RoiAlign and MaxRoiPool,
+            and those of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, are then run by this project as
+            they are, in place of ONNX Runtime's own kernels. A model of another opset may get wrong results, since a
+            session has one definition of each operator: RoiAlign changed at 16, element types were added at 22. A later
+            call may give another opset, for sessions that are made after it. `ortops.InferenceSession` needs no opset.
 
     Raises:
-        ValueError: engine is not one of these, or two operators have the same domain and name.
+        ValueError: engine is not one of these, two operators have the same domain and name, or opset is below 1, has
+            an operator in a later version than this project, or is given for the pyop engine.
         TypeError: session_options is no onnxruntime.SessionOptions, its class derives from another class of onnxruntime too,
             or its ``__init__`` has not run; one of `operators` is none, or the pyop engine cannot run it.
         RuntimeError: the process uses the other engine already, onnxruntime-extensions lacks a part that the engine needs,
@@ -124,6 +164,14 @@ def register(
     found = _registered.get(weakref.ref(session_options))
     if own or engine != "auto" or found is None or not found.has_library:
         exceptions.uninterrupted(lambda: _register(session_options, engine, own))
+    if opset is not None:
+        if not isinstance(opset, int) or opset < 1:
+            raise ValueError(f"opset = {opset!r}: must be an integer >= 1")
+        if _engine_in_use == "pyop":
+            raise ValueError(f"opset = {opset}: {_NOT_SERVED}")
+        registration = _registered[weakref.ref(session_options)]
+        served = registration.without_users((*standard_operators(opset), *THIRD_PARTY_DEFINITIONS.values()))
+        registration.served.register(session_options, served)
 
 
 def _register(session_options: onnxruntime.SessionOptions, engine: Engine, operators: Sequence[CustomOperator]) -> None:
@@ -186,7 +234,10 @@ def _add_all(engine: Engine) -> Engine:
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """onnxruntime.InferenceSession with operators registered; it takes the same arguments, and `operators`.
+    """onnxruntime.InferenceSession with operators registered; it takes the same arguments, `operators` and `standard`.
+
+    It runs the nodes RoiAlign and MaxRoiPool of ONNX itself, at the opset of the model, in all element types of that opset,
+    and the nodes of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows. `standard` says when.
 
     It calls `register` for the given options too. If Python raises an exception while an operator runs, such as
     KeyboardInterrupt for Ctrl-C, the session raises the same exception; a session of onnxruntime's own class raises an
@@ -203,13 +254,28 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         provider_options: Sequence[dict[Any, Any]] | None = None,
         *,
         operators: Iterable[CustomOperator] = (),
+        standard: bool | None = None,
         **kwargs: Any,
     ) -> None:
         """Make a session as onnxruntime.InferenceSession does, with operators of your own (`ortops.operator`).
 
+        Args:
+            path_or_bytes: the model, which may have external data. Nodes of others in a model of ONNX Runtime's own format
+                are run as `register` says, with the opset that it was given.
+            sess_options: the options; they stay as they are for other sessions.
+            providers: execution providers.
+            provider_options: their options.
+            operators: operators of your own.
+            standard: True to run nodes of ONNX, mmcv, mmdeploy and detectron2 in place of ONNX Runtime's own kernels, False
+                to leave these alone. None for True where the session runs on the CPU alone, or the options were given
+                an opset (`register`): with another execution provider, its kernels of these nodes would be displaced.
+            kwargs: other arguments of onnxruntime.InferenceSession.
+
         Raises:
-            TypeError, ValueError: as `register`.
-            OrtError: sess_options had the library of onnxruntime-extensions before.
+            TypeError, ValueError: as `register`, a node has an attribute that its operator does not have, or a function of
+                the model has another version of an operator than the model.
+            OrtError: sess_options had the library of onnxruntime-extensions before, or ONNX Runtime does not let other
+                operators replace its own.
             BaseException: the exception that Python raised in an operator of ours.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
@@ -224,8 +290,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
+        self._options, self._standard = options, standard
+        self._found = self._find(path_or_bytes, standard)
         try:
-            with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True):
+            with (
+                inside_session(),
+                self._serving(providers),
+                RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
+            ):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT in str(error):
@@ -238,6 +310,48 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if hint is not None:
                 error.args = (f"{error}. {hint}",)
             raise
+
+    def _find(self, model: Any, standard: bool | None) -> list[Operator] | None:
+        """The operators of nodes that the session may run itself; None if they are those that the options were given.
+
+        Raises:
+            TypeError, ValueError: as ``__init__``.
+        """
+        registration = _registered[weakref.ref(self._options)]
+        if standard not in (None, True, False):
+            raise TypeError(f"standard = {standard!r}: must be True, False or None")
+        if _engine_in_use == "pyop":
+            if standard:
+                raise ValueError(f"standard = True: {_NOT_SERVED}")
+            return []
+        if standard is False and not registration.is_serving:
+            return []
+        found = served_operators(model)
+        if found is None and standard and not registration.is_serving:
+            raise ValueError(
+                "standard = True: a model of ONNX Runtime's own format does not tell its opset: must be given by "
+                "ortops.register(sess_options, opset=...)"
+            )
+        return None if found is None else registration.without_users(found)
+
+    def _serving(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
+        """Have the definitions of the model's nodes in the options while ONNX Runtime makes the session."""
+        found, registration = self._found, _registered[weakref.ref(self._options)]
+        if found == []:
+            return contextlib.nullcontext()
+        standard = self._standard
+        if standard is None:
+            standard = registration.is_serving or has_only_cpu(self._options, providers)
+        return registration.served.during(self._options, found if standard else [])
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Make the session anew as onnxruntime.InferenceSession does, with the rule of ``__init__`` for `standard`."""
+        with (
+            inside_session(),
+            self._serving(providers),
+            RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
+        ):
+            super().set_providers(providers, provider_options)
 
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession.run does.

@@ -414,8 +414,8 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """The name in errors: with the domain, except in the domain of this project."""
-        return self.name if self.domain == DOMAIN else f"{self.domain}::{self.name}"
+        """The name in errors: with the domain, except in the domains of this project and of ONNX."""
+        return self.name if self.domain in (DOMAIN, "") else f"{self.domain}::{self.name}"
 
     @property
     def constructor(self) -> Constructor | None:

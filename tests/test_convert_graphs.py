@@ -166,9 +166,9 @@ def test_rois_that_turn_out_to_lack_the_image_end_with_an_error(node: str, colum
         (
             MMCV_ALIGN.replace(", aligned = 1", ""),
             5,
-            "has no aligned: must have it, since MMCVRoiAlign has no defaults",
+            "aligned is missing: mmcv::MMCVRoiAlign requires it",
         ),
-        (MMCV_ROTATED.replace(", clockwise = 0", ""), 6, "has no clockwise: must have it"),
+        (MMCV_ROTATED.replace(", clockwise = 0", ""), 6, "clockwise is missing: mmcv::MMCVRoIAlignRotated requires it"),
         (
             MMCV_ALIGN.replace('"avg"', '"max_interpolated"'),
             5,

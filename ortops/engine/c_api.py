@@ -182,17 +182,25 @@ class CustomOp:
         infer: Callback | None = None,
     ) -> None:
         tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
-        texts = [ctypes.create_string_buffer(text.encode()) for text in (name, f"{label}: interrupted by ")]
+        prefix = ctypes.create_string_buffer(f"{label}: interrupted by ".encode())
         self.table = table = np.zeros(layout.TENSORS + len(tensors), np.int64)
-        table[layout.NAME], table[layout.TEXT] = map(ctypes.addressof, texts)
+        self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
+        self.rename(name)
+        table[layout.TEXT] = ctypes.addressof(prefix)
         table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
         table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
         table[layout.API] = _api_address[0] if _api_address else 0
         table[layout.PROCESS] = PROCESS_STATE.ctypes.data
         table[layout.TENSORS :] = tensors
         _fill(table, API_VERSION)
-        self._used = texts, create, infer
+        self._used = prefix, create, infer
         self.address: int = table.ctypes.data
+
+    def rename(self, name: str) -> None:
+        """Give the operator another name, for sessions that are made from now on."""
+        # Earlier names stay in memory, since a thread that makes a session may be reading one.
+        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
+        self.table[layout.NAME] = ctypes.addressof(text)
 
     def add_to_extensions(self) -> None:
         """Add the operator to the library of onnxruntime-extensions, for sessions that register it later.

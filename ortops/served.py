@@ -1,0 +1,136 @@
+"""ONNX's own nodes, and those of other projects, that sessions of this project run as they are.
+
+A custom operator in ONNX's domain replaces ONNX Runtime's own of the same name, at all opsets: ONNX Runtime does not tell
+the versions of custom operators apart. So a session has the definition of one opset, that of its model. Session options
+keep what they were given for good. So they have every definition that one of their sessions has needed, each under a name
+that no model has, and under its own name while a session is made that needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import onnx
+import onnxruntime
+
+from ortops import compute
+from ortops.engine.c_api import CustomOp
+from ortops.engine.direct import custom_ops
+from ortops.engine.domains import Domains
+from ortops.engine.extensions import OrtError
+from ortops.jit import exceptions
+from ortops.spec import AttributeValue, Bind, Compute, Operator
+from ortops.standard import standard_operators
+from ortops.third_party import THIRD_PARTY
+
+_WITHOUT_KERNELS = {"CPUExecutionProvider", "AzureExecutionProvider"}
+"""The execution providers whose kernels of these operators are displaced: the CPU's, and one that has none."""
+
+
+def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object] | None) -> bool:
+    """Whether a session runs on the CPU alone, so that no kernel of another execution provider would be displaced.
+
+    Args:
+        options: the session's options, which may have providers of their own.
+        providers: as for the session: names, or pairs of names and options.
+    """
+    names = [one[0] if isinstance(one, tuple) else one for one in providers or ()]
+    if not names and getattr(options, "has_providers", bool)():
+        return False
+    return set(names or onnxruntime.get_available_providers()) <= _WITHOUT_KERNELS
+
+
+class ServedNodes:
+    """The definitions that one SessionOptions object has, and which of them are in use.
+
+    Args:
+        options: the session options.
+        domains: their domains, which are shared with the operators of users.
+    """
+
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+        self._made: dict[Operator, list[CustomOp]] = {}
+        self._in_use: tuple[Operator, ...] = ()
+        self._lock = threading.RLock()
+        self.is_registered = False
+
+    def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
+        """Use these definitions for all sessions that are made later, except where `during` uses others."""
+        with self._lock:
+            self._use(options, operators)
+            self.is_registered = True
+
+    @contextlib.contextmanager
+    def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator] | None) -> Iterator[None]:
+        """Use these definitions alone while a session is made; None for those that are registered."""
+        with self._lock:
+            before = self._in_use
+            try:
+                self._use(options, before if operators is None else operators)
+                yield
+            finally:
+                self._use(options, before)
+
+    def _use(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
+        if tuple(operators) != self._in_use:
+            exceptions.uninterrupted(lambda: self._rename(options, operators))
+
+    def _rename(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
+        check_override()
+        for operator in operators:
+            if operator not in self._made:
+                self._made[operator] = list(custom_ops(operator, _bind_of(operator)))
+                self._domains.add(options, operator.domain, self._made[operator])
+        for i, (operator, made) in enumerate(self._made.items()):
+            for one in made:
+                one.rename(operator.name if operator in operators else f"{operator.name} {i} is not in use")
+        self._in_use = tuple(operators)
+
+
+def _bind_of(operator: Operator) -> Bind:
+    third_party = THIRD_PARTY.get((operator.domain, operator.name))
+    return third_party.bind if third_party else compute.bind
+
+
+_PROBE = """
+    <ir_version: 8, opset_import: ["" : 16]>
+    probe (float[n, c, h, w] x, float[r, 4] rois, int64[r] of) => (float[r, c, 1, 1] y) { y = RoiAlign (x, rois, of) }
+"""
+
+
+@functools.cache
+def check_override() -> None:
+    """Check once in a process that ONNX Runtime lets custom operators replace its own, which it does not document.
+
+    Raises:
+        OrtError: it does not.
+    """
+    bound: list[Operator] = []
+
+    def bind(operator: Operator, attributes: Mapping[str, AttributeValue], kinds: Sequence[str]) -> Compute:
+        bound.append(operator)
+        return compute.bind(operator, attributes, kinds)
+
+    options, domains = onnxruntime.SessionOptions(), Domains()
+    options.intra_op_num_threads = 1
+    roi_align = next(one for one in standard_operators(16) if one.name == "RoiAlign")
+    cause: Exception | None = None
+    try:
+        domains.add(options, "", custom_ops(roi_align, bind))
+        model = onnx.parser.parse_model(_PROBE).SerializeToString()
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    except Exception as error:  # noqa: BLE001  # whatever ONNX Runtime says
+        cause = error
+    finally:
+        del options
+        domains.release()
+    if not bound:
+        raise OrtError(
+            f"onnxruntime {onnxruntime.__version__} does not let other operators replace its own RoiAlign: convert the "
+            "model (onnx_models.convert), or leave ONNX Runtime's own kernels alone (standard=False)"
+            + (f" ({cause})" if cause else "")
+        ) from cause

@@ -1,0 +1,63 @@
+"""ONNX's own operators that this project's operators implement, by the opset of a model."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import onnx
+
+from ortops.operators import OPERATORS
+from ortops.spec import Attribute, Operator
+
+_OURS = {operator.standard: operator for operator in OPERATORS if operator.standard}
+
+STANDARD_NAMES = frozenset(name for name, _ in _OURS)
+"""The names of these operators in ONNX's domain."""
+
+_ADDED_MODES = ("max_interpolated",)
+"""Values of mode that this project adds to ONNX's."""
+
+
+def implementation(name: str, opset: int) -> Operator:
+    """This project's operator that implements ONNX's at an opset.
+
+    Args:
+        name: one of `STANDARD_NAMES`.
+        opset: the version of ONNX's domain that a model or a function imports.
+
+    Raises:
+        ValueError: ONNX has no such operator at this opset, or has a later version of it than this project.
+    """
+    if not onnx.defs.has(name, opset, ""):
+        raise ValueError(f"ONNX has no {name} there")
+    since = onnx.defs.get_schema(name, opset, "").since_version
+    if (name, since) not in _OURS:
+        known = ", ".join(str(version) for one, version in _OURS if one == name)
+        raise ValueError(f"is version {since}, must be one of {known}")
+    return _OURS[name, since]
+
+
+@functools.cache
+def onnx_definition(ours: Operator) -> Operator:
+    """The definition of ONNX's operator that one of this project's implements: its name, and attributes as ONNX has them."""
+    if ours.standard is None:
+        raise ValueError(f"{ours.name} implements no operator of ONNX")
+    return replace(ours, name=ours.standard[0], domain="", attributes=tuple(map(_as_in_onnx, ours.attributes)))
+
+
+def _as_in_onnx(attribute: Attribute) -> Attribute:
+    """An attribute without this project's default, where ONNX requires a value, and without this project's values."""
+    choices = tuple(one for one in attribute.choices if one not in _ADDED_MODES)
+    return replace(attribute, default=None if attribute.required else attribute.default, choices=choices)
+
+
+@functools.cache
+def standard_operators(opset: int) -> tuple[Operator, ...]:
+    """The definitions of all of ONNX's operators that this project implements, as a model of an opset has them.
+
+    Raises:
+        ValueError: ONNX has a later version of one at this opset than this project.
+    """
+    present = [name for name in sorted(STANDARD_NAMES) if onnx.defs.has(name, opset, "")]
+    return tuple(onnx_definition(implementation(name, opset)) for name in present)

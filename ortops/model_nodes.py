@@ -41,11 +41,11 @@ _Bytes = Any
 """bytes or a mapped file."""
 
 
-def served_operators(model: str | bytes | os.PathLike[str]) -> list[Operator] | None:
+def served_operators(model: object) -> list[Operator] | None:
     """The definitions of the operators in a model that a session serves itself: ONNX's own, and those of other projects.
 
     Args:
-        model: the model or its file, as for a session.
+        model: the model as bytes or the path of its file, as for a session.
 
     Returns:
         The definitions, of ONNX's operators those of the opset that the model imports. None for a model in ONNX Runtime's
@@ -57,11 +57,13 @@ def served_operators(model: str | bytes | os.PathLike[str]) -> list[Operator] | 
     """
     with contextlib.ExitStack() as closing:
         data: _Bytes = model
+        if not isinstance(model, bytes | str | os.PathLike):
+            return []
         if not isinstance(model, bytes):
             try:
                 file = closing.enter_context(open(model, "rb"))  # noqa: PTH123  # any path that ONNX Runtime takes
                 data = closing.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            except (OSError, ValueError, TypeError):  # absent, or empty
+            except (OSError, ValueError):  # absent, or empty
                 return []
         if data[4:8] == _ORT_FORMAT:
             return None

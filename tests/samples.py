@@ -20,6 +20,7 @@ import ortops
 from ortops.operators import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import ELEMENT_DTYPES, Attribute, Operator
+from ortops.standard import onnx_definition
 from problems import Array, make_problem
 
 KINDS = ("inside", "across", "mirrored", "flat", "outside")
@@ -53,7 +54,13 @@ class Sample:
     attributes: Mapping[str, Any]
 
     def __str__(self) -> str:
-        return f"{self.operator.name}: {self.name}"
+        opset = f" of opset {self.operator.standard[1]}" if self.is_of_onnx and self.operator.standard else ""
+        return f"{self.operator.name}{opset}: {self.name}"
+
+    @property
+    def is_of_onnx(self) -> bool:
+        """Whether the node is one of ONNX's own operators, which a session runs as it is."""
+        return not self.operator.domain
 
     @property
     def arrays(self) -> list[Array | None]:
@@ -80,6 +87,7 @@ class Sample:
             "ranks": {t.name: self.inputs[t.name].ndim for t in operator.inputs if t.has_variable_rank},
             "omit": [t.name for t in operator.inputs if t.name not in self.inputs],
             "outputs": [t.name for t in operator.outputs],
+            "standard": self.is_of_onnx,
         }
         built: onnx.ModelProto = onnx_models.build.model(operator, **known | arguments)
         return built
@@ -136,9 +144,14 @@ def refusals(operator: Operator) -> list[Refusal]:
     return refused + [_refusal(good, "data", *one) for one in of_data]
 
 
-def every(make: Any) -> dict[str, Any]:
-    """What `make` gives for all operators, as arguments of `pytest.mark.parametrize` with the name `sample`."""
+def every(make: Any, *, of_onnx: bool = False) -> dict[str, Any]:
+    """What `make` gives for all operators, as arguments of `pytest.mark.parametrize` with the name `sample`.
+
+    of_onnx: whether these are also ONNX's own operators, which sessions run as they are.
+    """
+    own = [onnx_definition(operator) for operator in OPERATORS if operator.standard and of_onnx]
     made = [one for operator in OPERATORS for one in make(operator)]
+    made += [one for operator in own for one in make(operator) if one.attributes.get("mode") != "max_interpolated"]
     return {"argnames": "sample", "argvalues": made, "ids": map(str, made)}
 
 

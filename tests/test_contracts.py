@@ -15,6 +15,7 @@ from ortops import from_ort, to_ort
 from ortops.operators import OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import Operator
+from ortops.standard import onnx_definition
 from samples import Refusal, Sample, edges, every, open_ranks, refusals, right, samples, with_attributes
 
 
@@ -42,7 +43,7 @@ def of_every_type(operator: Operator) -> list[Sample]:
     ]
 
 
-@pytest.mark.parametrize(**every(of_every_type))
+@pytest.mark.parametrize(**every(of_every_type, of_onnx=True))
 def test_a_session_gives_the_bits_of_the_function(sample: Sample) -> None:
     before = {name: array.tobytes() for name, array in sample.inputs.items()}
     expected = sample.function()
@@ -61,7 +62,7 @@ def test_wrong_values_are_refused(sample: Refusal) -> None:
         evaluate(sample.operator, sample.arrays, sample.attributes)
 
 
-@pytest.mark.parametrize(**every(refusals))
+@pytest.mark.parametrize(**every(refusals, of_onnx=True))
 def test_a_session_says_what_the_function_says(sample: Refusal) -> None:
     if sample.by == "attribute":
         with pytest.raises(Exception, match=re.escape(sample.says)) as caught:
@@ -76,11 +77,16 @@ def test_a_session_says_what_the_function_says(sample: Refusal) -> None:
     assert f"{sample.operator.name}: " in str(caught.value)
 
 
-@pytest.mark.parametrize("operator", OPERATORS, ids=lambda operator: operator.name)
+@pytest.mark.parametrize(
+    "operator",
+    [*OPERATORS, *(onnx_definition(one) for one in OPERATORS if one.standard)],
+    ids=lambda operator: "-".join([operator.name, *map(str, [] if operator.domain else operator.standard[1:])]),
+)
 def test_attributes_that_a_node_leaves_out_have_their_defaults(operator: Operator) -> None:
     sample = samples(operator)[0]
     needed = {name for names in operator.needed_attributes for name in names}
-    required = {name: value for name, value in sample.attributes.items() if name in needed}
+    needed |= {a.name for a in operator.attributes if a.default is None}
+    required = {name: sample.attributes[name] for name in needed if name in sample.attributes}
     full = Sample(operator, "defaults", sample.inputs, {a.name: a.default for a in operator.attributes} | required)
     bare = with_attributes(open_ranks(full.model()), {})
     node = bare.graph.node[0]

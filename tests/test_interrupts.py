@@ -19,15 +19,16 @@ MAX_EXIT_SECONDS = 30.0
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no alarms")
 @pytest.mark.parametrize(
-    "programs",
+    ("nodes", "programs"),
     [
-        ("storm_run", "in_a_kernel", "nested", "recursion"),
-        pytest.param(("cold_compile",), marks=pytest.mark.slow),
+        ("ours", ("storm_run", "in_a_kernel", "nested", "recursion")),
+        ("unconverted", ("storm_run", "in_a_kernel", "nested", "recursion")),
+        pytest.param("ours", ("cold_compile",), marks=pytest.mark.slow),
     ],
-    ids=["running", "compiling"],
+    ids=["ours", "unconverted", "compiling"],
 )
-def test_a_call_answers_right_or_raises_the_handlers_exception(programs: tuple[str, ...]) -> None:
-    found = json.loads(python(Path(interrupt_programs.__file__), *programs).splitlines()[-1])
+def test_a_call_answers_right_or_raises_the_handlers_exception(nodes: str, programs: tuple[str, ...]) -> None:
+    found = json.loads(python(Path(interrupt_programs.__file__), nodes, *programs).splitlines()[-1])
     assert time.monotonic() - found["end"] < MAX_EXIT_SECONDS
     assert {name: ended for name, ended in found["outcomes"].items() if not set(ended) <= {RIGHT, RAISED}} == {}
     assert [name for name, ended in found["outcomes"].items() if not ended.get(RIGHT)] == []
@@ -35,7 +36,7 @@ def test_a_call_answers_right_or_raises_the_handlers_exception(programs: tuple[s
 
 def test_an_exception_at_any_line_is_raised_and_the_process_goes_on_and_ends() -> None:
     """An exception at any line of this library's Python code, as a signal handler may raise it."""
-    assert json.loads(python(Path(interrupt_programs.__file__), "every_line"))["outcomes"]["every_line"] == {
+    assert json.loads(python(Path(interrupt_programs.__file__), "ours", "every_line"))["outcomes"]["every_line"] == {
         "run": ["AlarmError"],
         "run plain": ["interrupted"],
         "make": ["AlarmError"],

@@ -47,7 +47,7 @@ def test_no_write_of_another_thread_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize("way", [of_function, of_session], ids=["function", "session"])
-@pytest.mark.parametrize(**every(samples))
+@pytest.mark.parametrize(**every(samples, of_onnx=True))
 def test_what_has_been_checked_is_what_counts(
     sample: Sample, way: Callable[[Sample], Callable[[], list[Array]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_function_takes_unaligned_arrays(sample: Sample) -> None:
 
 
 @pytest.mark.usefixtures("entries_see_aligned_arrays")
-@pytest.mark.parametrize(**every(of_every_type))
+@pytest.mark.parametrize(**every(of_every_type, of_onnx=True))
 def test_a_session_takes_unaligned_arrays_and_fills_them(sample: Sample) -> None:
     """ONNX Runtime passes the memory of a binding as it is, and that of a feed."""
     runner, numbers = session(sample), {dtype: name for name, dtype in ELEMENT_DTYPES.items()}

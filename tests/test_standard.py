@@ -1,0 +1,485 @@
+"""Nodes of ONNX, mmcv, mmdeploy and detectron2 in sessions as they are. `test_contracts` has their values and errors."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import onnx_models
+import ortops
+from conformance.backends.session import CPU, options
+from ortops import compute, model_nodes, served
+from ortops.engine.domains import Domains
+from ortops.engine.extensions import OrtError
+from ortops.model_nodes import served_operators
+from ortops.standard import STANDARD_NAMES
+from ortops.third_party import THIRD_PARTY
+
+TRIED = {(1, minor) for minor in (20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32)}
+"""Releases of ONNX Runtime, by major and minor version, in which a custom operator was seen to replace ONNX's own."""
+
+RNG = np.random.default_rng(0)
+FEEDS = {
+    "x": RNG.standard_normal((2, 3, 8, 8)).astype(np.float32),
+    "boxes": np.array([[1, 1, 3, 3.5], [0, 2, 7, 6]], np.float32),
+    "of": np.array([0, 1]),
+}
+SIZES = "output_height = 2, output_width = 2, sampling_ratio = 2"
+ROI_ALIGN = f"RoiAlign <{SIZES}> (x, boxes, of)"
+INPUTS = "(float[n, 3, h, w] x, float[r, 4] boxes, int64[r] of)"
+
+
+def parse(body: str, opset: int = 22, *, imports: str = "", functions: str = "") -> onnx.ModelProto:
+    return onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : {opset}{imports}]> '
+        f"m {INPUTS} => (float[s, c, i, j] y) {{ {body} }} {functions}"
+    )
+
+
+def saved(model: onnx.ModelProto) -> bytes:
+    return bytes(model.SerializeToString())
+
+
+def run(model: onnx.ModelProto | bytes | Path, chosen: Any = None, **arguments: Any) -> NDArray[np.float32]:
+    source = saved(model) if isinstance(model, onnx.ModelProto) else model
+    session = ortops.InferenceSession(source, chosen or options(), **({"providers": [CPU]} | arguments))
+    (y,) = session.run(None, FEEDS)
+    return np.asarray(y)
+
+
+def converted(model: onnx.ModelProto) -> NDArray[np.float32]:
+    return run(onnx_models.convert(model))
+
+
+def native(model: onnx.ModelProto, chosen: Any = None) -> NDArray[np.float32]:
+    (y,) = onnxruntime.InferenceSession(saved(model), chosen or options(), providers=[CPU]).run(None, FEEDS)
+    return np.asarray(y)
+
+
+def test_this_release_of_onnxruntime_was_tried() -> None:
+    assert tuple(map(int, onnxruntime.__version__.split(".")[:2])) in TRIED
+
+
+@pytest.mark.parametrize("opset", [10, 13, 16, 21, 22, 25])
+def test_a_session_has_the_definition_of_the_models_opset(opset: int) -> None:
+    model = parse(f"y = {ROI_ALIGN}", opset)
+    expected = ortops.roi_align(
+        *FEEDS.values(),
+        output_height=2,
+        output_width=2,
+        sampling_ratio=2,
+        coordinate_transformation_mode="output_half_pixel" if opset < 16 else "half_pixel",
+    )
+    assert run(model).tobytes() == expected.tobytes() == converted(model).tobytes()
+
+
+IF = f"""
+    c = Constant <value = bool[1] {{1}}> ()
+    y = If (c) <then_branch = a () => (t) {{ t = {ROI_ALIGN} }}, else_branch = b () => (e) {{ e = Identity (x) }}>"""
+LOOP = f"""
+    n = Constant <value = int64 {{2}}> ()
+    c = Constant <value = bool {{1}}> ()
+    o = Constant <value = float[1] {{0.0}}> ()
+    y = Loop (n, c, o) <body = l (int64 i, bool go, v) => (going, w) {{
+        going = Identity (go)
+        p = {ROI_ALIGN}
+        w = Add (v, p)
+    }}>"""
+SCAN = f"""
+    s = Scan <num_scan_inputs = 1, body = l (float[4] box) => (q) {{
+        a = Constant <value = int64[1] {{0}}> ()
+        one = Unsqueeze (box, a)
+        q = RoiAlign <{SIZES}> (x, one, a)
+    }}> (boxes)
+    axis = Constant <value = int64[1] {{1}}> ()
+    y = Squeeze (s, axis)"""
+FUNCTION = f'<domain: "f", opset_import: ["" : {{opset}}]> g (x, boxes, of) => (p) {{{{ p = {ROI_ALIGN} }}}}'
+
+
+@pytest.mark.parametrize("body", [IF, LOOP, SCAN], ids=["If", "Loop", "Scan"])
+@pytest.mark.parametrize("opset", [16, 22])
+def test_nodes_in_graphs_of_nodes_are_served(body: str, opset: int) -> None:
+    model = parse(body, opset)
+    assert [one.name for one in served_operators(saved(model)) or []] == ["RoiAlign"]
+    assert run(model).tobytes() == converted(model).tobytes()
+
+
+@pytest.mark.parametrize("of_function", [16, 22])
+def test_nodes_in_functions_are_served(of_function: int) -> None:
+    model = parse("y = f.g (x, boxes, of)", 22, imports=', "f" : 1', functions=FUNCTION.format(opset=of_function))
+    assert run(model).tobytes() == converted(model).tobytes()
+
+
+@pytest.mark.parametrize(("opset", "of_function"), [(22, 10), (10, 22)])
+def test_a_function_of_an_opset_with_another_definition_is_refused(opset: int, of_function: int) -> None:
+    """ONNX Runtime itself takes the definition of the model's opset for it."""
+    functions = FUNCTION.format(opset=of_function)
+    model = parse("y = f.g (x, boxes, of)", opset, imports=', "f" : 1', functions=functions)
+    says = rf"in function g: its function imports opset {of_function}, the model {opset}: must have .*onnx_models.conv"
+    with pytest.raises(ValueError, match=says):
+        run(model)
+    assert run(model, standard=False).tobytes() == native(model).tobytes() if opset < 22 else True
+    converted(model)
+
+
+def test_a_function_of_the_model_with_the_name_of_a_node_is_what_runs() -> None:
+    function = '<domain: "mmcv", opset_import: ["" : 22]> MMCVRoiAlign (x, boxes, of) => (p) { p = Identity (x) }'
+    model = parse("y = mmcv.MMCVRoiAlign (x, boxes, of)", imports=', "mmcv" : 1', functions=function)
+    assert run(model).tobytes() == FEEDS["x"].tobytes()
+
+
+def test_a_model_of_a_file_with_external_data_is_served(tmp_path: Path) -> None:
+    model = parse("w = Add (x, k)  y = RoiAlign <output_height = 2, output_width = 2> (w, boxes, of)")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 3, 8, 8), np.float32), "k"))
+    expected, path = converted(model), tmp_path / "modèle.onnx"
+    onnx.save_model(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    for given in (path, str(path)):
+        assert run(given).tobytes() == expected.tobytes()  # type: ignore[arg-type]
+
+
+def test_ort_format_is_served_where_the_options_were_given_an_opset(tmp_path: Path) -> None:
+    model, path, chosen = parse(f"y = {ROI_ALIGN}"), tmp_path / "model.ort", options()
+    chosen.optimized_model_filepath = str(path)
+    chosen.add_session_config_entry("session.save_model_format", "ORT")
+    expected = run(model, chosen)
+    for given in (path, path.read_bytes()):
+        with pytest.raises(Exception, match=r"RoiAlign\(22\).* ortops runs RoiAlign on the CPU with standard=True"):
+            run(given)
+        with pytest.raises(ValueError, match=r"standard = True: .* must be given by ortops.register"):
+            run(given, standard=True)
+        registered = options()
+        ortops.register(registered, opset=22)
+        assert run(given, registered).tobytes() == expected.tobytes()
+
+
+def test_what_is_no_model_gets_the_error_of_onnxruntime(tmp_path: Path) -> None:
+    path, whole = tmp_path / "model.onnx", saved(parse(f"y = {ROI_ALIGN}"))
+    for content in (b"", b"\x00" * 99, b"\xff" * 99, whole[:-9], whole[:60], b"RoiAlign", b"\x3a\xff\xff\xff\xff\x7f"):
+        path.write_bytes(content)
+        for given in (content, path):
+            assert served_operators(given) in ([], None) or content.startswith(whole[:9])
+            with pytest.raises(Exception, match="ONNXRuntimeError"):
+                run(given)
+    with pytest.raises(Exception, match="NO_SUCHFILE"):
+        run(tmp_path / "none")
+    with pytest.raises(TypeError, match="Unable to load from type"):
+        run(3)  # type: ignore[arg-type]
+
+
+def test_an_attribute_that_the_opset_does_not_have_is_refused() -> None:
+    node = f'RoiAlign <coordinate_transformation_mode = "half_pixel", {SIZES}> (x, boxes, of)'
+    with pytest.raises(TypeError, match=r"\(RoiAlign\): RoiAlign has no attribute coordinate_transformation_mode"):
+        run(parse(f"y = {node}", 10))
+    run(parse(f"y = {node}", 16))
+
+
+@pytest.mark.parametrize("opset", [10, 16])
+def test_standard_false_leaves_the_kernels_of_onnxruntime_alone(opset: int) -> None:
+    model = parse(f"y = {ROI_ALIGN}", opset)
+    empty = parse("y = RoiAlign (x, boxes, of)", opset)
+    one, other = options(), options()
+    for node in (model, empty):
+        assert run(node, one, standard=False).tobytes() == native(node).tobytes()
+    ortops.register(other, opset=opset)
+    assert run(model, other).tobytes() == converted(model).tobytes()
+    assert run(model, other, standard=False).tobytes() == native(model).tobytes()
+    assert native(model, other).tobytes() == converted(model).tobytes()
+
+
+def test_options_serve_sessions_of_any_opset_and_stay_as_they_are() -> None:
+    shared = options()
+    for opset in (10, 16, 22, 10):
+        model = parse(f"y = {ROI_ALIGN}", opset)
+        assert run(model, shared).tobytes() == converted(model).tobytes()
+    assert native(parse(f"y = {ROI_ALIGN}", 16), shared).tobytes() == native(parse(f"y = {ROI_ALIGN}", 16)).tobytes()
+    with pytest.raises(Exception, match=r"RoiAlign\(22\)"):
+        native(parse(f"y = {ROI_ALIGN}", 22), shared)
+
+
+def test_sessions_of_several_opsets_can_be_made_of_the_same_options_at_once() -> None:
+    shared, models = options(), [parse(f"y = {ROI_ALIGN}", opset) for opset in (10, 16)]
+    expected, wrong = [converted(model).tobytes() for model in models], list[int]()
+    start = threading.Barrier(4)
+
+    def make(i: int) -> None:
+        start.wait()
+        wrong.extend(i for _ in range(50) if run(models[i], shared).tobytes() != expected[i])
+
+    threads = [threading.Thread(target=make, args=(i % 2,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_session_that_cannot_be_made_leaves_the_options_as_they_were() -> None:
+    shared, model = options(), parse(f"y = {ROI_ALIGN}", 16)
+    with pytest.raises(Exception, match="RoiAlign: mode = 'sum': must be one of 'avg', 'max'"):
+        run(parse('y = RoiAlign <mode = "sum"> (x, boxes, of)', 22), shared)
+    assert native(model, shared).tobytes() == native(model).tobytes()
+    assert run(model, shared).tobytes() == converted(model).tobytes()
+
+
+def test_options_given_an_opset_serve_sessions_of_onnxruntime() -> None:
+    chosen = options()
+    for opset in (22, 10, 16):
+        ortops.register(chosen, opset=opset)
+        model = parse(f"y = {ROI_ALIGN}", opset)
+        assert native(model, chosen).tobytes() == converted(model).tobytes()
+
+
+@pytest.mark.parametrize("opset", [0, -1, "22", 2.5])
+def test_an_opset_that_is_no_version_is_refused(opset: Any) -> None:
+    with pytest.raises(ValueError, match=r"opset = .*: must be an integer >= 1"):
+        ortops.register(options(), opset=opset)
+
+
+def test_standard_is_a_bool_or_none() -> None:
+    with pytest.raises(TypeError, match="standard = 'yes': must be True, False or None"):
+        run(parse(f"y = {ROI_ALIGN}"), standard="yes")
+
+
+@pytest.mark.parametrize(
+    ("providers", "of_options", "is_cpu"),
+    [
+        ([CPU], False, True),
+        (["AzureExecutionProvider", CPU], False, True),
+        (None, False, True),
+        (["CUDAExecutionProvider", CPU], False, False),
+        ([("CUDAExecutionProvider", {"device_id": 0}), CPU], False, False),
+        (["XnnpackExecutionProvider"], False, False),
+        (None, True, False),
+        ([CPU], True, True),
+    ],
+)
+def test_kernels_of_other_providers_are_not_displaced(providers: Any, of_options: bool, is_cpu: bool) -> None:
+    class WithProviders:
+        def has_providers(self) -> bool:
+            return of_options
+
+    assert served.has_only_cpu(WithProviders(), providers) == is_cpu
+
+
+def test_with_another_provider_nodes_are_served_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_WITHOUT_KERNELS", {"NoExecutionProvider"})
+    model = parse(f"y = {ROI_ALIGN}", 22)
+    with pytest.raises(Exception, match=r"RoiAlign\(22\) .* ortops runs RoiAlign on the CPU with standard=True"):
+        run(model)
+    assert run(model, standard=True).tobytes() == converted(model).tobytes()
+    chosen = options()
+    ortops.register(chosen, opset=22)
+    assert run(model, chosen).tobytes() == converted(model).tobytes()
+
+
+def test_a_session_with_new_providers_serves_the_same_nodes() -> None:
+    model = parse(f"y = {ROI_ALIGN}", 22)
+    session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
+    session.set_providers([CPU])
+    assert session.run(None, FEEDS)[0].tobytes() == converted(model).tobytes()
+
+
+def test_a_release_that_takes_no_replacement_is_named_and_convert_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parse(f"y = {ROI_ALIGN}", 16)
+    add = Domains.add
+    monkeypatch.setattr(Domains, "add", lambda self, o, domain, ops: add(self, o, domain, ops) if domain else None)
+    served.check_override.cache_clear()
+    says = r"onnxruntime .* does not let other operators replace its own RoiAlign: convert the model .*standard=False"
+    with pytest.raises(OrtError, match=says):
+        run(model)
+    assert run(model, standard=False).tobytes() == native(model).tobytes()
+    converted(model)
+    monkeypatch.undo()
+    run(model)
+
+
+def test_a_model_without_such_nodes_gets_no_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session is made as it was before there were any."""
+    monkeypatch.setattr(served.ServedNodes, "during", None)
+    assert run(parse("y = Relu (x)")).tobytes() == np.maximum(FEEDS["x"], 0).tobytes()
+    assert run(onnx_models.convert(parse(f"y = {ROI_ALIGN}"))).size
+
+
+def test_weights_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those of initializers nor those of constants, though they contain the name of an operator."""
+    weights = np.frombuffer(b"RoiAlign" * 20_000, np.float32)
+    constant = onnx.helper.make_node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(weights))
+    model = parse(f"y = {ROI_ALIGN}")
+    model.graph.node.insert(0, constant)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "k"))
+    read: list[int] = []
+
+    def parsed(data: bytes) -> Any:
+        read.append(len(data))
+        return onnx.NodeProto.FromString(data)
+
+    protos = SimpleNamespace(NodeProto=SimpleNamespace(FromString=parsed), OperatorSetIdProto=onnx.OperatorSetIdProto)
+    monkeypatch.setattr(model_nodes, "onnx", protos)
+    assert [one.name for one in served_operators(saved(model)) or []] == ["RoiAlign"]
+    assert len(read) == 1
+    assert read[0] < 1000
+
+
+def test_every_name_is_looked_for() -> None:
+    for name in (*STANDARD_NAMES, *(name for _, name in THIRD_PARTY)):
+        assert any(part in name.encode() for part in model_nodes._PARTS)  # noqa: SLF001
+
+
+ALIGN = f"{SIZES}, spatial_scale = 0.5"
+POOLED = "pooled_h = 2, pooled_w = 3, sampling_ratio = 2, spatial_scale = 0.5"
+OTHERS = [
+    ("mmcv", f'MMCVRoiAlign <{ALIGN}, aligned = 1, mode = "avg">', 5),
+    ("mmdeploy", f'MMCVRoiAlign <{ALIGN}, aligned = 0, mode = "max">', 5),
+    ("mmcv", f"MMCVRoIAlignRotated <{ALIGN}, aligned = 1, clockwise = 1>", 6),
+    ("mmdeploy", f"MMCVRoIAlignRotated <{ALIGN}, aligned = 0, clockwise = 0>", 6),
+    ("org.pytorch._caffe2", f'RoIAlign <{POOLED}, aligned = 1, order = "NCHW">', 5),
+    ("_caffe2", "RoIAlign <pooled_h = 2, pooled_w = 3>", 4),
+    ("_caffe2", f"RoIAlignRotated <{POOLED}, aligned = 1>", 6),
+    ("org.pytorch._caffe2", f"RoIAlignRotated <{POOLED}, sampling_ratio = -1>".replace(", sampling_ratio = 2", ""), 5),
+]
+
+
+def of_other(domain: str, node: str, columns: int, kind: str = "float", opset: int = 16) -> onnx.ModelProto:
+    return onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : {opset}, "{domain}" : 1]>
+        m ({kind}[n, 3, h, w] x, {kind}[r, {columns}] rois) => ({kind}[s, c, i, j] y) {{ y = {domain}.{node} (x, rois) }}""")
+
+
+def rois_of(columns: int, coordinates: int) -> NDArray[np.float32]:
+    corners = RNG.uniform(0, 6, (4, 2))
+    boxes = np.hstack([corners, corners + RNG.uniform(1, 9, (4, 2)), RNG.uniform(-90, 90, (4, 1))])[:, :coordinates]
+    index = np.array([[0], [1], [1], [0]])
+    return np.hstack([index, boxes] if columns > coordinates else [boxes]).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "float16"])
+@pytest.mark.parametrize(("domain", "node", "columns"), OTHERS)
+def test_nodes_of_other_projects_give_the_bits_of_converted_ones(
+    domain: str, node: str, columns: int, kind: str
+) -> None:
+    model = of_other(domain, node, columns, kind)
+    dtype = np.dtype({"float": np.float32}.get(kind, kind))
+    feeds = {"x": FEEDS["x"].astype(dtype), "rois": rois_of(columns, 5 if "Rotated" in node else 4).astype(dtype)}
+    results = []
+    for made in (model, onnx_models.convert(model)):
+        session = ortops.InferenceSession(saved(made), options(), providers=[CPU])
+        results.append(session.run(None, feeds)[0])
+    assert results[0].dtype == dtype
+    assert results[0].shape == results[1].shape
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_the_shapes_of_nodes_of_other_projects_are_inferred() -> None:
+    for domain, node, columns in OTHERS:
+        model = of_other(domain, node, columns)
+        model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 3
+        session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
+        assert session.get_outputs()[0].shape == ["s", 3, 2, 3 if "pooled_w" in node else 2]
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        (OTHERS[0][1].replace(", aligned = 1", ""), "mmcv::MMCVRoiAlign: aligned is missing: mmcv::MMCVRoiAlign req"),
+        (OTHERS[0][1].replace('"avg"', '"max_interpolated"'), "mode = 'max_interpolated': must be one of"),
+        (OTHERS[0][1].replace("aligned = 1", "aligned = 1, pool = 2"), "MMCVRoiAlign has no attribute pool"),
+    ],
+)
+def test_a_wrong_node_of_another_project_is_refused_when_a_session_is_made(node: str, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        ortops.InferenceSession(saved(of_other("mmcv", node, 5)), options(), providers=[CPU])
+
+
+@pytest.mark.parametrize(
+    ("rois", "says"),
+    [
+        ([[2, 0, 0, 1, 1]], r"batch_indices\[0\] = 2: must be >= 0 and < 2.* \(batch_indices are column 0 of rois\)"),
+        ([[np.nan, 0, 0, 1, 1]], r"batch_indices\[0\] = -9.*: must be >= 0"),
+        ([[0, np.inf, 0, 1, 1]], r"rois\[0\] = \[inf, .*: must be finite"),
+        ([[0, 1, 1, 1, 1, 1]], r"rois has shape \[1, 6\]: must have 2 axes, and 4 or 5 columns"),
+    ],
+)
+def test_wrong_rois_of_another_project_are_refused(rois: Any, says: str) -> None:
+    model = of_other(*OTHERS[4])
+    model.graph.input[1].type.tensor_type.shape.Clear()
+    session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
+    with pytest.raises(Exception, match=says):
+        session.run(None, {"x": FEEDS["x"], "rois": np.array(rois, np.float32)})
+
+
+def test_an_operator_of_a_user_comes_before_ours() -> None:
+    @ortops.operator(domain="mmcv", name="MMCVRoiAlign")
+    def own(x: NDArray[np.float32], boxes: NDArray[np.float32], of: NDArray[np.int64]) -> NDArray[np.float32]:
+        return x + len(boxes) + len(of)
+
+    model = parse("y = mmcv.MMCVRoiAlign (x, boxes, of)", imports=', "mmcv" : 1')
+    np.testing.assert_array_equal(run(model, operators=[own]), FEEDS["x"] + 2 + 2)
+
+
+def test_a_profile_has_the_name_of_the_node(tmp_path: Path) -> None:
+    model, chosen = parse(f"y = {ROI_ALIGN}"), options()
+    model.graph.node[0].name = "roi_heads/box_pooler"
+    chosen.enable_profiling, chosen.profile_file_prefix = True, str(tmp_path / "profile")
+    session = ortops.InferenceSession(saved(model), chosen, providers=[CPU])
+    session.run(None, FEEDS)
+    events = json.loads(Path(session.end_profiling()).read_text())
+    found = [event for event in events if event.get("args", {}).get("op_name") == "RoiAlign"]
+    assert {event["name"] for event in found} >= {"roi_heads/box_pooler_kernel_time"}
+
+
+def test_graphs_around_such_nodes_are_optimised(tmp_path: Path) -> None:
+    model, chosen = parse("i = Identity (x)  j = Identity (i)  y = RoiAlign (j, boxes, of)"), options()
+    chosen.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    assert run(model, chosen).tobytes() == converted(model).tobytes()
+    optimised = onnx.load(tmp_path / "optimised.onnx")
+    assert [node.op_type for node in optimised.graph.node] == ["RoiAlign"]
+    assert run(optimised).tobytes() == converted(model).tobytes()
+
+
+def test_run_async_and_threads_of_onnxruntime_run_such_nodes() -> None:
+    model, chosen = parse(f"a = {ROI_ALIGN}  b = {ROI_ALIGN}  y = Add (a, b)"), options()
+    chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
+    session = ortops.InferenceSession(saved(model), chosen, providers=[CPU])
+    expected = converted(model).tobytes()
+    assert session.run(None, FEEDS)[0].tobytes() == expected
+    told: list[Any] = []
+    done = threading.Event()
+
+    def report(results: Any, _: Any, error: str) -> None:
+        told.extend([results, error])
+        done.set()
+
+    session.run_async(None, FEEDS, report, None)
+    assert done.wait(60)
+    assert told[1] == ""
+    assert told[0][0].tobytes() == expected
+
+
+def test_an_error_names_the_node_of_the_model() -> None:
+    session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
+    with pytest.raises(Exception, match=r"RoiAlign: batch_indices\[1\] = 7: must be >= 0 and < 2"):
+        session.run(None, FEEDS | {"of": np.array([0, 7])})
+    assert session.run(None, FEEDS)
+
+
+def test_an_exception_of_python_leaves_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
+
+    def stop(*_: Any) -> Iterator[Callable[[], None]]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compute, "_output_shapes", stop)
+    with pytest.raises(KeyboardInterrupt):
+        session.run(None, FEEDS)
+    monkeypatch.undo()
+    assert session.run(None, FEEDS)

@@ -39,6 +39,13 @@ def test_bodies_pass(tmp_path: Path) -> None:
     assert summary["passed"] > 120
 
 
+@pytest.mark.parametrize("shard", [pytest.param("1/24"), pytest.param("1/1", marks=pytest.mark.slow)])
+def test_unconverted_models_of_onnx_pass(shard: str, tmp_path: Path) -> None:
+    summary = counts_of("ortops-standard", tmp_path, "--shard", shard)
+    assert (summary["failed"], summary["crashed"], summary["expected_failure"]) == (0, 0, 0)
+    assert summary["passed"] > (3600 if shard == "1/1" else 100)
+
+
 @pytest.mark.slow
 def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
     # Values of other types than float are what kernels compute, whose engine does not matter to them. What is expected
@@ -68,7 +75,7 @@ def test_every_listed_failure_is_of_a_case(name: str) -> None:
     assert [failure.glob for failure in known if not any(fnmatchcase(i, failure.glob) for i in ids)] == []
 
 
-@pytest.mark.parametrize("name", RUNTIMES)
+@pytest.mark.parametrize("name", [*RUNTIMES, "ortops-standard"])
 def test_a_runtime_of_standard_nodes_is_not_asked_for_what_onnx_has_not(name: str) -> None:
     backend = backends.load(name)
     cases = [case for case in collect() if not is_standard(case)]

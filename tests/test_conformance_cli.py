@@ -52,7 +52,10 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
         (["--backend", "no_such_module"], "No module named 'no_such_module'"),
         (["--backend", "wrong_backends:NoSuchClass"], "NoSuchClass"),
         (["--backend", "onnxruntim"], "No module named 'onnxruntim'; did you mean onnxruntime?"),
-        (["--backend", "no_such_module"], "; the suite has ortops, ortops-pyop, onnxruntime, onnx-reference,"),
+        (
+            ["--backend", "no_such_module"],
+            "; the suite has ortops, ortops-standard, ortops-pyop, onnxruntime,",
+        ),
         (["--select", "roi_algn/edge/*"], "'roi_algn/edge/*' selects no case; near are roi_align,"),
         (["--select", "*_grad/matriks/*"], "selects no case; near are *_grad/matrix"),
         (["--select", f"{INSIDE}s"], "selects no case; near are roi_align/edge/half_pixel_inside/v16/float"),
@@ -70,7 +73,10 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
         (["--write-expected-failures", __file__], "exists: must be a new file, or --update must be given"),
         (["--update"], "must come with --write-expected-failures"),
         (["--write-expected-failures", "new", "--expected-failures", __file__], "cannot be used with"),
-        (["--backend", "reference", "--provider", session.CPU], "only with backend ortops, ortops-pyop, onnxruntime"),
+        (
+            ["--backend", "reference", "--provider", session.CPU],
+            "only with backend ortops, ortops-standard, ortops-pyop, onnxruntime",
+        ),
         (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
         (["--list", "--time-limit=0"], "--time-limit"),
         (["--list", "--time-limit=nan"], "--time-limit"),

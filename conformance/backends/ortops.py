@@ -1,4 +1,4 @@
-"""An ONNX Runtime session with this project's operators."""
+"""An ONNX Runtime session with this project's operators, for its own nodes or for those of ONNX."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import onnx
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError
-from conformance.case import Case
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, require_standard
+from conformance.case import DTYPES, Case
 from conformance.expected_failures import ExpectedFailure
-from conformance.model import build
+from conformance.model import Dialect, build
 from ortops import precompile
 
 Engine = Literal["direct", "pyop"]
@@ -37,12 +37,14 @@ class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
     engine: the way in which ONNX Runtime calls the operators; a process can use only one.
+    dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
 
     compiles = True
 
-    def __init__(self, engine: Engine, provider: str | None = None) -> None:
+    def __init__(self, engine: Engine, provider: str | None = None, dialect: Dialect = "ortops") -> None:
+        self._dialect: Dialect = dialect
         self._provider = session.check_provider(provider)
         self._options, self._options_of_small_cases = session.options(), session.options()
         self._options_of_small_cases.intra_op_num_threads = 1
@@ -56,9 +58,13 @@ class Ortops(Backend):
         """See `Backend`."""
         if self._engine == "pyop":
             _require_all(case)
-        model = build(case, "ortops")
+        if self._dialect == "standard":
+            require_standard(case, element_types=DTYPES)
+        model = build(case, self._dialect)
         options = self._options_of_small_cases if _is_small(case, model) else self._options
-        made = ortops.InferenceSession(model.SerializeToString(), options, providers=[self._provider])
+        made = ortops.InferenceSession(
+            model.SerializeToString(), options, providers=[self._provider], standard=self._dialect == "standard"
+        )
         return session.as_session(made, case)
 
     def compile(self, cases: Sequence[Case]) -> None:
@@ -94,6 +100,18 @@ def load(provider: str | None = None) -> Ortops:
         return Ortops("direct", provider)
     except RuntimeError:
         return load_pyop(provider)
+
+
+def load_standard(provider: str | None = None) -> Ortops:
+    """The backend for models of ONNX's own nodes, which have not been converted.
+
+    Raises:
+        MissingBackendError: the platform or this process cannot run them.
+    """
+    try:
+        return Ortops("direct", provider, "standard")
+    except RuntimeError as error:
+        raise MissingBackendError(f"unconverted models: {error}") from error
 
 
 def load_pyop(provider: str | None = None) -> Ortops:

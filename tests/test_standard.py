@@ -28,6 +28,10 @@ from ortops.third_party import THIRD_PARTY
 TRIED = {(1, minor) for minor in (20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32)}
 """Releases of ONNX Runtime, by major and minor version, in which a custom operator was seen to replace ONNX's own."""
 
+RELEASE = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+NEWEST = {20: 21, 21: 22, 22: 22, 23: 23}.get(RELEASE[1], 25)
+"""The latest opset of the tests' models that the release reads."""
+
 RNG = np.random.default_rng(0)
 FEEDS = {
     "x": RNG.standard_normal((2, 3, 8, 8)).astype(np.float32),
@@ -40,6 +44,8 @@ INPUTS = "(float[n, 3, h, w] x, float[r, 4] boxes, int64[r] of)"
 
 
 def parse(body: str, opset: int = 22, *, imports: str = "", functions: str = "") -> onnx.ModelProto:
+    if opset > NEWEST:
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} does not know opset {opset}")
     return onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : {opset}{imports}]> '
         f"m {INPUTS} => (float[s, c, i, j] y) {{ {body} }} {functions}"
@@ -67,7 +73,7 @@ def native(model: onnx.ModelProto, chosen: Any = None) -> NDArray[np.float32]:
 
 
 def test_this_release_of_onnxruntime_was_tried() -> None:
-    assert tuple(map(int, onnxruntime.__version__.split(".")[:2])) in TRIED
+    assert RELEASE in TRIED
 
 
 @pytest.mark.parametrize("opset", [10, 13, 16, 21, 22, 25])

@@ -6,7 +6,6 @@ not even read. Only nodes and functions with the name of an operator in their by
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,23 +54,29 @@ def served_operators(model: object) -> list[Operator] | None:
         ValueError: a function of the model imports an opset at which an operator has other attributes than at the model's.
         TypeError: a node has an attribute that its operator does not have, which a session would ignore.
     """
-    with contextlib.ExitStack() as closing:
-        data: _Bytes = model
-        if not isinstance(model, bytes | str | os.PathLike):
+    if isinstance(model, bytes):
+        return _definitions(model)
+    if not isinstance(model, str | os.PathLike):
+        return []
+    try:
+        file = open(model, "rb")  # noqa: PTH123, SIM115  # any path that ONNX Runtime takes
+    except OSError:
+        return []
+    with file:
+        if not os.fstat(file.fileno()).st_size:  # cannot be mapped
             return []
-        if not isinstance(model, bytes):
-            try:
-                file = closing.enter_context(open(model, "rb"))  # noqa: PTH123  # any path that ONNX Runtime takes
-                data = closing.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            except (OSError, ValueError):  # absent, or empty
-                return []
-        if data[4:8] == _ORT_FORMAT:
-            return None
-        try:
-            found = _Found(data)
-        except (IndexError, ValueError, DecodeError):
-            return []
-    return found.definitions()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            return _definitions(mapped)
+
+
+def _definitions(data: _Bytes) -> list[Operator] | None:
+    if data[4:8] == _ORT_FORMAT:
+        return None
+    try:
+        found = _Found(data)
+    except (IndexError, ValueError, DecodeError):
+        return []
+    return found.definitions() if found.is_any else []
 
 
 class _Found:
@@ -82,12 +87,12 @@ class _Found:
     """
 
     def __init__(self, data: _Bytes) -> None:
-        self._opsets: list[onnx.OperatorSetIdProto] = []
+        self._opsets: list[bytes] = []
         self._nodes: list[onnx.NodeProto] = []
         self._functions: list[onnx.FunctionProto] = []
         for field, start, end in _fields(data, 0, len(data)):
             if field == _OPSET_IMPORT:
-                self._opsets.append(onnx.OperatorSetIdProto.FromString(data[start:end]))
+                self._opsets.append(data[start:end])
             elif field == _GRAPH:
                 for run in _runs_of_nodes(data, start, end):
                     if _has_name(data, *run):
@@ -96,10 +101,15 @@ class _Found:
             elif field == _FUNCTIONS and _has_name(data, start, end):
                 self._functions.append(onnx.FunctionProto.FromString(data[start:end]))
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there are such nodes or functions."""
+        return bool(self._nodes or self._functions)
+
     def definitions(self) -> list[Operator]:
         """See `served_operators`."""
         own = {(_domain(function.domain), function.name) for function in self._functions}
-        opset, found = _opset(self._opsets), dict[tuple[str, str], Operator]()
+        opset, found = _opset(map(onnx.OperatorSetIdProto.FromString, self._opsets)), dict[tuple[str, str], Operator]()
         for place, import_, nodes in (
             ("", opset, self._nodes),
             *((f" in function {one.name}", _opset(one.opset_import) or opset, one.node) for one in self._functions),

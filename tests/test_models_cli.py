@@ -219,7 +219,7 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     done = call("gradient", model, *names, "--out", tmp_path / "gradient.onnx")
     assert (done.exit_code, done.output) == (0, f"2 gradients added: {tmp_path / 'gradient.onnx'}\n{NEEDS}")
     done = call("attach", tmp_path / "gradient.onnx", "--out", tmp_path / "attached.onnx")
-    assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'attached.onnx'}\n")
+    assert (done.exit_code, done.output) == (0, f"2 bodies attached: {tmp_path / 'attached.onnx'}\n")
     done = call("gradient", model, *names, "--portable", "--out", tmp_path / "portable.onnx")
     assert (done.exit_code, done.output) == (0, f"2 gradients added: {tmp_path / 'portable.onnx'}\n")
     assert (tmp_path / "portable.onnx").read_bytes() == (tmp_path / "attached.onnx").read_bytes()
@@ -231,15 +231,20 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     assert dx.sum() == pytest.approx(16, abs=1e-4)  # of 2 boxes, 2 channels and 2 x 2 bins each
 
 
-def test_nothing_to_attach_is_an_error_that_names_the_command_to_run_first(tmp_path: Path) -> None:
+def test_a_node_of_onnx_gets_a_body(tmp_path: Path) -> None:
     model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
     done = call("attach", model, "--out", tmp_path / "out.onnx")
-    assert done.exit_code == 1
-    assert "nothing to attach: RoiAlign must be converted first, by onnx_models.convert (python -m onnx" in done.output
-    assert not (tmp_path / "out.onnx").exists()
-    assert call("convert", model, "--out", tmp_path / "converted.onnx").exit_code == 0
-    done = call("attach", tmp_path / "converted.onnx", "--out", tmp_path / "out.onnx")
     assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'out.onnx'}\n")
+    assert onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+
+
+def test_nothing_to_attach_is_an_error(tmp_path: Path) -> None:
+    relu = '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Relu (x) }'
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(relu))
+    done = call("attach", model, "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 1
+    assert "there is nothing to attach: the model has no operator of ortops, and no RoiAlign or Max" in done.output
+    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_a_gradient_wants_a_loss_and_a_tensor(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from onnx_models.portable import NothingToAttachWarning, attach
+from onnx_models.portable import attach
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN, Operator
@@ -299,11 +299,12 @@ def test_a_model_without_these_operators_is_left_as_it_is() -> None:
     assert attach(model) == model
 
 
-def test_a_model_that_must_be_converted_first_is_left_as_it_is_with_a_warning() -> None:
+def test_nodes_of_onnx_get_the_bodies_of_converted_ones() -> None:
     model = onnx_models.roi_align(22, standard=True)
-    with pytest.warns(NothingToAttachWarning, match="RoiAlign must be converted first, by onnx_models.convert"):
-        assert attach(model) == model
-    assert len(attach(onnx_models.convert(model)).functions) == 1
+    made = attach(model)
+    assert made == attach(onnx_models.convert(model))
+    assert [function.name for function in made.functions] == ["RoiAlign_22"]
+    assert model == onnx_models.roi_align(22, standard=True)
 
 
 @pytest.mark.parametrize("name", ["RoiAlignGrad", "MaxRoiPoolGrad", "RoIAlignRotated"])

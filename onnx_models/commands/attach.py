@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import click
@@ -10,8 +9,8 @@ import onnx
 
 from onnx_models.commands.common import FORCE, MODEL, OUT, count
 from onnx_models.files import change_file
-from onnx_models.portable.attach import NothingToAttachWarning, attach
-from ortops.spec import DOMAIN
+from onnx_models.functions import is_body
+from onnx_models.portable.attach import attach
 
 
 @click.command("attach")
@@ -21,18 +20,21 @@ from ortops.spec import DOMAIN
 def attach_command(model: Path, out: Path, force: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels.
 
-    RoiAlign and MaxRoiPool of ONNX must be converted first (convert). If there are only such nodes, nothing is written, and
-    the exit status is 1.
+    RoiAlign and MaxRoiPool of ONNX, and the nodes of mmcv and caffe2 that the command convert knows, are converted first. If
+    the model has no node that gets a body, nothing is written, and the exit status is 1.
     """
     _, after = change_file(model, out, _attached, force)
-    bodies = [function for function in after.functions if function.domain == DOMAIN]
-    click.echo(f"{count(len(bodies), 'body', 'bodies')} attached: {out}")
+    click.echo(f"{count(_bodies(after), 'body', 'bodies')} attached: {out}")
 
 
 def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", NothingToAttachWarning)
-        try:
-            return attach(model)
-        except NothingToAttachWarning as warning:
-            raise click.ClickException(f"{warning} (python -m onnx_models convert)") from warning
+    made = attach(model)
+    if not _bodies(made):
+        raise click.ClickException(
+            "there is nothing to attach: the model has no operator of ortops, and no RoiAlign or MaxRoiPool"
+        )
+    return made
+
+
+def _bodies(model: onnx.ModelProto) -> int:
+    return sum(map(is_body, model.functions))

@@ -1,5 +1,5 @@
 """Bodies of this project's operators in standard ONNX operators, for runtimes without its kernels."""
 
-from onnx_models.portable.attach import NothingToAttachWarning, attach
+from onnx_models.portable.attach import attach
 
-__all__ = ["NothingToAttachWarning", "attach"]
+__all__ = ["attach"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
@@ -12,7 +11,7 @@ from onnx import helper
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_protos, attribute_values, custom_of, node_attribute_values, operator_of
-from onnx_models.convert import conversions
+from onnx_models.convert import conversions, convert
 from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import known_types, node_checker
@@ -31,10 +30,6 @@ MIN_IR_VERSION = 8
 """The oldest IR version with functions in models."""
 
 
-class NothingToAttachWarning(UserWarning):
-    """No node got a body, while the model has nodes that get one after `onnx_models.convert`."""
-
-
 def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx.ModelProto:
     """Return a copy of a model with bodies in standard ONNX operators, so that it also runs without this project's kernels.
 
@@ -42,9 +37,8 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
     lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get the bodies
-    that these have (`ortops.operator`), and stay as they are where there is none. So do RoiAlign and MaxRoiPool of ONNX, of
-    mmcv and of caffe2 until `onnx_models.convert` has made nodes of this project of them; if a model has only such nodes, a
-    `NothingToAttachWarning` is issued.
+    that these have (`ortops.operator`), and stay as they are where there is none. RoiAlign and MaxRoiPool of ONNX, and the
+    nodes of mmcv and caffe2 that `onnx_models.convert` knows, are converted first, so that they get bodies, too.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
@@ -55,10 +49,10 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
         to have tensors of double, and coordinates always in double.
 
     Raises:
-        ValueError: the opset cannot be upgraded; an attribute breaks its rule, or refers to one of an enclosing function;
-            a node lacks a required input, has no output or an input of a wrong type, or does not agree with another
-            node; a function calls itself, or the model would be too large with its functions
-            inlined (`onnx_models.functions`).
+        ValueError: the opset cannot be upgraded; a node cannot be converted (`onnx_models.convert`); an attribute breaks its
+            rule, or refers to one of an enclosing function; a node lacks a required input, has no output or an input of a
+            wrong type, or does not agree with another node; a function calls itself, or the model would be too large with
+            its functions inlined (`onnx_models.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
     Limits: on the CPU, invalid data is refused, but with an error that does not say why; inconsistent shapes are accepted
@@ -67,27 +61,21 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map.
     """
     with schemas_of(operators):
-        return _attached(model)
+        model = accepted(model)
+        return _attached(convert(model) if conversions(model) else model)
 
 
 def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
-    model = accepted(model)
     check_attributes(model)
     Functions(model).check_size()
     copy = copy_model(model)
-    has_custom = _attach_custom(copy)
+    _attach_custom(copy)
     kept = [function for function in copy.functions if not _is_ours(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
     nodes = list(filter(_of_ours, iter_nodes(copy.graph)))
     inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if _of_ours(node)]
     if not nodes and not inner:
-        if not has_custom and (others := sorted({source for source, _ in conversions(copy)})):
-            warnings.warn(
-                f"there is nothing to attach: {', '.join(others)} must be converted first, by onnx_models.convert",
-                NothingToAttachWarning,
-                stacklevel=3,
-            )
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
         return _attached(upgrade_opset(model, MIN_OPSET))
@@ -115,8 +103,8 @@ def _is_ours(function: onnx.FunctionProto) -> bool:
     return is_body(function) and function.domain == DOMAIN
 
 
-def _attach_custom(copy: onnx.ModelProto) -> bool:
-    """Attach the bodies of users' operators to a copy of a model; return whether there are any."""
+def _attach_custom(copy: onnx.ModelProto) -> None:
+    """Attach the bodies of users' operators to a copy of a model."""
     bodies: dict[tuple[str, str], onnx.FunctionProto] = {}
     for scope in (copy, *copy.functions):
         for node in iter_nodes(scope.graph if isinstance(scope, onnx.ModelProto) else scope):
@@ -131,7 +119,6 @@ def _attach_custom(copy: onnx.ModelProto) -> bool:
     for domain, _ in bodies:
         import_domain(copy, domain, DOMAIN_VERSION)
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION) if bodies else copy.ir_version
-    return bool(bodies)
 
 
 def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:

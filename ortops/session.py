@@ -34,6 +34,9 @@ _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
 _CONFLICT = "Conflicting with a registered kernel"
 """Part of ONNX Runtime's error message for a library that is registered twice."""
 
+_TWO_LIBRARIES = "Domain already set in registry"
+"""Likewise, for options with two domains of one name."""
+
 _NOT_SERVED = (
     "the pyop engine, that of Windows, cannot run nodes of ONNX: must be None; onnx_models.convert makes nodes of this "
     "project of them"
@@ -290,8 +293,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
-        self._options, self._standard = options, standard
-        self._found = self._find(path_or_bytes, standard)
+        self._options, self._standard, self._model = options, standard, path_or_bytes
         try:
             with (
                 inside_session(),
@@ -307,42 +309,38 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     f"library ({error})"
                 ) from error
             hint = remedy(str(error), own, OPERATORS)
+            if _TWO_LIBRARIES in str(error):
+                hint = (
+                    "sess_options have another library with operators of a domain that the session runs itself: make new "
+                    "options, and pass standard=False for that library"
+                )
             if hint is not None:
                 error.args = (f"{error}. {hint}",)
             raise
 
-    def _find(self, model: Any, standard: bool | None) -> list[Operator] | None:
-        """The operators of nodes that the session may run itself; None if they are those that the options were given.
+    def _serving(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
+        """Have the definitions of the nodes that the session runs itself in the options while ONNX Runtime makes it.
 
         Raises:
             TypeError, ValueError: as ``__init__``.
         """
-        registration = _registered[weakref.ref(self._options)]
+        options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
         if _engine_in_use == "pyop":
             if standard:
                 raise ValueError(f"standard = True: {_NOT_SERVED}")
-            return []
-        if standard is False and not registration.is_serving:
-            return []
-        found = served_operators(model)
+            return contextlib.nullcontext()
+        if standard is False or not (standard or registration.is_serving or has_only_cpu(options, providers)):
+            return registration.served.during(options, []) if registration.is_serving else contextlib.nullcontext()
+        found = served_operators(self._model)
         if found is None and standard and not registration.is_serving:
             raise ValueError(
                 "standard = True: a model of ONNX Runtime's own format does not tell its opset: must be given by "
                 "ortops.register(sess_options, opset=...)"
             )
-        return None if found is None else registration.without_users(found)
-
-    def _serving(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
-        """Have the definitions of the model's nodes in the options while ONNX Runtime makes the session."""
-        found, registration = self._found, _registered[weakref.ref(self._options)]
-        if found == []:
-            return contextlib.nullcontext()
-        standard = self._standard
-        if standard is None:
-            standard = registration.is_serving or has_only_cpu(self._options, providers)
-        return registration.served.during(self._options, found if standard else [])
+        found = found and registration.without_users(found)
+        return registration.served.during(options, found) if found else contextlib.nullcontext()
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does, with the rule of ``__init__`` for `standard`."""

@@ -19,6 +19,7 @@ import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from ortops import compute, model_nodes, served
+from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
 from ortops.model_nodes import served_operators
@@ -430,6 +431,28 @@ def test_an_operator_of_a_user_comes_before_ours() -> None:
 
     model = parse("y = mmcv.MMCVRoiAlign (x, boxes, of)", imports=', "mmcv" : 1')
     np.testing.assert_array_equal(run(model, operators=[own]), FEEDS["x"] + 2 + 2)
+
+
+def test_a_library_with_the_same_domain_is_told_apart_by_standard_false() -> None:
+    library, model = THIRD_PARTY["mmcv", "MMCVRoiAlign"], of_other(*OTHERS[0])
+
+    def with_library() -> onnxruntime.SessionOptions:
+        chosen = options()
+        kept.append(Domains())
+        kept[-1].add(chosen, "mmcv", custom_ops(library.definition, library.bind))
+        return chosen
+
+    kept: list[Domains] = []
+    with pytest.raises(Exception, match=r"sess_options have another library .* pass standard=False"):
+        ortops.InferenceSession(saved(model), with_library(), providers=[CPU])
+    assert ortops.InferenceSession(saved(model), with_library(), providers=[CPU], standard=False)
+
+
+def test_with_another_provider_a_model_that_is_not_served_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_WITHOUT_KERNELS", {"NoExecutionProvider"})
+    functions = FUNCTION.format(opset=10)
+    model = parse("y = f.g (x, boxes, of)", 16, imports=', "f" : 1', functions=functions)
+    assert run(model).tobytes() == native(model).tobytes()
 
 
 def test_a_profile_has_the_name_of_the_node(tmp_path: Path) -> None:

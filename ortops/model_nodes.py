@@ -152,7 +152,7 @@ def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None
 
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     """The version of ONNX's domain among imports, 0 without one."""
-    return next((one.version for one in imports if not _domain(one.domain)), 0)
+    return max([one.version for one in imports if not _domain(one.domain)], default=0)
 
 
 def _domain(domain: str) -> str:
@@ -170,7 +170,7 @@ def _all(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 def _has_name(data: _Bytes, start: int, end: int) -> bool:
     """Whether the bytes [start, end) may have the name of an operator."""
-    return any(data.find(part, start, end) >= 0 for part in _PARTS)
+    return bool(max([data.find(part, start, end) for part in _PARTS]) >= 0)
 
 
 def _runs_of_nodes(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -182,7 +182,7 @@ def _runs_of_nodes(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, in
     while start < end:
         tag, length, body = data[start], data[start + 1], start + 2
         if tag != _NODE << 3 | _LENGTH or length >= 0x80:
-            field, body, after = next(_fields(data, start, end), (0, end, end))
+            field, body, after = _field(data, start, end)
             if field != _NODE or (after - body >= _LARGE and _is_constant(data, body, after)):
                 if first < start:
                     yield first, start
@@ -195,9 +195,7 @@ def _runs_of_nodes(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def _is_constant(data: _Bytes, start: int, end: int) -> bool:
-    return any(
-        field == _OP_TYPE and data[first:last] == b"Constant" for field, first, last in _fields(data, start, end)
-    )
+    return b"Constant" in [data[first:last] for field, first, last in _fields(data, start, end) if field == _OP_TYPE]
 
 
 def _fields(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -207,20 +205,29 @@ def _fields(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int, int]
         IndexError, ValueError: there is no message.
     """
     while start < end:
-        tag, start = _varint(data, start)
-        kind = tag & 7
-        if kind == _LENGTH:
-            length, start = _varint(data, start)
-            if start + length > end:
-                raise ValueError("a field ends behind its message")
-            yield tag >> 3, start, start + length
-            start += length
-        elif kind == 0:
-            _, start = _varint(data, start)
-        elif kind in _FIXED:
-            start += _FIXED[kind]
-        else:
-            raise ValueError(f"wire type {kind}: must be one of protobuf 3")
+        field, first, start = _field(data, start, end)
+        if field:
+            yield field, first, start
+
+
+def _field(data: _Bytes, start: int, end: int) -> tuple[int, int, int]:
+    """The number and the span of the field at `start`; number 0 for a field without a length in front.
+
+    Raises:
+        IndexError, ValueError: there is no field.
+    """
+    tag, start = _varint(data, start)
+    kind = tag & 7
+    if kind == _LENGTH:
+        length, start = _varint(data, start)
+        if start + length > end:
+            raise ValueError("a field ends behind its message")
+        return tag >> 3, start, start + length
+    if kind == 0:
+        return 0, start, _varint(data, start)[1]
+    if kind not in _FIXED:
+        raise ValueError(f"wire type {kind}: must be one of protobuf 3")
+    return 0, start, start + _FIXED[kind]
 
 
 _LENGTH = 2

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 import onnxruntime
@@ -54,41 +54,46 @@ class ServedNodes:
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
         self._made: dict[Operator, list[CustomOp]] = {}
-        self._in_use: tuple[Operator, ...] = ()
+        self._in_use: tuple[Operator, ...] | None = ()
+        self._registered: tuple[Operator, ...] = ()
         self._lock = threading.RLock()
         self.is_registered = False
 
     def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
         """Use these definitions for all sessions that are made later, except where `during` uses others."""
         with self._lock:
+            self._registered, self.is_registered = tuple(operators), True
             self._use(options, operators)
-            self.is_registered = True
 
     @contextlib.contextmanager
-    def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator] | None) -> Iterator[None]:
-        """Use these definitions alone while a session is made; None for those that are registered."""
+    def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> Iterator[None]:
+        """Use these definitions alone while a session is made."""
         with self._lock:
-            before = self._in_use
+            before = self._registered if self._in_use is None else self._in_use
             try:
-                self._use(options, before if operators is None else operators)
+                self._use(options, operators)
                 yield
             finally:
                 self._use(options, before)
 
     def _use(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
-        if tuple(operators) != self._in_use:
-            exceptions.uninterrupted(lambda: self._rename(options, operators))
-
-    def _rename(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
-        check_override()
-        for operator in operators:
-            if operator not in self._made:
-                self._made[operator] = list(custom_ops(operator, _bind_of(operator)))
-                self._domains.add(options, operator.domain, self._made[operator])
+        if tuple(operators) == self._in_use:
+            return
+        missing = [operator for operator in operators if operator not in self._made]
+        if missing:
+            exceptions.uninterrupted(lambda: self._add(options, missing))
+        self._in_use = None  # until all have their names, which an exception may interrupt
         for i, (operator, made) in enumerate(self._made.items()):
             for one in made:
                 one.rename(operator.name if operator in operators else f"{operator.name} {i} is not in use")
         self._in_use = tuple(operators)
+
+    def _add(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
+        check_override()
+        for operator in operators:
+            made = list(custom_ops(operator, _bind_of(operator)))
+            self._domains.add(options, operator.domain, made)
+            self._made[operator] = made
 
 
 def _bind_of(operator: Operator) -> Bind:

@@ -284,6 +284,7 @@ def every_line() -> dict[str, list[str]]:
         "run": lambda: ours.run(None, FEEDS),
         "run plain": lambda: plain.run(None, FEEDS),
         "make": lambda: make(model),
+        "make unconverted": lambda: ortops.InferenceSession(with_nodes_of_onnx(model), shared),
         "make plain": lambda: onnxruntime.InferenceSession(model, shared),
         "call": lambda: ortops.roi_align(*FEEDS.values(), **SIZE),
     }
@@ -300,7 +301,7 @@ def every_line() -> dict[str, list[str]]:
             found.add("interrupted" if words else kind)
         assert 30 < n < 9_000, (name, n)
         outcomes[name] = sorted(found)
-    for session in (ours, plain, calls["make"](), calls["make plain"]()):
+    for session in (ours, plain, calls["make"](), calls["make unconverted"](), calls["make plain"]()):
         assert of_answer(session.run(None, FEEDS)[0], expected) == RIGHT
     return outcomes
 

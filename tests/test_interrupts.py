@@ -40,6 +40,7 @@ def test_an_exception_at_any_line_is_raised_and_the_process_goes_on_and_ends() -
         "run": ["AlarmError"],
         "run plain": ["interrupted"],
         "make": ["AlarmError"],
+        "make unconverted": ["AlarmError"],
         # ONNX Runtime ignores the status of shape inference.
         "make plain": ["an answer", "interrupted"],
         "call": ["AlarmError"],

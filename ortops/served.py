@@ -46,9 +46,10 @@ def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object
 class ServedNodes:
     """The definitions that one SessionOptions object has, and which of them are in use.
 
+    While a thread makes a session with `during`, others wait that make one with it from the same options.
+
     Args:
-        options: the session options.
-        domains: their domains, which are shared with the operators of users.
+        domains: the domains of the options, which also have the operators of users.
     """
 
     def __init__(self, domains: Domains) -> None:

@@ -90,6 +90,25 @@ def test_a_session_has_the_definition_of_the_models_opset(opset: int) -> None:
     assert run(model).tobytes() == expected.tobytes() == converted(model).tobytes()
 
 
+def test_the_long_name_of_onnxs_domain_is_the_empty_one() -> None:
+    model = parse(f"y = {ROI_ALIGN}", 10)
+    expected = converted(model)
+    model.graph.node[0].domain = model.opset_import[0].domain = "ai.onnx"
+    assert run(model).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(("opset", "is_allowed"), [(16, False), (22, True)])
+def test_bfloat16_is_there_from_opset_22(opset: int, is_allowed: bool) -> None:
+    model = parse(f"y = {ROI_ALIGN}", opset)
+    for value in (*model.graph.input[:2], model.graph.output[0]):
+        value.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
+    if is_allowed:
+        assert ortops.InferenceSession(saved(model), options(), providers=[CPU])
+    else:
+        with pytest.raises(Exception, match=r"Type '?tensor\(bfloat16\)'?.*is invalid"):
+            ortops.InferenceSession(saved(model), options(), providers=[CPU])
+
+
 IF = f"""
     c = Constant <value = bool[1] {{1}}> ()
     y = If (c) <then_branch = a () => (t) {{ t = {ROI_ALIGN} }}, else_branch = b () => (e) {{ e = Identity (x) }}>"""

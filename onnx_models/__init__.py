@@ -12,6 +12,7 @@ from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import gradient, hessian, jacobian, jvp, untie, vjp
 from onnx_models.inference import with_state
+from onnx_models.portable import lower
 from onnx_models.resize import resample_attributes
 from onnx_models.schema import register_schemas
 from onnx_models.training import with_loss, with_optimizer, with_sgd
@@ -31,8 +32,9 @@ __all__ = [  # noqa: RUF022
     # Models and nodes of any operator.
     "model",
     "node",
-    # Changes to any model: this project's operators, gradients, bodies of standard operators.
+    # Changes to any model: this project's operators, standard nodes in their place, gradients, bodies of standard operators.
     "convert",
+    "lower",
     "gradient",
     "vjp",
     "jvp",

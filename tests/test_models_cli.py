@@ -247,6 +247,16 @@ def test_nothing_to_attach_is_an_error(tmp_path: Path) -> None:
     assert not (tmp_path / "out.onnx").exists()
 
 
+def test_lower_says_what_it_has_lowered(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
+    done = call("lower", model, "--out", tmp_path / "out.onnx")
+    assert done.exit_code == 0
+    assert done.output.startswith(f"1 node lowered: {tmp_path / 'out.onnx'}\n1 RoiAlign_")
+    made = onnx.load(tmp_path / "out.onnx")
+    assert not made.functions
+    assert {node.domain for node in made.graph.node} == {""}
+
+
 def test_a_gradient_wants_a_loss_and_a_tensor(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(DETECTOR.replace("(float loss)", "(float[r, 2, 2, 2] y, float loss)"))
     path = save(tmp_path / "model.onnx", model)

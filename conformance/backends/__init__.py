@@ -57,6 +57,7 @@ BACKENDS: Mapping[str, Known] = {
     "onnx-reference": Known("onnx_reference:OnnxReference", "onnx", is_compared=True),
     "reference": Known("reference:Reference", "ortops"),
     "portable": Known("onnxruntime:Portable", "onnxruntime", takes_provider=True),
+    "lowered": Known("onnxruntime:Lowered", "onnxruntime", takes_provider=True),
     "portable-reference": Known("onnx_reference:PortableReference", "onnx"),
     "torchvision": Known("torchvision:Torchvision", "torchvision", is_compared=True),
     "openvino": Known("openvino:OpenVino", "openvino", is_compared=True),

@@ -61,10 +61,13 @@ class OnnxRuntime(Backend):
 
 
 class Portable(Backend):
-    """Runs the body of the custom operator, a function of standard operators, in a session without our kernels.
+    """Runs standard operators in place of ours, in a session without our kernels.
 
+    change: makes them: the function of `onnx_models.portable` that changes the model.
     provider: the execution provider; the CPU runs the standard operators that it lacks, as in any session.
     """
+
+    change = "attach"
 
     def __init__(self, provider: str | None = None) -> None:
         _, self.expected_failures = expected_failures.load("portable")
@@ -72,8 +75,14 @@ class Portable(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        from onnx_models.portable import attach  # half a second that the other backend need not wait
+        from onnx_models import portable  # half a second that the other backend need not wait
 
-        model = attach(build(case, "ortops")).SerializeToString()
+        model = getattr(portable, self.change)(build(case, "ortops")).SerializeToString()
         made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
         return session.as_session(made, case)
+
+
+class Lowered(Portable):
+    """As `Portable`, with standard nodes in place of the node, instead of the body of a function."""
+
+    change = "lower"

@@ -1,5 +1,6 @@
 """Bodies of this project's operators in standard ONNX operators, for runtimes without its kernels."""
 
 from onnx_models.portable.attach import attach
+from onnx_models.portable.lower import lower
 
-__all__ = ["attach"]
+__all__ = ["attach", "lower"]

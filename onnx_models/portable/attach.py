@@ -11,7 +11,7 @@ from onnx import helper
 from onnx_models.accepted import accepted
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_protos, attribute_values, custom_of, node_attribute_values, operator_of
-from onnx_models.convert import conversions, convert
+from onnx_models.convert import convert
 from onnx_models.functions import Functions, is_body
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import known_types, node_checker
@@ -37,8 +37,9 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
     lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get the bodies
-    that these have (`ortops.operator`), and stay as they are where there is none. RoiAlign and MaxRoiPool of ONNX, and the
-    nodes of mmcv and caffe2 that `onnx_models.convert` knows, are converted first, so that they get bodies, too.
+    that these have (`ortops.operator`), and stay as they are where there is none. A model that has no nodes of either is
+    converted first (`onnx_models.convert`), so that its RoiAlign and MaxRoiPool of ONNX, mmcv or caffe2 get bodies; beside
+    nodes of this project, as in a gradient, they stay for the runtime's own kernels.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
@@ -61,15 +62,14 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map.
     """
     with schemas_of(operators):
-        model = accepted(model)
-        return _attached(convert(model) if conversions(model) else model)
+        return _attached(accepted(model))
 
 
 def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     check_attributes(model)
     Functions(model).check_size()
-    copy = copy_model(model)
-    _attach_custom(copy)
+    nodes_of_both = (node for scope in (model, *model.functions) for node in iter_nodes(scope))
+    copy = attach_custom(model if any(map(operator_of, nodes_of_both)) else convert(model))
     kept = [function for function in copy.functions if not _is_ours(function)]
     del copy.functions[:]
     copy.functions.extend(kept)
@@ -78,7 +78,7 @@ def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     if not nodes and not inner:
         return copy
     if (onnx_opset(model) or DEFAULT_OPSET) < MIN_OPSET:
-        return _attached(upgrade_opset(model, MIN_OPSET))
+        return _attached(upgrade_opset(copy, MIN_OPSET))
     check_node = node_checker({DOMAIN: DOMAIN_VERSION})
     for node in (*nodes, *(node for _, node in inner)):
         check_node(node)
@@ -103,8 +103,9 @@ def _is_ours(function: onnx.FunctionProto) -> bool:
     return is_body(function) and function.domain == DOMAIN
 
 
-def _attach_custom(copy: onnx.ModelProto) -> None:
-    """Attach the bodies of users' operators to a copy of a model."""
+def attach_custom(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy of a model with the bodies of users' operators."""
+    copy = copy_model(model)
     bodies: dict[tuple[str, str], onnx.FunctionProto] = {}
     for scope in (copy, *copy.functions):
         for node in iter_nodes(scope.graph if isinstance(scope, onnx.ModelProto) else scope):
@@ -119,6 +120,7 @@ def _attach_custom(copy: onnx.ModelProto) -> None:
     for domain, _ in bodies:
         import_domain(copy, domain, DOMAIN_VERSION)
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION) if bodies else copy.ir_version
+    return copy
 
 
 def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:
@@ -170,20 +172,44 @@ def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, .
     return present.pop()
 
 
-def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset: int) -> onnx.FunctionProto:
-    """Make the function for all nodes of an operator."""
-    graph = Graph()
+def results(
+    graph: Graph,
+    nodes: Sequence[onnx.NodeProto],
+    given: Mapping[str, Value],
+    sums: Kind,
+    *,
+    at_once: bool = False,
+) -> dict[str, Value]:
+    """Add what nodes of an operator compute to the graph of the body that they share, and return the wanted outputs by name.
+
+    Args:
+        graph: the graph.
+        nodes: the nodes, on which missing attributes are written.
+        given: their inputs by the names of the operator.
+        sums: the element type of sums.
+        at_once: as in `BodyRequest`.
+
+    Raises:
+        ValueError: the nodes do not agree, or one lacks an input or has no output.
+    """
+    operator = BY_NAME[nodes[0].op_type]
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
-    inputs = _inputs(operator, nodes)
     wanted = frozenset[str]().union(*map(_wanted, nodes))
     for tensor in operator.inputs:
         reason = operator.why_required(tensor, attributes.words, wanted)
-        if reason is not None and tensor.name not in inputs:
+        if reason is not None and tensor.name not in given:
             raise ValueError(f"{tensor.name} is missing: {operator.name} needs it for {reason}")
-    given = {name: graph.input(name) for name in inputs}
     # The module of the operator's family makes the wanted outputs, in the type of sums, from the inputs; both by name.
     family = import_module(f"onnx_models.portable.{operator.family}")
-    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums))
+    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums, at_once))
+    return found
+
+
+def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset: int) -> onnx.FunctionProto:
+    """Make the function for all nodes of an operator."""
+    graph = Graph()
+    inputs = _inputs(operator, nodes)
+    found = results(graph, nodes, {name: graph.input(name) for name in inputs}, sums)
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))

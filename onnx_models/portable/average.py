@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnx_models.portable import weight_matrices
+from onnx_models.portable.at_once import add_outside
 from onnx_models.portable.graph import Kind, Value, concat, zeros
 from onnx_models.portable.regions import Regions
 
@@ -25,9 +26,7 @@ def forward(regions: Regions, outside: Value | None) -> Value:
     if outside is None:
         return y
     on_map = weight_matrices.inside(regions.y).unsqueeze(2) * weight_matrices.inside(regions.x).unsqueeze(1)
-    part = (1.0 - on_map).cast(y.kind).unsqueeze(1)
-    # A product would make NaN of an infinite value where no sample is off the map.
-    return (part > 0.0).where(y + part * outside, y)
+    return add_outside(y, on_map, outside)
 
 
 def gradient(regions: Regions, dy: Value) -> Value:

@@ -21,7 +21,7 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     tensor = values[0].cast(request.sums)
     if not request.operator.is_gradient:
         return {name: forward(tensor, request.attributes)}
-    return {name: gradient(tensor, values[1].cast("int64"), request.attributes)}
+    return {name: gradient(tensor, values[1].cast("int64"), request)}
 
 
 def forward(x: Value, attributes: Attributes) -> Value:
@@ -50,8 +50,9 @@ def forward(x: Value, attributes: Attributes) -> Value:
     return x.reshape(*outputs)
 
 
-def gradient(dy: Value, x_shape: Value, attributes: Attributes) -> Value:
+def gradient(dy: Value, x_shape: Value, request: BodyRequest) -> Value:
     """Apply the transpose of `forward`, to the shape `x_shape`."""
+    attributes = request.attributes
     rank = max(attributes.count(name) for name in ("scales", *_DEFAULTS))
     if rank:
         outputs, lengths = dy.lengths(rank), x_shape.entries(rank)
@@ -62,7 +63,7 @@ def gradient(dy: Value, x_shape: Value, attributes: Attributes) -> Value:
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
-        dx = _collected(dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length))
+        dx = _collected(dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length), request.at_once)
         done[axis] = length
     return dx.op("Reshape", x_shape, allowzero=1)
 
@@ -95,16 +96,24 @@ def _is_identity(attributes: Attributes, axis: int) -> bool:
     return scale == 1.0 and None not in offsets and sum(offset for offset in offsets if offset is not None) == 0.0
 
 
-def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps) -> Value:
+def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps, at_once: bool) -> Value:
     """Return the gradient along one axis: for each pixel, the weighted sum over the outputs that read it.
 
-    Since coordinates ascend, the outputs that read a pixel are consecutive: iteration k adds the k-th output of each pixel.
+    Since coordinates ascend, the outputs that read a pixel are consecutive: iteration k adds the k-th output of each pixel,
+    unless `at_once` asks for all outputs at once.
     """
     low, high, f = taps
     graph, outputs = dy.graph, lengths[axis]
     after = range(1, len(lengths) - axis)
 
     def add(total: Value, pixels: Value, weights: Value | None) -> Value:
+        if at_once:
+            part = dy.slice(axis, graph.constant([0], "int64"), pixels.length(0))
+            if weights is not None:
+                weights = weights.unsqueeze(*after)
+                part = (weights > 0.0).where(part * weights, 0.0)
+            places = pixels.unsqueeze(*after).op("Expand", part.shape())
+            return total.op("ScatterElements", places, part, axis=axis, reduction="add")
         count = zeros("int64", length).op("ScatterElements", pixels, ones(pixels.length(0)), axis=0, reduction="add")
         first = count.op("CumSum", graph.constant(0, "int64"), exclusive=1)
         rounds = concat(0, count, graph.constant([0], "int64")).max(0).reshape(1)

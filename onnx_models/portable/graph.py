@@ -20,7 +20,7 @@ from onnx_models.nodes import NodeBuilder
 Kind = str
 """The element type of a value: float, double, int64 or bool; "other" for an input, whose type a body does not know."""
 
-_DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "int64": np.int64, "bool": np.bool_}
+DTYPES: dict[str, Any] = {"float": np.float32, "double": np.float64, "int64": np.int64, "bool": np.bool_}
 _TYPES: dict[str, int] = {
     "float": TensorProto.FLOAT,
     "double": TensorProto.DOUBLE,
@@ -58,7 +58,7 @@ class Graph(NodeBuilder):
 
     def constant(self, value: float | Sequence[int], kind: Kind) -> Value:
         """Return a constant: a number, or a list of numbers."""
-        array = np.asarray(value, _DTYPES[kind])
+        array = np.asarray(value, DTYPES[kind])
         key = (kind, array.shape, array.tobytes())
         if key not in self._constants:
             made = self._value(kind)
@@ -276,7 +276,7 @@ def concat(axis: int, *values: Value) -> Value:
 
 def zeros(kind: Kind, first: Value, *lengths: Value | int) -> Value:
     """Return a tensor of zeros."""
-    zero = numpy_helper.from_array(np.zeros(1, _DTYPES[kind]))
+    zero = numpy_helper.from_array(np.zeros(1, DTYPES[kind]))
     return shape(first.graph, first, *lengths).op("ConstantOfShape", kind=kind, value=zero)
 
 

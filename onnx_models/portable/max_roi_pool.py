@@ -10,9 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from onnx_models.portable import at_once
+from onnx_models.portable.at_once import SampleGrid
 from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value, arange, zeros
 from onnx_models.portable.regions import RoiInputs, check_rois
+from onnx_models.portable.sampling import AxisTaps, largest_count
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 
@@ -20,11 +23,19 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     """Return the wanted outputs by name."""
     if not request.operator.is_gradient:
         bins_y, bins_x = (request.attributes.entry("pooled_shape", axis, "int64") for axis in range(2))
-        return {"Y": _forward(_regions(given, request, (bins_y, bins_x), []))}
+        regions = _regions(given, request, (bins_y, bins_x), [])
+        if request.at_once:
+            return {"Y": at_once.forward(_grid(regions), "max", None)}
+        return {"Y": _forward(regions)}
     count, channels, bins_y, bins_x = given["dY"].lengths(4)
     is_like_x = channels.equals(given["X"].lengths(4)[1])
     conditions = [bins_y > 0, bins_x > 0, count.equals(given["rois"].length(0)), is_like_x]
-    return {"dX": _gradient(_regions(given, request, (bins_y, bins_x), conditions), given["dY"])}
+    regions = _regions(given, request, (bins_y, bins_x), conditions)
+    if request.at_once:
+        dy = given["dY"].cast(request.sums)
+        dx, _ = at_once.gradients(_grid(regions), "max", dy, by_map=True, by_rois=False)
+        return {} if dx is None else {"dX": dx}
+    return {"dX": _gradient(regions, given["dY"])}
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,23 @@ def _rounded(end: Value) -> Value:
     below = size.floor()
     whole = (below + (size - below >= 0.5).cast("double")).cast("int64")
     return (end < 0.0).where(whole * -1, whole)
+
+
+def _grid(regions: _Regions) -> SampleGrid:
+    """Return the pixels of all bins as samples of one pixel each. A bin of fewer pixels than others repeats its last one."""
+    graph = regions.count.graph
+    one = graph.constant(1.0, "double")
+
+    def pixels(ends: _Ends, length: Value) -> Value:
+        low, high = ends.low.unsqueeze(2), ends.high.unsqueeze(2)
+        place = low + arange(largest_count(high - low))
+        return (place < high).where(place, high - 1).at_least(0).at_most(length - 1)
+
+    *_, height, width = regions.map_lengths
+    y, x = pixels(regions.y, height).unsqueeze(2, 4), pixels(regions.x, width).unsqueeze(1, 3)
+    has_pixels = regions.y.has_pixels().unsqueeze(2, 3, 4) & regions.x.has_pixels().unsqueeze(1, 3, 4)
+    inside = has_pixels & (y + x >= 0)
+    return SampleGrid(regions, AxisTaps([y], [one], []), AxisTaps([x], [one], []), inside, inside, one, lambda *_: [])
 
 
 @dataclass(frozen=True)

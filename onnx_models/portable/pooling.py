@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from onnx_models.portable import average, maximum
+from onnx_models.portable import at_once, average, maximum, products
+from onnx_models.portable.at_once import Mode
 from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value
 from onnx_models.portable.regions import Regions, RoiInputs, name_gradients, read_roi_inputs
 from onnx_models.portable.sampling import Placement, Reading, list_samples
 
-Mode = Literal["avg", "max", "max_interpolated"]
 Place = Callable[[tuple[Value, Value], Value, Value], Placement]
 
 
@@ -24,6 +23,7 @@ class Rule:
     outside: the value of a sample off the map; None for 0.
     reading: the pixels that a sample reads.
     place_y, place_x: place the samples along each axis.
+    few: the number of samples of a bin along an axis if `BodyRequest.few_samples` knows it.
     """
 
     mode: Mode
@@ -31,6 +31,7 @@ class Rule:
     reading: Reading
     place_y: Place
     place_x: Place
+    few: Value | None
 
 
 def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
@@ -41,9 +42,11 @@ def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[s
 def _forward(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
     regions = _regions(read_roi_inputs(given, request, reads_map=True), rule, with_derivatives=False)
     (name,) = request.wanted
+    if request.at_once and (rule.few is not None or rule.mode != "avg"):
+        return {name: at_once.forward(at_once.upright_grid(regions), rule.mode, rule.outside)}
     if rule.mode != "avg":
         return {name: maximum.forward(regions, rule.mode, rule.outside)}
-    return {name: average.forward(regions, rule.outside)}
+    return {name: (products if request.at_once else average).forward(regions, rule.outside)}
 
 
 def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[str, Value]:
@@ -53,9 +56,13 @@ def _gradients(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> 
     dy = roi_inputs.gradient()
     dx: Value | None = None
     drois: Value | None = None
-    if rule.mode == "avg":
-        dx = average.gradient(regions, dy) if by_map else None
-        drois = average.roi_gradient(regions, dy) if by_rois else None
+    if request.at_once and (rule.few is not None or rule.mode != "avg"):
+        grid = at_once.upright_grid(regions)
+        dx, drois = at_once.gradients(grid, rule.mode, dy, by_map=by_map, by_rois=by_rois)
+    elif rule.mode == "avg":
+        matrices = products if request.at_once else average
+        dx = matrices.gradient(regions, dy) if by_map else None
+        drois = matrices.roi_gradient(regions, dy) if by_rois else None
     else:
         dx, drois = maximum.gradients(regions, rule.mode, dy, by_map=by_map, by_rois=by_rois)
     return name_gradients(given, request, dx, drois)

@@ -51,6 +51,10 @@ class RoiInputs:
         """Return a part of an image, [1, C, h, w]; each axis from its first pixel to before its end."""
         return _present(self.map, "the feature map").block({0: (image, image + 1), 2: rows, 3: columns})
 
+    def whole_map(self) -> Value:
+        """Return the map in the type of sums, [N, C, H, W]."""
+        return _present(self.map, "the feature map").cast(self.sums)
+
     def gradient(self) -> Value:
         """Return dY; a ValueError if there is none."""
         return _present(self.dy, "dY")

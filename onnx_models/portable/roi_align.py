@@ -21,5 +21,6 @@ def onnx_rule(request: BodyRequest, mode: Mode) -> Rule:
     a = request.attributes
     half_pixel = a.word("coordinate_transformation_mode") == "half_pixel"
     scale, ratio = a.number("spatial_scale", "double"), a.number("sampling_ratio", "double")
-    place = partial(onnx_placement, scale=scale, ratio=ratio, half_pixel=half_pixel)
-    return Rule(mode, None, "onnx", place, place)
+    few = request.few_samples("sampling_ratio")
+    place = partial(onnx_placement, scale=scale, ratio=ratio, half_pixel=half_pixel, listed=few)
+    return Rule(mode, None, "onnx", place, place, few)

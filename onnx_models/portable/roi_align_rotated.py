@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from onnx_models.portable import at_once
+from onnx_models.portable.at_once import SampleGrid
 from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.average import pad_to_count, sum_by_image, trip_count
 from onnx_models.portable.graph import Value, arange, concat, zeros
 from onnx_models.portable.regions import RoiInputs, name_gradients, read_roi_inputs
-from onnx_models.portable.rotated_grid import AxisTaps, Grid, Window, grid
+from onnx_models.portable.rotated_grid import Grid, Window, grid
+from onnx_models.portable.sampling import AxisTaps
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:
@@ -28,12 +31,28 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
         clockwise=a.number("clockwise", "double"),
         scale=a.number("spatial_scale", "double"),
         ratio=a.number("sampling_ratio", "double"),
+        listed=request.few_samples("sampling_ratio"),
     )
+    if request.at_once:
+        every = _at_once(roi_inputs, samples_grid.all_bins())
+        if not request.operator.is_gradient:
+            return {"Y": at_once.forward(every, "avg", None)}
+        gradients = at_once.gradients(
+            every, "avg", roi_inputs.gradient(), by_map="dX" in request.wanted, by_rois=by_rois
+        )
+        return name_gradients(given, request, *gradients)
     body = _Body(roi_inputs, samples_grid, samples_grid.windows())
     if not request.operator.is_gradient:
         return {"Y": body.forward()}
     dx = body.gradient() if "dX" in request.wanted else None
     return name_gradients(given, request, dx, body.roi_gradient() if by_rois else None)
+
+
+def _at_once(roi_inputs: RoiInputs, every: Grid) -> SampleGrid:
+    exists = every.height.exists & every.width.exists
+    return SampleGrid(
+        roi_inputs, *every.axis_taps(), exists, every.inside(), every.sample_weights(), every.roi_derivatives
+    )
 
 
 @dataclass(frozen=True)

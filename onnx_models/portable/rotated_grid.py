@@ -16,6 +16,7 @@ from onnx_models.portable.graph import Value, arange
 from onnx_models.portable.regions import LARGEST, RoiInputs
 from onnx_models.portable.sampling import (
     EPSILON,
+    AxisTaps,
     along_bins,
     is_inside,
     largest_count,
@@ -56,15 +57,6 @@ class Side:
 
 
 @dataclass(frozen=True)
-class AxisTaps:
-    """For samples along one axis of the map, the two pixels that each reads, their weights and the weights' derivatives."""
-
-    pixels: list[Value]
-    weights: list[Value]
-    weight_derivatives: list[Value]
-
-
-@dataclass(frozen=True)
 class Grid:
     """The samples of all regions, with values [R, 1, 1], or of some bins, with values in another shape.
 
@@ -97,6 +89,14 @@ class Grid:
             lambda along: along.gather(region).squeeze(0).slice(1, start, listed_x).unsqueeze(1),
         )
 
+    def all_bins(self) -> Grid:
+        """Return all bins of all regions, with samples of the shape [R, PH, PW, KY, KX]."""
+        return self._viewed(
+            lambda value: value.unsqueeze(3, 4),
+            lambda along: along.unsqueeze(2, 4),
+            lambda along: along.unsqueeze(1, 3),
+        )
+
     def windows(self) -> tuple[Window, Window]:
         """Return the pixels that each region can read, along y and along x."""
         height, width = self.height.size, self.width.size
@@ -124,13 +124,13 @@ class Grid:
 
     def sample_weights(self) -> Value:
         """Return the weight of each sample in the mean of its bin, 0 off the map."""
-        return self._inside().cast("double") / (self.height.per_bin * self.width.per_bin)
+        return self.inside().cast("double") / (self.height.per_bin * self.width.per_bin)
 
     def axis_taps(self) -> tuple[AxisTaps, AxisTaps]:
         """Return the taps of samples along y and along x; a sample off the map reads any pixel."""
-        inside = self._inside()
+        inside = self.inside()
         along_y, along_x = (
-            AxisTaps(*pixels_and_weights(c, inside, length, "onnx"))
+            pixels_and_weights(c, inside, length, "onnx")
             for c, length in zip(self._coordinates(), self.lengths, strict=True)
         )
         return along_y, along_x
@@ -153,7 +153,8 @@ class Grid:
         u, v = self.offsets()
         return self.middle_y + v * self.cos - u * self.sin, self.middle_x + u * self.cos + v * self.sin
 
-    def _inside(self) -> Value:
+    def inside(self) -> Value:
+        """Return whether a sample is on the map."""
         y, x = self._coordinates()
         height, width = self.lengths
         return self.height.exists & self.width.exists & is_inside(y, height) & is_inside(x, width)
@@ -182,7 +183,9 @@ class Grid:
         )
 
 
-def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value) -> Grid:
+def grid(
+    roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Value, ratio: Value, listed: Value | None
+) -> Grid:
     """Place samples as RoIAlignRotated does.
 
     Args:
@@ -191,6 +194,7 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
         clockwise: 1 if angles are clockwise as seen on the image.
         scale: pixels for each unit of the stored coordinates.
         ratio: samples of a bin along an axis; 0 for its size in pixels, rounded up.
+        listed: the number of samples to list for each bin if all are listed; None to list those that may be on the map.
 
     Source: `ortops.operators.roi_align_rotated`.
     """
@@ -216,7 +220,7 @@ def grid(roi_inputs: RoiInputs, *, aligned: Value, clockwise: Value, scale: Valu
     def side(size: Value, bins: Value, of_map: tuple[Value, Value]) -> Side:
         sized = size.at_least(least)
         per_bin = is_finite.where(samples_per_bin(sized, bins.cast("double"), ratio), 0.0)
-        return _side(sized, (size >= least).cast("double"), bins, per_bin, of_map)
+        return _side(sized, (size >= least).cast("double"), bins, per_bin, of_map, listed)
 
     sides = side(height, bins_y, along), side(width, bins_x, across)
     return Grid(y, x, cos, sin, angle_sign, scale, *sides, (map_height, map_width))
@@ -234,7 +238,14 @@ def _cos(t: Value) -> Value:
     return (abs(t) < 1e8).where(_sin(s) - _sin(t) * rest, 1.0 - _sin(t / 2.0) * _sin(t / 2.0) * 2.0)
 
 
-def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_map: tuple[Value, Value]) -> Side:
+def _side(
+    size: Value,
+    size_derivative: Value,
+    bins: Value,
+    per_bin: Value,
+    of_map: tuple[Value, Value],
+    listed: Value | None,
+) -> Side:
     """List the samples along a side. From its middle, the map extends from `of_map[0] - of_map[1]` to their sum."""
     graph = size.graph
     at_least_one = per_bin.at_least(1.0)
@@ -244,10 +255,13 @@ def _side(size: Value, size_derivative: Value, bins: Value, per_bin: Value, of_m
     pixels = is_point.where(graph.constant(1.0, "double"), step)
     # The fractional index of the region's middle, counted from the first sample of each bin.
     middle = (bins.cast("double") / 2.0 - along_bins(bins)) * at_least_one - 0.5
-    ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
-    first, counts = samples_between(ends, graph.constant(2.0, "double"), per_bin, is_point)
-    # The difference of two large indices may be inexact, but not the number of samples that fit on the map.
-    limit = is_point.where(at_least_one.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
-    counts = counts.at_least(1.0).at_most(limit).at_most(at_least_one).cast("int64")
+    if listed is None:
+        ends = middle + (of_map[0] - of_map[1]) / pixels, middle + (of_map[0] + of_map[1]) / pixels
+        first, counts = samples_between(ends, graph.constant(2.0, "double"), per_bin, is_point)
+        # The difference of two large indices may be inexact, but not the number of samples that fit on the map.
+        limit = is_point.where(at_least_one.at_most(MAX_SAMPLING_RATIO), (of_map[1] * 2.0 / abs(pixels)).ceil() + 6.0)
+        counts = counts.at_least(1.0).at_most(limit).at_most(at_least_one).cast("int64")
+    else:
+        first, counts = (value.reshape(1, 1, 1) for value in (graph.constant(0.0, "double"), listed.cast("int64")))
     i = first + arange(largest_count(counts)).cast("double")
     return Side(size, size_derivative, at_least_one, counts.squeeze(2), i < per_bin, (i - middle) / total)

@@ -33,6 +33,18 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
+class AxisTaps:
+    """For samples along one axis of the map, the pixels that each reads, their weights and the weights' derivatives, if any.
+
+    The pixels are whole numbers in the type of coordinates.
+    """
+
+    pixels: list[Value]
+    weights: list[Value]
+    weight_derivatives: list[Value]
+
+
+@dataclass(frozen=True)
 class Placement:
     """A rule for where the samples of a bin lie on an axis.
 
@@ -43,6 +55,7 @@ class Placement:
     coordinate_derivatives: takes the indices of samples and returns the derivatives of their coordinates by the region's
         two stored coordinates.
     is_inside: takes coordinates and the length of the map, and returns whether they are on the map.
+    listed: the number of samples to list for each bin if all are listed; None to list those that can affect a result.
     """
 
     bins: Value
@@ -52,6 +65,7 @@ class Placement:
     step: Value
     coordinate_derivatives: Callable[[Value], tuple[Value, Value]]
     is_inside: Callable[[Value, Value], Value]
+    listed: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,7 @@ class Samples:
     weights: [R, P, K, T], the weights of those pixels.
     weight_derivatives: [R, P, K, T], the derivatives of the weights by the coordinate; None where they have none.
     coordinate_derivatives: [R, P, K] each, by the region's two stored coordinates; None if not wanted.
+    read: pixels, weights and weight_derivatives as lists of T values, [R, P, K] each.
     """
 
     bins: Value
@@ -79,6 +94,7 @@ class Samples:
     weights: Value
     weight_derivatives: Value | None
     coordinate_derivatives: tuple[Value, Value] | None
+    read: AxisTaps
 
     @property
     def taps(self) -> int:
@@ -87,7 +103,14 @@ class Samples:
 
 
 def onnx_placement(
-    ends: tuple[Value, Value], bins: Value, length: Value, *, scale: Value, ratio: Value, half_pixel: bool
+    ends: tuple[Value, Value],
+    bins: Value,
+    length: Value,
+    *,
+    scale: Value,
+    ratio: Value,
+    half_pixel: bool,
+    listed: Value | None,
 ) -> Placement:
     """Place samples as RoiAlign does.
 
@@ -100,6 +123,7 @@ def onnx_placement(
         scale: pixels for each unit of the stored coordinates.
         ratio: samples of a bin; 0 for its size in pixels, rounded up.
         half_pixel: whether regions are shifted by -0.5 pixels and have no minimum size.
+        listed: as `Placement.listed`.
     """
     start, size = ends[0] * scale, (ends[1] - ends[0]) * scale
     varies = None if half_pixel else size >= 1.0
@@ -122,6 +146,7 @@ def onnx_placement(
         size / steps,
         _coordinate_derivatives(position, scale),
         is_inside,
+        listed,
     )
 
 
@@ -139,6 +164,7 @@ def directml_placement(
     offsets: tuple[Value, Value],
     samples: tuple[Value, Value],
     to_corners: Value,
+    listed: Value | None,
 ) -> Placement:
     """Place samples as DmlRoiAlign does.
 
@@ -152,10 +178,11 @@ def directml_placement(
         offsets: input_pixel_offset and output_pixel_offset.
         samples: the minimum and maximum number of samples of a bin.
         to_corners: 1 if the outermost samples lie on a region's ends, else 0.
+        listed: as `Placement.listed`.
     """
     first, last = ends[0] * scale, ends[1] * scale
     count = bins.cast("double")
-    per_bin = ((last - first) / count).ceil().at_least(samples[0]).at_most(samples[1])
+    per_bin = listed or ((last - first) / count).ceil().at_least(samples[0]).at_most(samples[1])
     steps = count * per_bin - to_corners
 
     def position(i: Value) -> Value:
@@ -173,6 +200,7 @@ def directml_placement(
         (last - first) / steps.at_least(1.0),
         _coordinate_derivatives(position, scale),
         lambda c, pixels: (c > -1.0) & (c <= pixels),
+        listed,
     )
 
 
@@ -187,20 +215,21 @@ def _coordinate_derivatives(position: Callable[[Value], Value], scale: Value) ->
 
 
 def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bool) -> Samples:
-    """List the samples that can affect a result.
+    """List the samples that can affect a result, or all.
 
     Args:
         placement: the rule for their coordinates.
         reading: the pixels that they read.
         with_derivatives: whether the result has `coordinate_derivatives`.
     """
-    first, counts = _window(placement)
+    first, counts = _window(placement) if placement.listed is None else _all(placement, placement.listed)
     i = first + arange(largest_count(counts)).cast("double")
     c = placement.coordinate(i)
     length = placement.length.cast("double")
     exists = i < placement.per_bin
     inside = exists & placement.is_inside(c, length)
-    pixels, weights, weight_derivatives = pixels_and_weights(c, inside, length, reading)
+    read = pixels_and_weights(c, inside, length, reading)
+    derivatives = read.weight_derivatives
     return Samples(
         bins=placement.bins,
         length=placement.length,
@@ -208,10 +237,11 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
         exists=exists,
         inside=inside,
         per_bin=placement.per_bin.at_least(1.0),
-        pixels=concat(3, *(p.cast("int64").unsqueeze(3) for p in pixels)),
-        weights=concat(3, *(w.unsqueeze(3) for w in weights)),
-        weight_derivatives=concat(3, *(d.unsqueeze(3) for d in weight_derivatives)) if weight_derivatives else None,
+        pixels=concat(3, *(p.cast("int64").unsqueeze(3) for p in read.pixels)),
+        weights=concat(3, *(w.unsqueeze(3) for w in read.weights)),
+        weight_derivatives=concat(3, *(d.unsqueeze(3) for d in derivatives)) if derivatives else None,
         coordinate_derivatives=placement.coordinate_derivatives(i) if with_derivatives else None,
+        read=read,
     )
 
 
@@ -269,6 +299,12 @@ def _window(placement: Placement) -> tuple[Value, Value]:
     return first, count.cast("int64").at_least(1)
 
 
+def _all(placement: Placement, listed: Value) -> tuple[Value, Value]:
+    """As `_window`, for all samples of each bin."""
+    first = placement.step.graph.constant(0.0, "double")
+    return first.reshape(1, 1, 1), listed.cast("int64").reshape(1, 1, 1)
+
+
 def samples_between(ends: tuple[Value, Value], slack: Value, per_bin: Value, is_point: Value) -> tuple[Value, Value]:
     """Return the index of the first of a bin's samples between two indices, and their number, as floating-point integers.
 
@@ -297,17 +333,12 @@ def is_inside(c: Value, length: Value) -> Value:
     return (c >= -1.0) & (c <= length)
 
 
-def pixels_and_weights(
-    c: Value, inside: Value, length: Value, reading: Reading
-) -> tuple[list[Value], list[Value], list[Value]]:
-    """Return the pixels that samples read, their weights and the weights' derivatives, if any.
-
-    A sample that is not inside reads pixel 0.
-    """
+def pixels_and_weights(c: Value, inside: Value, length: Value, reading: Reading) -> AxisTaps:
+    """Return what samples at coordinates c read. A sample that is not inside reads pixel 0."""
     # Coordinates off the map may be infinite or NaN.
     c = inside.where(c, 0.0)
     if reading == "nearest":
-        return [_clamped((c + 0.5).floor(), length)], [c * 0.0 + 1.0], []
+        return AxisTaps([_clamped((c + 0.5).floor(), length)], [c * 0.0 + 1.0], [])
     clamped = _clamped(c, length)
     low = clamped.floor()
     f = clamped - low
@@ -316,7 +347,7 @@ def pixels_and_weights(
     else:
         high, is_between = (low + 1.0).at_most(length - 1.0), clamped.equals(c) & (low < length - 1.0)
     derivative = is_between.cast(c.kind)
-    return [low, high], [1.0 - f, f], [derivative * -1.0, derivative]
+    return AxisTaps([low, high], [1.0 - f, f], [derivative * -1.0, derivative])
 
 
 def _clamped(c: Value, length: Value) -> Value:

@@ -64,13 +64,14 @@ class Portable(Backend):
     """Runs standard operators in place of ours, in a session without our kernels.
 
     change: makes them: the function of `onnx_models.portable` that changes the model.
+    failures: the name of the list of expected failures.
     provider: the execution provider; the CPU runs the standard operators that it lacks, as in any session.
     """
 
-    change = "attach"
+    change, failures = "attach", "portable"
 
     def __init__(self, provider: str | None = None) -> None:
-        _, self.expected_failures = expected_failures.load("portable")
+        _, self.expected_failures = expected_failures.load(self.failures)
         self._provider = session.check_provider(provider)
 
     def prepare(self, case: Case) -> Session:
@@ -85,4 +86,4 @@ class Portable(Backend):
 class Lowered(Portable):
     """As `Portable`, with standard nodes in place of the node, instead of the body of a function."""
 
-    change = "lower"
+    change, failures = "lower", "lowered"

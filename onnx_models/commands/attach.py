@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import onnx
 
 from onnx_models.commands.common import FORCE, MODEL, OUT, count
 from onnx_models.files import change_file

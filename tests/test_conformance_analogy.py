@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from conformance.analogy import FamilyByAnalogy
-from conformance.backends import load
 from conformance.case import Case
 from conformance.compare import allowed_errors
 from conformance.error_bounds import unit_roundoff
@@ -21,8 +20,7 @@ from conformance.explain.explanation import explain
 from conformance.families import families, family_of
 from conformance.families.ps_roi_align import FAMILY, repeated
 from conformance.fuzz.strategy import some_cases
-from conformance.outcome import Outcome
-from conformance.run import Answer, ask, judge
+from conformance.run import Answer, judge
 from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
@@ -54,13 +52,6 @@ def test_the_reference_and_the_analogy_agree(case: Case) -> None:
     for name, y in computed.items():
         # Only drois may be summed in another order.
         np.testing.assert_allclose(by_analogy[name], y, rtol=1e-12 if name == "drois" else 0, atol=1e-12, strict=True)
-
-
-def test_printed_numbers_are_those_of_the_other_operator() -> None:
-    printed = [case for case in VALID if case.expected is not None]
-    assert len(printed) > 300
-    for case in printed[::7]:
-        assert judge(case, ask(load("reference"), case)).outcome is Outcome.PASSED, case.id
 
 
 def test_every_fault_of_the_other_operator_is_one_but_those_of_its_modes() -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from conformance.backends import session
 from conformance.commands.run import shard_of
-from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.outcome import Outcome
 from conformance.vectors import collect
 from conformance.worker_process import can_limit_memory
@@ -78,6 +77,7 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
             "only with backend ortops, ortops-standard, ortops-pyop, onnxruntime",
         ),
         (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
+        (["--list", "--select", INSIDE, "--at-least", "2"], "must be at most the number of cases, 1"),
         (["--list", "--time-limit=0"], "--time-limit"),
         (["--list", "--time-limit=nan"], "--time-limit"),
         (["--list", "--memory-limit=0"], "--memory-limit"),
@@ -128,27 +128,6 @@ def test_failures_are_in_every_report_with_their_worst_element(tmp_path: Path) -
     assert re.search(message, failure.get("message", ""))
 
 
-@pytest.mark.parametrize(
-    ("base", "outcome", "status", "last"),
-    [("NoHalfPixel", "expected_failure", 0, "0 passed, 0 failed"), ("Control", "failed", 1, "0 passed, 1 failed")],
-)
-@pytest.mark.parametrize("is_own", [True, False])
-def test_an_expected_failure_is_no_failure_unless_it_passes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, outcome: str, status: int, last: str, is_own: bool
-) -> None:
-    name = f"own_{tmp_path.name}"
-    own = "{'*_inside/*': 'half a pixel off'}" if is_own else "{}"
-    text = f"import wrong_backends\nclass Own(wrong_backends.{base}):\n    EXPECTED_FAILURES = {own}\n"
-    (tmp_path / f"{name}.py").write_text(text, "utf-8")
-    (tmp_path / "known.toml").write_text(f'[[expected_failure]]\nid = "{INSIDE}"\nreason = "half a pixel off"\n')
-    monkeypatch.syspath_prepend(tmp_path)
-    option = [] if is_own else ["--expected-failures", tmp_path / "known.toml"]
-    result, data = report(tmp_path, "--backend", f"{name}:Own", "--select", INSIDE, *option)
-    assert (result.exit_code, outcomes(data)) == (status, {INSIDE: outcome})
-    assert "half a pixel off" in data["cases"][0]["message"]
-    assert result.output.splitlines()[-1] == last
-
-
 def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path) -> None:
     result, data = report(tmp_path, "--backend", "ending_backends:supports_nothing", "--select", FEW)
     assert set(outcomes(data).values()) == {"unsupported"}
@@ -163,49 +142,6 @@ def test_a_backend_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = run("--backend", "a_runtime", "--select", FEW)
     count = len(run("--list", "--select", FEW).output.splitlines())
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, f"{count} passed, 0 failed")
-
-
-def test_a_list_of_expected_failures_has_globs_and_ids(tmp_path: Path) -> None:
-    text = f"""
-[[expected_failure]]
-id = "{INSIDE}"
-reason = "one case"
-[[expected_failure]]
-glob = "roi_align/edge/*/v16/*"
-reason = "many"
-crashes = true
-"""
-    (tmp_path / "known.toml").write_text(text, "utf-8")
-    known = read(tmp_path / "known.toml", IDS).failures
-    assert find(known, INSIDE) == ExpectedFailure(INSIDE, "one case")
-    assert find(known, INSIDE.replace("float", "double")) == ExpectedFailure("roi_align/edge/*/v16/*", "many", True)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[[", "must be TOML in UTF-8"),
-        (
-            "failures = 1",
-            "has failures: must have tables [[expected_failure]], found_with, at_least, select, exclude and",
-        ),
-        ("expected_failure = 1", "must have tables [[expected_failure]], found_with, at_least, select, exclude and"),
-        ('[[expected_failure]]\nreason = "x"', "expected_failure 1 has reason: must have one of id, glob and cases"),
-        ('[[expected_failure]]\nid = "a"\nglob = "b"', "must have one of id, glob and cases"),
-        ('[[expected_failure]]\ncases = []\nreason = "x"', "cases = []: must be a list of globs that is not empty"),
-        ('[[expected_failure]]\ncases = ["*", "no"]\nreason = "x"', "cases = 'no': must match a case"),
-        ('[[expected_failure]]\nglob = "*"', "reason = None: must be a string that is not empty"),
-        ('[[expected_failure]]\nglob = 3\nreason = "x"', "glob = 3: must be a string that is not empty"),
-        ('[[expected_failure]]\nglob = "*"\nreason = "x"\ncrashes = 1', "crashes = 1: must be true or false"),
-        ('[[expected_failure]]\nglob = "*"\nreason = "x"\nnote = "y"', "note = 'y': must be one of id, glob"),
-        ('[[expected_failure]]\nglob = "no/such/*"\nreason = "x"', "glob = 'no/such/*': must match a case"),
-        ('[[expected_failure]]\nid = "roi_align/*"\nreason = "x"', "id = 'roi_align/*': must be the id of a case"),
-    ],
-)
-def test_a_wrong_list_of_expected_failures_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "known.toml").write_text(text, "utf-8")
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read(tmp_path / "known.toml", IDS)
 
 
 def test_it_is_a_module_to_run_and_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
@@ -234,3 +170,35 @@ def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert {case["outcome"] for case in data["cases"]} == {"crashed", "unsupported"}
     assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
+
+
+# What `init` writes.
+
+
+def test_what_it_writes_runs_and_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_backend", raising=False)
+    written = run("init", "my_backend.py")
+    assert (written.exit_code, written.stdout) == (0, "python -m conformance --backend my_backend:answer\n")
+    assert "MODULE" not in Path("my_backend.py").read_text("utf-8")
+    # The command that it prints, for a part of the cases with the one that it lists as an expected failure.
+    options = ["--select", "roi_align/*/v16/*float", "--shard", "1/6", "--json", "report.json"]
+    done = run(*written.stdout.split()[3:], *options)
+    assert done.exit_code == 0, done.output
+    cases = json.loads(Path("report.json").read_text("utf-8"))["cases"]
+    outcomes = Counter(case["outcome"] for case in cases)
+    assert outcomes["passed"] > 25
+    assert outcomes["unsupported"] > 5
+    assert outcomes["failed"] == outcomes["crashed"] == 0
+    known = run("--backend", "my_backend:answer", "--select", "*/batch_index_negative/v16/float")
+    assert (known.exit_code, "NumPy takes -1 for the last image" in known.output) == (0, True), known.output
+
+
+@pytest.mark.parametrize("name", ["mine.py", "my-backend.py", "backend.txt", "backend", "no/such/folder/backend.py"])
+def test_a_file_that_exists_or_cannot_be_a_module_is_status_2(tmp_path: Path, name: str) -> None:
+    (tmp_path / "mine.py").write_text("# mine", "utf-8")
+    result = run("init", tmp_path / name)
+    assert (result.exit_code, [file.name for file in tmp_path.iterdir()]) == (2, ["mine.py"])
+    assert (tmp_path / "mine.py").read_text("utf-8") == "# mine"
+    assert "FILE" in result.output

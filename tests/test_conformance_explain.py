@@ -79,21 +79,6 @@ def test_the_table_of_samples_has_what_they_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "attributes", "offset"),
-    [
-        ("RoiAlign_10", {"sampling_ratio": 1}, 0.0),
-        ("RoiAlign_16", {"sampling_ratio": 1}, 0.5),
-        ("RoiAlign_16", {"sampling_ratio": 1, "coordinate_transformation_mode": "output_half_pixel"}, 0.0),
-        ("DmlRoiAlign", {"minimum_samples_per_output": 1, "maximum_samples_per_output": 1}, 0.5),
-    ],
-)
-def test_conventions_differ_by_half_a_pixel(operator: str, attributes: dict[str, Any], offset: float) -> None:
-    explanation = explain(forward(operator, np.ones((1, 1, 5, 5)), [1, 1, 3, 4], **attributes))
-    assert explanation.drawing is not None
-    assert [one[:2] for one in explanation.drawing.samples] == [(2.5 - offset, 2 - offset)]
-
-
-@pytest.mark.parametrize(
     ("aligned", "clockwise", "samples"),
     [
         (0, 0, [(3, 3), (2, 3), (1, 3)]),
@@ -112,25 +97,6 @@ def test_a_quarter_turn_is_drawn(aligned: int, clockwise: int, samples: list[tup
     (box,) = (np.array(one.corners) for one in drawing.outlines if one.kind == "roi")
     np.testing.assert_allclose(box.mean(0), samples[1], atol=1e-9)
     np.testing.assert_allclose(np.ptp(box, axis=0), (3, 1), atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("operator", "roi", "attributes", "result"),
-    [
-        ("RoiAlign_10", [1, 1, 3, 3], {}, "samples 10, 11, 15, 16: Y = 13"),
-        ("RoiAlign_16", [1, 1, 3, 3], {}, "samples 7, 8, 12, 13: Y = 10"),
-        ("RoiAlign_16", [1, 1, 3, 3], {"mode": "max"}, "Y = 13"),
-        ("RoiAlign_16", [0, 0, 4, 4], {"output_height": 2, "output_width": 2}, "Y = [[4, 6], [14, 16]]"),
-        ("RoiAlign_16", [0, 0, 4, 4], {"output_height": 3, "output_width": 2}, ""),
-    ],
-)
-def test_few_samples_and_bins_are_written_below_the_drawing(
-    operator: str, roi: list[float], attributes: dict[str, Any], result: str
-) -> None:
-    x = np.arange(1.0, 26.0).reshape(1, 1, 5, 5)
-    drawing = explain(forward(operator, x, roi, sampling_ratio=2, **attributes)).drawing
-    assert drawing is not None
-    assert drawing.result == result
 
 
 @pytest.mark.parametrize(
@@ -164,26 +130,6 @@ def test_one_roi_of_several_is_chosen(case_id: str, count: int) -> None:
         explain(BY_ID[case_id], roi=count)
 
 
-@pytest.mark.parametrize("case_id", ["roi_align/empty/no_rois/v22/float", "max_roi_pool/empty/no_rois/v22/float"])
-def test_a_case_without_rois_has_nothing_to_draw(case_id: str) -> None:
-    explanation = explain(BY_ID[case_id])
-    assert (explanation.drawing, explanation.notes[0][:22]) == (None, "The case has no RoIs t")
-
-
-def test_the_bins_of_a_max_roi_pool_have_rings_around_their_largest_pixels() -> None:
-    x = np.arange(49.0).reshape(1, 1, 7, 7)
-    x[0, 0, 2, 1] = 90
-    inputs = {"X": x, "rois": np.array([[0, 1.0, 1.0, 5.0, 9.0]])}
-    attributes = {"pooled_shape": (3, 2)}
-    drawing = explain(
-        Case("test/explain/x", Source("a test", "1", "none"), "MaxRoiPool_22", attributes, inputs, ("Y",), "a test")
-    ).drawing
-    assert drawing is not None
-    # Of the three rows of bins, which have the pixels 1 to 3, 4 to 6 and 7 to 9, the last one is off the map.
-    assert [x[0, 0, int(ring.y), int(ring.x)] for ring in drawing.samples] == [90, 26, 45, 47]
-    assert [one.kind for one in drawing.outlines] == ["bin", *["block"] * 4]
-
-
 @pytest.mark.parametrize("operator", ["RoiAlign_16", "RoIAlignRotated"])
 @pytest.mark.parametrize(
     ("length", "roi", "ratio"),
@@ -198,20 +144,6 @@ def test_huge_rois_and_maps_stay_small(operator: str, length: int, roi: list[flo
     assert len(explanation.drawing.samples) <= MAX_SAMPLES
     assert all(len(one.shown) <= MAX_ROWS for one in explanation.tables)
     assert any("samples, too many to draw" in note for note in explanation.notes)
-
-
-def test_values_that_are_not_finite_are_drawn() -> None:
-    x = np.array([np.nan, np.inf, -np.inf, 1.0]).reshape(1, 1, 2, 2)
-    explanation = explain(forward("RoiAlign_16", x, [0.0, 0.0, 2.0, 2.0], sampling_ratio=1))
-    assert explanation.drawing is not None
-    assert ">nan<" in picture("odd", "", [explanation.drawing])
-
-
-def test_tensors_of_a_detectors_size_are_not_listed() -> None:
-    large = next(case for case in collect() if case.formula is not None)
-    explanation = explain(large)
-    assert explanation.tables == []
-    assert explanation.notes == ("The tensors are too large to list and to draw.",)
 
 
 def test_an_answer_to_an_invalid_case_is_listed() -> None:

@@ -123,7 +123,7 @@ def test_onnx_runner_fails_wrong_answers(tmp_path: Path) -> None:
     assert (passed, len(failed)) == (0, 4)
 
 
-@pytest.mark.parametrize("glob", ["roi_align_grad/edge/max*", "dml_*/edge/*nf*", "*/empty/*/float"])
+@pytest.mark.parametrize("glob", ["roi_align_grad/edge/max*/float", "*/empty/*/float"])
 def test_onnx_runner_passes_our_operators(tmp_path: Path, glob: str) -> None:
     backends.load("ortops")
     assert run("export", tmp_path, "--select", glob, "--dialect", "ortops", "--with-huge").exit_code == 0
@@ -150,15 +150,6 @@ def test_calls_of_one_session_are_data_sets(tmp_path: Path) -> None:
     assert [data.name for data in folder.glob("test_data_set_*")] == ["test_data_set_0"]
 
 
-def test_tolerances_are_those_of_the_call_that_needs_most() -> None:
-    large = {**INSIDE.inputs, "X": INSIDE.inputs["X"] * 2**10}
-    alone = export.tolerances(INSIDE)
-    assert export.tolerances(replace(INSIDE, before=(large,))) == export.tolerances(
-        replace(INSIDE, inputs=large, expected=None)
-    )
-    assert export.tolerances(replace(INSIDE, before=(large,))).atol > 100 * alone.atol
-
-
 def test_constants_of_the_model_have_no_file(tmp_path: Path) -> None:
     case = replace(INSIDE, initializers=("rois",))
     folder = export.write(case, tmp_path / "standard", "standard")
@@ -169,32 +160,27 @@ def test_constants_of_the_model_have_no_file(tmp_path: Path) -> None:
     assert judged_by_onnx(tmp_path, Evaluator) == (1, [], 0)
 
 
-def test_layout(tmp_path: Path) -> None:
-    result = run("export", tmp_path / "a" / "b", "--select", INSIDE.id)
-    folder = tmp_path / "a" / "b" / "standard" / "test_roi_align_edge_half_pixel_inside_v22_float"
-    assert (result.exit_code, result.output) == (0, f"1 cases written to {folder.parent}\n")
-    tensors = [f"test_data_set_0/{name}.pb" for name in ("input_0", "input_1", "input_2", "output_0")]
-    assert sorted(files_of(folder)) == ["config.txt", "data.json", "model.onnx", *tensors]
-    scalars = json.loads((folder / "data.json").read_text("utf-8"))
-    assert scalars == export.tolerances(INSIDE)._asdict()
-    config = dict(line.split(":") for line in (folder / "config.txt").read_text("utf-8").splitlines())
-    expected = {"per_sample_tolerance": scalars["atol"], "relative_per_sample_tolerance": scalars["rtol"]}
-    assert {key: float(value) for key, value in config.items()} == expected
-
-
-def test_a_tensor_that_the_case_leaves_out_has_no_file(tmp_path: Path) -> None:
-    case = next(c for c in EXPORTABLE if len(c.outputs) < len(c.definition.outputs))
-    folder = export.write(case, tmp_path, "ortops") / "test_data_set_0"
-    assert sorted(f.stem for f in folder.glob("output_*")) == [f"output_{i}" for i in range(len(case.outputs))]
-    assert sorted(f.stem for f in folder.glob("input_*")) == [f"input_{i}" for i in range(len(case.inputs))]
-
-
 def test_bytes_are_always_the_same_and_stale_tensors_go(tmp_path: Path) -> None:
     glob = "roi_align/edge/half_pixel_*"
     assert run("export", tmp_path / "one", "--select", glob).exit_code == 0
     assert run("export", tmp_path / "two", "--select", glob).exit_code == 0
     written = files_of(tmp_path / "one")
     assert files_of(tmp_path / "two") == written
+    one = {Path(name).name: text for name, text in written.items() if f"{export.folder_name(INSIDE)}/" in name}
+    assert list(one) == [
+        "config.txt",
+        "data.json",
+        "model.onnx",
+        "input_0.pb",
+        "input_1.pb",
+        "input_2.pb",
+        "output_0.pb",
+    ]
+    scalars = json.loads(one["data.json"])
+    assert scalars == export.tolerances(INSIDE)._asdict()
+    config = dict(line.split(":") for line in one["config.txt"].decode().splitlines())
+    expected = {"per_sample_tolerance": scalars["atol"], "relative_per_sample_tolerance": scalars["rtol"]}
+    assert {key: float(value) for key, value in config.items()} == expected
     for data in (tmp_path / "two" / "standard").glob("*/test_data_set_0"):
         (data / "input_3.pb").write_bytes(b"of an older version")
         (data / "output_0.pb").write_bytes(b"of an older version")
@@ -234,7 +220,7 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     result = run("export", tmp_path, "--select", many.id)
     assert (result.exit_code, "more than 1000000 samples" in words(result)) == (2, True)
     assert run("export", tmp_path, "--select", many.id, "--with-huge").exit_code == 0
-    assert judged_by_onnx(tmp_path, OurOperators)[1] == []
+    assert judged_by_onnx(tmp_path, OurOperators) == (1, [], 0)
 
 
 @pytest.mark.parametrize(
@@ -244,23 +230,18 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
         (["--select", "roi_align/refusal/mode_*"], "selects no case that can be exported"),
         (["--select", "dml_resample/empty/*"], "ONNX has no operator DmlResample"),
         (["--dialect", "other"], "'other' is not one of"),
+        (["--select", INSIDE.id], "DIR"),
     ],
 )
 def test_a_wrong_call_is_status_2_and_writes_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
-    result = run("export", tmp_path / "new", *arguments)
-    assert result.exit_code == 2
-    assert message in words(result)
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder", "utf-8")
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "standard").write_text("no folder", "utf-8")
-    for folder in ("file", "file/below", "taken"):
-        result = run("export", tmp_path / folder, "--select", "roi_align/edge/half_pixel_inside/*")
-        assert result.exit_code == 2, folder
-        assert "DIR" in result.output
+    taken = ("taken", "taken/below") if message == "DIR" else ("new",)
+    if message == "DIR":
+        (tmp_path / "taken").write_text("no folder", "utf-8")
+    before = set(tmp_path.iterdir())
+    for folder in taken:
+        result = run("export", tmp_path / folder, *arguments)
+        assert (result.exit_code, message in words(result)) == (2, True)
+    assert set(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize("element_type", ["float16", "bfloat16", "float", "double"])

@@ -208,9 +208,3 @@ def test_a_wrong_call_is_status_2(arguments: tuple[str, ...], message: str) -> N
     result = fuzz(*arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
-
-
-def test_a_file_that_is_no_case_is_status_2(tmp_path: Path) -> None:
-    path = tmp_path / "case.json"
-    path.write_text("{}", "utf-8")
-    assert fuzz("--backend", "reference", "--replay", str(path)).exit_code == 2

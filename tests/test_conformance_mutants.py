@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import catching_cases
@@ -16,8 +15,6 @@ from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case
 from conformance.families import all_mutants
-from conformance.families.roi_align import mutants as roi_align
-from conformance.model import build
 from conformance.mutants.base import Category, Model, Mutant, Table, called_by, edit, with_replaced
 from conformance.vectors import collect
 from docs.rules import lives, rule_of
@@ -119,11 +116,6 @@ def test_what_a_family_calls_is_known_however_deep() -> None:
     assert called_by("roi_align") & called_by("max_roi_pool") < called_by("roi_align") - {sampling.taps}
 
 
-def test_a_wrong_row_is_no_refusal_of_a_case() -> None:
-    with pytest.raises(ValueError, match="start_of: must have the text 'no such text' once"):
-        type("Mistyped", (Model,), {"FAMILY": "roi_align", "STEPS": edit(sampling.start_of, "no such text", "")})
-
-
 def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,31 +135,12 @@ def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(
         catching_cases.main(["roi_aline"])
 
 
-def test_a_mutant_leaves_the_reference_as_it_is() -> None:
-    case = next(case for case in collect() if case.id == "roi_align/edge/half_pixel_inside/v16/float")
-    assert any(failing(roi_align.MUTANTS["NoHalfPixel"].backend, [case]))
-    assert not any(failing(without_mistake("roi_align"), [case]))
-
-
 def test_an_undefined_name_in_edited_text_is_no_refusal() -> None:
     case = next(case for case in collect() if case.expects_error and case.operator == "RoiAlign_16")
     mutant = type("Mistyped", (Model,), {"FAMILY": "roi_align", "STEPS": edit(sampling.start_of, "- 0.5", "- none")})
     right = case if case.twin is None else case.twin
     with pytest.raises(NameError, match="none"):
         list(failing(mutant, [right]))
-
-
-@pytest.mark.parametrize("constants", [(), ("rois", "batch_indices")])
-def test_a_prepared_model_runs_inputs_of_other_lengths_one_after_the_other(constants: tuple[str, ...]) -> None:
-    # Of the same model: attributes alike, the number of channels not.
-    case = next(case for case in collect() if case.id == "roi_align/official/mode_max/v16/float")
-    named = replace(case, named_axes=frozenset({("X", 1)}), initializers=constants)
-    prepared = without_mistake("roi_align").prepare(build(named, "standard"))
-    x, rest = case.inputs["X"], [case.inputs[name] for name in ("rois", "batch_indices") if name not in constants]
-    (once,) = prepared.run([x, *rest])
-    (twice,) = prepared.run([np.concatenate([x, x], axis=1), *rest])
-    np.testing.assert_array_equal(twice, np.concatenate([once, once], axis=1))
-    np.testing.assert_array_equal(prepared.run([x, *rest])[0], once)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 
 from conformance.case import Array, Case, Source
-from conformance.compare import allowed_errors, compare
-from conformance.expected_values import expected_outputs, reference
+from conformance.compare import compare
+from conformance.expected_values import reference
 from conformance.families import family_of
 from conformance.families.max_roi_pool import cases as max_roi_pool
 from conformance.families.roi_align_rotated import cases as roi_align_rotated
@@ -47,12 +47,6 @@ def test_rotated_rois_that_are_off_by_a_rounding_pass_and_by_a_thousandth_fail(o
     case = next(case for case in cases if "/angles/aligned/counter" in case.id)
     for step in 1e-3 * np.eye(5)[[0, 4]]:  # of the centre and of the angle
         assert not compare(case, at_other_rois(case, step.__add__))[0]
-
-
-def test_an_output_of_max_roi_pool_may_only_be_rounded_to_its_type() -> None:
-    case = next(case for case in POOL if case.id == "max_roi_pool/matrix/many/v22/float")
-    ulp = np.spacing(np.abs(expected_outputs(case)["Y"]).astype(np.float32)).astype(np.float64)
-    assert np.all(allowed_errors(case)["Y"] <= ulp)
 
 
 # A case is well-posed unless rounding decides.
@@ -213,9 +207,3 @@ def test_the_work_of_a_case_is_about_its_samples_on_the_map() -> None:
     assert (samples(small), samples(huge)) == (36, 1e18)
     assert 36 * 3 <= family.work(small) < 36 * 3 + 20
     assert 81 <= family.work(huge) < 2000
-
-
-def test_a_scene_whose_samples_cannot_keep_away_is_an_error() -> None:
-    scene = replace(roi_align_rotated.SCENES[0], rois=((2.0, 2.0, 1.0, 3.0, 0.0, 0),))
-    with pytest.raises(ValueError, match=r"angles: no centre near 2\.0, 2\.0"):
-        scene.tensors_of(0, 0)

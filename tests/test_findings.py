@@ -62,12 +62,6 @@ def test_a_finding_that_ended_is_not_expected_to_fail(runtime: findings.Runtime)
     assert reasons == {finding.reason for finding in runtime.findings if not finding.ended}
 
 
-def test_releases_end_before_the_first_that_is_mended() -> None:
-    (onnxruntime,) = (runtime for runtime in KNOWN if runtime.name == "onnxruntime")
-    ended = {finding.releases[-1]: finding.ended for finding in onnxruntime.findings if finding.ended}
-    assert ended == {"1.23.2": "1.24.4", "1.29.0": "1.30.0"}
-
-
 # What a report says of them.
 
 
@@ -78,17 +72,6 @@ def test_a_failing_case_without_a_finding_and_a_finding_without_a_failing_case_a
     assert [LISTED in finding.case for finding in gone] == [True]
 
 
-def test_a_finding_that_has_ended_lists_cases_of_the_releases_that_had_it_alone() -> None:
-    outcomes = {"roi_align/refusal/batch_index_N/v16/float": Outcome.DEPARTED}
-    assert findings.changes(report_of(outcomes, "1.23.2"), KNOWN) == ([], [])
-    assert findings.changes(report_of(outcomes, "1.24.4"), KNOWN) == (list(outcomes), [])
-
-
-def test_a_backend_without_a_list_is_refused() -> None:
-    with pytest.raises(findings.FindingsError, match="backend mine: must be one of onnxruntime"):
-        findings.count(report_of({LISTED: Outcome.FAILED}, backend="mine"), KNOWN)
-
-
 def test_counts_are_of_complete_runs_that_expect_nothing() -> None:
     report = report_of({LISTED: Outcome.DEPARTED, NOT_LISTED: Outcome.PASSED})
     assert findings.count(report, KNOWN).operators == {"roi_align": {"passed": 1, "departed": 1}}
@@ -96,21 +79,6 @@ def test_counts_are_of_complete_runs_that_expect_nothing() -> None:
         findings.count(dataclasses.replace(report, complete=False), KNOWN)
     with pytest.raises(findings.FindingsError, match="must be of a run with --expected-failures"):
         findings.count(report_of({LISTED: Outcome.EXPECTED_FAILURE}), KNOWN)
-
-
-def test_operators_that_are_unsupported_are_not_counted() -> None:
-    report = report_of({LISTED: Outcome.PASSED, "dml_resample/edge/x/float": Outcome.UNSUPPORTED})
-    assert list(findings.count(report, KNOWN).operators) == ["roi_align"]
-
-
-def test_a_run_takes_the_place_of_one_with_other_outcomes_alone() -> None:
-    old = findings.count(report_of({LISTED: Outcome.DEPARTED}), KNOWN)
-    same = dataclasses.replace(old, date="2027-01-01")
-    other = dataclasses.replace(old, date="2027-01-01", digest="")
-    assert findings.merged([old], [same], KNOWN) == [old]
-    assert findings.merged([old], [other], KNOWN) == [other]
-    later = dataclasses.replace(old, version="1.100.0")
-    assert findings.merged([later], [old], KNOWN) == [old, later]
 
 
 # The command and the document.
@@ -150,8 +118,3 @@ def test_a_report_that_does_not_count_is_a_wrong_call(kept: Path, tmp_path: Path
     assert (result.exit_code, "has expected failures" in " ".join(result.output.split())) == (2, True)
     assert findings.read_counts() == []
     assert kept.read_text("utf-8") == '{"runs": []}'
-
-
-def test_a_document_without_markers_is_an_error() -> None:
-    with pytest.raises(findings.FindingsError, match="the document has no part summary"):
-        findings.rewritten("nothing", KNOWN, [])

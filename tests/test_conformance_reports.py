@@ -1,0 +1,444 @@
+"""Reports: their files, and what is shown of them on the terminal, in Markdown and on a page."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import Result as Done
+from rich.console import Console
+
+import ortops
+from conformance import backends
+from conformance.case import Array, Basis
+from conformance.commands import matrix as command
+from conformance.outcome import ACCEPTED, Outcome, Result
+from conformance.report import page, record, terminal
+from conformance.report.causes import causes_of
+from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
+from conformance.run import Answer, ask, judge
+from conformance.vectors import collect
+from ortops import atomic_file
+from rude_backends import CLEARS, SHOWN
+from suite_runs import INSIDE, run, stored, words
+
+pytestmark = pytest.mark.usefixtures("no_processes")
+
+
+def test_the_table_has_passed_of_total_and_the_other_outcomes(tmp_path: Path) -> None:
+    a = {f"f/one/{i}": outcome for i, outcome in enumerate(["passed", "failed", "unsupported", "crashed"])}
+    b = {"f/one/0": "unsupported", "f/two/0": "expected_failure", "g/one/0": "passed"}
+    files = [stored(tmp_path / f"{name}.json", name, outcomes) for name, outcomes in (("a", a), ("b", b))]
+    result = run("matrix", *files, "--markdown", tmp_path / "m.md")
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[lines.index("f/one 1/4 unsupported") :][:4] == [
+        "f/one 1/4 unsupported",
+        "1 crashed",
+        "1 failed",
+        "1 unsupported",
+    ]
+    assert (tmp_path / "m.md").read_text("utf-8").splitlines()[:6] == [
+        "| group of cases | a | b |",
+        "| --- | ---: | ---: |",
+        "| f/one | 1/4, 1 crashed, 1 failed, 1 unsupported | unsupported |",
+        "| f/two |  | 0/1, 1 expected failure |",
+        "| g/one |  | 1/1 |",
+        "| all | 1/4, 1 crashed, 1 failed, 1 unsupported | 1/3, 1 expected failure, 1 unsupported |",
+    ]
+
+
+def test_what_a_report_holds_is_text_in_markdown_and_on_the_page(tmp_path: Path) -> None:
+    bad = "</title><b onclick='x'>[red]|*c*\ud800\x00\n"
+    file, table = (tmp_path / name for name in ("a.json", "m.md"))
+    stored(file, bad, {f"f/{bad}/a": "failed", INSIDE: "failed", "f/no/a": "unsupported"})
+    result = run("matrix", file, "--markdown", table)
+    assert result.exit_code == 0, result.output
+    assert r"<b onclick='x'>[red]|*c*\ud800\x00\n" in result.output
+    assert r"\<b onclick='x'\>\[red\]\|\*c\*\\ud800\\x00\\n |" in table.read_text("utf-8").splitlines()[0]
+    text = page.render(read(file), [])
+    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\n") > 2
+    assert not re.search("<(b onclick|script|link)\\b", text)
+
+
+def test_a_backend_that_fails_is_asked_and_is_status_0(tmp_path: Path) -> None:
+    file = stored(tmp_path / "a.json", "mine", {INSIDE: "passed"})
+    result = run("matrix", "wrong_backends:NoHalfPixel", "reference", file, "--select", INSIDE)
+    assert result.exit_code == 0
+    assert re.search(r"group of cases +mine +wrong_backends:NoHalfPixel +reference \d", result.output)
+    assert re.search(r"roi_align/edge +1/1 +0/1 +1/1 *\n +1 failed", result.output)
+
+
+def test_the_backends_by_default_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = backends.load
+
+    def without_onnx(name: str, provider: str | None = None) -> backends.Backend:
+        if name == "onnx-reference":
+            raise backends.MissingBackendError(f"backend {name}: no onnx here")
+        return load(name, provider)
+
+    monkeypatch.setattr(backends, "load", without_onnx)
+    monkeypatch.setattr(command, "DEFAULTS", ("reference", "onnx-reference"))
+    result = run("matrix", "--select", INSIDE)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "left out: backend onnx-reference: no onnx here"
+    assert "onnx-reference" not in "".join(result.output.splitlines()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("no_such.json",), "No such file"),
+        (("no_such_module",), "No module named 'no_such_module'"),
+        (("a.json", "--select", "g/*"), "selects no case of mine"),
+        (("reference", "reference"), "must be named once"),
+        (("a.json", "--markdown", "a.json"), "must not be one of SOURCES"),
+        (("a.json", "--markdown", "no/such/m.md"), "must be a folder"),
+    ],
+)
+def test_a_wrong_call_of_matrix_is_status_2(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "a.json", "mine", {"f/one/a": "passed"})
+    result = run("matrix", *arguments)
+    assert result.exit_code == 2
+    assert message in words(result)
+
+
+# Report files: what is read is what was written, a file is never half written, and a wrong file is refused.
+
+
+CASES = [case for case in collect() if case.group in ("roi_align/official", "roi_align/refusal")][::5]
+
+
+def results() -> list[Result]:
+    """Right answers, answers that are off by one, an accepted invalid case and a crash."""
+    reference = backends.load("reference")
+    answers = [ask(reference, case) for case in CASES]
+    for answer in answers[::2]:
+        for name, output in (answer.outputs or {}).items():
+            answer.outputs[name] = output + 1  # type: ignore[index]
+    some = {name: np.ones((1, 1, 1, 1), np.float32) for name in CASES[-1].outputs}
+    answers[-2:] = [Answer("crash", text="gone", seconds=1.5), Answer("outputs", some)]
+    return [judge(case, answer) for case, answer in zip(CASES, answers, strict=True)]
+
+
+def write(file: Path, report: record.Report) -> None:
+    atomic_file.write(file, record.render(report))
+
+
+REPORT = report_of("reference", results())
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    write(tmp_path / "r.json", REPORT)
+    report = read(tmp_path / "r.json")
+    assert report == REPORT
+    assert {entry.outcome for entry in report.entries.values()} == {Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED}
+    assert report.origin.version == report.origin.suite == ortops.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", report.origin.date)
+    assert [case_id for case_id, entry in report.entries.items() if entry.accepted] == [CASES[-1].id]
+    for case, result in zip(CASES, results(), strict=True):
+        back = report.entries[case.id].result(case)
+        assert (back.case, back.outcome, back.message) == (case, result.outcome, result.message)
+        assert {name: a.tobytes() for name, a in back.outputs.items()} == {
+            name: a.tobytes() for name, a in result.outputs.items()
+        }
+
+
+def test_a_file_stays_as_it_was_if_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "r.json"
+    write(file, report_of("reference", results()[:3]))
+
+    def refuse(*_: object) -> None:
+        raise OSError("no room")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="no room"):
+        write(file, REPORT)
+    assert len(read(file).entries) == 3
+    assert [found.name for found in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_a_link_stays_one_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "real.json").touch()
+    (tmp_path / "link.json").symlink_to("real.json")
+    write(tmp_path / "link.json", REPORT)
+    assert (tmp_path / "link.json").is_symlink()
+    assert read(tmp_path / "real.json") == REPORT
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=write, args=(tmp_path / "pipe", REPORT))
+    writer.start()
+    assert read(tmp_path / "pipe") == REPORT
+    writer.join()
+
+
+def test_shards_are_one_report_and_two_versions_are_two(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.json", "b.json", "c.json")]
+    other = replace(REPORT, origin=replace(REPORT.origin, version="9.9"))
+    parts = report_of("reference", results()[:9]), report_of("reference", results()[9:], complete=False), other
+    for file, part in zip(files, parts, strict=True):
+        write(file, part)
+    first, second = read_merged(files)
+    assert (first.title, second.title) == (f"reference {ortops.__version__}", "reference 9.9")
+    assert set(first.entries) == set(second.entries)
+    assert (first.complete, second.complete) == (False, True)
+    write(files[1], parts[0])
+    with pytest.raises(NotAReportError, match=rf"b\.json has case {CASES[0].id} of reference.*, which .*a\.json has"):
+        read_merged(files)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int64, np.uint32])
+def test_a_tensor_comes_back_bit_for_bit(dtype: Any) -> None:
+    values = [0.0, 1.0, 3.0] if np.dtype(dtype).kind in "iu" else [np.nan, np.inf, -np.inf, -0.0, 1.5, 1e-3]
+    given: dict[str, Array] = {
+        "Y": np.array([values], dtype),
+        "empty": np.zeros((0, 2), dtype),
+        "one": np.array(1, dtype),
+    }
+    back = record.decode(json.loads(json.dumps(record.encode(given), allow_nan=False)))
+    assert {name: (a.dtype, a.shape, a.tobytes()) for name, a in back.items()} == {
+        name: (a.dtype, a.shape, a.tobytes()) for name, a in given.items()
+    }
+
+
+def test_outputs_of_other_types_are_not_stored_and_names_are_printable() -> None:
+    assert record.encode({"Y": np.array(["text"]), "Z": np.array([True]), "W": np.array([None])}) == {}
+    assert list(record.decode(record.encode({"\x1b[2J": np.zeros(1, np.float32)}))) == [r"\x1b[2J"]
+
+
+# What `compare` shows of two reports.
+
+
+A = {
+    "f/one/a": "passed",
+    "f/one/b": "failed",
+    "f/one/c": "unsupported",
+    "f/two/d": "failed",
+    "f/two/e": "passed",
+    "f/two/f": "passed",
+    "g/one/g": "passed",
+    "g/one/h": "crashed",
+}
+B = {
+    "f/one/a": "failed",
+    "f/one/b": "passed",
+    "f/one/c": "expected_failure",
+    "f/two/d": "crashed",
+    "f/two/e": "passed",
+    "f/two/n": "passed",
+    "f/two/m": "failed",
+    "g/one/g": "passed",
+    "g/one/h": "crashed",
+}
+
+
+def compare(tmp_path: Path, before: dict[str, str], after: dict[str, str]) -> Done:
+    files = [stored(tmp_path / "a.json", "old", before), stored(tmp_path / "b.json", "new", after)]
+    return run("compare", *files)
+
+
+def test_it_prints_counts_of_families_that_differ_and_then_the_cases_the_worst_first(tmp_path: Path) -> None:
+    result = compare(tmp_path, A, B)
+    assert result.exit_code == 1
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[0] == "old -> new"
+    assert "f/one 1 -> 0 0 -> 1" in lines
+    assert "f/two 0 -> 1" in lines
+    assert not any(line.startswith("g/one") for line in lines)
+    begun = lines.index("2 newly failing")
+    assert lines[begun:] == [
+        "2 newly failing",
+        "f/one/a: passed -> failed",
+        "failed: [red]why[/]",
+        "f/two/m: failed",
+        "failed: [red]why[/]",
+        "1 failing otherwise",
+        "f/two/d: failed -> crashed",
+        "crashed: [red]why[/]",
+        "1 no longer failing",
+        "f/one/b: failed -> passed",
+        "1 with another outcome",
+        "f/one/c: unsupported -> expected_failure",
+        "1 new",
+        "f/two/n: passed",
+        "1 gone",
+        "f/two/f: passed",
+        "2 newly failing, 1 failing otherwise, 1 no longer failing, 1 with another outcome, 1 new, 1 gone",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ("passed", "failed", 1),
+        ("unsupported", "crashed", 1),
+        ("expected_failure", "failed", 1),
+        (None, "failed", 1),
+        ("failed", "crashed", 0),
+        ("crashed", "passed", 0),
+        ("passed", "unsupported", 0),
+        ("failed", None, 0),
+        (None, "passed", 0),
+        ("failed", "failed", 0),
+    ],
+)
+def test_the_status_is_1_if_a_case_begins_to_fail(
+    tmp_path: Path, before: str | None, after: str | None, status: int
+) -> None:
+    old, new = ({"f/one/a": "passed"} | ({"f/one/b": outcome} if outcome else {}) for outcome in (before, after))
+    assert compare(tmp_path, old, new).exit_code == status
+
+
+PASSED = {"id": "a", "outcome": "passed"}
+WRONG_OUTPUTS: list[tuple[object, str]] = [
+    ([], "its outputs have no names"),
+    ({"Y": 1}, "output Y: type None is not one of float16"),
+    ({"Y": {"type": "float", "shape": [-1], "data": ""}}, "output Y: shape [-1] is not a list of lengths"),
+    ({"Y": {"type": "float", "shape": [True], "data": "AAAAAA=="}}, "output Y: shape [True] is not a list of lengths"),
+    ({"Y": {"type": "float", "shape": [1], "data": "*"}}, "output Y: data is not base64"),
+    ({"Y": {"type": "float", "shape": [2**40], "data": "AAAA"}}, "output Y: 3 bytes of data for shape"),
+    ({"Y": {"type": "float", "shape": [1] * 99, "data": "AAAAAA=="}}, "maximum supported dimension"),
+]
+
+
+def of_cases(*cases: object) -> bytes:
+    """A report file with these cases."""
+    return json.dumps({"backend": "b", "cases": cases}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "codec can't decode"),
+        (b"[" * 100_000, "recursion"),
+        (b"[]", "names no backend"),
+        (b'{"cases": []}', "names no backend"),
+        (b'{"backend": "b"}', "no list of cases"),
+        (of_cases(1), "a case has no id"),
+        (of_cases({"id": "a"}), "case a: outcome = None: must be one of passed, failed"),
+        (of_cases({"id": "a", "outcome": []}), "case a: outcome = []: must be"),
+        (of_cases({**PASSED, "outcome": "good"}), "case a: outcome = 'good': must be"),
+        (of_cases({**PASSED, "basis": "mine"}), "basis = 'mine': must be"),
+        (of_cases({**PASSED, "seconds": -1}), "seconds = -1: must be"),
+        (of_cases({**PASSED, "allowed": float("nan")}), "allowed = nan: must be"),
+        (of_cases({**PASSED, "max_error": True}), "max_error = True: must"),
+        (of_cases(PASSED, PASSED), "case a twice"),
+        *((of_cases({**PASSED, "outputs": outputs}), f"case a: {message}") for outputs, message in WRONG_OUTPUTS),
+    ],
+)
+def test_a_file_that_is_no_report_says_why(tmp_path: Path, text: bytes, message: str) -> None:
+    wrong = tmp_path / "wrong.json"
+    wrong.write_bytes(text)
+    with pytest.raises(NotAReportError, match=r"wrong\.json") as raised:
+        read(wrong)
+    assert message in str(raised.value)
+
+
+def test_a_file_that_is_no_report_or_missing_is_status_2(tmp_path: Path) -> None:
+    file, wrong = stored(tmp_path / "a.json", "a", A), tmp_path / "wrong.json"
+    wrong.touch()
+    for files in ([wrong, file], [file, wrong], [file, tmp_path / "none.json"], [file], [file, tmp_path]):
+        assert run("compare", *files).exit_code == 2
+
+
+def test_what_reports_of_others_say_is_printable(tmp_path: Path) -> None:
+    case = {"id": f"f/{CLEARS}/a", "outcome": "failed", "max_error": None, "allowed": None, "message": CLEARS}
+    before, after = stored(tmp_path / "a.json", CLEARS, {}), tmp_path / "b.json"
+    after.write_text(json.dumps({"backend": CLEARS, "summary": {}, "cases": [case]}), "utf-8")
+    done = run("compare", before, after)
+    assert (done.exit_code, f"f/{SHOWN}/a: failed\n      {SHOWN}\n" in done.output) == (1, True)
+    after.write_text(json.dumps({"backend": "b", "cases": [{**case, "outputs": {CLEARS: {}}}]}), "utf-8")
+    done = run("compare", before, after)
+    assert (done.exit_code, r"\x1b[2J" in done.output) == (2, True)
+
+
+# What a run prints: totals and causes before tables, never many lines, no broken words on a narrow terminal.
+
+
+VALID = [case for case in collect() if not case.expects_error and case.basis is not Basis.OURS]
+
+
+def test_a_runtime_with_many_failures_has_a_short_report() -> None:
+    output = run("--backend", "wrong_backends:fails_in_many_ways", "--select", "roi_align/[em]*/v16/*").output
+    failed = re.search(r"(\d+) failed", output.splitlines()[-1])
+    assert failed is not None
+    assert int(failed[1]) >= 120
+    assert len(output.splitlines()) <= 60
+
+
+def test_totals_and_causes_come_first_and_a_cause_is_one_line_for_all_groups() -> None:
+    output = run("--backend", "wrong_backends:answers_one", "--select", "roi_align/[em]*/v16/float").output
+    lines = output.splitlines()
+    assert re.fullmatch(r"\d+ of \d+ passed, \d+ failed, \d+ departed; \d+ s", lines[1])
+    (cause,) = [line for line in lines if ": wrong output [" in line]
+    assert re.fullmatch(r"\d+ failed: wrong output \[roi_align/\w+, roi_align/\w+, \d+ other groups\]", cause)
+    assert lines.index(cause) == 2 < next(i for i, line in enumerate(lines) if "group of cases" in line)
+
+
+def test_departures_are_counted_and_listed_on_request_only() -> None:
+    asked = ("--backend", "wrong_backends:answers_one", "--select", "roi_align/edge/*/v16/float", "--strict", "text")
+    brief, whole = run(*asked).output, run(*asked, "--verbose").output
+    for output in (brief, whole):
+        assert re.search(r"passed, \d+ failed, \d+ departed", output.splitlines()[-1])
+    assert not re.search(r"^\d+ departed: ", brief, re.MULTILINE)
+    assert re.search(r"^\d+ departed: roi_align/edge/", whole, re.MULTILINE)
+    failed = int(whole.splitlines()[-1].split()[2])
+    assert len(re.findall("^failed ", whole, re.MULTILINE)) == failed > len(re.findall("^failed ", brief, re.MULTILINE))
+
+
+def printed(report: Report, width: int) -> str:
+    """What a terminal of this width shows of a report."""
+    text = io.StringIO()
+    out = Console(file=text, width=width, force_terminal=True, color_system=None)
+    terminal.write(report, out, causes_of(report.results(collect()), []), verbose=True)
+    return text.getvalue()
+
+
+def test_no_word_breaks_on_a_terminal_of_80_columns() -> None:
+    outcomes, messages = list(Outcome), {Outcome.PASSED: "", Outcome.FAILED: f"{ACCEPTED}its data is wrong: no"}
+    results = [
+        Result(case, outcomes[k % len(outcomes)], messages.get(outcomes[k % len(outcomes)], "Some words. " * 30))
+        for k, case in enumerate(VALID[::5])
+    ]
+    report = report_of("b", results)
+    assert len({case_id.rsplit("/", 3)[0] for case_id in report.entries}) > 50
+    narrow, wide = (re.sub("[─]+", "", printed(report, width)).split() for width in (80, 1000))
+    assert sorted(narrow) == sorted(wide)
+    lines = [line for line in printed(report, 80).splitlines() if line.split(" ")[-1] not in report.entries]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_cause_has_the_worst_outcome_and_most_cases_first() -> None:
+    crash, refusal = Outcome.CRASHED, Outcome.FAILED
+    said = [(refusal, "refused: E: 7 rows")] * 3 + [(refusal, "refused: F")] + [(crash, "no answer within 5 s")]
+    results = [Result(case, outcome, message) for case, (outcome, message) in zip(VALID, said, strict=False)]
+    found = causes_of([*results, Result(VALID[9], refusal, "refused: E: 8 rows")], [])
+    assert [(one.outcome, one.reason, len(one.results)) for one in found] == [
+        (crash, "no answer within 5 s", 1),
+        (refusal, "refused: E: 7 rows", 4),
+        (refusal, "refused: F", 1),
+    ]
+
+
+def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(tmp_path: Path) -> None:
+    asked = ("--select", "roi_align/edge/[h-s]*/v16/float", "--html", tmp_path / "p.html")
+    assert run("--backend", "conformance.families.roi_align.mutants:ShiftBeforeScale", *asked).exit_code == 1
+    text = (tmp_path / "p.html").read_text("utf-8")
+    assert text.count("<figure>") == text.count('<img src="data:image/svg+xml;base64,') == 1
+    assert len(text) < 500_000
+    plain = text.replace("<wbr>", "")
+    assert "answers like ShiftBeforeScale: " in plain
+    assert re.search(r'<td class="failed">failed</td><td>roi_align/edge/\w+/v16/float</td>', plain)
+    assert text.index('<p class="totals">') < text.index("<figure>") < text.index("<table>")

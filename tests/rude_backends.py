@@ -1,18 +1,23 @@
-"""Functions whose errors say what would do more than stand in a report, or cannot be written or said at all."""
+"""Functions as backends that are rude: their errors would do more than stand in a report, they end their process or fill its
+memory, or they never answer."""
 
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import signal
 import stat
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 
 CLEARS = (
     "\x1b[2J\x1b]8;;http://x\x1b\\link\x07\r\n3780 passed, 0 failed\n\0\x9b31m\u202edc\ud800 \uffff [red]中 :smile:"
@@ -157,27 +162,29 @@ def answers_in_a_word(_: str, inputs: dict[str, object], *_others: object) -> ob
     return "Y"
 
 
-RUDE: list[Callable[..., object]] = [
-    panics,
-    interrupts_itself,
-    exits,
-    exits_in_its_message,
-    interrupts_in_its_message,
-    is_wordless,
-    is_nameless,
-    ends_at_once,
-    closes_the_streams,
-    redirects_the_streams,
-    has_a_thread_that_dies,
-    answers_in_objects,
-    answers_in_a_word,
-    answers_in_a_rude_type,
-    refuses,
-    supports_nothing,
-    has_a_rude_name,
-    says_much,
-]
-"""What a backend may do in one case of many."""
+ENDS = "it would have ended the process: "
+RAISED = "refused: {}: its message raised {}".format
+RUDE: dict[Callable[..., object], tuple[str, str]] = {
+    panics: ("crashed", f"{ENDS}Panic: unwrap() on a `None` value"),
+    interrupts_itself: ("crashed", f"{ENDS}KeyboardInterrupt: "),
+    exits: ("crashed", f"{ENDS}SystemExit: 0"),
+    exits_in_its_message: ("failed", RAISED("ExitInMessageError", "SystemExit")),
+    interrupts_in_its_message: ("failed", RAISED("InterruptInMessageError", "KeyboardInterrupt")),
+    is_wordless: ("failed", RAISED("WordlessError", "RuntimeError")),
+    is_nameless: ("failed", "refused: NamelessError: x"),
+    ends_at_once: ("crashed", f"{ENDS}os._exit(0)"),
+    closes_the_streams: ("failed", "refused: ValueError: closed"),
+    redirects_the_streams: ("failed", "refused: ValueError: redirected"),
+    has_a_thread_that_dies: ("failed", "refused: ValueError: thread"),
+    answers_in_objects: ("failed", "Y: expected type float32, got type object"),
+    answers_in_a_word: ("failed", "Y: expected type float32, got type <U1"),
+    answers_in_a_rude_type: ("failed", r"Y: expected type float32, got type [('\x1b0', '<f4'), ('\x1b1', "),
+    refuses: ("failed", f"refused: ValueError: {SHOWN}"),
+    supports_nothing: ("unsupported", SHOWN),
+    has_a_rude_name: ("failed", rf"refused: {SHOWN}: ".replace(r"\x00", "").replace(r"\ud800", "")),
+    says_much: ("failed", r"\ud800... and 998012 more characters"),
+}
+"""What a backend may do in one case of many, and the outcome and words of the message that this has."""
 
 _by_case: dict[object, Callable[..., object]] = {}
 
@@ -187,7 +194,7 @@ def does_it_all(
 ) -> object:
     # A case that is asked a second time has a negated map.
     case = *attributes.items(), *(np.abs(array).tobytes() for array in inputs.values())
-    function = _by_case.setdefault(case, RUDE[len(_by_case) % len(RUDE)])
+    function = _by_case.setdefault(case, list(RUDE)[len(_by_case) % len(RUDE)])
     return function(op_type, inputs, attributes, outputs)
 
 
@@ -214,6 +221,41 @@ def leaves_a_child_and_ends(*_: object) -> None:
         time.sleep(20)
         os.kill(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+_asked = itertools.count(1)
+
+
+def ends_itself_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
+    if attributes["mode"] == "max":
+        os.abort()
+    raise NotImplementedError
+
+
+def hangs(*_: object) -> None:
+    time.sleep(1000)
+
+
+def hungry_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:
+    if attributes["mode"] == "max":
+        np.ones(2**30)
+    raise NotImplementedError
+
+
+def ends_its_worker(*_: object) -> None:
+    os.kill(psutil.Process().ppid(), signal.SIGKILL)
+
+
+def answers_thirty(*_: object) -> None:
+    if next(_asked) > 30:
+        time.sleep(1000)
+    raise ValueError("not now")
+
+
+def never_ends(*_: object) -> None:
+    Path(os.environ["ASKED"]).touch()
+    while True:
+        time.sleep(1)
 
 
 def _sockets() -> list[int]:

@@ -113,7 +113,6 @@ def test_plugin_fails_a_run_that_judges_fewer_cases_than_its_list_says(tmp_path:
     done = run_pytest(tmp_path, *asked, "--conformance-select", f"{select[:-6]}*")
     assert (done.returncode, counts(done)["passed"]) == (1, 1), done.stdout
     assert re.search("1 of [34] cases were judged: must be at least 2", done.stdout)
-    assert run_pytest(tmp_path, *asked, "--conformance-select", select).returncode == 0
 
 
 def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:

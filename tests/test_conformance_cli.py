@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -57,16 +56,11 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
         ),
         (["--select", "roi_algn/edge/*"], "'roi_algn/edge/*' selects no case; near are roi_align,"),
         (["--select", "*_grad/matriks/*"], "selects no case; near are *_grad/matrix"),
-        (["--select", f"{INSIDE}s"], "selects no case; near are roi_align/edge/half_pixel_inside/v16/float"),
         (["--backend", "json"], "must be a function or have prepare(model, device)"),
-        (["--backend", ""], "--backend"),
-        (["--select", "no/such/case"], "selects no case"),
         (["--list", "--select", INSIDE, "--exclude", "dml*"], "'dml*' excludes no case"),
         (["--list", "--select", INSIDE, "--exclude", "*"], "'*' leaves no case"),
-        (["--no-such-option"], "No such option"),
         (["--json", "no/such/folder/report.json"], "must be a folder"),
         (["--list", "--shard=4/3"], "'4/3': must be i/n with 1 <= i <= n"),
-        (["--list", "--shard=a/b"], "'a/b': must be i/n with 1 <= i <= n"),
         (["--list", "--select", INSIDE, "--shard=1/2"], "must have at most as many parts as there are cases, 1"),
         (["--list", "--expected-failures", "none.toml"], "'none.toml' does not exist"),
         (["--write-expected-failures", __file__], "exists: must be a new file, or --update must be given"),
@@ -78,15 +72,13 @@ def test_shards_are_disjoint_even_and_together_all(parts: int) -> None:
         ),
         (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
         (["--list", "--select", INSIDE, "--at-least", "2"], "must be at most the number of cases, 1"),
-        (["--list", "--time-limit=0"], "--time-limit"),
         (["--list", "--time-limit=nan"], "--time-limit"),
-        (["--list", "--memory-limit=0"], "--memory-limit"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert message in words(result)
+    few = [] if "--select" in arguments else ["--select", INSIDE]  # all cases take a second to sort
+    result = run(*arguments, *few)
+    assert (result.exit_code, message in words(result)) == (2, True), result.output
 
 
 def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +121,7 @@ def test_failures_are_in_every_report_with_their_worst_element(tmp_path: Path) -
 
 
 def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path) -> None:
-    result, data = report(tmp_path, "--backend", "ending_backends:supports_nothing", "--select", FEW)
+    result, data = report(tmp_path, "--backend", "rude_backends:supports_nothing", "--select", FEW)
     assert set(outcomes(data).values()) == {"unsupported"}
     assert f"{len(data['cases'])} unsupported: " in result.output
     end = "0 passed, 0 failed\nthe backend supports none of the selected cases; nothing was tested\n"
@@ -144,29 +136,10 @@ def test_a_backend_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, f"{count} passed, 0 failed")
 
 
-def test_it_is_a_module_to_run_and_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
-    chosen = ["--select", "roi_align/edge/[a-m]*/v16/float", "--exclude", "*/max_[!h]*", "--exclude", "*/max_hu*"]
-    command = [sys.executable, "-m", "conformance", "--backend", "ending_backends:ends_itself_at_max", *chosen]
-    found = []
-    for jobs in ("1", "2"):
-        files = ["--json", str(tmp_path / "r.json"), "--junit", str(tmp_path / "r.xml")]
-        call = [*command, "-j", jobs, *files]
-        done = subprocess.run(call, cwd=HERE, capture_output=True, text=True, check=False)  # noqa: S603
-        data = json.loads((tmp_path / "r.json").read_text("utf-8"))
-        untimed = re.sub(r'time="[^"]*"', "", (tmp_path / "r.xml").read_text("utf-8"))
-        output = re.sub(r"; \d+ s\n", "\n", done.stdout)
-        found.append((done.returncode, output, [{**case, "seconds": 0} for case in data["cases"]], untimed))
-    assert found[0] == found[1]
-    status, output, cases, _ = found[0]
-    crashed = {case["id"].split("/")[2]: case["message"] for case in cases if case["outcome"] != "unsupported"}
-    assert crashed == {"max_has_no_floor": "the process ended with exit code -6"}
-    assert (status, output.splitlines()[-1]) == (1, "0 passed, 1 failed")
-
-
 @pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
 def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
     limit = ("--memory-limit", "2048", "--select", "roi_align/edge/m*_has_no_floor/v16/float")
-    result, data = report(tmp_path, "--backend", "ending_backends:hungry_at_max", *limit)
+    result, data = report(tmp_path, "--backend", "rude_backends:hungry_at_max", *limit)
     assert result.exit_code == 1
     assert {case["outcome"] for case in data["cases"]} == {"crashed", "unsupported"}
     assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output

@@ -116,7 +116,7 @@ def test_a_case_that_ends_the_backend_is_found_and_the_others_are_counted(
 ) -> None:
     monkeypatch.setattr("hypothesis.internal.conjecture.engine.MAX_SHRINKS", 1)  # each of them costs a process
     arguments = ("--cases", "6", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
-    result = fuzz("--backend", "ending_backends:ends_itself_at_max", *arguments)
+    result = fuzz("--backend", "rude_backends:ends_itself_at_max", *arguments)
     assert result.exit_code == 1
     assert "the process ended with exit code -6" in result.output
     assert " unsupported" in result.output.splitlines()[-1]
@@ -140,7 +140,7 @@ def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
 
 def test_any_number_of_processes_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "ROUND", 3)
-    plan, reports = Plan("ending_backends:supports_nothing", 0), []
+    plan, reports = Plan("rude_backends:supports_nothing", 0), []
     for jobs in (1, 2):
         with LocalPool(jobs) as pool:
             reports.append([report for report in campaign.run(plan, pool, 9) if report.counts])
@@ -153,7 +153,7 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("ASKED", str(asked))
     others = psutil.Process().children(recursive=True)
     with LocalPool(1) as pool:
-        next(_ for _ in campaign.run(Plan("ending_backends:never_ends", 0), pool) if asked.exists())
+        next(_ for _ in campaign.run(Plan("rude_backends:never_ends", 0), pool) if asked.exists())
         processes = [process for process in psutil.Process().children(recursive=True) if process not in others]
     assert len(processes) >= 1
     assert psutil.wait_procs(processes, timeout=20)[1] == []

@@ -65,7 +65,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
     with Client(workers.scheduler_address, set_as_default=False) as client:
         process = next(iter(client.run(os.getpid).values()))
     with Cluster(workers.scheduler_address, "reference") as pool:
-        results = isolate.run_cases(pool, Setting("ending_backends:supports_nothing"), cases)
+        results = isolate.run_cases(pool, Setting("rude_backends:supports_nothing"), cases)
         found = [next(results)]
         os.kill(process, signal.SIGKILL)
         found += results
@@ -75,7 +75,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
 
 def test_a_case_that_ends_every_worker_ends_the_run(workers: LocalCluster) -> None:
     with Cluster(workers.scheduler_address, "reference") as pool, pytest.raises(WorkerPoolError, match="has died"):
-        list(isolate.run_cases(pool, Setting("ending_backends:ends_its_worker"), collect()[:1]))
+        list(isolate.run_cases(pool, Setting("rude_backends:ends_its_worker"), collect()[:1]))
 
 
 def test_a_campaign_on_a_cluster_ends_with_its_time(workers: LocalCluster, tmp_path: Path) -> None:

@@ -1,29 +1,41 @@
-"""Whatever a backend does or says, a run ends with all its reports, and each case has an outcome."""
+"""Whatever a backend does, whatever stops a run, and in whatever order results come, a run ends with all its reports."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import psutil
 import pytest
 
-from conformance import backends
+import rude_backends
+from conformance import backends, isolate
 from conformance.backends import MissingBackendError
+from conformance.case import MAX_SAMPLES, Case
+from conformance.families import family_of
 from conformance.isolate import Child, Setting, child_of, declaration_of
+from conformance.outcome import Outcome, Result
 from conformance.printable import MAX_LENGTH, printable
 from conformance.report import record
+from conformance.report.files import Reports
 from conformance.run import ask, judge
 from conformance.vectors import collect
 from conformance.worker_process import ProcessLostError, WorkerProcess, stage
-from conformance.workers import LocalPool
+from conformance.workers import LocalPool, WorkerPool
 from ortops import atomic_file
+from ortops.progress import with_progress
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
 
@@ -32,28 +44,6 @@ CASES = [case for case in collect() if case.group == "roi_align/official" and ca
 HIDDEN = {chr(i) for i in (*range(32), *range(127, 160), 0x202E, 0xFFFF)} - {"\n"}
 """What no report may have, but for ends of lines."""
 
-ENDS = "it would have ended the process: "
-RAISED = "refused: {}: its message raised {}".format
-TABLE = {
-    "panics": ("crashed", f"{ENDS}Panic: unwrap() on a `None` value"),
-    "interrupts_itself": ("crashed", f"{ENDS}KeyboardInterrupt: "),
-    "exits": ("crashed", f"{ENDS}SystemExit: 0"),
-    "exits_in_its_message": ("failed", RAISED("ExitInMessageError", "SystemExit")),
-    "interrupts_in_its_message": ("failed", RAISED("InterruptInMessageError", "KeyboardInterrupt")),
-    "is_wordless": ("failed", RAISED("WordlessError", "RuntimeError")),
-    "is_nameless": ("failed", "refused: NamelessError: x"),
-    "ends_at_once": ("crashed", f"{ENDS}os._exit(0)"),
-    "closes_the_streams": ("failed", "refused: ValueError: closed"),
-    "redirects_the_streams": ("failed", "refused: ValueError: redirected"),
-    "has_a_thread_that_dies": ("failed", "refused: ValueError: thread"),
-    "answers_in_objects": ("failed", "Y: expected type float32, got type object"),
-    "answers_in_a_word": ("failed", "Y: expected type float32, got type <U1"),
-    "answers_in_a_rude_type": ("failed", r"Y: expected type float32, got type [('\x1b0', '<f4'), ('\x1b1', "),
-    "refuses": ("failed", f"refused: ValueError: {SHOWN}"),
-    "supports_nothing": ("unsupported", SHOWN),
-    "has_a_rude_name": ("failed", rf"refused: {SHOWN}: ".replace(r"\x00", "").replace(r"\ud800", "")),
-    "says_much": ("failed", r"\ud800... and 998012 more characters"),
-}
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc lists the descriptors")
 
 
@@ -74,11 +64,10 @@ def test_one_child_lives_through_it_all_and_every_report_says_so(tmp_path: Path)
     assert done.exit_code == 1
     last = done.output.splitlines()[-1]
     cases = data["cases"][: len(RUDE)]
-    assert [function.__name__ for function in RUDE] == list(TABLE)
     elements = ET.parse(files[0]).findall(".//testcase")  # noqa: S314  # our own file
     page = files[1].read_text("utf-8")
     assert len(elements) == len(data["cases"])
-    for case, element, (outcome, message) in zip(cases, elements, TABLE.values(), strict=False):
+    for case, element, (outcome, message) in zip(cases, elements, RUDE.values(), strict=False):
         text = case["message"]
         assert (case["outcome"], message in text) == (outcome, True), text
         assert len(text) < 10 * MAX_LENGTH
@@ -94,8 +83,8 @@ def test_one_child_lives_through_it_all_and_every_report_says_so(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
     streams, end = (sys.stdout, sys.stderr), os._exit
-    for name, (outcome, message) in TABLE.items():
-        result = judge(CASES[0], ask(backends.load(f"rude_backends:{name}"), CASES[0]))
+    for function, (outcome, message) in RUDE.items():
+        result = judge(CASES[0], ask(backends.load(f"rude_backends:{function.__name__}"), CASES[0]))
         assert (result.outcome.value, message in result.message) == (outcome, True)
         assert ((sys.stdout, sys.stderr), os._exit) == (streams, end)
         os.fstat(1)
@@ -110,7 +99,7 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
         ("rude_backends:writes_garbage_to_its_pipe", "something else than an answer came from the process: Unpickl"),
         ("rude_backends:leaves_a_child_and_ends", "the process ended with exit code -9"),
         ("rude_backends:forks_and_both_return", "refused: ValueError: parent"),
-        ("ending_backends:hangs", "no answer within 0.5 s"),
+        ("rude_backends:hangs", "no answer within 0.5 s"),
     ],
 )
 def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message: str) -> None:
@@ -216,7 +205,7 @@ def test_a_module_that_kills_its_process_is_a_wrong_call(own: Path) -> None:
 def test_a_module_that_exits_is_a_wrong_call(own: Path, command: str) -> None:
     own.write_text(f"raise SystemExit({CLEARS!a})", "utf-8")
     named = {"matrix": ["own"], "explain": [CASES[0].id, "--backend", "own"]}
-    done = run(command, *named.get(command, ["--backend", "own"]))
+    done = run(command, *named.get(command, ["--backend", "own"]), *(["--select", GLOB] if command == "run" else []))
     assert done.exit_code == 2
     assert r"backend own: importing it would have ended the process: \x1b[2J" in words(done)
 
@@ -295,3 +284,200 @@ def test_a_report_has_the_mode_of_other_new_files(tmp_path: Path) -> None:
     (tmp_path / "other").touch()
     atomic_file.write(tmp_path / "r.json", "report")
     assert (tmp_path / "r.json").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
+    chosen = ["--select", "roi_align/edge/[i-m]*/v16/float", "--exclude", "*/max_[!h]*", "--exclude", "*/max_hu*"]
+    found, junit = [], tmp_path / "r.xml"
+    for jobs in (1, 2):
+        asked = ("--backend", "rude_backends:ends_itself_at_max", *chosen, "-j", jobs, "--junit", junit)
+        done, data = report(tmp_path, *asked)
+        untimed = re.sub(r'time="[^"]*"', "", junit.read_text("utf-8"))
+        found.append((done.exit_code, re.sub(r"; \d+ s\n", "\n", done.stdout), data, untimed))
+    assert found[0] == found[1]
+    status, output, data, _ = found[0]
+    crashed = {case["id"].split("/")[2]: case["message"] for case in data["cases"] if case["outcome"] != "unsupported"}
+    assert crashed == {"max_has_no_floor": "the process ended with exit code -6"}
+    assert (status, output.splitlines()[-1]) == (1, "0 passed, 1 failed")
+
+
+# A run that is stopped leaves what it has, and another one goes on from there.
+
+
+EDGE_GLOB = "roi_align/edge/*/v16/float"
+IDS = [case.id for case in collect() if case.id.startswith("roi_align/edge/") and case.id.endswith("/v16/float")]
+FIRST = 30
+"""Cases that the backend answers before it hangs."""
+
+ASKED = ("--backend", "rude_backends:answers_thirty", "--select", EDGE_GLOB, "--jobs", "1")
+
+
+def after_each_result(patch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
+    """Let a run do something whenever it has a result and has written it to its JSON report."""
+    add = Reports.add
+
+    def adds(reports: Reports, result: Result, *, is_late: bool = False) -> None:
+        add(reports, result, is_late=is_late)
+        then()
+
+    patch.setattr(Reports, "SECONDS", 0.0)
+    patch.setattr(Reports, "add", adds)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_the_reports_of_a_backend_that_hangs(number: signal.Signals, tmp_path: Path) -> None:
+    json_file, junit_file, html_file = (tmp_path / f"results.{suffix}" for suffix in ("json", "xml", "html"))
+
+    def stops() -> None:
+        if len(record.read(json_file).entries) == FIRST:
+            signal.raise_signal(number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        after_each_result(patch, stops)
+        result = run(*ASKED, "--json", json_file, "--junit", junit_file, "--html", html_file)
+    assert result.exit_code == 128 + number, result.output
+    assert result.output.endswith(f"stopped by signal {number.value} after {FIRST} of {len(IDS)} cases\n")
+    data: dict[str, Any] = json.loads(json_file.read_text("utf-8"))
+    assert data["complete"] is False
+    assert [case["id"] for case in data["cases"]] == IDS[:FIRST]
+    assert len(ET.parse(junit_file).findall(".//testcase")) == FIRST  # noqa: S314  # our own file
+    assert html_file.stat().st_size > 1000
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_run_that_goes_on_keeps_what_it_has_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What had failed stays failed; what had not been asked is asked of the backend, which answers now."""
+    file, sizes, due = tmp_path / "r.json", list[int](), [ValueError("not now"), NotImplementedError("now it does")]
+
+    def raises(*_: object) -> None:
+        raise due[0]
+
+    monkeypatch.setattr(rude_backends, "answers_thirty", raises)
+    assert run(*ASKED[:2], "--select", IDS[-1], "--json", file, "--strict", "all").exit_code == 1
+    due.pop(0)
+
+    def is_kept() -> None:
+        saved = record.read(file)
+        assert IDS[-1] in saved.entries
+        assert saved.complete is (len(saved.entries) == len(IDS))
+        sizes.append(len(saved.entries))
+
+    after_each_result(monkeypatch, is_kept)
+    result = run(*ASKED, "--resume", file, "--json", file, "--strict", "all")
+    assert result.exit_code == 1
+    assert sizes == [1, *range(2, len(IDS) + 1)]
+    *others, last = json.loads(file.read_text("utf-8"))["cases"]
+    assert [case["id"] for case in (*others, last)] == IDS
+    assert last["message"] == "refused: ValueError: not now"
+    assert {case["outcome"] for case in others} == {"unsupported"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"backend": "onnxruntime"}, "is of onnxruntime, by suite"),
+        ({"suite": "0.0.1"}, "by suite 0.0.1: must be of reference"),
+        ({"cases": 5}, "has no list of cases"),
+    ],
+)
+def test_only_a_report_of_the_same_backend_and_suite_is_resumed(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "r.json"
+    assert run("--backend", "reference", "--select", IDS[0], "--json", str(file)).exit_code == 0
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **change}), "utf-8")
+    result = run("--backend", "reference", "--select", EDGE_GLOB, "--resume", str(file))
+    assert result.exit_code == 2
+    assert message in words(result)
+
+
+# Results come as they are known: what is slow holds nothing up, and the reports are in order all the same.
+
+
+OF_EDGE = [case for case in collect() if case.group == "roi_align/edge" and case.id.endswith("/v16/float")]
+HUGE = [case for case in OF_EDGE if not case.expects_error and family_of(case.definition).samples(case) > MAX_SAMPLES]
+
+
+def test_huge_rois_come_last_in_their_group_and_parts_have_one_scenario() -> None:
+    assert 1 < len(HUGE) < len(OF_EDGE)
+    other = [case for case in collect() if case.group == "max_roi_pool/edge"]
+    tasks = isolate._tasks([*OF_EDGE, *other])  # noqa: SLF001
+    order = [case for task in tasks for case in task]
+    small = [case for case in OF_EDGE if case not in HUGE]
+    assert [case.id for case in order] == [case.id for case in (*small, *HUGE, *other)]
+    assert all(len({case.id.split("/")[2] for case in task}) == 1 for task in tasks)
+
+
+class Threads(WorkerPool):
+    """Two threads, of which one waits in its first task until the test lets it go on."""
+
+    worker_count = 2
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.executor = self  # type: ignore[assignment]  # of an executor's methods, the suite calls submit alone
+        self._threads = ThreadPoolExecutor(2)
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Run a task without a backend: each case has passed."""
+        if function is not isolate._run_task:  # noqa: SLF001
+            return self._threads.submit(lambda: isolate.Declaration((), False, False, ()))
+        return self._threads.submit(self._run, *args)
+
+    def _run(self, _setting: Setting, cases: list[Case]) -> list[Result]:
+        assert cases[0] is not OF_EDGE[0] or self.goes_on.wait(30), "other results are held up"
+        return [Result(case, Outcome.PASSED) for case in cases]
+
+
+def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
+    pool, first = Threads(), {case.id for case in isolate._tasks(OF_EDGE)[0]}  # noqa: SLF001
+    results = isolate.run_cases(pool, Setting("any"), OF_EDGE)
+    others = [next(results).case.id for _ in range(len(OF_EDGE) - len(first))]
+    pool.goes_on.set()
+    assert {result.case.id for result in results} == first
+    assert len(others) == len(set(others) - first) == len(OF_EDGE) - len(first)
+
+
+def test_the_time_left_leaves_out_what_was_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter((0.0, 110.0, 120.0))
+    monkeypatch.setattr("ortops.progress.time.monotonic", lambda: next(clock))
+    assert list(with_progress(["a", "b"], "work", 12, left_out=lambda: 100.0)) == ["a", "b"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["work: 1 of 12 cases, 110 s, about 110 s left", "work: 2 of 12 cases, 120 s, about 100 s left"]
+
+
+def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_path: Path) -> None:
+    asked = ("--backend", "rude_backends:hangs", "--select", OF_EDGE[0].id, "--time-limit", "0.5")
+    begun = time.monotonic()
+    result = run(*asked, "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml")
+    whole = time.monotonic() - begun
+    found = record.read(tmp_path / "r.json")
+    (entry,) = found.entries.values()
+    assert (entry.message, entry.seconds) == ("no answer within 0.5 s", 0.5)
+    assert entry.seconds <= found.seconds <= whole
+    suite = ET.parse(tmp_path / "r.xml").find("testsuite")  # noqa: S314  # our own file
+    assert suite is not None
+    assert float(suite.get("time", "")) == pytest.approx(found.seconds, abs=1e-3)
+    assert f"; {found.seconds:.0f} s" in result.output.splitlines()[1]
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_list_of_expected_failures_is_written_from_a_report_without_the_runtime(tmp_path: Path) -> None:
+    few, backend = "roi_align/edge/half_pixel_*/v16/float", "wrong_backends:NoHalfPixel"
+    asked = ("--backend", backend, "--select", few)
+    _, data = report(tmp_path, *asked)
+    assert data["summary"]["failed"] > 1
+    resumed = (*asked, "--resume", tmp_path / "report.json", "--write-expected-failures")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("conformance.backends.load", lambda *_: pytest.fail("the runtime was asked"))
+        assert run(*resumed, tmp_path / "from_report.toml").exit_code == 0
+    assert run(*asked, "--write-expected-failures", tmp_path / "from_run.toml").exit_code == 0
+    written = [(tmp_path / name).read_text("utf-8") for name in ("from_report.toml", "from_run.toml")]
+    assert written[0] == written[1]
+    # What a list has hidden is asked again.
+    _, listed = report(tmp_path, *asked, "--expected-failures", tmp_path / "from_run.toml")
+    assert listed["summary"]["failed"] == 0 < listed["summary"]["expected_failure"]
+    assert run(*resumed, tmp_path / "again.toml").exit_code == 0
+    assert (tmp_path / "again.toml").read_text("utf-8") == written[1]

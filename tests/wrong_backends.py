@@ -1,19 +1,15 @@
-"""Backends of RoiAlign: one without a mistake, one with a mistake, one that ends the interpreter, one that never answers."""
+"""Backends of RoiAlign: one without a mistake, and others with one."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import onnx
 
 from conformance.families.roi_align import mutants as roi_align
 from conformance.mutants.base import Model
-from ortops.reference import arguments_of
 
-__all__ = ["Aborts", "Control", "Hangs", "NoHalfPixel"]
+__all__ = ["Control", "NoHalfPixel"]
 
 NoHalfPixel = roi_align.MUTANTS.find("NoHalfPixel")
 
@@ -22,26 +18,6 @@ class Control(Model):
     """RoiAlign without a mistake."""
 
     FAMILY = "roi_align"
-
-
-class Aborts(Control):
-    """Ends the interpreter at the first refusal that is due."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        super().__init__(model)
-        try:
-            arguments_of(self.operator, self.attributes)
-        except ValueError:
-            os.abort()
-
-
-class Hangs(Control):
-    """Never answers a model of mode max."""
-
-    def run(self, inputs: list[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
-        while self.attributes.get("mode") == "max":
-            pass
-        return super().run(inputs)
 
 
 def answers_one(_op_type: str, inputs: dict[str, Any], _attributes: object, outputs: tuple[str, ...]) -> Any:
@@ -58,3 +34,17 @@ def fails_in_many_ways(op_type: str, inputs: dict[str, Any], _attributes: object
     if size % 3 == 0:
         raise NotImplementedError(f"no {op_type} of {word}")
     raise ValueError(f"{op_type} cannot be done with {word}, which is a word that no other number of elements has")
+
+
+def ten(op_type: str, inputs: dict[str, Any], _attributes: object, _outputs: object) -> Any:
+    """Answers ten, and eleven in float."""
+    if op_type != "RoiAlign":
+        raise NotImplementedError(f"no {op_type}")
+    return np.full((1, 1, 1, 1), 10 + (inputs["X"].dtype == np.float32), inputs["X"].dtype)
+
+
+def double(_op_type: str, inputs: dict[str, Any], _attributes: object, _outputs: object) -> Any:
+    """Answers ten, in double alone."""
+    if inputs["X"].dtype != np.float64:
+        raise NotImplementedError("only double")
+    return np.full((1, 1, 1, 1), 10.0)

@@ -25,23 +25,8 @@ LIMIT = 30
 
 INTEGERS = (-1, 0, 1, 2, 7, 100, -100, 2**31 - 1, -(2**31), 2**40, 2**63 - 1, -(2**63))
 FLOATS = (float("nan"), float("inf"), -float("inf"), 1e38, -1.0, 0.0)
-STRINGS = (
-    "",
-    "x",
-    "y",
-    "loss",
-    "ai.onnx",
-    "own",
-    "\0",
-    "a" * 3000,
-    "Slice",
-    "Loop",
-    "If",
-    "Resize",
-    "Conv",
-    "axis",
-    "value",
-)
+WORDS = ("x", "y", "loss", "ai.onnx", "own", "Slice", "Loop", "If", "Resize", "Conv", "axis", "value")
+STRINGS = ("", "\0", "a" * 3000, *WORDS)
 BYTES = (b"", b"\xff" * 8, b"\0" * 3, b"\x01" * 16)
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18, "own" : 1]>'

@@ -45,7 +45,8 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
     """Of the cases in double, one is wrongly listed; of those in float, one is listed and the others fail."""
     double = INSIDE.replace("float", "double")
     rows = [f'[[expected_failure]]\nid = "{case_id}"\nreason = "one off"\n' for case_id in (INSIDE, double)]
-    (tmp_path / "known.toml").write_text("\n".join(rows), "utf-8")
+    floor = 'at_least = 100\nselect = "*/edge/half_pixel_inside/*"\n'
+    (tmp_path / "known.toml").write_text("\n".join([floor, *rows]), "utf-8")
     options = ["--conformance-select", "*/edge/half_pixel_inside/*", "--conformance-expected-failures", "known.toml"]
     done = run_pytest(tmp_path, "--conformance-backend", "wrong_backends:ten", *options)
     ids = [i for i in BY_ID if "/edge/half_pixel_inside/" in i]
@@ -55,6 +56,7 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
     expected = {"passed": passed, "failed": len(failed), "xfailed": 1, "skipped": skipped}
     assert counts(done) == {name: count for name, count in expected.items() if count}
     assert done.returncode == 1
+    assert "cases were judged: must be at least 100" in done.stdout
     assert f"XFAIL conformance::{INSIDE}" in done.stdout
     assert "passed, but is listed as an expected failure: one off" in done.stdout
     worst = r"^Y\[0, 0, 0, 0\]: expected 10, got 11, off by 1 where \S+ is allowed$"
@@ -90,15 +92,6 @@ def test_plugin_says_what_is_wrong(
 ) -> None:
     done = run_pytest(tmp_path, "--conformance-backend", backend, *options)
     assert (done.returncode, message in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
-
-
-def test_plugin_fails_a_run_that_judges_fewer_cases_than_its_list_says(tmp_path: Path) -> None:
-    select = "roi_align/edge/half_pixel_inside/v16/double"
-    (tmp_path / "known.toml").write_text(f'at_least = 2\nselect = "{select[:-6]}*"\n', "utf-8")
-    asked = ("--conformance-backend", "wrong_backends:double", "--conformance-expected-failures", "known.toml")
-    done = run_pytest(tmp_path, *asked, "--conformance-select", f"{select[:-6]}*")
-    assert (done.returncode, counts(done)["passed"]) == (1, 1), done.stdout
-    assert re.search("1 of [34] cases were judged: must be at least 2", done.stdout)
 
 
 def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:
@@ -169,18 +162,6 @@ def test_what_a_function_is_called_with(monkeypatch: pytest.MonkeyPatch) -> None
     without = next(c for c in collect() if c.operator == "RoiAlignGrad" and "X" not in c.inputs and not c.expects_error)
     (op_type, inputs, _, outputs), _ = call_of(without, [], monkeypatch)
     assert (op_type, inputs["X"], outputs) == ("RoiAlignGrad", None, without.outputs)
-
-
-@pytest.mark.parametrize("wrong", [c for c in collect() if c.expects_error == "attribute"][::160], ids=lambda c: c.id)
-def test_a_function_is_given_wrong_attributes_as_they_are(wrong: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    (_, _, attributes, _), _ = call_of(wrong, [], monkeypatch)
-    for name, value in wrong.attributes.items():
-        is_text = isinstance(value, str)
-        assert (
-            attributes[name] == value
-            if is_text
-            else np.array_equal(np.float32(attributes[name]), np.float32(value), equal_nan=True)
-        )
 
 
 def test_what_a_function_may_return(monkeypatch: pytest.MonkeyPatch) -> None:

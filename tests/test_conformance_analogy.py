@@ -17,12 +17,11 @@ from conformance.compare import allowed_errors
 from conformance.error_bounds import unit_roundoff
 from conformance.expected_values import expected_outputs
 from conformance.explain.explanation import explain
-from conformance.families import families, family_of
+from conformance.families import family_of
 from conformance.families.ps_roi_align import FAMILY, repeated
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, judge
 from conformance.vectors import collect
-from ortops.operators import BY_NAME
 
 OWN = tuple(case for case in collect() if isinstance(family_of(case.definition), FamilyByAnalogy))
 VALID = tuple(case for case in OWN if not case.expects_error and case.formula is None)
@@ -91,10 +90,3 @@ def test_a_call_in_another_mode_has_no_analogy() -> None:
     changes = repeated({"output_height": 2, "output_width": 3}, inputs)
     assert changes is not None
     assert changes["X"](inputs["X"]).shape == (1, 12, 3, 4)
-
-
-def test_families_by_analogy_need_no_other_parts() -> None:
-    alike = [family for family in families() if family.like]
-    assert [family.name for family in alike] == ["ps_roi_align"]
-    assert [list(family.modules) for family in alike] == [["mutants"]]
-    assert {BY_NAME[case.operator].family for case in OWN} == {"ps_roi_align"}

@@ -31,6 +31,7 @@ MARGIN = 1e-3
 LEAD = 5e-5
 """Float32 coordinates change a value of these scenes by less than half of it."""
 
+
 REQUIRED = {"fact", "note", "inputs", "expected"}
 OPTIONAL = {"function", "source", "basis", "attributes", "types", "decimals", "published_type", "input_error"}
 
@@ -111,23 +112,6 @@ def test_reference_confirms_printed_numbers_to_the_last_digit_where_they_are_exa
     assert len(exact_cases) > 1000
 
 
-def test_literal_numbers_are_exact_in_their_types() -> None:
-    # ONNX's own are decimal numbers that every type rounds: `input_error` allows for that.
-    exact_cases = [case for case in literal.cases() if "/official/" not in case.id]
-    doubles = {case.id.rpartition("/")[0]: case for case in exact_cases if case.element_type == "double"}
-    for case in exact_cases:
-        for name, array in case.inputs.items():
-            exact = doubles[case.id.rpartition("/")[0]].inputs[name]
-            np.testing.assert_array_equal(array.astype(np.float64), exact, err_msg=f"{case.id} {name}")
-
-
-def test_every_official_vector_is_there_at_every_opset_that_can_express_it() -> None:
-    met = {(case.id.split("/")[2], case.version) for case in CASES if case.group == "roi_align/official"}
-    assert met == {("aligned_true", opset) for opset in (16, 22)} | {
-        (name, opset) for name in ("aligned_false", "mode_max") for opset in (10, 16, 22)
-    }
-
-
 @pytest.mark.parametrize("family", ["roi_align", "dml_roi_align"])
 def test_rounding_decides_neither_a_number_of_samples_nor_what_they_read(family: str) -> None:
     scenarios = re.compile(rf"{family}(_grad)?/matrix/(?!huge|coordinates_are_not_half)")
@@ -177,6 +161,16 @@ def effect(candidate: Candidate, channel: list[list[float]], bin_: Bin, axes: li
         add_to_dx(dx, 1.0, term)
         add_to_droi(droi, 1.0, term, channel, bin_, *axes)
     return dx, droi
+
+
+def test_literal_numbers_are_exact_in_their_types() -> None:
+    # ONNX's own are decimal numbers that every type rounds: `input_error` allows for that.
+    exact_cases = [case for case in literal.cases() if "/official/" not in case.id]
+    doubles = {case.id.rpartition("/")[0]: case for case in exact_cases if case.element_type == "double"}
+    for case in exact_cases:
+        for name, array in case.inputs.items():
+            exact = doubles[case.id.rpartition("/")[0]].inputs[name]
+            np.testing.assert_array_equal(array.astype(np.float64), exact, err_msg=f"{case.id} {name}")
 
 
 def test_files_of_vectors_have_no_misspelt_entry() -> None:

@@ -62,13 +62,6 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def test_the_class_of_the_document_is_the_example() -> None:
-    (block,) = (text for text in blocks("python") if text.startswith("# tvm_backend.py\n"))
-    statements = [line for line in block.splitlines()[1:] if not line.strip().startswith("def ")]
-    example = (FOLDER / "tvm_backend.py").read_text("utf-8").splitlines()
-    assert [line for line in statements if line not in example] == []
-
-
 def test_the_lists_of_the_document_name_cases(tmp_path: Path) -> None:
     ids, found = [case.id for case in collect()], []
     for text in blocks("toml"):

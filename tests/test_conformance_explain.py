@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import numpy.typing as npt
 import pytest
-from click.testing import CliRunner, Result
 
+import suite_runs
 from conformance import backends
-from conformance.__main__ import main
 from conformance.case import Array, Case, Source
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import MAX_CELLS, MAX_SAMPLES, picture
@@ -30,8 +30,7 @@ POOL = "max_roi_pool/matrix/many/v22/float"
 POOL_GRAD = "max_roi_pool_grad/matrix/many/float"
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["explain", *arguments])
+run = functools.partial(suite_runs.run, "explain")
 
 
 def forward(operator: str, x: Array, roi: Sequence[float], **attributes: Any) -> Case:
@@ -79,27 +78,6 @@ def test_the_table_of_samples_has_what_they_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aligned", "clockwise", "samples"),
-    [
-        (0, 0, [(3, 3), (2, 3), (1, 3)]),
-        (1, 0, [(2.5, 2.5), (1.5, 2.5), (0.5, 2.5)]),
-        (0, 1, [(1, 3), (2, 3), (3, 3)]),
-    ],
-)
-def test_a_quarter_turn_is_drawn(aligned: int, clockwise: int, samples: list[tuple[float, float]]) -> None:
-    attributes = {"output_width": 3, "sampling_ratio": 1, "aligned": aligned, "clockwise": clockwise}
-    roi = [3.0, 2.0, 3.0, 1.0, np.pi / 2]
-    explanation = explain(forward("RoIAlignRotated", np.ones((1, 1, 6, 6)), roi, **attributes))
-    assert "angle 1.5708 (90 degrees)" in explanation.heading
-    drawing = explanation.drawing
-    assert drawing is not None
-    np.testing.assert_allclose([one[:2] for one in drawing.samples], samples, atol=1e-9)
-    (box,) = (np.array(one.corners) for one in drawing.outlines if one.kind == "roi")
-    np.testing.assert_allclose(box.mean(0), samples[1], atol=1e-9)
-    np.testing.assert_allclose(np.ptp(box, axis=0), (3, 1), atol=1e-9)
-
-
-@pytest.mark.parametrize(
     ("case_id", "index", "heading"),
     [
         (OFFICIAL, (1, 0, 3, 2), "RoI 1 of 3: x1 0, y1 5, x2 4, y2 9; image 0, channel 0"),
@@ -121,13 +99,6 @@ def test_the_roi_of_the_worst_element_is_explained(case_id: str, index: tuple[in
     assert values.rows[values.marked][0] == str(list(index))
     assert explanation.drawing is not None
     assert ("worst" in {one.kind for one in explanation.drawing.outlines}) is not case.definition.is_gradient
-
-
-@pytest.mark.parametrize(("case_id", "count"), [(OFFICIAL, 3), (ROTATED, 9), (POOL, 9)])
-def test_one_roi_of_several_is_chosen(case_id: str, count: int) -> None:
-    assert explain(BY_ID[case_id], roi=count - 1).heading.startswith(f"RoI {count - 1} of {count}")
-    with pytest.raises(ValueError, match=f"RoI {count}: the case has {count}"):
-        explain(BY_ID[case_id], roi=count)
 
 
 @pytest.mark.parametrize("operator", ["RoiAlign_16", "RoIAlignRotated"])
@@ -183,4 +154,4 @@ def test_a_wrong_call_is_status_2(
     monkeypatch.chdir(tmp_path)
     result = run(*arguments)
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert message in " ".join(result.output.replace("│", " ").split())
+    assert message in suite_runs.words(result)

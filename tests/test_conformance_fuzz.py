@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from click.testing import CliRunner, Result
 
 from conformance import backends
-from conformance.__main__ import main
 from conformance.case import Case
 from conformance.fuzz import campaign, file, strategy
 from conformance.fuzz.campaign import Plan
@@ -29,13 +27,13 @@ from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
 from conformance.workers import LocalPool
 from ortops.operators import BY_NAME
+from suite_runs import run, words
 
 SMALL = 100
 """Numbers in all inputs of a case that was shrunk."""
 
 
-def fuzz(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["fuzz", *arguments])
+fuzz = functools.partial(run, "fuzz")
 
 
 def found(folder: Path, kind: str) -> list[Path]:
@@ -163,6 +161,7 @@ FIELD = {"images": 256, "channels": 256, "side": 512, "pixels": 2**16, "rois": 2
 """Lengths that occur in practice."""
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_field() -> None:
     met = set[str]()
     for case in itertools.chain.from_iterable(some_cases(seed, 320, ("RoiAlign_16",)) for seed in range(10)):
@@ -207,4 +206,4 @@ def test_a_corrupted_case_is_proven_by_the_case_before_its_change() -> None:
 def test_a_wrong_call_is_status_2(arguments: tuple[str, ...], message: str) -> None:
     result = fuzz(*arguments)
     assert result.exit_code == 2
-    assert message in " ".join(result.output.split())
+    assert message in words(result)

@@ -142,14 +142,6 @@ def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(
         catching_cases.main(["roi_aline"])
 
 
-def test_an_undefined_name_in_edited_text_is_no_refusal() -> None:
-    case = next(case for case in collect() if case.expects_error and case.operator == "RoiAlign_16")
-    mutant = type("Mistyped", (Model,), {"FAMILY": "roi_align", "STEPS": edit(sampling.start_of, "- 0.5", "- none")})
-    right = case if case.twin is None else case.twin
-    with pytest.raises(NameError, match="none"):
-        list(failing(mutant, [right]))
-
-
 @pytest.mark.slow
 def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
     official = tuple(case for case in collect() if case.group == "roi_align/official")

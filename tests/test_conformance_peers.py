@@ -192,41 +192,12 @@ def test_what_torchvision_has_no_place_for_is_unsupported(
     assert reason in answer.text
 
 
-def test_a_type_without_a_kernel_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def roi_align(x: Tensor, *arguments: Any, **keywords: Any) -> Tensor:
-        if x.dtype == BFLOAT16:
-            raise NotImplementedError("\"roi_align_forward_kernel\" not implemented for 'BFloat16'")
-        return torch_roi_align(x, *arguments, **keywords)
-
-    backend = play_torchvision(monkeypatch, roi_align)
-    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/bfloat16"))
-    assert (answer.kind, answer.text) == ("unsupported", "torchvision has float16, float, double only")
-    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float16")).kind == "outputs"
-
-
 def test_kernels_that_are_not_there_are_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     def roi_align(*_arguments: Any, **_keywords: Any) -> Tensor:
         raise RuntimeError("Couldn't load custom C++ ops.")
 
     with pytest.raises(MissingBackendError, match="backend torchvision: its kernels"):
         play_torchvision(monkeypatch, roi_align)
-
-
-@pytest.mark.parametrize(
-    "case_id",
-    ["roi_align/refusal/batch_index_huge/v16/float", "roi_align_grad/refusal/batch_index_negative/dX_alone/float"],
-)
-def test_a_wrong_batch_index_is_said_to_torchvision_as_it_is(case_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[Array] = []
-
-    def roi_align(x: Tensor, boxes: Tensor, *arguments: Any, **keywords: Any) -> Tensor:
-        said.append(boxes.array)
-        return torch_roi_align(x, boxes, *arguments, **keywords)
-
-    backend = play_torchvision(monkeypatch, roi_align)
-    assert ask(backend, case_of(case_id)).kind == "refusal"
-    np.testing.assert_array_equal(said[-1][:, 0], case_of(case_id).inputs["batch_indices"])
-    np.testing.assert_array_equal(said[-1][:, 1:], case_of(case_id).inputs["rois"])
 
 
 # Backends that wrong data may harm.

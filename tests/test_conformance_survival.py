@@ -27,7 +27,7 @@ from conformance.case import MAX_SAMPLES, Case
 from conformance.families import family_of
 from conformance.isolate import Child, Setting, child_of, declaration_of
 from conformance.outcome import Outcome, Result
-from conformance.printable import MAX_LENGTH, printable
+from conformance.printable import MAX_LENGTH
 from conformance.report import record
 from conformance.report.files import Reports
 from conformance.run import ask, judge
@@ -35,7 +35,6 @@ from conformance.vectors import collect
 from conformance.worker_process import ProcessLostError, WorkerProcess, stage
 from conformance.workers import LocalPool, WorkerPool
 from ortops import atomic_file
-from ortops.progress import with_progress
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
 
@@ -217,13 +216,6 @@ def test_a_terminal_that_lacks_characters_has_the_report() -> None:
     done = subprocess.run(command, capture_output=True, env=environment, check=False)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, b"waiting for rude_backends:refuses, at most 10 s\n")
     assert b"refused: ValueError: " + SHOWN.encode("ascii", "backslashreplace") in done.stdout
-
-
-def test_what_is_printable_stays_as_it_is() -> None:
-    for text in ("", "é 中 😀 ~", SHOWN, "x" * MAX_LENGTH):
-        assert printable(text) == text
-    assert printable(printable(CLEARS)) == printable(CLEARS) == SHOWN
-    assert len(printable("x" * 10**6)) == MAX_LENGTH
 
 
 # The files of a run.
@@ -436,16 +428,6 @@ def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
     pool.goes_on.set()
     assert {result.case.id for result in results} == first
     assert len(others) == len(set(others) - first) == len(OF_EDGE) - len(first)
-
-
-def test_the_time_left_leaves_out_what_was_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = iter((0.0, 110.0, 120.0))
-    monkeypatch.setattr("ortops.progress.time.monotonic", lambda: next(clock))
-    assert list(with_progress(["a", "b"], "work", 12, left_out=lambda: 100.0)) == ["a", "b"]
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == ["work: 1 of 12 cases, 110 s, about 110 s left", "work: 2 of 12 cases, 120 s, about 100 s left"]
 
 
 def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -72,15 +71,6 @@ def test_a_failing_case_without_a_finding_and_a_finding_without_a_failing_case_a
     assert [LISTED in finding.case for finding in gone] == [True]
 
 
-def test_counts_are_of_complete_runs_that_expect_nothing() -> None:
-    report = report_of({LISTED: Outcome.DEPARTED, NOT_LISTED: Outcome.PASSED})
-    assert findings.count(report, KNOWN).operators == {"roi_align": {"passed": 1, "departed": 1}}
-    with pytest.raises(findings.FindingsError, match="is not complete"):
-        findings.count(dataclasses.replace(report, complete=False), KNOWN)
-    with pytest.raises(findings.FindingsError, match="must be of a run with --expected-failures"):
-        findings.count(report_of({LISTED: Outcome.EXPECTED_FAILURE}), KNOWN)
-
-
 # The command and the document.
 
 
@@ -102,14 +92,6 @@ def test_reports_of_equal_outcomes_share_a_row(tmp_path: Path) -> None:
     text = findings.rewritten(before, KNOWN, findings.read_counts())
     assert "| ONNX Runtime 1.31.1 to 1.32.0 | `roi_align` | 1 | | | | 1 | |" in text
     assert text.partition("<!--")[0] == before.partition("<!--")[0]
-
-
-@pytest.mark.usefixtures("kept")
-def test_what_is_new_and_what_is_gone_is_named(tmp_path: Path) -> None:
-    report = report_of({LISTED: Outcome.PASSED, NOT_LISTED: Outcome.FAILED})
-    new, gone = findings.add([written(report, tmp_path / "report.json")])
-    assert new == f"ONNX Runtime 1.32.0: no finding lists {NOT_LISTED}: off"
-    assert gone.startswith("ONNX Runtime 1.32.0: no case fails any more of: memory before the map")
 
 
 def test_a_report_that_does_not_count_is_a_wrong_call(kept: Path, tmp_path: Path) -> None:

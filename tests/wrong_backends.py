@@ -41,10 +41,3 @@ def ten(op_type: str, inputs: dict[str, Any], _attributes: object, _outputs: obj
     if op_type != "RoiAlign":
         raise NotImplementedError(f"no {op_type}")
     return np.full((1, 1, 1, 1), 10 + (inputs["X"].dtype == np.float32), inputs["X"].dtype)
-
-
-def double(_op_type: str, inputs: dict[str, Any], _attributes: object, _outputs: object) -> Any:
-    """Answers ten, in double alone."""
-    if inputs["X"].dtype != np.float64:
-        raise NotImplementedError("only double")
-    return np.full((1, 1, 1, 1), 10.0)

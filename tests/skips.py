@@ -30,7 +30,7 @@ ALLOWED = [
     # Wheels of up to 2 GB, and some that need other builds of packages that are installed: the weekly workflow has most.
     *(("*test_an_example_answers*", f"{name} is not installed") for name in NOT_IN_EVERY_RUN),
     ("*", "*needs torchvision*"),
-    ("*test_conformance_peers*", "torch* is not installed"),
+    ("*test_conformance_backends*", "torch* is not installed"),
     ("*test_benchmarks*", "*torchvision*"),
 ]
 """Patterns for the name of a test and for the reason of its skip."""

@@ -18,6 +18,8 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "findings.md"
 FOUR, EIGHT = [[[[0, 1, 2, 3]]]], [[[[1, 2, 3, 4, 5, 6, 7, 8]]]]
 SQUARE = np.arange(16).reshape(1, 1, 4, 4)
 TENS = [[[[10 * y + x for x in range(5)] for y in range(5)]]]
+BETWEEN_TENS = np.add.outer([8.25, 13.25, 18.25, 23.25], [0, 0.5, 1, 1.5])
+BETWEEN_FOUR = [1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4]
 SIX_AND_TWELVE = [[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]]]], [[0, 0, 0, 1, 1], [0, 2, 1, 3, 2]], [6, 12]
 
 # opset, type, mode, output_height, output_width, sampling_ratio, spatial_scale; X, rois, batch_indices; the elements of Y
@@ -34,19 +36,7 @@ ROI_ALIGN: list[tuple[Any, ...]] = [
     (10, "float32", "max", 1, 1, 2, 0.5, SQUARE, [[0, 0, 4, 4]], [0], [5]),
     (10, "float32", "avg", 1, 1, 4, 1, SQUARE, [[0, 0, 4, 4]], [0], [7.5]),
     (10, "float32", "max", 1, 4, 1, 1, FOUR, np.zeros((0, 4)), [], []),
-    (
-        10,
-        "float32",
-        "max",
-        4,
-        4,
-        1,
-        1,
-        TENS,
-        [[1, 1, 3, 3]],
-        [0],
-        np.add.outer([8.25, 13.25, 18.25, 23.25], [0, 0.5, 1, 1.5]),
-    ),
+    (10, "float32", "max", 4, 4, 1, 1, TENS, [[1, 1, 3, 3]], [0], BETWEEN_TENS),
     (
         *(10, "float32", "max", 1, 1, 1, 1, FOUR),
         *([[0, 0.5, 4, 0.5], [0, 0.5, 2, 0.5], [2, 0.5, 4, 0.5], [0, 0.5, 3, 0.5], [1, 0.5, 4, 0.5]], [0] * 5),
@@ -54,19 +44,7 @@ ROI_ALIGN: list[tuple[Any, ...]] = [
     ),
     (10, "float32", "avg", 1, 2, 1, 1, [[[[0, 1000, 0, 2000]]]], [[0, 0, 4, 1]], [0], [500, 1000]),
     (10, "float32", "max", 1, 8, 1, 1, EIGHT, [[-4, 0, 4, 1]], [0], [0, 0, 0, 0, 1, 2, 3, 4]),
-    (
-        10,
-        "float32",
-        "avg",
-        1,
-        8,
-        1,
-        1,
-        [[[[1, 2, 3, 4]]]],
-        [[0, 0, 4, 1]],
-        [0],
-        [1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4],
-    ),
+    (10, "float32", "avg", 1, 8, 1, 1, [[[[1, 2, 3, 4]]]], [[0, 0, 4, 1]], [0], BETWEEN_FOUR),
     (16, "float32", "max", 1, 8, 1, 1, EIGHT, [[0, 0, 8, 1]], [0], [1, 2, 3, 4, 5, 6, 7, 8]),
 ]
 MAX_ROI_POOL: list[tuple[Any, ...]] = [

@@ -279,6 +279,18 @@ def test_what_torchvision_has_no_place_for_is_unsupported(
     assert reason in answer.text
 
 
+def test_a_type_without_a_kernel_is_unsupported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def roi_align(x: Tensor, *arguments: Any, **keywords: Any) -> Tensor:
+        if x.dtype == BFLOAT16:
+            raise NotImplementedError("\"roi_align_forward_kernel\" not implemented for 'BFloat16'")
+        return torch_roi_align(x, *arguments, **keywords)
+
+    backend = play_torchvision(monkeypatch, roi_align)
+    answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/bfloat16"))
+    assert (answer.kind, answer.text) == ("unsupported", "torchvision has float16, float, double only")
+    assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float16")).kind == "outputs"
+
+
 def test_kernels_that_are_not_there_are_a_missing_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     def roi_align(*_arguments: Any, **_keywords: Any) -> Tensor:
         raise RuntimeError("Couldn't load custom C++ ops.")

@@ -155,3 +155,10 @@ def test_a_wrong_call_is_status_2(
     result = run(*arguments)
     assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert message in suite_runs.words(result)
+
+
+def test_tensors_of_a_detectors_size_are_not_listed() -> None:
+    large = next(case for case in collect() if case.formula is not None)
+    explanation = explain(large)
+    assert explanation.tables == []
+    assert explanation.notes == ("The tensors are too large to list and to draw.",)

@@ -201,6 +201,7 @@ def test_a_corrupted_case_is_proven_by_the_case_before_its_change() -> None:
         (("--operator", "NoSuchOperator"), "--operator"),
         (("--replay", "no/such/file.json"), "does not exist"),
         (("--cases", "0"), "--cases"),
+        (("--backend", "reference", "--replay", str(Path(__file__).with_name("catching_cases.json"))), "--replay"),
     ],
 )
 def test_a_wrong_call_is_status_2(arguments: tuple[str, ...], message: str) -> None:

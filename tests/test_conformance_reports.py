@@ -24,7 +24,8 @@ from conformance.commands import matrix as command
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.report import page, record, terminal
 from conformance.report.causes import causes_of
-from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
+from conformance.report.matrix import Matrix
+from conformance.report.record import Entry, NotAReportError, Report, read, read_merged, report_of
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
 from ortops import atomic_file
@@ -402,3 +403,14 @@ def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(tmp_path: Pat
     assert "answers like ShiftBeforeScale: " in plain
     assert re.search(r'<td class="failed">failed</td><td>roi_align/edge/\w+/v16/float</td>', plain)
     assert text.index('<p class="totals">') < text.index("<figure>") < text.index("<table>")
+
+
+def test_the_groups_with_most_failures_have_rows_of_their_own() -> None:
+    bad = {f"f/g{k:02}/{n}": Entry(Outcome.FAILED, "no") for k in range(20) for n in range(k + 1)}
+    good = {f"g/g{k}/0": Entry(Outcome.PASSED) for k in range(5)}
+    none = {f"h/g{k}/0": Entry(Outcome.UNSUPPORTED, "no") for k in range(4)}
+    rows = Matrix([Report("b", {**bad, **good, **none})]).brief(10)
+    folded = ["10 other groups", "5 groups that pass", "4 unsupported groups"]
+    assert [row.name for row in rows] == [*(f"f/g{k}" for k in range(10, 20)), *folded]
+    assert sum(row.cells[0].total for row in rows) == len(bad) + len(good) + len(none)
+    assert rows[-1].groups == ("h/g0", "h/g1", "h/g2", "h/g3")

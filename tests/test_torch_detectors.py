@@ -31,11 +31,12 @@ from torchvision.models.detection import (
     keypoint_rcnn,
     mask_rcnn,
     roi_heads,
+    ssd,
 )
 
 import ortops
 from onnx_models import convert, gradient
-from onnx_models.torch import export
+from onnx_models.torch import export, exportable_detectors, translation_table
 from ortops.torch import patch_torchvision
 from torch_checks import QUIET
 from torchvision_operators import compiled_or_not
@@ -370,3 +371,118 @@ def test_a_detector_in_training_has_the_gradients_of_pytorch() -> None:
     for name, wanted in zip(outputs, (*losses, loss, first, second), strict=True):
         assert_near(found[name], wanted.detach().numpy(), name)
     assert_gradients(found, parameters)
+
+
+class Found(torch.nn.Module):  # type: ignore[misc]
+    """What a detector finds in one image."""
+
+    def __init__(self, detector: Any) -> None:
+        super().__init__()
+        self.detector = detector
+
+    def forward(self, image: Any) -> Any:
+        return self.detector([image])[0]
+
+
+def by_dynamo(module: Any, args: Sequence[Any], dynamic_shapes: Any = None, opset: int = 18) -> onnx.ModelProto:
+    """The model that the newer exporter writes with this project's translations."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            tuple(args),
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=dynamic_shapes,
+            custom_translation_table=translation_table(),
+            verbose=False,
+        )
+    return program.model_proto  # type: ignore[no-any-return]
+
+
+def single_shot(kind: str) -> Any:
+    """A detector that classifies anchors, in evaluation mode, with weights that make scores differ."""
+    torch.manual_seed(0)
+    sizes = {"min_size": HEIGHT, "max_size": WIDTH}
+    limits = {"score_thresh": 0.0, "detections_per_img": 12, "topk_candidates": 30}
+    if kind == "RetinaNet":
+        anchors = anchor_utils.AnchorGenerator(((8,), (16,), (32,), (64,)), ((0.5, 1.0, 2.0),) * 4)
+        module = detection.RetinaNet(backbone(), CLASSES, anchor_generator=anchors, **sizes, **limits)
+    elif kind == "FCOS":
+        anchors = anchor_utils.AnchorGenerator(((8,), (16,), (32,), (64,)), ((1.0,),) * 4)
+        module = detection.FCOS(backbone(32), CLASSES, anchor_generator=anchors, **sizes, **limits)
+    else:
+        boxes = anchor_utils.DefaultBoxGenerator([[2, 3]] * 4, min_ratio=20, max_ratio=90)
+        maps = backbone()
+        maps.out_channels = [maps.out_channels] * 4
+        module = ssd.SSD(maps, boxes, (WIDTH, HEIGHT), CLASSES, **limits)
+    with torch.no_grad():
+        for name, layer in module.named_modules():
+            if isinstance(layer, torch.nn.Conv2d) and "head" in name:
+                torch.nn.init.normal_(layer.weight, std=2 / layer.weight[0].numel() ** 0.5)
+    return module.eval()
+
+
+def assert_exported_by_dynamo(module: Any) -> onnx.ModelProto:
+    """Of two sizes of images, the model finds what the module finds, in a session of the model as it is."""
+    torch.manual_seed(1)
+    images = [image(56, 80), image(48, 96)]
+    with torch.no_grad():
+        expected = [module([one])[0] for one in images]
+    dynamic = torch.export.Dim.DYNAMIC
+    with exportable_detectors():
+        model = by_dynamo(Found(module), images[:1], {"image": {1: dynamic, 2: dynamic}}, opset=22)
+    runner = session(ortops, model)
+    for one, wanted in zip(images, expected, strict=True):
+        assert len(wanted["scores"].unique()) > 3
+        found = runner.run(None, {model.graph.input[0].name: one.numpy()})
+        for (name, value), tensor in zip(wanted.items(), found, strict=True):
+            assert_near(tensor, value.numpy(), name)
+    return model
+
+
+@pytest.mark.slow
+def test_a_detector_of_the_dynamo_exporter_finds_what_pytorch_finds() -> None:
+    model = assert_exported_by_dynamo(detector())
+    kinds = [node.op_type for node in model.graph.node]
+    assert kinds.count("RoiAlign") == 3 * len(LEVELS)
+    assert kinds.count("NonMaxSuppression") == 2
+
+
+@pytest.mark.parametrize(
+    "kind", ["SSD", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("RetinaNet", "FCOS"))]
+)
+def test_a_single_shot_detector_of_the_dynamo_exporter_finds_what_pytorch_finds(kind: str) -> None:
+    assert_exported_by_dynamo(single_shot(kind))
+
+
+class Operators(torch.nn.Module):  # type: ignore[misc]
+    """Each operator of torchvision that has a translation."""
+
+    def forward(self, x: Any, rois: Any, scores: Any, weight: Any, offset: Any, mask: Any) -> dict[str, Any]:
+        boxes, steps = rois[:, 1:], {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)}
+        return {
+            "nms": ops.nms(boxes, scores, 0.3),
+            "roi_align": ops.roi_align(x, rois, (2, 3), 0.5, aligned=True),
+            "roi_pool": ops.roi_pool(x, rois, (2, 3), 0.5),
+            "ps_roi_align": ops.ps_roi_align(x, rois, (2, 3), 0.5, 2),
+            "deform_conv2d": ops.deform_conv2d(x, offset, weight, **steps, mask=mask),
+            "deform_conv2d without mask": ops.deform_conv2d(x, offset, weight, torch.ones(4), **steps),
+        }
+
+
+def test_operators_of_torchvision_have_translations() -> None:
+    corners = 12 * torch.rand(9, 2)
+    rois = torch.cat([torch.arange(9.0)[:, None] % 2, corners, corners + 2 + 6 * torch.rand(9, 2)], 1)
+    x, weight = torch.randn(2, 12, 11, 9), torch.randn(4, 6, 3, 2)  # two groups
+    lengths = (6, 11)
+    offset, mask = torch.randn(2, 2 * 3 * 2 * 2, *lengths), torch.rand(2, 2 * 3 * 2, *lengths)
+    args = x, rois, torch.rand(9), weight, offset, mask
+    expected = Operators()(*args)
+    model = by_dynamo(Operators(), args, opset=19)
+    found = session(ortops, model).run(
+        None, dict(zip([one.name for one in model.graph.input], map(np.asarray, args), strict=True))
+    )
+    assert 1 < len(expected["nms"]) < 9
+    for (name, wanted), value in zip(expected.items(), found, strict=True):
+        assert_near(value, wanted.numpy(), name)

@@ -17,9 +17,10 @@ except ImportError as error:
     ) from error
 
 from onnx_models.torch.comparison import UncheckedWarning
+from onnx_models.torch.detectors import exportable_detectors
 from onnx_models.torch.exporter import export
 from onnx_models.torch.translations import translation_table
 
-__all__ = ["UncheckedWarning", "export", "translation_table"]
+__all__ = ["UncheckedWarning", "export", "exportable_detectors", "translation_table"]
 
 del onnxscript, torch

@@ -6,20 +6,27 @@ sequences of numbers, as such. It passes those annotated as Any as values of the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx
+import onnxscript
 import torch
+from onnxscript import FLOAT, opset19
 from onnxscript import opset18 as op
 from onnxscript.values import Opset
 
 from onnx_models.schema import register_schemas
+from onnx_models.torch import detectors  # noqa: F401 - declares an operator
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 from ortops.torch.operators import attributes_of_ps_roi_align, attributes_of_roi_align, attributes_of_rotated
 
 _NONE, _MEAN = 0, 1
 """PyTorch's numbers for the reductions of a loss; the third is the sum."""
+
+_MAX = 2**63 - 1
+"""How many boxes NonMaxSuppression may keep: all."""
 
 
 def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:
@@ -29,8 +36,12 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
     ``torch.autograd.grad`` itself, traced by ``torch.fx.experimental.proxy_tensor.make_fx``.
 
     - ``ortops::roi_align``, ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
-    - ``ortops::roi_pool``: ONNX's MaxRoiPool.
-    - ``ortops::roi_align_rotated``, ``ortops::ps_roi_align``: this project's RoIAlignRotated and PSRoIAlign.
+    - ``ortops::roi_pool``, ``torchvision::roi_pool``: ONNX's MaxRoiPool. Of the latter only the first output is written.
+    - ``ortops::ps_roi_align``, ``torchvision::ps_roi_align``: this project's PSRoIAlign, likewise.
+    - ``ortops::roi_align_rotated``: this project's RoIAlignRotated.
+    - ``torchvision::nms``: ONNX's NonMaxSuppression, in float32.
+    - ``torchvision::deform_conv2d``: ONNX's DeformConv, which needs opset 19.
+    - ``ortops::heatmaps_to_keypoints``: a Loop over the RoIs of Keypoint R-CNN; see `exportable_detectors`.
     - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: RoiAlignGrad, likewise.
     - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
       does not have it.
@@ -52,13 +63,23 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
         torch.ops.ortops.roi_align_rotated.default: _roi_align_rotated,
         torch.ops.ortops.ps_roi_align.default: _ps_roi_align,
         torch.ops.ortops.roi_pool.default: _roi_pool,
+        torch.ops.ortops.heatmaps_to_keypoints.default: _heatmaps_to_keypoints,
         torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
         torch.ops.aten.nll_loss2d_forward.default: _nll_loss_forward,
     }
-    if hasattr(torch.ops.torchvision, "roi_align"):
-        table[torch.ops.torchvision.roi_align.default] = roi_align
-        table[torch.ops.torchvision._roi_align_backward.default] = _roi_align_backward  # noqa: SLF001 - its only name
+    of_torchvision: dict[str, Callable[..., Any]] = {
+        "roi_align": roi_align,
+        "_roi_align_backward": _roi_align_backward,
+        "roi_pool": _with_unused(_roi_pool),
+        "ps_roi_align": _with_unused(_ps_roi_align),
+        "nms": _nms,
+        "deform_conv2d": _deform_conv2d,
+    }
+    for name, translation in of_torchvision.items():  # those that torchvision has declared, if it was imported
+        operator = getattr(torch.ops.torchvision, name, None)
+        if operator is not None:
+            table[operator.default] = translation
     return table
 
 
@@ -95,6 +116,82 @@ def _ps_roi_align(x: Any, rois: Any, scale: float, height: int, width: int, samp
 
 def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
     return op.MaxRoiPool(x, rois, pooled_shape=[height, width], spatial_scale=scale)
+
+
+def _with_unused(translation: Callable[..., Any]) -> Callable[..., Any]:
+    """With a second output, which torchvision keeps for the gradient: the exporter requires a value."""
+
+    @functools.wraps(translation)
+    def with_unused(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return translation(*args, **kwargs), _ints([])
+
+    return with_unused
+
+
+def _nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+    boxes = op.Unsqueeze(op.Cast(boxes, to=onnx.TensorProto.FLOAT), [0])
+    scores = op.Unsqueeze(op.Cast(scores, to=onnx.TensorProto.FLOAT), [0, 1])
+    kept = op.NonMaxSuppression(boxes, scores, _ints([_MAX]), op.Constant(value_floats=[iou_threshold]))
+    return op.Squeeze(op.Slice(kept, [2], [3], [1]), [1])  # of image, class and box
+
+
+def _deform_conv2d(
+    x: Any,
+    weight: Any,
+    offset: Any,
+    mask: Any,
+    bias: Any,
+    stride_height: int,
+    stride_width: int,
+    pad_height: int,
+    pad_width: int,
+    dilation_height: int,
+    dilation_width: int,
+    groups: int,
+    offset_groups: int,
+    use_mask: bool,
+) -> Any:
+    return opset19.DeformConv(
+        *(x, weight, offset, bias, mask if use_mask else None),
+        strides=[stride_height, stride_width],
+        pads=[pad_height, pad_width] * 2,
+        dilations=[dilation_height, dilation_width],
+        group=groups,
+        offset_group=offset_groups,
+    )
+
+
+def _heatmaps_to_keypoints(maps: Any, rois: Any) -> tuple[Any, Any]:
+    float32 = onnx.TensorProto.FLOAT
+    found, scores = _keypoints(op.Cast(maps, to=float32), op.Cast(rois, to=float32))
+    return op.CastLike(found, maps), op.CastLike(scores, maps)
+
+
+@onnxscript.script()  # type: ignore[untyped-decorator]
+def _keypoints(maps: FLOAT[...], rois: FLOAT[...]) -> tuple[FLOAT[...], FLOAT[...]]:
+    """Places of the maxima of heat maps [K, N, M, M], each resized to its RoI: [K, N, 3], and the maxima [K, N]."""
+    first, second = op.Constant(value_ints=[0]), op.Constant(value_ints=[1])
+    count = op.Shape(maps, start=1, end=2)
+    lows = op.Slice(rois, first, op.Constant(value_ints=[2]), second)
+    sizes = op.Max(op.Sub(op.Slice(rois, op.Constant(value_ints=[2]), op.Constant(value_ints=[4]), second), lows), 1.0)
+    found = op.ConstantOfShape(op.Concat(first, count, op.Constant(value_ints=[3]), axis=0))
+    scores = op.ConstantOfShape(op.Concat(first, count, axis=0))
+    for i in range(op.Squeeze(op.Shape(rois, start=0, end=1))):
+        size = op.Gather(sizes, i)
+        pixels = op.Ceil(size)
+        height_and_width = op.Cast(op.Gather(pixels, op.Constant(value_ints=[1, 0])), to=7)
+        shape = op.Concat(second, count, height_and_width, axis=0)
+        one_map = op.Unsqueeze(op.Gather(maps, i), first)
+        resized = op.Resize(one_map, None, None, shape, mode="cubic", cubic_coeff_a=-0.75)
+        flat = op.Reshape(resized, op.Concat(count, op.Constant(value_ints=[-1]), axis=0))
+        place = op.ArgMax(flat, axis=1, keepdims=1)
+        width = op.Gather(height_and_width, second)
+        places = op.Cast(op.Concat(op.Mod(place, width), op.Div(place, width), axis=1), to=1)
+        centers = op.Mul(op.Add(places, 0.5), op.Div(size, pixels))
+        points = op.Pad(op.Add(centers, op.Gather(lows, i)), op.Constant(value_ints=[0, 0, 0, 1]), 1.0)
+        found = op.Concat(found, op.Unsqueeze(points, first), axis=0)
+        scores = op.Concat(scores, op.Transpose(op.GatherElements(flat, place, axis=1), perm=[1, 0]), axis=0)
+    return found, scores
 
 
 def _roi_align_dx(dy: Any, rois: Any, shape: Any, scale: float, sampling_ratio: int, aligned: bool) -> Any:

@@ -181,6 +181,8 @@ def run_blocks(document: Path, folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")  # of PyTorch 2.13's own pytrees
+@pytest.mark.filterwarnings("ignore:.*create_unbacked_symint.*:FutureWarning")  # of torchvision 0.28
+@pytest.mark.filterwarnings("ignore:# The axis name:UserWarning")  # of PyTorch 2.13, of lengths that are equal
 @pytest.mark.parametrize(
     "document",
     [pytest.param(one, marks=pytest.mark.slow) if one.name in LONG else one for one in DOCUMENTS],

@@ -48,8 +48,9 @@ def counts_of(name: str, tmp_path: Path, *options: str) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_bodies_pass(tmp_path: Path) -> None:
-    # A part of each family: all cases take 100 s. A slow machine is not asked for all large problems.
-    summary = counts_of("portable", tmp_path, "--select", "*/float", "--shard", "1/12")
+    # A part of each family: all cases take 100 s. On large maps a body takes seconds, and a busy machine too long.
+    part = "--select", "*/float", "--exclude", "*/users/map_*", "--shard", "1/12"
+    summary = counts_of("portable", tmp_path, *part)
     assert (summary["failed"], summary["crashed"]) == (0, 0)
     assert summary["passed"] > 120
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onnx_models.portable import weight_matrices
-from onnx_models.portable.at_once import add_outside
 from onnx_models.portable.graph import Kind, Value, concat, zeros
 from onnx_models.portable.regions import Regions
 
@@ -22,11 +21,7 @@ def forward(regions: Regions, outside: Value | None) -> Value:
     """Return Y [R, C, PH, PW]. A sample off the map is `outside`, or 0 if that is None."""
     a_y, a_x = weight_matrices.mean_weights(regions)
     y = _each(regions, lambda part: part.rows_of(a_y) @ part.pixels @ part.columns_of(a_x).transpose(1, 0))
-    y = y.reshape(*regions.output_lengths)
-    if outside is None:
-        return y
-    on_map = weight_matrices.inside(regions.y).unsqueeze(2) * weight_matrices.inside(regions.x).unsqueeze(1)
-    return add_outside(y, on_map, outside)
+    return weight_matrices.with_outside(regions, y.reshape(*regions.output_lengths), outside)
 
 
 def gradient(regions: Regions, dy: Value) -> Value:

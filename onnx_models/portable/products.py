@@ -7,7 +7,6 @@ matrix, which has the pixels of all images as columns. Memory holds the products
 from __future__ import annotations
 
 from onnx_models.portable import weight_matrices
-from onnx_models.portable.at_once import add_outside
 from onnx_models.portable.graph import Value, arange, concat, zeros
 from onnx_models.portable.regions import Regions
 
@@ -18,10 +17,7 @@ def forward(regions: Regions, outside: Value | None) -> Value:
     count, channels, bins_y, bins_x = regions.output_lengths
     rows = _along(regions, a_y, 2) @ a_x.transpose(0, 2, 1)
     y = rows.reshape(count, bins_y, channels, bins_x).transpose(0, 2, 1, 3)
-    if outside is None:
-        return y
-    on_map = weight_matrices.inside(regions.y).unsqueeze(2) * weight_matrices.inside(regions.x).unsqueeze(1)
-    return add_outside(y, on_map, outside)
+    return weight_matrices.with_outside(regions, y, outside)
 
 
 def gradient(regions: Regions, dy: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnx_models.portable.at_once import add_outside
 from onnx_models.portable.graph import Value, zeros
 from onnx_models.portable.regions import Regions
 from onnx_models.portable.sampling import Samples
@@ -35,6 +36,13 @@ def mean_weight_derivatives(regions: Regions) -> tuple[tuple[Value, Value], tupl
     if y is None or x is None:
         return None
     return (y[0].cast(regions.sums), y[1].cast(regions.sums)), (x[0].cast(regions.sums), x[1].cast(regions.sums))
+
+
+def with_outside(regions: Regions, y: Value, outside: Value | None) -> Value:
+    """Return averages [R, C, PH, PW] whose samples off the map are `outside`, given those that have 0 there."""
+    if outside is None:
+        return y
+    return add_outside(y, inside(regions.y).unsqueeze(2) * inside(regions.x).unsqueeze(1), outside)
 
 
 def inside(samples: Samples) -> Value:

@@ -1,8 +1,8 @@
 """Pooling over RoIs and its gradients: choose the compiled functions of each mode and element type, and call the drivers.
 
-The drivers (`gather`, `scatter`) and what fills tables are compiled once. Drivers
-get the addresses of the functions that load and store elements, compiled for each element type, and of the arithmetic,
-compiled for float and double, and for each type where it reads single planes.
+The drivers (`gather`, `scatter`) and what fills tables are compiled once. Drivers get the addresses of the functions that
+load and store elements, compiled for each element type, and of the arithmetic, compiled for float and double, and for each
+type where it reads single planes.
 """
 
 from __future__ import annotations

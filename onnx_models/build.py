@@ -209,9 +209,9 @@ def axis_lengths(
     for attribute in (attribute for operator in operators for attribute in operator.attributes if attribute.axes):
         fixed |= zip(attribute.axes, attributes[attribute.name], strict=True)
     derived = [
-        (f"{target.removesuffix(VARIABLE_AXES)}{i}", derive(axes.get(f"{source}{i}"), i, attributes))
+        (f"{target.removesuffix(VARIABLE_AXES)}{i}", rule.length(axes.get(f"{rule.of}{i}"), i, attributes))
         for operator in operators
-        for target, (source, derive) in operator.derived_axes.items()
+        for target, rule in operator.derived_axes.items()
         for i in range(opened)
     ]
     fixed |= {name: length for name, length in derived if isinstance(length, int)}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ortops.shapes import Shape, output_shapes
-from ortops.spec import AttributeValue, Compute, Operator
+from ortops.shapes import Shape
+from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from ortops.kernels.entries import Entry
+    from ortops.calls.node import Node
 
 _BEHAVED = 0x101
 """NumPy's flags of a C-contiguous array whose elements are aligned."""
@@ -25,64 +26,71 @@ Allocate = Callable[[int, Shape], Any]
 """Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
 
 
-@functools.cache
-def _entries() -> Mapping[str, Entry]:
-    from ortops.kernels.entries import ENTRIES  # here, so that `import ortops` stays fast
-
-    return ENTRIES
-
-
-@functools.cache
-def _inputs_of_lengths(operator: Operator) -> tuple[int, ...]:
-    """The positions of the inputs whose elements are lengths."""
-    return tuple(i for i, tensor in enumerate(operator.inputs) if tensor.element_axes)
-
-
-# Measured: without this cache, shape inference took 8 of a call's overhead of 30 us, mostly for the shapes of the last call.
-@functools.lru_cache(maxsize=256)
-def _output_shapes(
-    operator: Operator,
-    shapes: tuple[Shape | None, ...],
-    values: tuple[tuple[int, ...], ...],
-    attributes: tuple[tuple[str, AttributeValue], ...],
-) -> list[Shape]:
-    named = {tensor.name: shape for tensor, shape in zip(operator.inputs, shapes, strict=True) if shape is not None}
-    names = [operator.inputs[i].name for i in _inputs_of_lengths(operator)]
-    elements = dict(zip([name for name in names if name in named], values, strict=True))
-    return output_shapes(operator, named, elements, dict(attributes))
-
-
-def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Compute:
-    """Make the function that computes the outputs of a node of this project's operators.
+class Bound:
+    """Computes the outputs of a node of this project's operators.
 
     Args:
         operator: the definition.
         attributes: the result of `Operator.check_attributes`.
     """
-    of_lengths, items = _inputs_of_lengths(operator), tuple(attributes.items())
 
-    def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
-        shapes = tuple([None if array is None else array.shape for array in inputs])
-        given, values = _with_lengths(inputs, of_lengths) if of_lengths else (inputs, ())
-        outputs = [allocate(i, shape) for i, shape in enumerate(_output_shapes(operator, shapes, values, items))]
-        if operator.is_gradient:
-            _check_gradient(operator, given, outputs, attributes)
-        _entries()[operator.function](given, outputs, attributes, runner or runner_on_all_cpus())
+    def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue]) -> None:
+        self._operator, self.attributes = operator, attributes
+        self._nodes: dict[Any, Node] = {}
 
-    return run
+    def node(self, dtype: Any) -> Node:
+        """The node for the NumPy type of the first input."""
+        node = self._nodes.get(dtype)
+        if node is None:
+            from ortops.calls.node import Node  # here, so that `import ortops` stays fast
+
+            node = self._nodes[dtype] = Node(self._operator, self.attributes, dtype)
+        return node
+
+    def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
+        """Compute the outputs.
+
+        Args:
+            inputs: one array for each input in the operator's order, None for an absent one. They are as `for_kernels`
+                makes them, and of element types that the operator allows. Other threads may write to their elements.
+            allocate: called once for each output.
+            runner: runs the kernel's tasks (`ortops.jit.runners`); None for threads on all CPUs.
+
+        Raises:
+            ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient operator has no output or
+                lacks an input that its outputs need.
+            MemoryError: there is not enough memory.
+        """
+        self.node(inputs[0].dtype).run(inputs, allocate, runner or runner_on_all_cpus())
 
 
-def _with_lengths(
-    inputs: Sequence[Any], of_lengths: Sequence[int]
-) -> tuple[Sequence[Any], tuple[tuple[int, ...], ...]]:
-    """The inputs with a tuple in place of each array of lengths, and these tuples.
+def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Bound:
+    """Make what computes the outputs of a node of this project's operators.
 
-    They are read once, since another thread may write to the arrays: an entry gets the lengths of the allocated outputs.
+    Args:
+        operator: the definition.
+        attributes: the result of `Operator.check_attributes`.
     """
-    given = list(inputs)
-    for i in of_lengths:
-        given[i] = None if given[i] is None else tuple(given[i].ravel().tolist())
-    return given, tuple([given[i] for i in of_lengths if given[i] is not None])
+    return Bound(operator, attributes)
+
+
+def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Bound:
+    """As `bind`, but check the attributes; for the same numbers and strings only once.
+
+    Raises:
+        TypeError, ValueError: as `Operator.check_attributes`.
+    """
+    values: tuple[Any, ...] = tuple(attributes.values())
+    if all(type(value) in (int, float, str) for value in values):
+        # As bytes, for which 1.0 is not 1 and -0.0 is not 0.0.
+        return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
+    return Bound(operator, operator.check_attributes(attributes))
+
+
+@functools.lru_cache(maxsize=256)
+def _bound(operator: Operator, names: tuple[str, ...], values: bytes) -> Bound:
+    given = dict(zip(names, marshal.loads(values), strict=True))  # noqa: S302 - our own bytes
+    return Bound(operator, operator.check_attributes(given))
 
 
 def compute(
@@ -92,40 +100,19 @@ def compute(
     allocate: Allocate,
     runner: tuple[int, int],
 ) -> None:
-    """Compute the outputs of an operator.
+    """Compute the outputs of an operator, as `Bound`.
 
     Args:
         operator: the definition.
-        inputs: one array for each input in the operator's order, None for an absent one. They are as `for_kernels`
-            makes them, and of element types that the operator allows. Other threads may write to their elements.
+        inputs: the inputs.
         attributes: the result of `Operator.check_attributes`.
         allocate: called once for each output.
-        runner: runs the kernel's tasks (`ortops.jit.runners`).
+        runner: runs the kernel's tasks.
 
     Raises:
-        ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient operator has no output or lacks
-            an input that its outputs need.
-        MemoryError: there is not enough memory.
+        ValueError, MemoryError: as `Bound`.
     """
-    bind(operator, attributes)(inputs, allocate, runner)
-
-
-def _check_gradient(
-    operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any], attributes: Mapping[str, Any]
-) -> None:
-    """Check that at least one output is wanted and that every input is present that the wanted outputs need.
-
-    Raises:
-        ValueError: no output is wanted, or an input is missing.
-    """
-    wanted = [tensor.name for tensor, array in zip(operator.outputs, outputs, strict=True) if array is not None]
-    if not wanted:
-        names = " and ".join(tensor.name for tensor in operator.outputs)
-        raise ValueError(f"{names} are left out: at least one output is required")
-    for tensor, array in zip(operator.inputs, inputs, strict=True):
-        reason = operator.why_required(tensor, attributes, wanted) if array is None else None
-        if reason is not None:
-            raise ValueError(f"{tensor.name} is missing: must be given for {reason}")
+    Bound(operator, attributes)(inputs, allocate, runner)
 
 
 def runner_on(threads: int) -> tuple[int, int]:

@@ -11,10 +11,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
 from ortops import precompile
-from ortops.jit.kernel import loaded, only_record  # noqa: TID251 - compiling is all that it does
+from ortops.calls.records import functions
 from ortops.jit.runners import available_cpus  # noqa: TID251
 from ortops.jit.source import Source  # noqa: TID251
-from ortops.operators import BY_NAME
 
 T = TypeVar("T")
 
@@ -23,27 +22,21 @@ ENTRY_POINTS = (
     Source("jit.tasks", "run_on_threads", ""),
     Source("engine.compiled.callbacks", "fill", ("*int64", "int64")),
     Source("engine.compiled.allocator", "fill", ("*int64",)),
-    Source("engine.compiled.inputs", "describe", ("*int64", "int64", "int64", "int64", "*int64")),
+    Source("engine.compiled.inputs", "describe", ("int64", "int64", "int64", "int64", "*int64")),
 )
-"""What `precompile.compile_entry_points` compiles, which cannot be called with functions that do nothing."""
+"""What `precompile.compile_entry_points` compiles."""
 
 
 def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
     """What `ortops.warmup` compiles for these operators in those of the element types that they have."""
-    with _pool(1) as pool:
-        return pool.submit(_record, list(operators), list(types)).result()
-
-
-def _record(operators: Sequence[str], types: Sequence[str]) -> list[Source]:
-    only_record()
-    for kind in types:
-        for name in operators:
-            if any(kind in kinds for kinds in BY_NAME[name].types.values()):
-                for call in precompile.calls([name], [kind]):
-                    call.run()
-    # What has named tuples for arguments is the largest, and better begun first.
-    by_size = sorted(loaded, key=lambda source: (isinstance(source.arguments, str), source.name))
-    return list(dict.fromkeys((*by_size, *ENTRY_POINTS)))
+    found = {
+        Source(function.function.module, function.function.function, function.element)
+        for kernels in precompile.nodes(operators, types)
+        for record in kernels.records
+        for function in functions(record)
+    }
+    # What knows no element type is the largest, and better begun first.
+    return [*sorted(found, key=lambda source: (source.arguments != "", source.name, source.arguments)), *ENTRY_POINTS]
 
 
 def in_processes(sources: Sequence[Source], make: Callable[[Source], T]) -> Iterator[tuple[Source, float, T]]:

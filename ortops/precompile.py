@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from ortops.compute import compute
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, MAX_RANK, RANK, AttributeValue, Operator
+from ortops.spec import MAX_RANK, AttributeValue, Operator
+
+if TYPE_CHECKING:
+    from ortops.calls.records import Record
 
 FLOAT_TYPES = ("float16", "bfloat16", "float", "double")
 
@@ -23,8 +21,8 @@ def warmup(
 ) -> None:
     """Compile the kernels of operators, or load them from disk, so that no later call has to wait for the compiler.
 
-    The function runs every operator on tiny arrays, for each of the element types and for every string value of its
-    attributes. Without it, the first call of an operator compiles the kernels of that call.
+    The function loads all functions that an operator's nodes may call, for each of the element types and for every string
+    value of its attributes. Without it, the first call of an operator compiles the kernels of that call.
 
     A wheel may contain LLVM bitcode of all operators, which becomes machine code in about a second. Otherwise the compiler
     takes about 10 s of processor time for the first operator, and 80 s for all operators in all types; the command
@@ -47,57 +45,45 @@ def warmup(
         ValueError: an operator or an element type is unknown, or an attribute's value breaks its rule.
         TypeError: `operators` or `types` is a string, no operator has an attribute, or its value is not a string.
     """
-    for call in calls(operators, types, **attributes):
-        call.run()
+    for kernels in nodes(operators, types, **attributes):
+        kernels.load()
     compile_entry_points()
 
 
-class Call(NamedTuple):
-    """A call of an operator that compiles what later calls with these types and string attributes need.
-
-    types: the element type of each type variable.
-    """
+class Kernels(NamedTuple):
+    """What nodes of an operator with an element type and string attributes call."""
 
     operator: Operator
-    types: Mapping[str, str]
+    type: str
     attributes: Mapping[str, AttributeValue]
-
-    def run(self) -> None:
-        """Run the operator on arrays of zeros. Axes have the length that an attribute gives, else 2."""
-        lengths = {**self.attributes, RANK: MAX_RANK}
-
-        def length(axis: int | str) -> int:
-            return axis if isinstance(axis, int) else int(lengths.get(axis, 2))
-
-        for equation in self.operator.equations:
-            lengths[equation.of] = math.prod(map(length, (equation.axis, *equation.by)))
-
-        def empty(shape: Shape, kind: str) -> np.ndarray[Any, Any]:
-            return np.zeros(shape, ELEMENT_DTYPES[self.types.get(kind, kind)])
-
-        inputs = []
-        for tensor in self.operator.inputs:
-            rank = MAX_RANK if tensor.has_variable_rank else len(tensor.shape)
-            array = empty(tuple(length(axis) for axis in tensor.axes(rank)), tensor.type)
-            if tensor.element_axes:
-                array[...] = [length(axis) for axis in tensor.axes_of_elements(array.size)]
-            inputs.append(array)
-        outputs = self.operator.outputs
-        compute(self.operator, inputs, self.attributes, lambda i, shape: empty(shape, outputs[i].type), (0, 0))
-        from ortops.kernels.drivers import load_all  # noqa: TID251 - kernels are compiled here
-
-        load_all()  # what calls on larger arrays need, too
 
     @property
     def choices(self) -> dict[str, AttributeValue]:
         """The attributes that are strings."""
         return {one.name: self.attributes[one.name] for one in self.operator.attributes if one.choices}
 
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The records of the node's definition, entry and drivers, and of what checks shapes."""
+        from ortops.calls.definitions import definition_of
+        from ortops.calls.node import SHAPES
+        from ortops.kernels.entries import KINDS, drivers_for, entry_of  # noqa: TID251 - kernels are compiled here
 
-def calls(
+        drivers = drivers_for(self.operator, self.attributes, KINDS[self.type])
+        return (SHAPES, definition_of(self.operator), entry_of(self.operator), *(one for one in drivers if one))
+
+    def load(self) -> None:
+        """Compile all of it, or load it from disk."""
+        from ortops.calls.records import load_all
+
+        for record in self.records:
+            load_all(record)
+
+
+def nodes(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
-) -> list[Call]:
-    """The calls of `warmup`, which takes the same arguments and raises the same errors."""
+) -> list[Kernels]:
+    """What `warmup` compiles, which takes the same arguments and raises the same errors."""
     chosen = _operators_named(operators)
     floats = _checked_types(chosen, types)
     known = {attribute.name for operator in chosen for attribute in operator.attributes if attribute.choices}
@@ -105,9 +91,10 @@ def calls(
         if name not in known:
             raise TypeError(f"{name} = {value!r}: must be one of the attributes {_joined(known)}")
     return [
-        Call(operator, kinds, given)
+        Kernels(operator, kind, given)
         for operator in chosen
-        for kinds in _type_combinations(operator, floats)
+        for kind in next(iter(operator.types.values()))
+        if kind in floats
         for given in _attribute_combinations(operator, attributes)
     ]
 
@@ -142,15 +129,6 @@ def _checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -
         if name not in allowed:
             raise ValueError(f"types has {name!r}: must be among {_joined(allowed)}, the types of these operators")
     return types
-
-
-def _type_combinations(operator: Operator, floats: Sequence[str]) -> Iterator[dict[str, str]]:
-    """All combinations of allowed element types, one for each type variable; `floats` restricts the floating-point ones."""
-    choices = [
-        [kind for kind in allowed if kind in floats or kind not in FLOAT_TYPES] for allowed in operator.types.values()
-    ]
-    for kinds in itertools.product(*choices):
-        yield dict(zip(operator.types, kinds, strict=True))
 
 
 def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dict[str, AttributeValue]]:

@@ -1,6 +1,6 @@
 """Shape inference: from the shapes of an operator's inputs to those of its outputs, by the names of their axes.
 
-It serves calls, in which all lengths are numbers, and models, in which a length may be a symbolic name or unknown.
+A length may be a number, a symbolic name or unknown. `ortops.calls.shapes` does the same in calls, in compiled code.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Axes:
         name = str(tensor.shape[0]).removesuffix(VARIABLE_AXES)
         if name not in self._derived_axes:
             return tuple(map(self._length, tensor.axes(rank)))
-        source, derive = self._derived_axes[name]
-        return tuple(derive(self._known.get(f"{source}{i}"), i, self._attributes) for i in range(rank))
+        rule = self._derived_axes[name]
+        return tuple(rule.length(self._known.get(f"{rule.of}{i}"), i, self._attributes) for i in range(rank))
 
     def _length(self, axis: int | str) -> Length:
         return axis if isinstance(axis, int) else self._known.get(axis)

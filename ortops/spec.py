@@ -181,7 +181,7 @@ class Rule:
     """A rule of attributes that depend on each other, besides the rule of each.
 
     attributes: their names.
-    holds: takes the list of their values; whether these obey.
+    holds: takes the list of their values; whether these obey. Compiled code knows `is_ascending` and `any`.
     error: what an error says, with ``{name}`` for the value of an attribute.
     broken: values that break the rule, for tests.
     """
@@ -199,10 +199,11 @@ class Rule:
 def ordered(low: str, high: str) -> Rule:
     """The rule that one attribute must not exceed another."""
     error = f"{low} = {{{low}}}: must be <= {high} = {{{high}}}"
-    return Rule((low, high), _is_ascending, error, {low: 3, high: 2})
+    return Rule((low, high), is_ascending, error, {low: 3, high: 2})
 
 
-def _is_ascending(values: Sequence[AttributeValue]) -> bool:
+def is_ascending(values: Sequence[AttributeValue]) -> bool:
+    """Whether no value exceeds the next one."""
     return all(low <= high for low, high in itertools.pairwise(values))
 
 
@@ -224,8 +225,40 @@ RANK = "rank"
 Length = int | str | None
 """The length of an axis: a number, a symbolic name (ONNX's ``dim_param``), or None if unknown."""
 
-LengthFunction = Callable[[Length, int, Mapping[str, AttributeValue]], Length]
-"""Takes the length of an input axis, its number and the attributes; returns the length of the output axis."""
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Lengths that are given, or follow from those of an input by a factor for each axis.
+
+    of: the name of the input's axes, without ``...``.
+    sizes: the attribute, a list, that gives the lengths; or it is empty.
+    scales: the attribute, a list, of the factors.
+    """
+
+    of: str
+    sizes: str
+    scales: str
+
+    def length(self, length: Length, axis: int, attributes: Mapping[str, AttributeValue]) -> Length:
+        """The length of an axis: its value of the sizes, or else floor(length * scale); None if it is unknown.
+
+        Args:
+            length: that of the input's axis.
+            axis: its number.
+            attributes: those that are known.
+
+        Raises:
+            ValueError: the length does not fit in 64 bits.
+        """
+        sizes, scales = attributes.get(self.sizes), attributes.get(self.scales)
+        if sizes:
+            return int(sizes[axis])
+        if sizes is None or not scales or not isinstance(length, int):
+            return None
+        scaled = math.floor(length * float(scales[axis]))
+        if scaled > _INT64.max:
+            raise ValueError(f"{self.scales}[{axis}] = {scales[axis]}: must not make an axis longer than 2**63 - 1")
+        return scaled
 
 
 ShapeFunction = Callable[[Mapping[str, Any], Mapping[str, AttributeValue]], Sequence[tuple[Length, ...] | None] | None]
@@ -345,8 +378,7 @@ class Operator:
     types: for each type variable, the element types it may have.
     constants: arguments of `function` that this operator fixes and has no attributes for.
     rules: of attributes that depend on each other.
-    derived_axes: for an output of variable rank whose axes (``M...``) no input has: the name of an input's axes and the
-        function that gives the output's lengths.
+    derived_axes: for an output of variable rank whose axes (``M...``) no input has: what they follow from.
     equations: between the lengths of axes, which may give an axis that no input has.
     standard: name and opset of the ONNX operator that it implements, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
@@ -368,7 +400,7 @@ class Operator:
     types: Mapping[str, tuple[ElementType, ...]]
     constants: Mapping[str, AttributeValue] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
-    derived_axes: Mapping[str, tuple[str, LengthFunction]] = field(default_factory=dict)
+    derived_axes: Mapping[str, Scaled] = field(default_factory=dict)
     equations: tuple[Quotient, ...] = ()
     standard: tuple[str, int] | None = None
     gradient: str | None = None

@@ -19,6 +19,7 @@ import ortops
 from conformance.backends.session import CPU, options
 from ortops.engine import tensors
 from ortops.engine.c_api import Api
+from ortops.engine.compiled.layout import API_FUNCTIONS
 from ortops.engine.extensions import OrtError
 from samples import FORWARD, open_ranks, with_attributes
 
@@ -142,8 +143,17 @@ def test_what_onnxruntime_refuses_to_read_is_an_error_that_leaks_nothing(failing
         return ctypes.CFUNCTYPE(*(ctypes.c_int64,) * 4)(call)
 
     functions = [function(i) for i in range(7)]
-    addresses = [ctypes.cast(one, ctypes.c_void_p).value for one in functions]
-    api: Any = SimpleNamespace(addresses=dict(zip(tensors._FUNCTIONS, addresses, strict=True)))  # noqa: SLF001
+    table = np.zeros(1 + max(API_FUNCTIONS.values()), np.int64)
+    names = (
+        "KernelContext_GetInput",
+        "GetTensorTypeAndShape",
+        "GetTensorElementType",
+        "GetDimensionsCount",
+        "GetDimensions",
+    )
+    for name, one in zip((*names, "GetTensorMutableData", "ReleaseTensorTypeAndShapeInfo"), functions, strict=True):
+        table[API_FUNCTIONS[name]] = ctypes.cast(one, ctypes.c_void_p).value or 0
+    api: Any = SimpleNamespace(address=table.ctypes.data)
     released: list[int] = []
     api.check = functools.partial(Api.check, api)
     api.GetErrorMessage, api.ReleaseStatus = lambda _: b"no such input", released.append

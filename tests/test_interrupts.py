@@ -38,7 +38,7 @@ def test_an_exception_at_any_line_is_raised_and_the_process_goes_on_and_ends() -
     """An exception at any line of this library's Python code, as a signal handler may raise it."""
     assert json.loads(python(Path(interrupt_programs.__file__), "ours", "every_line"))["outcomes"]["every_line"] == {
         "run": ["AlarmError"],
-        "run plain": ["interrupted"],
+        "run plain": [],  # there is no such line
         "make": ["AlarmError"],
         "make unconverted": ["AlarmError"],
         # ONNX Runtime ignores the status of shape inference.

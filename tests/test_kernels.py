@@ -108,7 +108,7 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
 
     runner = ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * 2, *[ctypes.c_size_t] * 2, ctypes.c_void_p)(run)
     address = ctypes.cast(runner, ctypes.c_void_p).value
-    monkeypatch.setattr("ortops.functional.call.runner_on_all_cpus", lambda: (address, 0))
+    monkeypatch.setattr("ortops.compute.runner_on_all_cpus", lambda: (address, 0))
     x, rois = np.ones((1, 64, 100, 100), np.float32), np.tile(np.array([[0, 0, 90, 90]], np.float32), (30, 1))
     of, dy = np.zeros(30, np.int64), np.ones((30, 64, 2, 2), np.float32)
     with pytest.raises(MemoryError):

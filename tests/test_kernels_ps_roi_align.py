@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ortops
+from kernel_parts import limit_parts
 from ortops.compute import compute
 from ortops.jit.runners import SERIAL, thread_runner
-from ortops.kernels import roi_pool
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from problems import DTYPES, Array, Problem, make_problem
@@ -155,8 +155,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
 def test_many_rois_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = large(np.float32, (1, 9, 20, 20), (3, 3), 50)
     y, (dx, drois) = forward(problem), gradients(problem)
-    monkeypatch.setattr(roi_pool, "MAX_PIXELS", 1000)
-    monkeypatch.setattr(roi_pool, "MAX_MAPS", 0)
+    limit_parts(monkeypatch, (FORWARD.name, GRADIENT.name), 1000)
     np.testing.assert_array_equal(forward(problem), y)
     in_parts = gradients(problem)
     np.testing.assert_allclose(in_parts[0], dx, rtol=0, atol=1e-5)

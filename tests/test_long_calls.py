@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import ortops
+from kernel_parts import limit_parts
 from ortops.compute import compute, runner_on_all_cpus
-from ortops.kernels import roi_pool
 from ortops.operators import BY_NAME
 
 BINS = 7
@@ -98,8 +98,7 @@ def test_parts_of_the_rois_make_the_outputs_of_all(monkeypatch: pytest.MonkeyPat
         return [y, *dx_and_drois(np.float32, "dx", "drois")]
 
     whole = every()
-    monkeypatch.setattr(roi_pool, "MAX_PIXELS", 200)
-    monkeypatch.setattr(roi_pool, "MAX_MAPS", 0)
+    limit_parts(monkeypatch, ("RoiAlign_22", "RoiAlignGrad"), 200)
     y, dx, drois = every()
     np.testing.assert_array_equal(y, whole[0])
     np.testing.assert_array_equal(drois, whole[2])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import ortops
 from conformance.backends.session import CPU, options
 from ortops import compute
-from ortops.jit.kernel import Kernel
+from ortops.calls import records
+from ortops.calls.node import SHAPES, Node
 from ortops.operators import OPERATORS
 from ortops.ortvalue import BFLOAT16
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -20,7 +22,11 @@ from problems import Array
 from processes import python
 from samples import Sample, every, open_ranks, samples
 
-KERNEL, SHAPES = Kernel.__call__, compute._output_shapes  # noqa: SLF001
+INFER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+"""The type of `calls.shapes.infer_shapes`."""
+
+PLACE = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 21)
+"""A function that places RoIs: their copies, the words of `PlacedRois`, the parameters."""
 
 
 def session(sample: Sample) -> ortops.InferenceSession:
@@ -42,6 +48,27 @@ def of_session(sample: Sample) -> Callable[[], list[Array]]:
     return lambda: list(runner.run(None, dict(sample.inputs)))
 
 
+@pytest.fixture
+def after_inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Takes a function to call whenever the shapes of a call have been inferred."""
+    word, kept = ctypes.c_int64.from_address(records.address_of(SHAPES)), []
+
+    def use(action: Callable[[], None]) -> None:
+        infer = INFER(word.value)
+
+        def infer_and_act(node: int, call: int) -> int:
+            status = int(infer(node, call))
+            action()
+            return status
+
+        kept.append(INFER(infer_and_act))
+        monkeypatch.setattr(word, "value", ctypes.cast(kept[-1], ctypes.c_void_p).value)
+        compute._bound.cache_clear()  # noqa: SLF001 - nodes keep the function
+
+    yield use
+    compute._bound.cache_clear()  # noqa: SLF001
+
+
 def test_no_write_of_another_thread_ends_the_process() -> None:
     assert python(Path(__file__).with_name("racing_writes.py")).splitlines()[-1].startswith(OPERATORS[-1].name)
 
@@ -49,7 +76,10 @@ def test_no_write_of_another_thread_ends_the_process() -> None:
 @pytest.mark.parametrize("way", [of_function, of_session], ids=["function", "session"])
 @pytest.mark.parametrize(**every(samples, of_onnx=True))
 def test_what_has_been_checked_is_what_counts(
-    sample: Sample, way: Callable[[Sample], Callable[[], list[Array]]], monkeypatch: pytest.MonkeyPatch
+    sample: Sample,
+    way: Callable[[Sample], Callable[[], list[Array]]],
+    monkeypatch: pytest.MonkeyPatch,
+    after_inference: Callable[[Callable[[], None]], None],
 ) -> None:
     """A change of RoIs and indices after the kernel that checks them, or of lengths after they are read, has no effect."""
     sample = with_inputs(sample, np.copy)
@@ -61,22 +91,25 @@ def test_what_has_been_checked_is_what_counts(
             sample.inputs[name][...] = values
             changed.append(name)
 
-    def kernel(self: Kernel, *arguments: Any) -> int:
-        status = KERNEL(self, *arguments)
-        if self._function.function.startswith("place_"):
+    def after(place: Any) -> Any:
+        def placed(*words: int) -> int:
+            status = place(*words)
             for name in ("rois", "ROITensor"):
                 change(name, np.float32(1))
             for name in ("batch_indices", "BatchIndicesTensor"):
                 change(name, np.int64(10**9))
-        return status
+            return int(status)
 
-    def shapes(*arguments: Any) -> Any:
-        found = SHAPES(*arguments)
-        change("x_shape", np.int64(10**6))
-        return found
+        return PLACE(placed)
 
-    monkeypatch.setattr(Kernel, "__call__", kernel)
-    monkeypatch.setattr(compute, "_output_shapes", shapes)
+    kept: list[Any] = []
+    for address, each in records._unloaded.items():  # noqa: SLF001 - the functions of all records
+        word = ctypes.c_int64.from_address(address)
+        if each.function.function.startswith("place_") and each.function.function != "place_bins" and word.value:
+            kept.append(after(PLACE(word.value)))
+            monkeypatch.setattr(word, "value", ctypes.cast(kept[-1], ctypes.c_void_p).value)
+
+    after_inference(lambda: change("x_shape", np.int64(10**6)))
     for one, other in zip(call(), expected, strict=True):
         assert one.tobytes() == other.tobytes()
     assert changed or not {"x_shape", "rois", "ROITensor"} & set(sample.inputs)
@@ -84,18 +117,16 @@ def test_what_has_been_checked_is_what_counts(
 
 @pytest.mark.parametrize(**every(lambda operator: samples(operator)[:1]))
 def test_an_input_that_gets_another_shape_during_the_call_is_taken_with_the_first(
-    sample: Sample, monkeypatch: pytest.MonkeyPatch
+    sample: Sample, after_inference: Callable[[Callable[[], None]], None]
 ) -> None:
     sample = with_inputs(sample, np.copy)
     expected = sample.function()
 
-    def shapes(*arguments: Any) -> Any:
-        found = SHAPES(*arguments)
+    def turn() -> None:
         for array in sample.inputs.values():
             array.shape = array.shape[::-1]
-        return found
 
-    monkeypatch.setattr(compute, "_output_shapes", shapes)
+    after_inference(turn)
     for one, other in zip(sample.function(), expected, strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -117,17 +148,14 @@ def of_every_type(operator: Operator) -> list[Sample]:
 @pytest.fixture
 def entries_see_aligned_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every entry fail that gets an array that compiled code must not read."""
-    entries = compute._entries()  # noqa: SLF001
+    run = Node.run
 
-    def checked(name: str) -> Any:
-        def entry(inputs: Any, outputs: Any, *rest: Any) -> None:
-            for array in (*inputs, *outputs):
-                assert not isinstance(array, np.ndarray) or (array.flags.aligned and array.flags.c_contiguous)
-            entries[name](inputs, outputs, *rest)
+    def checked(node: Node, arrays: Any, *rest: Any) -> None:
+        for array in arrays:
+            assert array is None or (array.flags.aligned and array.flags.c_contiguous)
+        run(node, arrays, *rest)
 
-        return entry
-
-    monkeypatch.setattr(compute, "_entries", lambda: {name: checked(name) for name in entries})
+    monkeypatch.setattr(Node, "run", checked)
 
 
 @pytest.mark.usefixtures("entries_see_aligned_arrays")

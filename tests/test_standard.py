@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops import compute, model_nodes, served
+from ortops import model_nodes, served
+from ortops.calls import records
+from ortops.calls.node import SHAPES
 from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
@@ -529,10 +531,12 @@ def test_an_error_names_the_node_of_the_model() -> None:
 def test_an_exception_of_python_leaves_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
 
-    def stop(*_: Any) -> Iterator[Callable[[], None]]:
+    def stop(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compute, "_output_shapes", stop)
+    # Only what loads a function is Python.
+    monkeypatch.setattr(ctypes.c_int64.from_address(records.address_of(SHAPES)), "value", 0)
+    monkeypatch.setattr(records, "load", stop)
     with pytest.raises(KeyboardInterrupt):
         session.run(None, FEEDS)
     monkeypatch.undo()

@@ -71,10 +71,10 @@ class Ortops(Backend):
         """Compile what the operators need for the element types and the string attributes of the cases."""
         for case in cases:
             kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
-            for call in precompile.calls([case.operator], kinds):
-                if all(case.attributes.get(name, value) == value for name, value in call.choices.items()):
+            for kernels in precompile.nodes([case.operator], kinds):
+                if all(case.attributes.get(name, value) == value for name, value in kernels.choices.items()):
                     with contextlib.suppress(Exception):  # the cases will tell
-                        call.run()
+                        kernels.load()
 
 
 def _is_small(case: Case, model: onnx.ModelProto) -> bool:

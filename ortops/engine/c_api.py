@@ -25,7 +25,7 @@ from ortops.jit.source import Unimported
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""
 
-FAIL, INVALID_ARGUMENT = layout.FAIL, 2
+FAIL, INVALID_ARGUMENT = layout.FAIL, layout.INVALID_ARGUMENT
 
 # ONNXTensorElementDataType and OrtOpAttrType.
 ELEMENT_TYPES = {
@@ -36,55 +36,55 @@ ANY_TYPE = 0
 """Of an input of any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
 ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
 
-# The position in OrtApi and the argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
-_FUNCTIONS: dict[str, tuple[int, tuple[Any, ...]]] = {
-    "CreateStatus": (0, (c_int, c_char_p)),
-    "GetErrorMessage": (2, (c_void_p,)),
-    "CreateCustomOpDomain": (26, (c_char_p, c_void_p)),
-    "CustomOpDomain_Add": (27, (c_void_p, c_void_p)),
-    "AddCustomOpDomain": (28, (c_void_p, c_void_p)),
-    "GetTensorMutableData": (51, (c_void_p, c_void_p)),
-    "FillStringTensor": (52, (c_void_p, c_void_p, c_size_t)),
-    "GetStringTensorDataLength": (53, (c_void_p, c_void_p)),
-    "GetStringTensorContent": (54, (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t)),
-    "CastTypeInfoToTensorInfo": (55, (c_void_p, c_void_p)),
-    "CreateTensorTypeAndShapeInfo": (57, (c_void_p,)),
-    "SetTensorElementType": (58, (c_void_p, c_int)),
-    "SetDimensions": (59, (c_void_p, c_void_p, c_size_t)),
-    "GetTensorElementType": (60, (c_void_p, c_void_p)),
-    "GetDimensionsCount": (61, (c_void_p, c_void_p)),
-    "GetDimensions": (62, (c_void_p, c_void_p, c_size_t)),
-    "GetSymbolicDimensions": (63, (c_void_p, c_void_p, c_size_t)),
-    "GetTensorTypeAndShape": (65, (c_void_p, c_void_p)),
-    "AllocatorFree": (76, (c_void_p, c_void_p)),
-    "AllocatorGetInfo": (77, (c_void_p, c_void_p)),
-    "GetAllocatorWithDefaultOptions": (78, (c_void_p,)),
-    "KernelInfoGetAttribute_float": (85, (c_void_p, c_char_p, c_void_p)),
-    "KernelInfoGetAttribute_int64": (86, (c_void_p, c_char_p, c_void_p)),
-    "KernelInfoGetAttribute_string": (87, (c_void_p, c_char_p, c_void_p, c_void_p)),
-    "KernelContext_GetInput": (90, (c_void_p, c_size_t, c_void_p)),
-    "KernelContext_GetOutput": (91, (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p)),
-    "ReleaseStatus": (93, (c_void_p,)),
-    "ReleaseValue": (96, (c_void_p,)),
-    "ReleaseTypeInfo": (98, (c_void_p,)),
-    "ReleaseTensorTypeAndShapeInfo": (99, (c_void_p,)),
-    "ReleaseCustomOpDomain": (101, (c_void_p,)),
-    "KernelInfoGetAttributeArray_float": (162, (c_void_p, c_char_p, c_void_p, c_void_p)),
-    "KernelInfoGetAttributeArray_int64": (163, (c_void_p, c_char_p, c_void_p, c_void_p)),
-    "KernelInfo_GetInputCount": (230, (c_void_p, c_void_p)),
-    "KernelInfo_GetOutputCount": (231, (c_void_p, c_void_p)),
-    "KernelInfo_GetInputTypeInfo": (234, (c_void_p, c_size_t, c_void_p)),
-    "KernelInfoGetAttribute_tensor": (236, (c_void_p, c_char_p, c_void_p, c_void_p)),
-    "HasSessionConfigEntry": (237, (c_void_p, c_char_p, c_void_p)),
-    "KernelInfo_GetLogger": (245, (c_void_p, c_void_p)),
-    "GetResizedStringTensorElementBuffer": (252, (c_void_p, c_size_t, c_size_t, c_void_p)),
-    "ShapeInferContext_GetInputCount": (267, (c_void_p, c_void_p)),
-    "ShapeInferContext_GetInputTypeShape": (268, (c_void_p, c_size_t, c_void_p)),
-    "ShapeInferContext_GetAttribute": (269, (c_void_p, c_char_p, c_void_p)),
-    "ShapeInferContext_SetOutputTypeShape": (270, (c_void_p, c_size_t, c_void_p)),
-    "SetSymbolicDimensions": (271, (c_void_p, c_void_p, c_size_t)),
-    "ReadOpAttr": (272, (c_void_p, c_int, c_void_p, c_size_t, c_void_p)),
-    "KernelContext_ParallelFor": (274, (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p)),
+# The argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "CreateStatus": (c_int, c_char_p),
+    "GetErrorMessage": (c_void_p,),
+    "CreateCustomOpDomain": (c_char_p, c_void_p),
+    "CustomOpDomain_Add": (c_void_p, c_void_p),
+    "AddCustomOpDomain": (c_void_p, c_void_p),
+    "GetTensorMutableData": (c_void_p, c_void_p),
+    "FillStringTensor": (c_void_p, c_void_p, c_size_t),
+    "GetStringTensorDataLength": (c_void_p, c_void_p),
+    "GetStringTensorContent": (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
+    "CastTypeInfoToTensorInfo": (c_void_p, c_void_p),
+    "CreateTensorTypeAndShapeInfo": (c_void_p,),
+    "SetTensorElementType": (c_void_p, c_int),
+    "SetDimensions": (c_void_p, c_void_p, c_size_t),
+    "GetTensorElementType": (c_void_p, c_void_p),
+    "GetDimensionsCount": (c_void_p, c_void_p),
+    "GetDimensions": (c_void_p, c_void_p, c_size_t),
+    "GetSymbolicDimensions": (c_void_p, c_void_p, c_size_t),
+    "GetTensorTypeAndShape": (c_void_p, c_void_p),
+    "AllocatorFree": (c_void_p, c_void_p),
+    "AllocatorGetInfo": (c_void_p, c_void_p),
+    "GetAllocatorWithDefaultOptions": (c_void_p,),
+    "KernelInfoGetAttribute_float": (c_void_p, c_char_p, c_void_p),
+    "KernelInfoGetAttribute_int64": (c_void_p, c_char_p, c_void_p),
+    "KernelInfoGetAttribute_string": (c_void_p, c_char_p, c_void_p, c_void_p),
+    "KernelContext_GetInput": (c_void_p, c_size_t, c_void_p),
+    "KernelContext_GetOutput": (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p),
+    "ReleaseStatus": (c_void_p,),
+    "ReleaseValue": (c_void_p,),
+    "ReleaseTypeInfo": (c_void_p,),
+    "ReleaseTensorTypeAndShapeInfo": (c_void_p,),
+    "ReleaseCustomOpDomain": (c_void_p,),
+    "KernelInfoGetAttributeArray_float": (c_void_p, c_char_p, c_void_p, c_void_p),
+    "KernelInfoGetAttributeArray_int64": (c_void_p, c_char_p, c_void_p, c_void_p),
+    "KernelInfo_GetInputCount": (c_void_p, c_void_p),
+    "KernelInfo_GetOutputCount": (c_void_p, c_void_p),
+    "KernelInfo_GetInputTypeInfo": (c_void_p, c_size_t, c_void_p),
+    "KernelInfoGetAttribute_tensor": (c_void_p, c_char_p, c_void_p, c_void_p),
+    "HasSessionConfigEntry": (c_void_p, c_char_p, c_void_p),
+    "KernelInfo_GetLogger": (c_void_p, c_void_p),
+    "GetResizedStringTensorElementBuffer": (c_void_p, c_size_t, c_size_t, c_void_p),
+    "ShapeInferContext_GetInputCount": (c_void_p, c_void_p),
+    "ShapeInferContext_GetInputTypeShape": (c_void_p, c_size_t, c_void_p),
+    "ShapeInferContext_GetAttribute": (c_void_p, c_char_p, c_void_p),
+    "ShapeInferContext_SetOutputTypeShape": (c_void_p, c_size_t, c_void_p),
+    "SetSymbolicDimensions": (c_void_p, c_void_p, c_size_t),
+    "ReadOpAttr": (c_void_p, c_int, c_void_p, c_size_t, c_void_p),
+    "KernelContext_ParallelFor": (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p),
 }
 _OTHER_RESULTS = {"GetErrorMessage": c_char_p} | {name: None for name in _FUNCTIONS if name.startswith("Release")}
 
@@ -98,9 +98,9 @@ class Api:
     """The functions of an OrtApi table as ctypes functions, with their names in C."""
 
     def __init__(self, address: int) -> None:
-        table = ctypes.cast(address, POINTER(c_void_p))
-        self.addresses: dict[str, int] = {name: table[slot] for name, (slot, _) in _FUNCTIONS.items()}
-        for name, (_, arguments) in _FUNCTIONS.items():
+        self.address, table = address, ctypes.cast(address, POINTER(c_void_p))
+        self.addresses: dict[str, int] = {name: table[layout.API_FUNCTIONS[name]] for name in _FUNCTIONS}
+        for name, arguments in _FUNCTIONS.items():
             result = _OTHER_RESULTS.get(name, c_void_p)
             setattr(self, name, ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name]))
         for name, (release, slot, arguments) in _LATER_FUNCTIONS.items():
@@ -181,9 +181,8 @@ class CustomOp:
         create: Callback | None = None,
         infer: Callback | None = None,
     ) -> None:
-        tensors = [number for tensor in (*inputs, *outputs) for number in tensor]
         prefix = ctypes.create_string_buffer(f"{label}: interrupted by ".encode())
-        self.table = table = np.zeros(layout.TENSORS + len(tensors), np.int64)
+        self.table = table = np.zeros(layout.TENSORS + layout.TENSOR_WORDS * max(len(inputs), len(outputs)), np.int64)
         self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
         self.rename(name)
         table[layout.TEXT] = ctypes.addressof(prefix)
@@ -191,7 +190,10 @@ class CustomOp:
         table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
         table[layout.API] = _api_address[0] if _api_address else 0
         table[layout.PROCESS] = PROCESS_STATE.ctypes.data
-        table[layout.TENSORS :] = tensors
+        for start, tensors in ((layout.INPUT_TYPE, inputs), (layout.OUTPUT_TYPE, outputs)):
+            for i, tensor in enumerate(tensors):
+                first = start + i * layout.TENSOR_WORDS
+                table[first : first + 2] = tensor
         _fill(table, API_VERSION)
         self._used = prefix, create, infer
         self.address: int = table.ctypes.data

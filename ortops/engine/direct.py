@@ -13,8 +13,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ortops.calls import records
+from ortops.compute import Bound
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
     ANY_TYPE,
@@ -36,8 +38,13 @@ from ortops.engine.extensions import OrtError
 from ortops.engine.objects import kernel_with_object
 from ortops.engine.shape_inference import infer_output_shapes, type_and_lengths
 from ortops.engine.tensors import Inputs, output, tensor_attribute
+from ortops.jit import exceptions
+from ortops.jit.elements import INTERRUPTED
 from ortops.shapes import Shape
-from ortops.spec import Attribute, AttributeValue, Bind, Length, Operator, Tensor
+from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Bind, Length, Operator, Tensor
+
+if TYPE_CHECKING:
+    from ortops.calls.node import Node
 
 
 def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
@@ -245,6 +252,9 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
         [types.get(tensor.type, tensor.type) for tensor in _given(tensors, count.value)]
         for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
     )
+    compute = bind(operator, attributes, output_kinds)
+    if isinstance(compute, Bound):
+        return _compiled_kernel(operator, compute.node(ELEMENT_DTYPES[output_kinds[0]]))
     inputs = Inputs(
         api,
         [ELEMENT_TYPES.get(kind, ANY_TYPE) for kind in input_kinds[: counts[0].value]],
@@ -253,8 +263,7 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     )
     absent = [None] * (len(input_kinds) - counts[0].value)
     output_types = [ELEMENT_TYPES[kind] for kind in output_kinds]
-    compute, read = bind(operator, attributes, output_kinds), inputs.read
-    parallel_for = api.addresses["KernelContext_ParallelFor"]
+    read, parallel_for = inputs.read, api.addresses["KernelContext_ParallelFor"]
 
     def run(context: int) -> int:
         unaligned: list[tuple[Any, Any]] = []
@@ -268,6 +277,20 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
         return 0
 
     return _with_statuses(operator, run, session_in_the_making())
+
+
+def _compiled_kernel(operator: Operator, node: Node) -> Callback:
+    """The kernel of a node that compiled code computes; it is called for what that code needs of Python."""
+
+    def resolve(needed: int) -> int:
+        if needed == INTERRUPTED:
+            raise exceptions.take() or KeyboardInterrupt
+        records.load(needed)
+        return 0
+
+    kernel = _with_statuses(operator, resolve, session_in_the_making())
+    kernel.node, kernel.words = node.address, node.words  # type: ignore[attr-defined]
+    return kernel
 
 
 class _Input(NamedTuple):

@@ -35,15 +35,6 @@ _DTYPES = {ELEMENT_TYPES[name]: dtype for name, dtype in ELEMENT_DTYPES.items() 
     8: np.dtype("<u8")
 }
 _BFLOAT16, _STRING = ELEMENT_TYPES["bfloat16"], ELEMENT_TYPES["string"]
-_FUNCTIONS = (
-    "KernelContext_GetInput",
-    "GetTensorTypeAndShape",
-    "GetTensorElementType",
-    "GetDimensionsCount",
-    "GetDimensions",
-    "GetTensorMutableData",
-    "ReleaseTensorTypeAndShapeInfo",
-)
 
 
 class Inputs:
@@ -57,7 +48,6 @@ class Inputs:
     """
 
     def __init__(self, api: Api, types: Sequence[int], max_rank: int, *, copies: bool = False) -> None:
-        self._functions = np.array([api.addresses[name] for name in _FUNCTIONS], np.intp)
         self._api, self._count, self._max_rank = api, len(types), max_rank
         self._array = _copy if copies else _aligned
         self._strings = [i for i, kind in enumerate(types) if kind == _STRING]
@@ -69,7 +59,7 @@ class Inputs:
             OrtError: ONNX Runtime gives no access to an input.
         """
         rows = np.zeros((self._count, 3 + self._max_rank), np.int64)
-        self._api.check(_describe(self._functions, context, self._count, self._max_rank, rows))
+        self._api.check(_describe(self._api.address, context, self._count, self._max_rank, rows))
         arrays = [self._array(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
         for i in self._strings:
             if (array := arrays[i]) is not None:

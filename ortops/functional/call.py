@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import compute, for_kernels, runner_on_all_cpus
+from ortops.compute import bind_unchecked, for_kernels
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -41,7 +41,7 @@ def call(
     Raises:
         TypeError, ValueError: an attribute, an element type, a shape or the data breaks a rule.
     """
-    checked = operator.check_attributes(attributes)
+    bound = bind_unchecked(operator, attributes)
     arrays, types = _arrays(operator, inputs)
     outputs: list[Any] = [None] * len(wanted)
 
@@ -51,7 +51,7 @@ def call(
             outputs[i] = np.empty(shape, types.get(kind) or ELEMENT_DTYPES[kind])
         return outputs[i]
 
-    compute(operator, arrays, checked, allocate, runner_on_all_cpus())
+    bound(arrays, allocate, None)
     return outputs
 
 

@@ -1,6 +1,6 @@
 """Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-Besides this file only `parallel.py`, `scalar.py` and `simd.py` use private parts of numba.
+Besides this file only `parallel.py`, `scalar.py`, `simd.py` and `text.py` use private parts of numba.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ def _library(source: Source) -> _KernelLibrary:
     words = iter(kernel.args) if isinstance(source.arguments, str) else _words_at(builder, kernel.args[0])
     values = [from_words(context, builder, words, one) for one in numba_types]
     callee = context.declare_function(ir_module, overload.fndesc)
-    returned = overload.signature.return_type
+    returned = types.unliteral(overload.signature.return_type)
     _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
     builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
     library.add_ir_module(ir_module)

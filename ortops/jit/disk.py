@@ -40,8 +40,10 @@ DIGEST = 32
 
 PACKAGES = {
     "jit": Path(__file__).parent,
+    "calls": Path(__file__).parents[1] / "calls",
     "kernels": Path(__file__).parents[1] / "kernels",
     "engine.compiled": Path(__file__).parents[1] / "engine" / "compiled",
+    "library.compiled": Path(__file__).parents[1] / "library" / "compiled",
 }
 """The folders with the source files of compiled functions, by the names of the packages."""
 

@@ -95,19 +95,12 @@ def _compiler() -> Any:
 loaded: list[Source] = []
 """The sources of all machine code that this process has loaded."""
 
-_idle: list[Any] = []
-
-
-def only_record() -> None:
-    """From now on record in `loaded` what would be loaded, and take a function that returns -1 in its place."""
-    _idle.append(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(lambda _: -1))
-
 
 def _address_of(source: Source) -> int:
     """Load the machine code of a source and return its address."""
-    address = ctypes.cast(_idle[0], ctypes.c_void_p).value if _idle else machine_code.load(code_of(source))
+    address = machine_code.load(code_of(source))
     loaded.append(source)
-    return address or 0
+    return address
 
 
 class Kernel:

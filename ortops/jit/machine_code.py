@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -32,6 +33,7 @@ PYTHON_FUNCTIONS = (
     "PyLong_AsLongLong",
     "PyLong_FromLongLong",
     "PyObject_CallObject",
+    "PyObject_GetAttrString",
     "PyThreadState_GetDict",
     "PyThread_get_thread_ident",
     "PyTuple_GetItem",
@@ -106,7 +108,14 @@ def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name in PYTHON_FUNCTIONS:
-        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+        llvm.add_symbol(name, _python_function(name))
+    if sys.platform == "win32":  # no DLL of the C library exports it
+        llvm.add_symbol("snprintf", _python_function("PyOS_snprintf"))
+
+
+def _python_function(name: str) -> int | None:
+    """The address of a function of Python's C API."""
+    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
 
 
 def processor() -> tuple[str, str, str]:

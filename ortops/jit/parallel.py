@@ -168,6 +168,29 @@ def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
 
 
 @intrinsic
+def static_word(_typing: Any) -> Any:
+    """A pointer to an int64 that is 0 when the code is loaded, one for each place in a source."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        word = cgutils.add_global_variable(builder.module, _INT64, builder.module.get_unique_name("static_word"))
+        word.initializer, word.linkage = _INT64(0), "internal"
+        return word
+
+    return types.CPointer(types.int64)(), codegen
+
+
+@intrinsic
+def exchange_if(_typing: Any, pointer: Any, old: Any, new: Any) -> Any:
+    """Store `new` in an int64 in memory if it is `old`, atomically; whether it was."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        result = builder.cmpxchg(args[0], args[1], args[2], "seq_cst")
+        return builder.extract_value(result, 1)
+
+    return types.boolean(types.CPointer(types.int64), types.int64, types.int64), codegen
+
+
+@intrinsic
 def allocate(_typing: Any, words: Any) -> Any:
     """Allocate uninitialised memory for that many int64; a null pointer if there is none left."""
 

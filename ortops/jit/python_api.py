@@ -35,6 +35,7 @@ _occurred = types.ExternalFunction("PyErr_Occurred", _OBJECT())
 _class_name = types.ExternalFunction("PyExceptionClass_Name", types.intp(_OBJECT))
 _clear = types.ExternalFunction("PyErr_Clear", types.void())
 _thread_dict = types.ExternalFunction("PyThreadState_GetDict", _OBJECT())
+_get_attribute = types.ExternalFunction("PyObject_GetAttrString", _OBJECT(_OBJECT, types.intp))
 _dict_set = types.ExternalFunction("PyDict_SetItemString", _INT(_OBJECT, types.intp, _OBJECT))
 
 _KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
@@ -67,6 +68,18 @@ def call_python(function: int, argument: int) -> int:
     if arguments != 0:
         decref(arguments)
     return result
+
+
+@compiled
+def int_attribute(thing: int, name: int) -> int:
+    """The value of an object's attribute, an integer; 0 if it has none. The caller must hold the GIL."""
+    value = _get_attribute(thing, name)
+    if value == 0:
+        _clear()
+        return 0
+    number = to_int64(value)
+    decref(value)
+    return number
 
 
 @compiled

@@ -138,7 +138,8 @@ def _cast(element: Any) -> Any:
     return cast
 
 
-byte_pointer, int64_pointer, float64_pointer = _cast(types.uint8), _cast(types.int64), _cast(types.float64)
+byte_pointer, int64_pointer = _cast(types.uint8), _cast(types.int64)
+uint32_pointer, float32_pointer, float64_pointer = _cast(types.uint32), _cast(types.float32), _cast(types.float64)
 
 
 @intrinsic
@@ -220,6 +221,34 @@ def value_at(_typing: Any, pointer: Any, at: Any) -> Any:
 
 
 @intrinsic
+def kind_of(_typing: Any, pointer: Any) -> Any:
+    """The type of a pointer's elements."""
+    return types.intp(pointer), lambda _context, builder, _signature, args: _kind(builder, pointer, args[0])
+
+
+@intrinsic
+def number_at(_typing: Any, pointer: Any, at: Any) -> Any:
+    """Load number `at` of Elements of any type, converted to float64."""
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        found = cgutils.alloca_once(builder, ir.DoubleType())
+        end = builder.append_basic_block()
+        switch = builder.switch(_kind(builder, pointer, args[0]), end)
+        for element, kind in _KINDS.items():
+            block = builder.append_basic_block()
+            switch.add_case(kind, block)
+            builder.position_at_end(block)
+            place = _typed(builder, pointer, args[0], args[1], context.get_value_type(element))
+            value = emit_load(context, builder, element, place, compute_type(element))
+            builder.store(value if kind == DOUBLE else builder.fpext(value, ir.DoubleType()), found)
+            builder.branch(end)
+        builder.position_at_end(end)
+        return builder.load(found)
+
+    return types.float64(pointer, types.intp), codegen
+
+
+@intrinsic
 def set_value(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
     """Store a float64 as number `at` of Elements of a compute type, rounded once."""
 
@@ -285,6 +314,17 @@ def local(_typing: Any, like: Any) -> Any:
         return cgutils.alloca_once(builder, context.get_value_type(like), size=MAX_UNROLLED)
 
     return types.CPointer(like)(like), codegen
+
+
+@intrinsic(prefer_literal=True)
+def local_words(_typing: Any, count: Any) -> Any:
+    """Room on the stack for a constant number of int64."""
+    size = count.literal_value
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        return cgutils.alloca_once(builder, ir.IntType(64), size=size)
+
+    return types.CPointer(types.int64)(types.intp), codegen
 
 
 @intrinsic

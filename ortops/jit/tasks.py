@@ -13,7 +13,6 @@ from numba import types
 from ortops.jit.compile import compiled
 from ortops.jit.elements import INTERRUPTED, OUT_OF_MEMORY, Words
 from ortops.jit.parallel import allocate, call_unchecked, release
-from ortops.jit.python_api import signal_raised
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
@@ -34,12 +33,15 @@ def run_tasks(runner: int, context: int, count: int, task: int, data: Any) -> bo
 
 
 @compiled
-def run_in_chunks(runner: int, context: int, workers: int, count: int, chunks: int, task: int, data: Words) -> int:
+def run_in_chunks(
+    runner: int, context: int, stop: int, workers: int, count: int, chunks: int, task: int, data: Words
+) -> int:
     """Split range(count) into chunks, and run a task of `parallel.task_of` for each chunk and worker. Also a C function.
 
     Args:
         runner: the address of the runner (`runners.py`).
         context: the runner's context.
+        stop: the address of a function that says whether to stop before the next chunk.
         workers: the number of workers that share a chunk.
         count: the number of indices; those of a chunk are range(first, last).
         chunks: the number of chunks.
@@ -47,16 +49,22 @@ def run_in_chunks(runner: int, context: int, workers: int, count: int, chunks: i
         data: the task's data, of which first and last are set.
 
     Returns:
-        0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if a signal handler raised.
+        0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if it is to stop.
     """
     chunk_size = maximum((count + chunks - 1) // chunks, 1)
     for first in range(0, count, chunk_size):
-        if first > 0 and signal_raised():
+        if first > 0 and call_unchecked(stop, ()) != 0:
             return INTERRUPTED
         data[0], data[1] = first, minimum(first + chunk_size, count)
         if not run_tasks(runner, context, workers, task, data):
             return OUT_OF_MEMORY
     return 0
+
+
+@compiled
+def never() -> bool:
+    """A function for `stop` in a library, which has no signal handlers of its own."""
+    return False
 
 
 @compiled

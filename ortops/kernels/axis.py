@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ortops.jit.compile import compiled, noinline
-from ortops.jit.scalar import ceil, load, maximum, minimum, offset
+from ortops.jit.elements import Doubles, Words
+from ortops.jit.scalar import ceil, float64_pointer, maximum, minimum, offset
 from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, NEAREST, NEXT, PlacedRois
 
 MAX_SAMPLES = 2**62
@@ -223,31 +224,37 @@ def _place_axis(placed: PlacedRois, r: int, k: int, axis: Axis, length: int) -> 
 
 
 @compiled
-def is_valid_roi(rois: Any, fields: int, placed: PlacedRois, r: int) -> bool:
+def is_valid_roi(rois: Doubles, fields: int, placed: PlacedRois, r: int) -> bool:
     """Whether all of a RoI's coordinates are finite and its batch index is valid."""
     for k in range(fields):
-        value = float(load(rois, fields * r + k))
+        value = rois[fields * r + k]
         if value - value != 0.0:
             return False
     return 0 <= placed.batch_indices[r] < placed.shape.images
 
 
 @compiled
-def place_onnx_rois(rois: Any, placed: PlacedRois, scale: float, half_pixel: int, sampling_ratio: int) -> int:
+def place_onnx_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int:
     """Place the samples of all RoIs [R, 4], each x1, y1, x2, y2, by ONNX's convention.
+
+    Args:
+        rois: the RoIs.
+        placed: what is filled.
+        parameters: spatial_scale as the bits of a float64, whether the first pixel's centre is at 0.5, sampling_ratio.
 
     Returns:
         The number of the first RoI with an invalid batch index or a coordinate that is not finite; -1 if there is none.
     """
-    shape = placed.shape
+    shape, scale = placed.shape, float64_pointer(parameters)[0]
+    half_pixel, sampling_ratio = parameters[1] != 0, parameters[2]
     for r in range(shape.rois):
         if not is_valid_roi(rois, 4, placed, r):
             return r
         for k in range(2):
             # Axes are y, x; RoIs have x first.
-            r1, r2 = float(load(rois, 4 * r + 1 - k)), float(load(rois, 4 * r + 3 - k))
+            r1, r2 = rois[4 * r + 1 - k], rois[4 * r + 3 - k]
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
-            axis = onnx_axis(r1, r2 - r1, scale, half_pixel != 0, bins, sampling_ratio)
+            axis = onnx_axis(r1, r2 - r1, scale, half_pixel, bins, sampling_ratio)
             _place_axis(placed, r, k, axis, length)
     return -1
 
@@ -274,29 +281,19 @@ def _axis_of_bin(axis: Axis, p: int) -> Axis:
 
 
 @compiled
-def place_dml_regions(
-    regions: Any,
-    placed: PlacedRois,
-    scale_y: float,
-    scale_x: float,
-    input_offset: float,
-    output_offset: float,
-    min_samples: int,
-    max_samples: int,
-    to_corners: int,
-    rule: int,
-) -> int:
-    """Place the samples of all regions by DirectML's convention; see `place_onnx_rois`."""
-    shape = placed.shape
+def place_dml_regions(regions: Doubles, placed: PlacedRois, parameters: Words) -> int:
+    """Place the samples of all regions by DirectML's convention; see `place_onnx_rois`.
+
+    The parameters are spatial_scale_y, spatial_scale_x, input_pixel_offset and output_pixel_offset as the bits of float64s,
+    minimum_samples_per_output, maximum_samples_per_output, align_regions_to_corners and the interpolation rule.
+    """
+    shape, p, real = placed.shape, parameters, float64_pointer(parameters)
     for r in range(shape.rois):
         if not is_valid_roi(regions, 4, placed, r):
             return r
         for k in range(2):
-            r1, r2 = float(load(regions, 4 * r + 1 - k)), float(load(regions, 4 * r + 3 - k))
+            r1, r2 = regions[4 * r + 1 - k], regions[4 * r + 3 - k]
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
-            scale = scale_x if k else scale_y
-            axis = _dml_axis(
-                r1, r2, scale, input_offset, output_offset, bins, min_samples, max_samples, to_corners != 0, rule
-            )
+            axis = _dml_axis(r1, r2, real[1 if k else 0], real[2], real[3], bins, p[4], p[5], p[6] != 0, p[7])
             _place_axis(placed, r, k, axis, length)
     return -1

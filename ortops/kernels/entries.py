@@ -1,324 +1,380 @@
-"""The operators' entries: check the data, place the samples of all RoIs, and call the compiled drivers.
+"""What the operators' entries and their drivers are made of, as records (`calls.records`).
 
-Only this file knows how each operator reads its attributes; `roi_pool` has the way from placed RoIs to the arithmetic.
+Entries check the data, place samples and call drivers: `pool` has one for all poolings and one for their gradients,
+`resample` another. Drivers and what fills tables are compiled once. They get the addresses of the functions that load and
+store elements, compiled for each element type, and of the arithmetic, compiled for float and double, and for each type where
+it reads single planes. Only this file knows how an operator's attributes choose all of these.
 """
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ortops.jit.elements import OUT_OF_MEMORY
-from ortops.jit.kernel import Array, Kernel
-from ortops.jit.runners import Runner
-from ortops.jit.source import Unimported
-from ortops.kernels.drivers import address, elements, kind_of
-from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, CEIL, NEAREST, Dims, Part, PlacedRois, Shape
-from ortops.kernels.roi_pool import Mode, pool, pool_gradient
-from ortops.operators import OPERATORS
+from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DIMS, LENGTHS, TENSOR_WORDS, TENSORS
+from ortops.calls.records import FunctionOf, Record, Word
+from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, PANEL
+from ortops.jit.source import Function, Unimported
+from ortops.kernels.layout import (
+    ABOVE,
+    BELOW,
+    CANDIDATES,
+    CEIL,
+    EXTREMES,
+    LISTS,
+    MAX_PARAMETERS,
+    NEAREST,
+    PIXELS,
+    TO_DROIS,
+    TO_DX,
+    TO_Y,
+    WEIGHTS,
+)
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
-from ortops.spec import MAX_RANK
+from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from ortops.jit import tasks
-    from ortops.kernels import axis, pixel_bins, resample, rotated_grid
+    from ortops.jit import python_api, tasks
+    from ortops.kernels import (
+        argmax,
+        average,
+        axis,
+        gather,
+        maximum,
+        pack,
+        parts,
+        pixel_bins,
+        pool,
+        refusals,
+        resample,
+        roi_tables,
+        rotated,
+        rotated_grid,
+        rotated_tables,
+        scatter,
+        sliding,
+        sums,
+    )
+    from ortops.kernels.functions import AddingToDrois, AddingToDx, Filling, Pooling
 else:
-    tasks = Unimported("jit.tasks")
-    axis, pixel_bins, resample = map(Unimported, ("kernels.axis", "kernels.pixel_bins", "kernels.resample"))
-    rotated_grid = Unimported("kernels.rotated_grid")
+    python_api, tasks = Unimported("jit.python_api"), Unimported("jit.tasks")
+    argmax, average, axis = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.axis"))
+    gather, maximum, pack = map(Unimported, ("kernels.gather", "kernels.maximum", "kernels.pack"))
+    parts, pixel_bins, pool = map(Unimported, ("kernels.parts", "kernels.pixel_bins", "kernels.pool"))
+    refusals, resample = Unimported("kernels.refusals"), Unimported("kernels.resample")
+    roi_tables, rotated = Unimported("kernels.roi_tables"), Unimported("kernels.rotated")
+    rotated_grid, rotated_tables = Unimported("kernels.rotated_grid"), Unimported("kernels.rotated_tables")
+    scatter, sliding, sums = map(Unimported, ("kernels.scatter", "kernels.sliding", "kernels.sums"))
 
-Inputs: TypeAlias = Sequence[Any]
-Attributes: TypeAlias = Mapping[str, Any]
+MAX_PIXELS, MAX_MAPS = 1 << 26, 16
+"""The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a driver for several RoIs.
 
-Entry: TypeAlias = Callable[[Inputs, Sequence[Any], Attributes, Runner], None]
-"""Fills the outputs, arrays or None for those not wanted, from the inputs and checked attributes, with a runner of tasks.
-
-An input whose elements are lengths is a tuple of them. The others are arrays, to whose elements another thread may write at
-any time: an entry copies what says where to read or to write, checks the copy and uses the copy.
-
-An entry raises ValueError if the data breaks a rule of the operator, and MemoryError if a workspace cannot be allocated.
+A driver may pool all RoIs of an image in one task, during which no signal handler runs.
 """
 
+MAX_LIST_BYTES = 16 << 20
+"""The most bytes of the lists of a part, which all panels of channels share, unless a single bin takes more."""
 
-class Names(NamedTuple):
-    """An operator's names, for errors."""
+KINDS: Mapping[str, int] = {"float16": FLOAT16, "bfloat16": BFLOAT16, "float": FLOAT, "double": DOUBLE}
+"""The element types that kernels compute."""
 
-    x: str = "X"
-    rois: str = "rois"
-    batch_indices: str = "batch_indices"
-    dy: str = "dY"
-
-
-_ONNX = Names()
-_DML = Names("InputTensor", "ROITensor", "BatchIndicesTensor", "InputGradientTensor")
-
-_place_onnx_rois, _place_dml_regions = Kernel(axis.place_onnx_rois), Kernel(axis.place_dml_regions)
-_place_bins = Kernel(axis.place_bins)
-_place_whole_rois, _place_rotated_rois = Kernel(pixel_bins.place_whole_rois), Kernel(rotated_grid.place_rotated_rois)
+_NAMES = {kind: name for name, kind in KINDS.items()}
 
 
-_NONE = np.empty(0, np.int64)
-_NOT_ROTATED = np.empty(0), _NONE
+class Drivers(NamedTuple):
+    """The records of the drivers of a node, 0 for one that it never needs.
+
+    driver: that of Y or dX.
+    of_rois: that of drois.
+    """
+
+    driver: Record
+    of_rois: Record | Literal[0]
 
 
-def _place(
-    names: Names,
-    rois: Array,
-    batch_indices: Array | None,
-    x_shape: Sequence[int],
-    y_shape: Sequence[int],
-    kernel: Callable[[Array, PlacedRois], int],
-    rotated: tuple[Array, Array] | None = None,
-) -> PlacedRois:
-    """Place the samples of all RoIs, from copies: another thread may write to the caller's arrays at any time.
+class Choices(NamedTuple):
+    """The drivers of an operator.
+
+    row: the number of the attribute that decides, or -1 if none does.
+    drivers: for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
+    """
+
+    row: int
+    drivers: Mapping[int, Sequence[Drivers]]
+
+
+Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel", "avg_rotated"]
+"""What is pooled: an average, the largest weighted corner, the largest sample, the largest pixel, or an average over rotated
+RoIs."""
+
+_POOLING: Mapping[Mode, tuple[int, Pooling]] = {
+    "avg": (WEIGHTS, average.average),
+    "max": (EXTREMES, maximum.max_corner),
+    "max_interpolated": (CANDIDATES, maximum.max_sample),
+    "max_pixel": (PIXELS, maximum.max_pixel),
+    "avg_rotated": (LISTS, rotated.average),
+}
+"""The form of the tables, and the function that applies them to panels and to planes."""
+
+_ADDING_TO_DX: Mapping[Mode, tuple[int, AddingToDx]] = {
+    "avg": (WEIGHTS, average.add_gradient),
+    "max": (CANDIDATES, argmax.add_to_max_corner),
+    "max_interpolated": (CANDIDATES, argmax.add_to_max_sample),
+    "max_pixel": (PIXELS, pixel_bins.add_to_argmax),
+    "avg_rotated": (LISTS, rotated.add_gradient),
+}
+_ADDING_TO_DROIS: Mapping[Mode, tuple[int, AddingToDrois]] = {
+    "avg": (WEIGHTS, average.add_box_gradient),
+    "max": (CANDIDATES, argmax.add_drois_of_max_corner),
+    "max_interpolated": (CANDIDATES, argmax.add_drois_of_max_sample),
+}
+
+_FILL: Mapping[int, Filling] = {
+    WEIGHTS: roi_tables.fill_with_weights,
+    EXTREMES: roi_tables.fill_with_extremes,
+    CANDIDATES: roi_tables.fill_with_candidates,
+    PIXELS: roi_tables.fill_with_pixels,
+}
+
+
+def _values_of(kind: int) -> int:
+    """The type in which elements are computed: FLOAT or DOUBLE."""
+    return max(kind, FLOAT)
+
+
+@functools.cache
+def _gather_of(mode: Mode, kind: int) -> Record:
+    form, arithmetic = _POOLING[mode]
+    return _driver(f"pool_{mode}", gather.gather, TO_Y, form, arithmetic, kind, kind)
+
+
+@functools.cache
+def _scatter_of(mode: Mode, kind: int) -> Record:
+    form, arithmetic = _ADDING_TO_DX[mode]
+    # An average does not read the maps, so that its planes have values of the compute type.
+    of_planes = _values_of(kind) if form in (WEIGHTS, LISTS) else kind
+    return _driver(f"dx_{mode}", scatter.scatter, TO_DX, form, arithmetic, kind, of_planes, _more_of_dx(mode, kind))
+
+
+def _more_of_dx(mode: Mode, kind: int) -> tuple[Word, Word]:
+    """What rounds the sums of several parts, and the driver that computes them."""
+    return (FunctionOf(parts.add_up_in_float), _scatter_of(mode, FLOAT)) if kind < FLOAT else (0, 0)
+
+
+@functools.cache
+def _drois_of(mode: Mode, kind: int) -> Record:
+    after: tuple[Word, Word] = FunctionOf(sums.round_sums, _NAMES[kind]), 0
+    if mode == "avg_rotated":
+        return _driver(
+            "drois_avg_rotated", rotated.rotated_drois, TO_DROIS, LISTS, rotated.add_products, kind, kind, after
+        )
+    form, arithmetic = _ADDING_TO_DROIS[mode]
+    return _driver(f"drois_{mode}", gather.gather_drois, TO_DROIS, form, arithmetic, kind, kind, after)
+
+
+def _driver(
+    name: str,
+    drive: Function,
+    role: int,
+    form: int,
+    arithmetic: Function,
+    kind: int,
+    of_planes: int,
+    after: tuple[Word, Word] = (0, 0),
+) -> Record:
+    """A driver for an element type; `layout` tells its words.
 
     Args:
-        names: the operator's names.
-        rois: [R, 4], or [R, 5].
-        batch_indices: the image of each RoI [R], of any type of integers; None if the kernel finds it in `rois`.
-        x_shape: the shape of the feature map.
-        y_shape: the shape of the output.
-        kernel: takes rois as float64 and what it fills; returns the number of the first invalid RoI, or -1.
-        rotated: memory for the rotations and the limits of rotated RoIs.
-
-    Raises:
-        ValueError: there are no bins, there are RoIs but no pixels, or a RoI or its batch index is invalid.
+        name: a part of its record's name.
+        drive: the driver.
+        role: what it fills. If that is drois, tables have derivatives by the RoIs' coordinates.
+        form: that of the tables.
+        arithmetic: the function for panels and for planes.
+        kind: the element type to load and store.
+        of_planes: the element type of planes. Panels have values of the compute type.
+        after: the words ROUND and OF_SUMS.
     """
-    (images, channels, height, width), count = x_shape, len(rois)
-    if 0 in y_shape[2:]:  # only a gradient's, since attributes are checked
-        raise ValueError(f"{names.dy} has shape {list(y_shape)}: must have an output height and width >= 1")
-    if count and (height == 0 or width == 0):
-        raise ValueError(f"{names.x} is {height} x {width} pixels: must not be empty where there are RoIs")
-    shape = Shape(images, channels, height, width, count, y_shape[2], y_shape[3])
-    of = np.empty(count, np.int64) if batch_indices is None else batch_indices.astype(np.int64)
-    whole = Part(0, count, 0, y_shape[2] * y_shape[3], 0)
-    rotations, limits = rotated or _NOT_ROTATED
-    spans = np.empty((count, 2), np.int64)
-    placed = PlacedRois(shape, np.empty((count, 2, AXIS_FIELDS)), spans, of, rotations, limits, _NONE, whole)
-    boxes = rois.astype(np.float64)
-    invalid = kernel(boxes, placed)
-    if invalid < 0:
-        return placed
-    roi, rule = boxes[invalid].tolist(), f">= 0 and < {images}, the number of images"
-    if batch_indices is not None and not 0 <= of[invalid] < images:
-        raise ValueError(f"{names.batch_indices}[{invalid}] = {of[invalid]}: must be {rule}")
-    is_finite = all(map(math.isfinite, roi))
-    rule = f"batch_id must be a whole number {rule}" if is_finite else "must be finite"
-    raise ValueError(f"{names.rois}[{invalid}] = {roi}: {rule}")
+    lists, element = form == LISTS, _NAMES[kind]
+    numbers = DOUBLE if form == CANDIDATES or (lists and role == TO_DROIS) else _values_of(kind)
+    words: list[Word] = [
+        FunctionOf(drive),
+        FunctionOf(parts.drive_with_lists if lists else parts.drive_in_parts),
+        *((MAX_LIST_BYTES, 0) if lists else (MAX_PIXELS, MAX_MAPS)),
+        *after,
+        *(role, kind, form, int(role == TO_DROIS), numbers),
+        FunctionOf(rotated_tables.share if lists else roi_tables.share),
+        0 if lists else FunctionOf(_FILL[form]),
+        FunctionOf(sliding.sort_by_first_row),
+        FunctionOf(tasks.run_in_chunks),
+        FunctionOf(python_api.signal_raised),
+        *(FunctionOf(one, element) for one in (pack.pack, pack.unpack, pack.read, pack.write)),
+        0 if lists and role == TO_DROIS else FunctionOf(arithmetic, _NAMES[_values_of(kind)] + PANEL),
+        FunctionOf(arithmetic, _NAMES[of_planes]),
+    ]
+    return Record(f"{name}_{element}", words)
 
 
-def roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R]."""
-    x, rois, batch_indices = inputs
-    (y,) = outputs
-    pool(x, _place_onnx(rois, batch_indices, x.shape, y.shape, attributes), y, attributes["mode"], runner)
+@functools.cache
+def _resample_of(kind: int) -> Record:
+    lines = [FunctionOf(one, _NAMES[kind]) for one in (resample.copy_lines, resample.sum_lines)]
+    run = FunctionOf(tasks.run_in_chunks), FunctionOf(python_api.signal_raised)
+    return Record(f"resample_{_NAMES[kind]}", [*lines, *run, *(0,) * 3, kind])
 
 
-def roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 4] from dY, rois, batch_indices, x_shape and X."""
-    dy, rois, batch_indices, x_shape, x = inputs
-    dx, drois = outputs
-    placed = _place_onnx(rois, batch_indices, x_shape, dy.shape, attributes)
-    pool_gradient(dy, placed, x, dx, drois, attributes["mode"], runner)
+class _Roi(NamedTuple):
+    """An operator on RoIs.
+
+    place: the function that places its RoIs.
+    parameters: those of the function: an attribute, an attribute with what stands for its choices, or a constant.
+    modes: the modes, by the choices of an attribute if there are several.
+    mode: this attribute.
+    names: those of X, rois, batch_indices, and Y or dY.
+    columns: the number of coordinates of a RoI.
+    interleaves: whether each bin reads channels of its own.
+    outside: the attribute for the value of samples off the map.
+    """
+
+    place: Function
+    parameters: Sequence[str | tuple[str, Mapping[str, int]] | int]
+    modes: Sequence[Mode]
+    mode: str = ""
+    names: Sequence[str] = ("X", "rois", "batch_indices", "dY")
+    columns: int = 4
+    interleaves: bool = False
+    outside: str = ""
 
 
-def _place_onnx(
-    rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
-) -> PlacedRois:
-    half_pixel = attributes["coordinate_transformation_mode"] == "half_pixel"
-    arguments = attributes["spatial_scale"], half_pixel, attributes["sampling_ratio"]
-    return _place(
-        _ONNX, rois, batch_indices, x_shape, y_shape, lambda boxes, placed: _place_onnx_rois(boxes, placed, *arguments)
-    )
+_HALF_PIXEL = "coordinate_transformation_mode", {"half_pixel": 1, "output_half_pixel": 0}
+_ONNX_PARAMETERS = "spatial_scale", _HALF_PIXEL, "sampling_ratio"
+_INTERPOLATION = "interpolation_mode", {"linear": CEIL, "nearest_neighbor": NEAREST}
 
-
-def ps_roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill Y [R, C / (PH*PW), PH, PW] from X [N, C, H, W], rois [R, 4] and batch_indices [R]."""
-    x, rois, batch_indices = inputs
-    (y,) = outputs
-    pool(x, _place_bins_of(_place_onnx(rois, batch_indices, x.shape, y.shape, attributes)), y, "avg", runner)
-
-
-def ps_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 4] from dY [R, C / (PH*PW), PH, PW], rois, batch_indices, x_shape and X."""
-    dy, rois, batch_indices, x_shape, x = inputs
-    dx, drois = outputs
-    placed = _place_bins_of(_place_onnx(rois, batch_indices, x_shape, dy.shape, attributes))
-    pool_gradient(dy, placed, x, dx, drois, "avg", runner)
-
-
-def _place_bins_of(whole: PlacedRois) -> PlacedRois:
-    """Place each bin as a RoI on the channels that it reads: those of an image for each bin."""
-    images, channels, height, width, rois, bins_y, bins_x, _ = whole.shape
-    if channels == 0:  # then there may be any number of bins, and no memory that many need
-        return whole
-    bins = bins_y * bins_x
-    count = rois * bins
-    shape = Shape(images * bins, channels // bins, height, width, count, 1, 1, interleaved=bins)
-    placed = whole._replace(
-        shape=shape,
-        axes=np.empty((count, 2, AXIS_FIELDS)),
-        spans=np.empty((count, 2), np.int64),
-        batch_indices=np.empty(count, np.int64),
-        part=Part(0, count, 0, 1, 0),
-    )
-    _place_bins(whole, placed)
-    return placed
-
-
-_DML_MODES: Mapping[str, Mode] = {"average": "avg", "max": "max_interpolated"}
-
-
-def dml_roi_align(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill OutputTensor [R, C, PH, PW] from InputTensor [N, C, H, W], ROITensor [R, 4] and BatchIndicesTensor [R]."""
-    x, rois, indices = inputs
-    (y,) = outputs
-    placed = _place_dml(rois, indices, x.shape, y.shape, attributes)
-    mode = _DML_MODES[attributes["reduction_function"]]
-    pool(x, placed, y, mode, runner, attributes["out_of_bounds_input_value"])
-
-
-def dml_roi_align_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill OutputGradientTensor [N, C, H, W] and OutputROIGradientTensor [R, 4]."""
-    dy, rois, indices, x_shape, x = inputs
-    dx, drois = outputs
-    placed = _place_dml(rois, indices, x_shape, dy.shape, attributes)
-    if drois is not None and attributes["interpolation_mode"] == "nearest_neighbor":
-        # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
-        drois[...] = 0
-        drois = None
-    drois = None if drois is None else drois.reshape(-1, 4)
-    pool_gradient(dy, placed, x, dx, drois, _DML_MODES[attributes["reduction_function"]], runner)
-
-
-def _place_dml(
-    rois: Array, indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
-) -> PlacedRois:
-    arguments = (
-        attributes["spatial_scale_y"],
-        attributes["spatial_scale_x"],
-        attributes["input_pixel_offset"],
-        attributes["output_pixel_offset"],
-        attributes["minimum_samples_per_output"],
-        attributes["maximum_samples_per_output"],
-        attributes["align_regions_to_corners"],
-        NEAREST if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL,
-    )
-    boxes, of = rois.reshape(-1, 4), indices.reshape(-1)
-    return _place(
-        _DML, boxes, of, x_shape, y_shape, lambda boxes, placed: _place_dml_regions(boxes, placed, *arguments)
-    )
-
-
-def max_roi_pool(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill Y [R, C, PH, PW] from X [N, C, H, W] and rois [R, 5], each batch_id, x1, y1, x2, y2."""
-    x, rois = inputs
-    (y,) = outputs
-    pool(x, _place_whole(rois, x.shape, y.shape, attributes), y, "max_pixel", runner)
-
-
-def max_roi_pool_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill dX [N, C, H, W] from dY [R, C, PH, PW], X and rois."""
-    dy, x, rois = inputs
-    (dx,) = outputs
-    pool_gradient(dy, _place_whole(rois, x.shape, dy.shape, attributes), x, dx, None, "max_pixel", runner)
-
-
-def _place_whole(rois: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes) -> PlacedRois:
-    scale = attributes["spatial_scale"]
-    return _place(
-        _ONNX,
-        rois,
-        None,
-        x_shape,
-        y_shape,
-        lambda boxes, placed: _place_whole_rois(boxes, placed, scale, MAX_COORDINATE),
-    )
-
-
-def roi_align_rotated(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill Y [R, C, PH, PW] from X [N, C, H, W], rois [R, 5] and batch_indices [R]."""
-    x, rois, batch_indices = inputs
-    (y,) = outputs
-    pool(x, _place_rotated(rois, batch_indices, x.shape, y.shape, attributes), y, "avg_rotated", runner)
-
-
-def roi_align_rotated_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill dX [N, C, H, W] and drois [R, 5] from dY, rois, batch_indices, x_shape and X."""
-    dy, rois, batch_indices, x_shape, x = inputs
-    dx, drois = outputs
-    placed = _place_rotated(rois, batch_indices, x_shape, dy.shape, attributes)
-    pool_gradient(dy, placed, x, dx, drois, "avg_rotated", runner)
-
-
-def _place_rotated(
-    rois: Array, batch_indices: Array, x_shape: Sequence[int], y_shape: Sequence[int], attributes: Attributes
-) -> PlacedRois:
-    arguments = (
-        attributes["spatial_scale"], attributes["aligned"], attributes["sampling_ratio"], attributes["clockwise"]
-    )  # fmt: skip
-    # Zeros, for `warmup` asks which kernels a call needs without running them, and Python makes parts of these numbers.
-    rotated = np.empty((len(rois), 3)), np.zeros((len(rois), 3), np.int64)
-    return _place(
-        _ONNX,
-        rois,
-        batch_indices,
-        x_shape,
-        y_shape,
-        lambda boxes, placed: _place_rotated_rois(boxes, placed, *arguments),
-        rotated,
-    )
-
-
-def dml_resample(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill OutputTensor from InputTensor, both of rank 1 to 4."""
-    (x,) = inputs
-    (y,) = outputs
-    if y.size and not x.size:
-        raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
-    _resample(x, y, attributes, False, runner)
-
-
-def dml_resample_grad(inputs: Inputs, outputs: Sequence[Any], attributes: Attributes, runner: Runner) -> None:
-    """Fill OutputGradientTensor, of shape x_shape, from InputGradientTensor."""
-    dy, x_shape = inputs
-    (dx,) = outputs
-    if dy.size and not dx.size:
-        raise ValueError(f"x_shape is {list(x_shape)}: must not have a 0 where InputGradientTensor has elements")
-    if not dy.size:
-        dx.fill(0)
-    _resample(dy, dx, attributes, True, runner)
-
-
-_scale = Kernel(resample.resample)
-
-_RULES = {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
-
-
-def _resample(x: Array, y: Array, attributes: Attributes, transposed: bool, runner: Runner) -> None:
-    if not x.size or not y.size:
-        return
-    missing = MAX_RANK - x.ndim
-    # Leading axes of length 1 make the rank 4; a scale of 0 (the ratio of the lengths) keeps them as they are.
-    parameters = np.zeros((MAX_RANK, 3))
-    for column, (name, default) in enumerate(
-        (("scales", 0.0), ("input_pixel_offsets", INPUT_PIXEL_OFFSET), ("output_pixel_offsets", OUTPUT_PIXEL_OFFSET))
-    ):
-        parameters[missing:, column] = attributes[name] or default
-    rule = _RULES[attributes["rounding_direction"]] if attributes["interpolation_mode"] == "nearest_neighbor" else CEIL
-    source, target = (Dims(*(1,) * missing, *array.shape) for array in (x, y))
-    lines_of = address(resample.copy_lines if rule != CEIL and not transposed else resample.sum_lines, kind_of(x))
-    after = lines_of, address(tasks.run_in_chunks), *runner
-    status = _scale(elements(x), elements(y), source, target, parameters, rule, transposed, *after)
-    if status == OUT_OF_MEMORY:
-        raise MemoryError("out of memory for a line of the tensor")
-
-
-ENTRIES: Mapping[str, Entry] = {
-    operator.function: globals()[operator.function] for operator in OPERATORS if operator.function in globals()
+_ROI_OPERATORS: Mapping[str, _Roi] = {
+    "roi_align": _Roi(axis.place_onnx_rois, _ONNX_PARAMETERS, ("avg", "max", "max_interpolated"), "mode"),
+    "ps_roi_align": _Roi(axis.place_onnx_rois, _ONNX_PARAMETERS, ("avg",), interleaves=True),
+    "dml_roi_align": _Roi(
+        axis.place_dml_regions,
+        (
+            *("spatial_scale_y", "spatial_scale_x", "input_pixel_offset", "output_pixel_offset"),
+            *("minimum_samples_per_output", "maximum_samples_per_output", "align_regions_to_corners", _INTERPOLATION),
+        ),
+        ("avg", "max_interpolated"),
+        "reduction_function",
+        ("InputTensor", "ROITensor", "BatchIndicesTensor", "InputGradientTensor"),
+        outside="out_of_bounds_input_value",
+    ),
+    "max_roi_pool": _Roi(pixel_bins.place_whole_rois, ("spatial_scale", MAX_COORDINATE), ("max_pixel",), columns=5),
+    "roi_align_rotated": _Roi(
+        rotated_grid.place_rotated_rois,
+        ("spatial_scale", "aligned", "sampling_ratio", "clockwise"),
+        ("avg_rotated",),
+        columns=5,
+    ),
 }
-"""The entry of each operator: the function here that has the name `Operator.function`."""
+"""The operators on RoIs, by `Operator.function` of the forward operator."""
+
+
+ENTRIES = {name + suffix for name in (*_ROI_OPERATORS, "dml_resample") for suffix in ("", "_grad")}
+"""The operators that have an entry, by `Operator.function`."""
+
+
+def _row(operator: Operator, name: str) -> int:
+    """The number of an attribute, or -1 if the operator does not have it."""
+    return next((i for i, attribute in enumerate(operator.attributes) if attribute.name == name), -1)
+
+
+def _value_at(operator: Operator, name: str) -> int:
+    """The index of a node's word for the first value of an attribute, or 0 if the operator does not have it."""
+    row = _row(operator, name)
+    return 0 if row < 0 else ATTRIBUTES + ATTRIBUTE_WORDS * row + 1
+
+
+def _by_choice(operator: Operator, name: str, meanings: Mapping[str, int]) -> Record:
+    choices = operator.attributes[_row(operator, name)].choices
+    return Record(f"{operator.function}_{name}", [meanings[str(choice)] for choice in choices])
+
+
+def _parameter(operator: Operator, parameter: str | tuple[str, Mapping[str, int]] | int) -> tuple[Word, Word]:
+    """The words of a parameter of the function that places RoIs."""
+    if isinstance(parameter, int):
+        return 0, parameter
+    if isinstance(parameter, str):
+        return _value_at(operator, parameter), 0
+    name, meanings = parameter
+    if name in operator.constants:
+        return 0, meanings[str(operator.constants[name])]
+    return _value_at(operator, name), _by_choice(operator, name, meanings)
+
+
+@functools.cache
+def entry_of(operator: Operator) -> Record:
+    """The record of an operator's entry; `layout` tells its words."""
+    tensors = {
+        tensor.name: TENSORS + TENSOR_WORDS * i for i, tensor in enumerate((*operator.inputs, *operator.outputs))
+    }
+    forward = operator.function.removesuffix("_grad")
+    is_gradient = forward != operator.function
+    if forward == "dml_resample":
+        return _entry_of_resample(operator, tensors, is_gradient)
+    roi = _ROI_OPERATORS[forward]
+    x, rois, of_images, output = roi.names
+    out = list(tensors.values())[len(operator.inputs) :]
+    words: list[Word] = [
+        FunctionOf(pool.pool_gradient if is_gradient else pool.pool),
+        "out of memory for the workspace of a RoI",
+        FunctionOf(roi.place),
+        FunctionOf(axis.place_bins),
+        FunctionOf(refusals.refuse_rois),
+        tensors[x],
+        LENGTHS if any(tensor.element_axes for tensor in operator.inputs) else tensors[x] + DIMS,
+        *(tensors[rois], tensors.get(of_images, 0)),
+        *((tensors[output], out[0], out[1] if len(out) > 1 else 0) if is_gradient else (out[0], 0, 0)),
+        *(roi.columns, int(roi.interleaves), _value_at(operator, roi.outside)),
+        next((i for i, one in enumerate(roi.parameters) if one is _INTERPOLATION), -1),
+    ]
+    for parameter in (*roi.parameters, *(0,) * (MAX_PARAMETERS - len(roi.parameters))):
+        words += _parameter(operator, parameter)
+    return Record(f"entry_{operator.name}", [*words, *roi.names])
+
+
+def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradient: bool) -> Record:
+    source, *_, target = tensors.values()
+    mode = operator.attributes[_row(operator, "interpolation_mode")]
+    rules = {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
+    words: list[Word] = [
+        FunctionOf(resample.resample),
+        "out of memory for a line of the tensor",
+        *(0, 0, FunctionOf(refusals.refuse_to_resample)),
+        *(source, target, int(is_gradient)),
+        *(_value_at(operator, mode.name), mode.choices.index("linear")),
+        *(_value_at(operator, "rounding_direction"), _by_choice(operator, "rounding_direction", rules)),
+        *(_value_at(operator, "scales") - 1, 0.0),
+        *(_value_at(operator, "input_pixel_offsets") - 1, INPUT_PIXEL_OFFSET),
+        *(_value_at(operator, "output_pixel_offsets") - 1, OUTPUT_PIXEL_OFFSET),
+    ]
+    return Record(f"entry_{operator.name}", words)
+
+
+@functools.cache
+def drivers_of(operator: Operator) -> Choices:
+    """The drivers of an operator's nodes."""
+    forward = operator.function.removesuffix("_grad")
+    kinds = [KINDS[name] for name in next(iter(operator.types.values()))]
+    if forward == "dml_resample":
+        return Choices(-1, {kind: (Drivers(_resample_of(kind), 0),) for kind in kinds})
+    roi, fill = _ROI_OPERATORS[forward], _gather_of
+    if forward != operator.function:
+        fill = _scatter_of
+    of_rois: Callable[[Mode, int], Record | Literal[0]] = _drois_of if len(operator.outputs) > 1 else lambda *_: 0
+    return Choices(
+        _row(operator, roi.mode),
+        {kind: [Drivers(fill(mode, kind), of_rois(mode, kind)) for mode in roi.modes] for kind in kinds},
+    )
+
+
+def drivers_for(operator: Operator, attributes: Mapping[str, AttributeValue], kind: int) -> Drivers:
+    """The drivers of a node, which one of its attributes and its element type choose."""
+    row, drivers = drivers_of(operator)
+    attribute = operator.attributes[row]
+    return drivers[kind][0 if row < 0 else attribute.choices.index(attributes[attribute.name])]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
     AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
 
-    Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Functions"], int]]
+    Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Sizes", "Functions"], int]]
     Fill: TypeAlias = Address[Filling]
     Sort: TypeAlias = Address[Callable[[PlacedRois, "SharedTables"], bool]]
-    Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, Words], int]]
+    Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, int, Words], int]]
     Pack: TypeAlias = Address[Callable[[Elements, int, int, int, int, int, Elements], None]]
     Unpack: TypeAlias = Address[Callable[[Elements, int, Elements, int, int], None]]
     Read: TypeAlias = Address[Callable[[Elements, int, Elements], None]]
@@ -33,18 +33,28 @@ if TYPE_CHECKING:
     AddToDrois: TypeAlias = Address[AddingToDrois]
     AddToDx: TypeAlias = Address[AddingToDx]
     AddProducts: TypeAlias = Address[AddingProducts]
+    Stop: TypeAlias = Address[Callable[[], int]]
+    Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, Words, float, int, int], int]]
+    PlaceRois: TypeAlias = Address[Callable[[Doubles, PlacedRois, Words], int]]
+    PlaceBins: TypeAlias = Address[Callable[[PlacedRois, PlacedRois], int]]
+    RoundSums: TypeAlias = Address[Callable[[Doubles, int, int, int, int, int, int], None]]
+    Refuse: TypeAlias = Address[Callable[[Words, Words, int, int, Doubles, int], int]]
     Arithmetic: TypeAlias = Any  # one of the last four; a driver assigns it to a variable of the type that it calls
 else:
-    Arithmetic = Share = Fill = Sort = Run = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = int
+    Arithmetic = Share = Fill = Sort = Run = Stop = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = (
+        int
+    )
+    Drive = PlaceRois = PlaceBins = RoundSums = Refuse = int
 
 
 class Functions(NamedTuple):
-    """The addresses of the functions that a driver calls, or 0 as long as no call needs them.
+    """The addresses of the functions that a driver calls, or 0 as long as no call needs them; their numbers are in `layout`.
 
     share: `roi_tables.share` or `rotated_tables.share`.
     fill: the function that fills the tables of a RoI.
     sort: `sliding.sort_by_first_row`.
     run: `jit.tasks.run_in_chunks`.
+    stop: whether a call is to end before its next chunk or part (`jit.python_api.signal_raised`).
     pack, unpack: those of `pack` for panels of an element type.
     read, write: those for planes.
     panel: the arithmetic for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`.
@@ -55,12 +65,27 @@ class Functions(NamedTuple):
     fill: Fill
     sort: Sort
     run: Run
+    stop: Stop
     pack: Pack
     unpack: Unpack
     read: Read
     write: Read
     panel: Arithmetic
     plane: Arithmetic
+
+
+class Sizes(NamedTuple):
+    """The sizes of the tables of all RoIs.
+
+    words: those of all tables together.
+    rows, columns: the entries of the largest tables along y and along x.
+    fits: whether `roi_tables.share` fills all tables once; otherwise each task fills those that it uses.
+    """
+
+    words: int
+    rows: int
+    columns: int
+    fits: bool
 
 
 class Groups(NamedTuple):

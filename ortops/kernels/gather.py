@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import OUT_OF_MEMORY, Doubles, Elements
+from ortops.jit.elements import OUT_OF_MEMORY, Doubles, Elements, Words
 from ortops.jit.parallel import allocate, call, release, task_of
 from ortops.jit.scalar import (
     address_of,
@@ -20,21 +20,23 @@ from ortops.jit.scalar import (
     maximum,
     minimum,
     offset,
-    set_value,
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read, prefetch_to_write
-from ortops.kernels.functions import AddToDrois, Functions, Pool, SharedTables
-from ortops.kernels.layout import CANDIDATES, HIGH, LOW, Form, PlacedRois, Plan, Table
+from ortops.kernels.functions import AddToDrois, Functions, Pool, SharedTables, Sizes
+from ortops.kernels.layout import CANDIDATES, FORM, HIGH, KIND, LOW, Form, PlacedRois, Plan, Table
 from ortops.kernels.pack import prefetch_window, should_stream, stream
-from ortops.kernels.roi_tables import share_tables, tables_of, work_item
+from ortops.kernels.roi_tables import share_tables, table_sizes, tables_of, work_item
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     allocate_workspace,
     estimate_work,
+    form_of,
+    functions_of,
     is_sparse,
     may_use_planes,
     missing,
+    needs_of,
     panel_count,
     plan_of_panels,
     plane_of,
@@ -53,7 +55,10 @@ class Gathering(NamedTuple):
     """What all tasks of a call have.
 
     x: the maps.
-    placed, form, functions, outside: as in `gather`.
+    placed, outside: as in `gather`.
+    form: what the tables hold.
+    sizes: those of the tables.
+    functions: those that fill tables, load and store x and y, and pool.
     finds_argmax: whether the functions find the argmax of each bin, for which windows are packed that are not sparse.
     plan: the split into tasks.
     work: the number of pixels to read or write, in all channels.
@@ -66,6 +71,7 @@ class Gathering(NamedTuple):
     x: Elements
     placed: PlacedRois
     form: Form
+    sizes: Sizes
     functions: Functions
     outside: float
     finds_argmax: bool
@@ -108,94 +114,77 @@ class Reading(NamedTuple):
 
 @compiled
 def gather(
-    x: Elements,
-    y: Elements,
-    placed: PlacedRois,
-    form: Form,
-    functions: Functions,
-    outside: float,
-    runner: int,
-    context: int,
+    x: int, _dy: int, y: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
 ) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W].
+    """Fill y [R, C, PH, PW] from x [N, C, H, W]; a `functions.Drive`.
 
     Args:
-        x: the maps.
-        y: the output.
+        x: the address of the maps.
+        _dy: 0.
+        y: the address of the output.
         placed: the RoIs with their samples.
-        form: what the tables hold.
-        functions: those that fill tables, load and store x and y, and pool.
+        driver: the driver's record.
         outside: the value of samples off the map, or of bins without pixels.
         runner: the address of the runner of the tasks.
         context: its context.
 
     Returns:
-        0, OUT_OF_MEMORY, INTERRUPTED or a status of `schedule.missing`.
+        0, OUT_OF_MEMORY, INTERRUPTED or the address of a word of the record, for a function that the call needs.
     """
-    panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, y)
+    maps, output = Elements(x, driver[KIND]), Elements(y, driver[KIND])
+    panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, output)
     lines_size = placed.shape.width * LANES
-    gathering = _plan(x, placed, form, functions, outside, False, panels, lines_size, staging_size, runner)
-    needed = _missing(gathering)
+    gathering, needed = _plan(maps, placed, driver, outside, False, panels, lines_size, staging_size, runner)
     if needed != 0:
         return needed
-    plan, slides = gathering.plan, gathering.lines < placed.shape.height
-    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, slides)
+    plan, functions = gathering.plan, gathering.functions
+    status, memory, shared = _share(gathering, runner, context)
     if status == 0:
-        task, data = task_of(_pool_task, (gathering, shared, y))
-        status = run_plan(plan, context, gathering.work, shared.failed, functions.run, task, data)
+        task, data = task_of(_pool_task, (gathering, shared, output))
+        status = run_plan(plan, context, gathering.work, shared.failed, functions, task, data)
     release(memory)
     return status
 
 
 @compiled
 def gather_drois(
-    x: Elements,
-    dy: Elements,
-    drois: Elements,
-    placed: PlacedRois,
-    form: Form,
-    functions: Functions,
-    runner: int,
-    context: int,
+    x: int, dy: int, drois: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
 ) -> int:
-    """Fill drois [R, 4], of float32 or float64, from x [N, C, H, W] and dy [R, C, PH, PW].
+    """Add drois to float64 sums [R, 4], which are 0, from x [N, C, H, W] and dy [R, C, PH, PW].
 
     Sums over channels are float64, since large terms of opposite signs cancel to a small result. The functions add up a
     RoI's gradient; the other arguments and the result are as in `gather`.
     """
-    shape, finds_argmax = placed.shape, form.kind == CANDIDATES
+    maps, gradient, sums = Elements(x, driver[KIND]), Elements(dy, driver[KIND]), float64_pointer(drois)
+    shape, finds_argmax = placed.shape, driver[FORM] == CANDIDATES
     panels, size = panel_count(shape.channels), 4 * shape.rois
     # Room for four sums of a panel's channels, or for its argmax.
-    sums_size = (shape.bins_y * shape.bins_x if finds_argmax else 4) * LANES * 8 // itemsize(compute_pointer(x, x))
+    sums_size = (
+        (shape.bins_y * shape.bins_x if finds_argmax else 4) * LANES * 8 // itemsize(compute_pointer(maps, maps))
+    )
     # Each panel of an average has sums of its own, which are then added in the order of the panels. A maximum adds one
     # channel after the other, all panels in one task.
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
     lines_size = 3 * shape.width * LANES
-    gathering = _plan(x, placed, form, functions, 0.0, finds_argmax, most, lines_size, sums_size, runner)
-    needed = _missing(gathering)
+    gathering, needed = _plan(maps, placed, driver, 0.0, finds_argmax, most, lines_size, sums_size, runner)
     if needed != 0:
         return needed
-    plan, slides = gathering.plan, gathering.lines < shape.height
-    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, slides)
-    memory_of_sums = allocate((most + 1) * size)
-    sums = float64_pointer(memory_of_sums)
-    parts = offset(sums, size)
-    if status == 0 and address_of(sums) == 0:
+    plan, functions = gathering.plan, gathering.functions
+    status, memory, shared = _share(gathering, runner, context)
+    memory_of_sums = allocate(most * size)
+    parts = float64_pointer(memory_of_sums)
+    if status == 0 and address_of(parts) == 0:
         status = OUT_OF_MEMORY
-    for i in range(0 if status else size):
-        sums[i] = 0.0
     for panel in range(0, panels, step):
         if status == 0:
             count = minimum(step, panels - panel)
-            task, data = task_of(_drois_task, (gathering, shared, dy, parts, panel, count))
+            task, data = task_of(_drois_task, (gathering, shared, gradient, parts, panel, count))
             work = gathering.work * count / panels
-            status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
+            status = run_plan(plan, context, work, shared.failed, functions, task, data)
             for k in range(0 if status else minimum(count, most)):
                 for i in range(size):
                     sums[i] += parts[k * size + i]
-    for i in range(0 if status else size):
-        set_value(drois, i, sums[i])
     release(memory)
     release(memory_of_sums)
     return status
@@ -205,33 +194,37 @@ def gather_drois(
 def _plan(
     x: Elements,
     placed: PlacedRois,
-    form: Form,
-    functions: Functions,
+    driver: Words,
     outside: float,
     finds_argmax: bool,
     panels: int,
     lines_size: int,
     spare_size: int,
     runner: int,
-) -> Gathering:
-    """Plan the tasks of up to `panels` panels."""
-    part, bins = placed.part, placed.shape.bins_y * placed.shape.bins_x
-    is_whole = should_pack_maps(placed) and not finds_argmax
-    lines = panel_lines(placed, is_whole, x, form)
+) -> tuple[Gathering, int]:
+    """Plan the tasks of up to `panels` panels; also the address of a word of the record that is missing, or 0."""
+    part, bins, form = placed.part, placed.shape.bins_y * placed.shape.bins_x, form_of(driver)
+    is_whole, sizes = should_pack_maps(placed) and not finds_argmax, table_sizes(placed, form)
+    lines = panel_lines(placed, is_whole, x, form, sizes)
     size = sliding_size(placed, is_whole, lines, x) + bins * LANES + lines_size + spare_size
     work = estimate_work(placed, (part.end - part.begin) * (part.high - part.low))
     value_size = itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
-    return Gathering(x, placed, form, functions, outside, finds_argmax, plan, work, lines, lines_size, spare_size, size)
+    planes = finds_argmax or may_use_planes(placed, plan.is_by_image)
+    needs = needs_of(uses_panels(placed.shape), planes, lines < placed.shape.height, work)
+    functions = functions_of(driver)
+    gathering = Gathering(
+        x, placed, form, sizes, functions, outside, finds_argmax, plan, work, lines, lines_size, spare_size, size
+    )
+    return gathering, missing(driver, needs)
 
 
 @compiled
-def _missing(gathering: Gathering) -> int:
-    """A status of `schedule.missing` if the call needs functions whose addresses are 0; else 0."""
+def _share(gathering: Gathering, runner: int, context: int) -> tuple[int, Words, SharedTables]:
+    """`roi_tables.share_tables` for a call."""
     placed, slides = gathering.placed, gathering.lines < gathering.placed.shape.height
-    panels = uses_panels(placed.shape)
-    planes = gathering.finds_argmax or may_use_planes(placed, gathering.plan.is_by_image)
-    return missing(gathering.functions, panels, planes, slides, gathering.work)
+    form, sizes, functions = gathering.form, gathering.sizes, gathering.functions
+    return share_tables(placed, gathering.plan, runner, context, form, sizes, functions, slides)
 
 
 @compiled

@@ -128,6 +128,10 @@ BLOCK_CHANNELS = 4 * LANES
 """The channels over which the dot product of dY and a pixel is computed at once for the drois of rotated RoIs."""
 
 
+MAX_RANK = 4
+"""The most axes of a tensor to resample."""
+
+
 class Dims(NamedTuple):
     """The dimensions of a tensor of four axes."""
 
@@ -137,5 +141,82 @@ class Dims(NamedTuple):
     d: int
 
 
-NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, NEEDS_CHUNKS = 2, 3, 4, 5
-"""What a driver returns, before it does anything, if it needs functions whose addresses are 0."""
+DRIVE, IN_PARTS, PART_WORK, PART_MAPS, ROUND, OF_SUMS, ROLE, KIND, FORM = range(9)
+"""Indices of the words of a driver's record, which has the functions of a mode and an element type (`entries`).
+
+DRIVE: the driver's function (`functions.Drive`).
+IN_PARTS: the function, of the same type, that calls it for parts of the RoIs.
+PART_WORK: the most work of a part: pixels to read and bins to fill; for lists, their bytes.
+PART_MAPS: if maps have more pixels than PART_WORK, the most work of a part in maps.
+ROUND: `sums.round_sums`, for a driver of drois.
+OF_SUMS: the record of the driver that adds up dX of 16-bit types in parts, or 0.
+ROLE: TO_Y, TO_DX or TO_DROIS.
+KIND: the element type to load and store.
+FORM: the fields of `Form`.
+"""
+
+FUNCTIONS = FORM + 3
+"""The index of the first of `functions.Functions`, which follow."""
+
+SHARE, FILL, SORT, RUN, STOP, PACK, UNPACK, READ, WRITE, PANEL, PLANE = range(11)
+"""The numbers of the fields of `functions.Functions`."""
+
+FOR_PANELS, FOR_PLANES = 1 << PACK | 1 << UNPACK | 1 << PANEL, 1 << READ | 1 << WRITE | 1 << PLANE
+FOR_TABLES, FOR_CHUNKS = 1 << SHARE | 1 << FILL, 1 << RUN | 1 << STOP
+FOR_LISTS = 1 << SHARE | FOR_CHUNKS
+"""Sets of functions, a bit for each number, that calls of drivers need."""
+
+TO_Y, TO_DX, TO_DROIS = range(3)
+"""What a driver fills."""
+
+PLACE_ROIS, PLACE_BINS, REFUSE = range(2, 5)
+"""Indices of the words of an entry's record after those that its callers know (`calls.layout`).
+
+PLACE_ROIS: places the samples of RoIs (`functions.PlaceRois`).
+PLACE_BINS: `axis.place_bins`.
+REFUSE: writes the text of an error (`refusals`).
+"""
+
+MAP, MAP_DIMS, BOXES, OF_IMAGES, OUTPUT, TO_MAP, TO_BOXES = range(5, 12)
+"""Further words of an operator on RoIs: indices of words of the call, 0 for what the operator does not have.
+
+MAP, BOXES, OF_IMAGES: the tensors X, rois and batch_indices.
+MAP_DIMS: the four dimensions of X.
+OUTPUT: the tensor Y, or dY of a gradient.
+TO_MAP, TO_BOXES: the outputs dX and drois of a gradient.
+"""
+
+COLUMNS, INTERLEAVES, OUTSIDE, CAN_BE_NEAREST, PARAMETERS = range(12, 17)
+"""Further words.
+
+COLUMNS: the number of coordinates of a RoI.
+INTERLEAVES: whether each bin reads channels of its own.
+OUTSIDE: the index of the node's word for the value of samples off the map, or 0.
+CAN_BE_NEAREST: the number of the parameter that is an interpolation rule, or -1.
+PARAMETERS: MAX_PARAMETERS pairs for the parameters of PLACE_ROIS: the index of a word of the node, and the address of what
+    stands for its values, or 0; or 0 and a constant.
+"""
+
+MAX_PARAMETERS = 8
+X_NAME, BOXES_NAME, OF_IMAGES_NAME, OUTPUT_NAME = range(
+    PARAMETERS + 2 * MAX_PARAMETERS, PARAMETERS + 2 * MAX_PARAMETERS + 4
+)
+"""Further words: the names of tensors in errors."""
+
+NO_BINS, NO_PIXELS, BAD_ROI = range(3)
+"""Why `refusals.refuse_rois` refuses a call."""
+
+SOURCE, TARGET, TRANSPOSED, OF_MODE, LINEAR, OF_ROUNDING, RULES, OF_AXES = range(5, 13)
+"""Words of the entry of DmlResample or its gradient.
+
+SOURCE, TARGET: the indices of words of the call: the tensors that are read and filled.
+TRANSPOSED: whether it is the gradient.
+OF_MODE, LINEAR: the index of the node's word for interpolation_mode, and its value for linear interpolation.
+OF_ROUNDING, RULES: that of the word for rounding_direction, and the address of the interpolation rule for each value.
+OF_AXES: pairs for the scales, the input offsets and the output offsets: the index of the node's word for their number, and
+    the float64 that stands for absent ones.
+"""
+
+COPY_LINES, SUM_LINES, RUN_LINES, STOP_LINES = range(4)
+"""Words of a driver's record of DmlResample: `resample.copy_lines`, `resample.sum_lines` for an element type,
+`jit.tasks.run_in_chunks` and what says whether to stop. The word KIND is as in other records."""

@@ -5,13 +5,12 @@ A RoI's ends are rounded, so integers give its bins. The gradient of each bin is
 
 from __future__ import annotations
 
-from typing import Any
-
 from ortops.jit.compile import compiled, noinline
-from ortops.jit.elements import Places, Source, Sums
+from ortops.jit.elements import Doubles, Places, Source, Sums, Words
 from ortops.jit.scalar import (
     cast_like,
     compute_pointer,
+    float64_pointer,
     lane_count,
     load,
     maximum,
@@ -36,29 +35,29 @@ def _rounded(value: float, largest: int) -> int:
 
 
 @compiled
-def place_whole_rois(rois: Any, placed: PlacedRois, scale: float, largest: int) -> int:
-    """Store the ends and the batch indices of all RoIs [R, 5], each batch_id, x1, y1, x2, y2.
+def place_whole_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int:
+    """Store the ends and the batch indices of all RoIs [R, 5], each batch_id, x1, y1, x2, y2; see `axis.place_onnx_rois`.
 
-    Scaled and rounded ends are clipped to [-largest, largest].
+    The parameters are spatial_scale, as the bits of a float64, and where scaled and rounded ends are clipped.
 
     Returns:
         The number of the first RoI that is not finite or has an invalid batch_id; -1 if there is none.
     """
-    shape = placed.shape
+    shape, scale, largest = placed.shape, float64_pointer(parameters)[0], parameters[1]
     for r in range(shape.rois):
         roi = offset(rois, 5 * r)
         for k in range(5):
-            value = float(load(roi, k))
+            value = roi[k]
             if value - value != 0.0:
                 return r
-        image = float(load(roi, 0))
+        image = roi[0]
         if not (0.0 <= image < shape.images) or image != int(image):
             return r
         placed.batch_indices[r] = int(image)
         for k in range(2):
             # Axes are y, x; RoIs have x first.
-            start = _rounded(float(load(roi, 2 - k)) * scale, largest)
-            end = _rounded(float(load(roi, 4 - k)) * scale, largest)
+            start = _rounded(roi[2 - k] * scale, largest)
+            end = _rounded(roi[4 - k] * scale, largest)
             bins, length = (shape.bins_x, shape.width) if k else (shape.bins_y, shape.height)
             size = maximum(end - start + 1, 1)
             span = maximum(minimum(start + size, length) - maximum(start, 0), 0)

@@ -8,15 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from ortops.calls.layout import (
+    ADDRESS,
+    CONTEXT,
+    DIMS,
+    DIMS_COUNT,
+    DRIVER,
+    ENTRY,
+    INVALID,
+    NEEDED,
+    NEEDS,
+    OK,
+    OUT_OF_MEMORY,
+    RUNNER,
+)
 from ortops.jit.compile import compiled, noinline
-from ortops.jit.elements import OUT_OF_MEMORY, Elements, Stored, Words
-from ortops.jit.parallel import allocate, call, release, task_of
+from ortops.jit.elements import Doubles, Elements, Stored, Words
+from ortops.jit.parallel import allocate, release, task_of
+from ortops.jit.parallel import call as invoke
 from ortops.jit.scalar import (
     address_of,
     cast_like,
     compute_pointer,
     float64_pointer,
     fma,
+    int64_pointer,
     itemsize,
     load,
     maximum,
@@ -28,7 +44,26 @@ from ortops.jit.scalar import (
 )
 from ortops.kernels.axis import resample_axis
 from ortops.kernels.functions import Run
-from ortops.kernels.layout import Dims
+from ortops.kernels.layout import (
+    CEIL,
+    COPY_LINES,
+    KIND,
+    LINEAR,
+    MAX_RANK,
+    OF_AXES,
+    OF_MODE,
+    OF_ROUNDING,
+    REFUSE,
+    RULES,
+    RUN_LINES,
+    SOURCE,
+    STOP_LINES,
+    SUM_LINES,
+    TARGET,
+    TRANSPOSED,
+    Dims,
+)
+from ortops.kernels.pack import clear
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Weights, fill_weights
 
@@ -62,6 +97,7 @@ class _Matrix(NamedTuple):
 
 
 if TYPE_CHECKING:
+    RefuseToResample: TypeAlias = Address[Callable[[Words, Words], None]]
     Lines: TypeAlias = Address[
         Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
     ]
@@ -75,51 +111,87 @@ def _typed(matrix: _Matrix, like: Any) -> Any:
 
 
 @compiled
-def resample(
-    x: Elements,
-    y: Elements,
-    source: Dims,
-    target: Dims,
-    parameters: Any,
-    rule: int,
-    transposed: int,
-    lines_of: Lines,
-    run: Run,
-    runner: int,
-    context: int,
-) -> int:
-    """Fill y, of dimensions target, from x, of dimensions source. Returns 0, OUT_OF_MEMORY or INTERRUPTED.
+def resample(node: Words, call: Words) -> int:
+    """Fill OutputTensor from InputTensor, or OutputGradientTensor from InputGradientTensor, of rank 1 to 4; an entry."""
+    entry = int64_pointer(node[ENTRY])
+    of_x, of_y, transposed = offset(call, entry[SOURCE]), offset(call, entry[TARGET]), entry[TRANSPOSED] != 0
+    source, target, kind = _dims(of_x), _dims(of_y), int64_pointer(node[DRIVER])[KIND]
+    x_size, size = source.a * source.b * source.c * source.d, target.a * target.b * target.c * target.d
+    if x_size > 0 and size > 0:
+        return _resample(node, call, Elements(of_x[ADDRESS], kind), Elements(of_y[ADDRESS], kind), source, target)
+    if (x_size if transposed else size) > 0:
+        refuse: RefuseToResample = entry[REFUSE]
+        if refuse == 0:
+            return _needs(call, offset(entry, REFUSE))
+        invoke(refuse, (call, entry))
+        return INVALID
+    clear(Elements(of_y[ADDRESS], kind), 0, 1, 0, size)
+    return OK
 
-    Args:
-        parameters: the scale of each axis (0 for the ratio of the lengths), its input offset and its output offset [4, 3].
-        rule: the interpolation rule (`layout`).
-        transposed: whether to compute the gradient: x is that of the output and y that of the input.
-        lines_of: the address of `copy_lines`, if every output is one element of x, or of `sum_lines`.
-        run: the address of `jit.tasks.run_in_chunks`.
-    """
+
+@compiled
+def _dims(tensor: Words) -> Dims:
+    """The dimensions of a tensor of rank 1 to 4: leading axes of length 1 make the rank 4."""
+    rank = tensor[DIMS_COUNT]
+    d = offset(tensor, DIMS + rank - MAX_RANK)
+    return Dims(d[0] if rank > 3 else 1, d[1] if rank > 2 else 1, d[2] if rank > 1 else 1, d[3])
+
+
+@compiled
+def _needs(call: Words, word: Words) -> int:
+    call[NEEDED] = address_of(word)
+    return NEEDS
+
+
+@compiled
+def _resample(node: Words, call: Words, x: Elements, y: Elements, source: Dims, target: Dims) -> int:
+    entry, driver = int64_pointer(node[ENTRY]), int64_pointer(node[DRIVER])
+    transposed, runner, rank = entry[TRANSPOSED] != 0, call[RUNNER], offset(call, entry[TARGET])[DIMS_COUNT]
+    rule = CEIL if node[entry[OF_MODE]] == entry[LINEAR] else int64_pointer(entry[RULES])[node[entry[OF_ROUNDING]]]
+    lines_word = offset(driver, COPY_LINES if rule != CEIL and not transposed else SUM_LINES)
+    lines_of: Lines = lines_word[0]
+    run: Run = driver[RUN_LINES]
+    if lines_of == 0:
+        return _needs(call, lines_word)
+    if run == 0 or driver[STOP_LINES] == 0:
+        return _needs(call, offset(driver, RUN_LINES if run == 0 else STOP_LINES))
     size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
     runner = runner if maximum(size, x_size) >= MIN_PARALLEL_ELEMENTS else 0
     words = _matrix_words(source.a, target.a) + _matrix_words(source.b, target.b) + _matrix_words(source.c, target.c)
-    memory = allocate(1 + words + _matrix_words(source.d, target.d))
+    memory = allocate(1 + 3 * MAX_RANK + words + _matrix_words(source.d, target.d))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     memory[0] = 0
-    at = offset(memory, 1)
-    a = _matrix(at, source.a, target.a, offset(parameters, 0), rule, transposed != 0, x)
+    parameters = float64_pointer(offset(memory, 1))
+    _read_parameters(node, entry, rank, parameters)
+    at = offset(memory, 1 + 3 * MAX_RANK)
+    a = _matrix(at, source.a, target.a, parameters, rule, transposed, x)
     at = offset(at, _matrix_words(source.a, target.a))
-    b = _matrix(at, source.b, target.b, offset(parameters, 3), rule, transposed != 0, x)
+    b = _matrix(at, source.b, target.b, offset(parameters, 3), rule, transposed, x)
     at = offset(at, _matrix_words(source.b, target.b))
-    c = _matrix(at, source.c, target.c, offset(parameters, 6), rule, transposed != 0, x)
+    c = _matrix(at, source.c, target.c, offset(parameters, 6), rule, transposed, x)
     at = offset(at, _matrix_words(source.c, target.c))
-    d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed != 0, x)
+    d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed, x)
     lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
     args = (tasks, lines_of, x, y, source, target, a, b, c, d, memory)
     task, data = task_of(_task, args)
-    status = call(run, (runner, context, tasks, lines, chunks, task, data))
+    status = invoke(run, (runner, call[CONTEXT], driver[STOP_LINES], tasks, lines, chunks, task, data))
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
+
+
+@compiled
+def _read_parameters(node: Words, entry: Words, rank: int, parameters: Doubles) -> None:
+    """Fill the scale, the input offset and the output offset of each axis [4, 3]; a leading axis keeps its element."""
+    for k in range(3):
+        at, default = entry[OF_AXES + 2 * k], float64_pointer(entry)[OF_AXES + 2 * k + 1]
+        values = float64_pointer(offset(node, at + 1))
+        for i in range(MAX_RANK):
+            leading = MAX_RANK - rank
+            value = values[i - leading] if node[at] != 0 and i >= leading else default
+            parameters[3 * i + k] = value if i >= leading else 0.0
 
 
 @compiled
@@ -211,7 +283,7 @@ def _task(
 ) -> None:
     lines = last - first
     begin, end = first + lines * task // tasks, first + lines * (task + 1) // tasks
-    if call(lines_of, (x, y, source, target, a, b, c, d, begin, end)) != 0:
+    if invoke(lines_of, (x, y, source, target, a, b, c, d, begin, end)) != 0:
         failed[0] = 1
 
 

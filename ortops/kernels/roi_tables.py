@@ -14,7 +14,7 @@ from ortops.jit.parallel import allocate, call, task_of
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import Axis, axis_of
-from ortops.kernels.functions import Functions, Groups, SharedTables
+from ortops.kernels.functions import Functions, Groups, SharedTables, Sizes
 from ortops.kernels.layout import (
     BINS,
     CANDIDATES,
@@ -54,20 +54,6 @@ MAX_TABLE_BYTES = 16 << 20
 
 ROIS_PER_TASK = 16
 """The number of RoIs of a task that fills tables."""
-
-
-class Sizes(NamedTuple):
-    """The sizes of the tables of all RoIs.
-
-    words: those of all tables together.
-    rows, columns: the entries of the largest tables along y and along x.
-    fits: whether `share_tables` fills all tables once; otherwise each task fills those that it uses.
-    """
-
-    words: int
-    rows: int
-    columns: int
-    fits: bool
 
 
 @compiled
@@ -121,7 +107,14 @@ def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -
 
 @compiled
 def share_tables(
-    placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, functions: Functions, sorts: bool
+    placed: PlacedRois,
+    plan: Plan,
+    runner: int,
+    context: int,
+    form: Form,
+    sizes: Sizes,
+    functions: Functions,
+    sorts: bool,
 ) -> tuple[int, Words, SharedTables]:
     """Fill the tables of all RoIs, and group the RoIs by image.
 
@@ -131,14 +124,15 @@ def share_tables(
         runner: the runner, also if the plan has none.
         context: its context.
         form: what the tables hold.
+        sizes: the result of `table_sizes`.
         functions: those that fill tables and sort RoIs.
         sorts: whether to sort the RoIs of each image by the first row that they read.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED; the memory to release; and the tables in it.
     """
-    memory = int64_pointer(call(functions.share, (placed, plan, runner, context, form, functions)))
-    shared = shared_in(memory, placed, form, functions)
+    memory = int64_pointer(call(functions.share, (placed, plan, runner, context, form, sizes, functions)))
+    shared = shared_in(memory, placed, form, sizes, functions)
     status = OUT_OF_MEMORY if address_of(memory) == 0 else shared.failed[0]
     if status == 0 and sorts and call(functions.sort, (placed, shared)) == 0:
         status = OUT_OF_MEMORY
@@ -146,11 +140,11 @@ def share_tables(
 
 
 @compiled
-def shared_in(memory: Words, placed: PlacedRois, form: Form, functions: Functions) -> SharedTables:
+def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes, functions: Functions) -> SharedTables:
     """The tables in memory whose first words are `shared_words`."""
     first = offset(memory, 1)
     order = offset(first, placed.shape.images + 1)
-    tables, is_filled = offset(order, placed.shape.rois), form.kind == LISTS or table_sizes(placed, form).fits
+    tables, is_filled = offset(order, placed.shape.rois), form.kind == LISTS or sizes.fits
     return SharedTables(memory, tables, is_filled, Groups(order, first), form, functions.fill)
 
 
@@ -161,10 +155,11 @@ def shared_words(placed: PlacedRois, slots: int) -> int:
 
 
 @compiled
-def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, functions: Functions) -> int:
+def share(
+    placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
+) -> int:
     """`share_tables` as a C function; the result is the address of the memory or 0, and `failed` the status."""
-    shape, slots, sizes = placed.shape, placed.shape.rois, table_sizes(placed, form)
-    words = sizes.words
+    shape, slots, words = placed.shape, placed.shape.rois, sizes.words
     if not sizes.fits:
         slots = plan.workers
         words = slots * (_words(shape.bins_y, sizes.rows, form) + _words(shape.bins_x, sizes.columns, form))
@@ -172,7 +167,7 @@ def share(placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form
     memory = allocate(head + words)
     if address_of(memory) == 0:
         return 0
-    shared = shared_in(memory, placed, form, functions)
+    shared = shared_in(memory, placed, form, sizes, functions)
     shared.failed[0] = 0
     group_by_image(shared.groups, placed)
     at = offset(memory, head)

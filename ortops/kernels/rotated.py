@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Doubles, Elements, Source, Stored, Sums, Values
+from ortops.jit.elements import Doubles, Elements, Source, Stored, Sums, Values, Words
 from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
     cast_like,
     compute_pointer,
+    float64_pointer,
     fma,
     itemsize,
     load,
@@ -22,14 +23,17 @@ from ortops.jit.scalar import (
 )
 from ortops.jit.simd import horizontal_sum, load_lanes, splat
 from ortops.kernels.functions import AddProducts, Functions, SharedTables
-from ortops.kernels.layout import BLOCK_CHANNELS, Form, PlacedRois, Plan, Table
+from ortops.kernels.layout import BLOCK_CHANNELS, KIND, PACK, PLANE, PlacedRois, Plan, Table
 from ortops.kernels.pack import pack
-from ortops.kernels.roi_tables import share_tables, tables_at, work_item
+from ortops.kernels.roi_tables import share_tables, table_sizes, tables_at, work_item
 from ortops.kernels.rotated_tables import lists_in
 from ortops.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
     allocate_workspace,
     estimate_work,
+    form_of,
+    functions_of,
+    missing,
     panel_count,
     panel_size,
     run_plan,
@@ -77,35 +81,34 @@ def add_gradient(
 
 @compiled
 def rotated_drois(
-    x: Elements,
-    dy: Elements,
-    sums: Doubles,
-    placed: PlacedRois,
-    form: Form,
-    functions: Functions,
-    runner: int,
-    context: int,
+    x: int, dy: int, drois: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
 ) -> int:
-    """Add drois for each block of BLOCK_CHANNELS channels to sums [blocks, R, 5], from x and dy [R, C, PH, PW].
+    """Add drois for each block of BLOCK_CHANNELS channels to float64 sums [blocks, R, 5], from x and dy [R, C, PH, PW].
 
     The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
     the rest is float64. The function for planes is `add_products`; the other arguments and the result are as in
     `gather.gather`.
     """
+    maps, gradient, sums = Elements(x, driver[KIND]), Elements(dy, driver[KIND]), float64_pointer(drois)
+    form, functions = form_of(driver), functions_of(driver)
     shape, part = placed.shape, placed.part
     rois, bins = part.end - part.begin, part.high - part.low
-    value_size, blocks = itemsize(compute_pointer(x, x)), (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS
+    value_size, blocks = itemsize(compute_pointer(maps, maps)), (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS
     # Packs whole maps if two workers can hold them: many pixels of a rotated RoI's window are not read by any bin.
     fits = 2 * BLOCK_PANELS * panel_size(placed, True) * value_size <= MAX_WORKSPACE_BYTES
     is_whole = should_pack_maps(placed) and fits
     size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
     items, work = shape.images if is_whole else rois, estimate_work(placed, rois * bins)
-    of_work = runner_for(work, runner)
+    of_work, needed = runner_for(work, runner), missing(driver, 1 << PACK | 1 << PLANE)
+    if needed != 0:
+        return needed
     plan = Plan(of_work, is_whole, items, blocks, worker_count(of_work, items * blocks, size * value_size))
-    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, False)
+    status, memory, shared = share_tables(
+        placed, plan, runner, context, form, table_sizes(placed, form), functions, False
+    )
     if status == 0:
-        task, data = task_of(_drois_task, (x, dy, sums, placed, functions, plan, shared, size))
-        status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
+        task, data = task_of(_drois_task, (maps, gradient, sums, placed, functions, plan, shared, size))
+        status = run_plan(plan, context, work, shared.failed, functions, task, data)
     release(memory)
     return status
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ortops.jit.compile import compiled
-from ortops.jit.scalar import cos, load, maximum, minimum, offset, sin
+from ortops.jit.elements import Doubles, Words
+from ortops.jit.scalar import cos, float64_pointer, maximum, minimum, offset, sin
 from ortops.kernels.axis import Axis, axis_of, is_valid_roi, onnx_axis, pixels_of_regions, region, write_axis
 from ortops.kernels.layout import PlacedRois
 
@@ -133,21 +134,23 @@ def _place_grid(placed: PlacedRois, r: int) -> None:
 
 
 @compiled
-def place_rotated_rois(
-    rois: Any, placed: PlacedRois, scale: float, aligned: int, sampling_ratio: int, clockwise: int
-) -> int:
-    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`."""
-    shape = placed.shape
+def place_rotated_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int:
+    """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`.
+
+    The parameters are spatial_scale, as the bits of a float64, aligned, sampling_ratio and clockwise.
+    """
+    shape, scale, aligned = placed.shape, float64_pointer(parameters)[0], parameters[1] != 0
+    sampling_ratio, clockwise = parameters[2], parameters[3] != 0
     for r in range(shape.rois):
         if not is_valid_roi(rois, 5, placed, r):
             return r
         for k in range(2):
-            centre, size = float(load(rois, 5 * r + 1 - k)), float(load(rois, 5 * r + 3 - k))
+            centre, size = rois[5 * r + 1 - k], rois[5 * r + 3 - k]
             bins = shape.bins_x if k else shape.bins_y
-            write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned != 0, bins, sampling_ratio))
+            write_axis(placed, r, k, onnx_axis(centre, size, scale, aligned, bins, sampling_ratio))
         rotation = offset(placed.rotations, 3 * r)
         rotation[2] = -1.0 if clockwise else 1.0
-        angle = float(load(rois, 5 * r + 4)) * rotation[2]
+        angle = rois[5 * r + 4] * rotation[2]
         rotation[0], rotation[1] = cos(angle), sin(angle)
         _place_grid(placed, r)
     return -1

@@ -22,7 +22,7 @@ from ortops.jit.scalar import (
     set_value,
 )
 from ortops.kernels.axis import is_between, is_inside, region
-from ortops.kernels.functions import Functions, SharedTables
+from ortops.kernels.functions import Functions, SharedTables, Sizes
 from ortops.kernels.layout import (
     BINS,
     COVERAGE,
@@ -80,7 +80,9 @@ def _values_of(form: Form) -> int:
 
 
 @compiled
-def share(placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, functions: Functions) -> int:
+def share(
+    placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
+) -> int:
     """`roi_tables.share` for lists of a part of the RoIs."""
     part, values = placed.part, _values_of(form)
     rois, bins, samples, most_pixels, most_of_bin = part.end - part.begin, part.high - part.low, 0.0, 0, 0
@@ -88,7 +90,7 @@ def share(placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form,
     memory = allocate(head + rois * bins)
     if address_of(memory) == 0:
         return 0
-    shared = shared_in(memory, placed, form, functions)
+    shared = shared_in(memory, placed, form, sizes, functions)
     shared.failed[0] = 0
     group_by_image(shared.groups, placed)
     for n in range(placed.shape.images + 1):
@@ -113,7 +115,7 @@ def share(placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form,
     runner = runner_for(work, runner)
     of_bins = Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, 8 * words))
     task, data = task_of(_fill_task, (placed, shared, form, plan.is_by_image, of_bins, most_pixels, words))
-    shared.failed[0] = run_plan(of_bins, context, work, shared.failed, functions.run, task, data)
+    shared.failed[0] = run_plan(of_bins, context, work, shared.failed, functions, task, data)
     return address_of(memory)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Elements
+from ortops.jit.elements import Elements, Words
 from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
@@ -22,7 +22,7 @@ from ortops.jit.scalar import (
 )
 from ortops.jit.simd import fence, prefetch_to_read
 from ortops.kernels.functions import AddToDx, Functions, SharedTables
-from ortops.kernels.layout import CANDIDATES, HIGH, LISTS, LOW, WEIGHTS, Form, PlacedRois, Plan
+from ortops.kernels.layout import CANDIDATES, HIGH, KIND, LISTS, LOW, WEIGHTS, Form, PlacedRois, Plan
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
@@ -31,8 +31,11 @@ from ortops.kernels.schedule import (
     allocate_workspace,
     covered_pixels,
     estimate_work,
+    form_of,
+    functions_of,
     make_window,
     missing,
+    needs_of,
     panel_count,
     plan_by_image,
     plane_of,
@@ -59,7 +62,8 @@ clear and to store as its planes. Measured with 256 channels on P2: with a share
 class Scattering(NamedTuple):
     """What all tasks of a call have.
 
-    x, dy, dx, placed, functions: as in `scatter`.
+    x, dy, dx, placed: as in `scatter`.
+    functions: those that fill tables, load and store dy and dx, and add up.
     shared: the tables.
     lanes_per_pixel: LANES if dX is summed up in panels, 1 if it is in planes.
     lines: the number of rows of a band.
@@ -79,19 +83,14 @@ class Scattering(NamedTuple):
 
 @compiled
 def scatter(
-    x: Elements,
-    dy: Elements,
-    dx: Elements,
-    placed: PlacedRois,
-    form: Form,
-    functions: Functions,
-    runner: int,
-    context: int,
+    x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
 ) -> int:
     """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x; parts of the RoIs but the first add to dx.
 
     If there are several parts, dx has values of the compute type. The arguments and the result are as in `gather.gather`.
     """
+    kind, form, functions = driver[KIND], form_of(driver), functions_of(driver)
+    maps, gradient, total = Elements(x, kind), Elements(dy, kind), Elements(dx, kind)
     shape, reads_x = placed.shape, reads_maps(form)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
     sizes = table_sizes(placed, form)
@@ -101,8 +100,8 @@ def scatter(
     is_covered = reads_x or covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
     packs = uses_panels(shape) and fits and is_covered
     # If elements are computed in their own type, sums of planes are made directly in dx.
-    size = itemsize(compute_pointer(dx, dx))
-    lanes_per_pixel, is_direct = LANES if packs else 1, not packs and itemsize(dx) == size
+    size = itemsize(compute_pointer(total, total))
+    lanes_per_pixel, is_direct = LANES if packs else 1, not packs and itemsize(total) == size
     lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * lanes_per_pixel * size), shape.height), 1)
     if not sizes.fits or (reads_x and not packs):
         lines = shape.height  # each band would fill all tables, or find all argmax, again
@@ -111,21 +110,21 @@ def scatter(
     line_size = maximum(shape.width, 2 * shape.bins_x)  # which has room for a float64 of each bin of a row
     workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
-    needed = missing(functions, packs, not packs, False, work)
+    needed = missing(driver, needs_of(packs, not packs, False, work))
     if needed != 0:
         return needed
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner_for(work, runner), blocks, workspace_size * size)
-    status, memory, shared = share_tables(placed, plan, runner, context, form, functions, False)
+    status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, functions, False)
     if status != 0:
         release(memory)
         return status
-    scattering = Scattering(x, dy, dx, placed, functions, shared, lanes_per_pixel, lines, sums_size)
+    scattering = Scattering(maps, gradient, total, placed, functions, shared, lanes_per_pixel, lines, sums_size)
     if reads_x and packs:
         workspace_size += _most_rows(scattering) * shape.width * LANES
         plan = plan_by_image(placed, plan.runner, blocks, workspace_size * size)
     task, data = task_of(_scatter_task, (scattering, plan, workspace_size))
-    status = run_plan(plan, context, work, shared.failed, functions.run, task, data)
+    status = run_plan(plan, context, work, shared.failed, functions, task, data)
     release(memory)
     return status
 

@@ -12,11 +12,26 @@ from ortops.jit import CACHE_LINE, LANES
 from ortops.jit.compile import compiled
 from ortops.jit.elements import OUT_OF_MEMORY, Words
 from ortops.jit.parallel import allocate, call
-from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
+from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
-from ortops.kernels.functions import Functions, Run
-from ortops.kernels.layout import NEEDS_CHUNKS, NEEDS_PANELS, NEEDS_PLANES, NEEDS_SORT, PlacedRois, Plan, Shape
+from ortops.kernels.functions import Functions
+from ortops.kernels.layout import (
+    FOR_CHUNKS,
+    FOR_LISTS,
+    FOR_PANELS,
+    FOR_PLANES,
+    FOR_TABLES,
+    FORM,
+    FUNCTIONS,
+    LISTS,
+    PLANE,
+    SORT,
+    Form,
+    PlacedRois,
+    Plan,
+    Shape,
+)
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
@@ -132,7 +147,7 @@ def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
 
 
 @compiled
-def run_plan(plan: Plan, context: int, work: float, failed: Words, run: Run, task: int, data: Any) -> int:
+def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Functions, task: int, data: Any) -> int:
     """Run the tasks of a plan.
 
     Args:
@@ -140,7 +155,7 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, run: Run, tas
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.
-        run: the address of `jit.tasks.run_in_chunks`, or 0 if `chunk_count` is 1.
+        functions: those that run chunks, whose addresses may be 0 if `chunk_count` is 1.
         task: the address of the task (`jit.parallel.task_of`).
         data: its data.
 
@@ -148,8 +163,9 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, run: Run, tas
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
     count, status = plan.items * plan.blocks, 0
-    if run != 0:
-        status = call(run, (plan.runner, context, plan.workers, count, chunk_count(work), task, data))
+    if functions.run != 0:
+        chunks = chunk_count(work)
+        status = call(functions.run, (plan.runner, context, functions.stop, plan.workers, count, chunks, task, data))
     else:
         data[0], data[1] = 0, count
         status = 0 if run_tasks(plan.runner, context, plan.workers, task, data) else OUT_OF_MEMORY
@@ -163,23 +179,42 @@ def chunk_count(work: float) -> int:
 
 
 @compiled
-def missing(functions: Functions, panels: bool, planes: bool, slides: bool, work: float) -> int:
-    """What a driver returns if a call needs functions whose addresses are 0 (`layout.NEEDS_SORT` and the others); else 0.
+def needs_of(panels: bool, planes: bool, slides: bool, work: float) -> int:
+    """The functions that a call of a driver needs, a bit for each.
 
     Args:
-        functions: the addresses.
         panels: whether the call may compute in panels.
         planes: whether it may compute in single planes.
         slides: whether its panels slide.
         work: the number of pixels to read or write, in all channels.
     """
-    if panels and functions.panel == 0:
-        return NEEDS_PANELS
-    if planes and functions.plane == 0:
-        return NEEDS_PLANES
-    if slides and functions.sort == 0:
-        return NEEDS_SORT
-    return NEEDS_CHUNKS if functions.run == 0 and chunk_count(work) > 1 else 0
+    needs = FOR_PANELS if panels else 0
+    needs |= FOR_PLANES if planes else 0
+    needs |= 1 << SORT if slides else 0
+    return needs | (FOR_CHUNKS if chunk_count(work) > 1 else 0)
+
+
+@compiled
+def missing(driver: Words, needs: int) -> int:
+    """The address of the first word of a driver's record, of those that a call needs, that is 0; or 0."""
+    needs |= FOR_LISTS if driver[FORM] == LISTS else FOR_TABLES
+    for i in range(PLANE + 1):
+        if needs >> i & 1 and driver[FUNCTIONS + i] == 0:
+            return address_of(offset(driver, FUNCTIONS + i))
+    return 0
+
+
+@compiled
+def functions_of(driver: Words) -> Functions:
+    """The functions of a driver's record."""
+    f: Any = offset(driver, FUNCTIONS)
+    return Functions(f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10])
+
+
+@compiled
+def form_of(driver: Words) -> Form:
+    """The form of its tables."""
+    return Form(driver[FORM], driver[FORM + 1], driver[FORM + 2])
 
 
 @compiled

@@ -12,9 +12,8 @@ from ortops.jit.compile import compiled
 from ortops.jit.elements import Elements, Words
 from ortops.jit.parallel import allocate, call, release
 from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
-from ortops.kernels.functions import Pack, SharedTables
+from ortops.kernels.functions import Pack, SharedTables, Sizes
 from ortops.kernels.layout import BINS, CANDIDATES, LOW, PLACE, START, TABLE_WORDS, Form, PlacedRois, Table
-from ortops.kernels.roi_tables import table_sizes
 from ortops.kernels.schedule import panel_size
 
 MAX_SLIDING_BYTES = 1 << 20
@@ -22,13 +21,13 @@ MAX_SLIDING_BYTES = 1 << 20
 
 
 @compiled
-def panel_lines(placed: PlacedRois, is_whole: bool, like: Elements, form: Form) -> int:
+def panel_lines(placed: PlacedRois, is_whole: bool, like: Elements, form: Form, sizes: Sizes) -> int:
     """The number of lines of a panel of the compute type of the elements at `like`; those of the map if it does not slide.
 
     The other arguments are as in `schedule.panel_size` and `roi_tables.share_tables`.
     """
     # Candidates have no numbers of rows, but of regions between them.
-    if not is_whole or form.kind == CANDIDATES or not table_sizes(placed, form).fits:
+    if not is_whole or form.kind == CANDIDATES or not sizes.fits:
         return placed.shape.height
     lines = MAX_SLIDING_BYTES // (placed.shape.width * LANES * itemsize(compute_pointer(like, like)))
     for r in range(placed.shape.rois):

@@ -8,10 +8,7 @@ DML_RESAMPLE2_OPERATOR_DESC (windows-ai-docs, 1189b0d4), DML_RESAMPLE_GRAD_OPERA
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
-from ortops.spec import RANK, Attribute, AttributeValue, ElementType, Length, Operator, Tensor, one_given
+from ortops.spec import RANK, Attribute, ElementType, Operator, Scaled, Tensor, one_given
 
 INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET = 0.5, -0.5
 """The offsets of every axis by default, which are those of RESAMPLE."""
@@ -60,20 +57,6 @@ _SHARED = (
 )
 _TYPES: dict[str, tuple[ElementType, ...]] = {"T": ("float16", "float", "double")}
 _INPUT, _OUTPUT = ("N...",), ("M...",)
-
-
-def _output_length(length: Length, axis: int, attributes: Mapping[str, AttributeValue]) -> Length:
-    """The length of an output axis: its value of output_sizes, or else floor(length * scale)."""
-    sizes, scales = attributes.get("output_sizes"), attributes.get("scales")
-    if sizes:
-        return int(sizes[axis])
-    if sizes is None or not scales or not isinstance(length, int):
-        return None
-    scaled = math.floor(length * float(scales[axis]))
-    if scaled >= 2**63:
-        raise ValueError(f"scales[{axis}] = {scales[axis]}: must not make an axis longer than 2**63 - 1")
-    return scaled
-
 
 _FORMULA = """\
 OutputTensor[o0, o1, ...] = InputTensor interpolated at (x0, x1, ...), all axes alike, also images and channels
@@ -124,7 +107,7 @@ DML_RESAMPLE = Operator(
     outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Scaled tensor, of the rank of InputTensor."),),
     types=_TYPES,
     rules=(one_given("scales", "output_sizes"),),
-    derived_axes={"M...": ("N", _output_length)},
+    derived_axes={"M...": Scaled("N", sizes="output_sizes", scales="scales")},
     gradient="DmlResampleGrad",
     formula=_FORMULA,
     source=f"DirectML, feature level 5.1, DML_RESAMPLE2_OPERATOR_DESC: {_URL.format(2)}",

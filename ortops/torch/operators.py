@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ortops.compute import compute, for_kernels, runner_on
+from ortops.compute import Bound, bind, for_kernels, runner_on
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.operators.ps_roi_align import PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
@@ -169,20 +169,18 @@ def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]
     return np.ascontiguousarray(rows[:, 1:]), images
 
 
-# Measured: their checks would take a quarter of a call with one RoI.
+# Measured: the checks of attributes would take a quarter of a call with one RoI.
 @functools.lru_cache(maxsize=256)
-def _attributes(
-    family: Family, operator: Operator, dtype: Any, options: tuple[Any, ...], **sizes: Any
-) -> Mapping[str, Any]:
-    """The attributes of one of the operators; tensors of float64 have a spatial scale that is not rounded to float32."""
+def _bound(family: Family, operator: Operator, dtype: Any, options: tuple[Any, ...], **sizes: Any) -> Bound:
+    """One of the operators with its attributes; tensors of float64 have a spatial scale that is not rounded to float32."""
     given = family.attributes(*options)
     checked = operator.check_attributes({**given, **sizes})
-    return {**checked, "spatial_scale": float(given["spatial_scale"])} if dtype == torch.float64 else checked
+    if dtype == torch.float64:
+        checked["spatial_scale"] = float(given["spatial_scale"])
+    return bind(operator, checked)
 
 
-def _call(
-    operator: Operator, dtype: Any, inputs: Sequence[Any], attributes: Mapping[str, Any], wanted: int = 0
-) -> tuple[Any, Any]:
+def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> tuple[Any, Any]:
     """The one wanted output of an operator, and the array that shares its memory."""
     made: list[tuple[Any, Any]] = []
 
@@ -193,7 +191,7 @@ def _call(
         made.append((tensor, array(tensor)))
         return made[0][1]
 
-    compute(operator, inputs, attributes, allocate, runner_on(torch.get_num_threads()))
+    bound(inputs, allocate, runner_on(torch.get_num_threads()))
     return made[0]
 
 
@@ -207,8 +205,7 @@ def _forward(family: Family) -> Callable[..., Any]:
         else:
             inputs = [array(x), *_split(family, rois, x.shape)]
             sizes = {"output_height": height, "output_width": width}
-        attributes = _attributes(family, family.forward, x.dtype, (scale, *options), **sizes)
-        return _call(family.forward, x.dtype, inputs, attributes)[0]
+        return _call(_bound(family, family.forward, x.dtype, (scale, *options), **sizes), x.dtype, inputs)[0]
 
     return kernel
 
@@ -225,7 +222,7 @@ def _dx(family: Family) -> Callable[..., Any]:
     def kernel(dy: Any, rois: Any, x_shape: Sequence[int], *options: Any) -> Any:
         _check(family, rois, x_shape, grad=dy)
         inputs = [array(dy), *_split(family, rois, x_shape), np.array(x_shape, np.int64), None]
-        return _call(family.gradient, dy.dtype, inputs, _attributes(family, family.gradient, dy.dtype, options))[0]
+        return _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs)[0]
 
     return kernel
 
@@ -242,8 +239,7 @@ def _drois(family: Family) -> Callable[..., Any]:
     def kernel(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
         _check(family, rois, x.shape, input=x, grad=dy)
         inputs = [array(dy), *_split(family, rois, x.shape), np.array(x.shape, np.int64), array(x)]
-        attributes = _attributes(family, family.gradient, dy.dtype, options)
-        found, _ = _call(family.gradient, dy.dtype, inputs, attributes, wanted=1)
+        found, _ = _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs, wanted=1)
         return torch.nn.functional.pad(found, (1, 0))  # the index of the image
 
     return kernel
@@ -261,7 +257,7 @@ def _drois_grad(family: Family) -> Callable[..., Any]:
     def kernel(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:
         _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
         rows, images = _copy(family, rois, x.shape)
-        scale = _attributes(family, family.gradient, dy.dtype, options)["spatial_scale"]
+        scale = _bound(family, family.gradient, dy.dtype, options).attributes["spatial_scale"]
         places = torch.from_numpy(rows.astype(np.float64))
         if family is POSITION_SENSITIVE:
             # RoIAlign of a dY that is 0 but for the one channel that each bin reads.
@@ -287,8 +283,7 @@ def _fake_drois_grad(family: Family) -> Callable[..., Any]:
 def _pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
     _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
     rows, _ = _copy(ROI_POOL, rois, x.shape)
-    attributes = _attributes(ROI_POOL, ROI_POOL.gradient, dy.dtype, options)
-    return _call(ROI_POOL.gradient, dy.dtype, [array(dy), array(x), rows], attributes)[0]
+    return _call(_bound(ROI_POOL, ROI_POOL.gradient, dy.dtype, options), dy.dtype, [array(dy), array(x), rows])[0]
 
 
 def _fake_pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
@@ -308,9 +303,9 @@ def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, w
     order = flat.shape[2] - 1 - flat.flip(2).argsort(stable=True)  # pixels by rising rank; NaN has the highest
     ranks = torch.empty(flat.shape, dtype=torch.float64)
     ranks.scatter_(2, order, torch.arange(1.0, flat.shape[2] + 1, dtype=torch.float64).expand(flat.shape))
-    attributes = _attributes(ROI_POOL, ROI_POOL.forward, x.dtype, (scale,), pooled_shape=(height, width))
+    bound = _bound(ROI_POOL, ROI_POOL.forward, x.dtype, (scale,), pooled_shape=(height, width))
     inputs = [array(ranks.reshape(x.shape)), rows.astype(np.float64)]
-    found = _call(ROI_POOL.forward, torch.float64, inputs, attributes)[0].flatten(2).long()
+    found = _call(bound, torch.float64, inputs)[0].flatten(2).long()
     sorted_values = values.detach().flatten(2).gather(2, order)[images]
     picked = sorted_values.gather(2, (found - 1).clamp(min=0)) if len(rows) else found.to(x.dtype)
     return torch.where(found > 0, picked, 0).reshape(*found.shape[:2], height, width)

@@ -11,18 +11,18 @@ from typing import Any
 
 from numba import types
 
+from ortops.engine.compiled.compute import compute_node
+from ortops.engine.compiled.getters import fill_getters
 from ortops.engine.compiled.layout import (
     ACTIVE,
     API,
     CREATE,
+    CREATE_KERNEL,
     ENDING,
     FAIL,
     INFER,
-    INPUTS,
-    NAME,
-    OUTPUTS,
+    INFER_SHAPES,
     PROCESS,
-    TENSORS,
     TEXT,
 )
 from ortops.jit.compile import compiled
@@ -32,12 +32,14 @@ from ortops.jit.python_api import (
     call_python,
     decref,
     exception_name,
+    int_attribute,
     is_callable,
     release_gil,
     save_exception,
     to_int64,
 )
 from ortops.jit.scalar import address_of, int64_pointer, offset
+from ortops.jit.text import text
 
 _thread = types.ExternalFunction("PyThread_get_thread_ident", types.intp())
 _pause = types.ExternalFunction("pause", types.int32())
@@ -49,95 +51,31 @@ _TEXT_WORDS = 64
 @compiled
 def fill(table: Any, version: int) -> int:
     """Set an OrtCustomOp's API version and callbacks in a zeroed table; optional callbacks that are not used stay 0."""
-    table[0] = version
-    table[2] = pointer_to(_name)  # GetName
-    table[3] = pointer_to(_nothing)  # GetExecutionProviderType: the CPU
-    table[4] = pointer_to(_input_type)  # GetInputType
-    table[5] = pointer_to(_input_count)  # GetInputTypeCount
-    table[6] = pointer_to(_output_type)  # GetOutputType
-    table[7] = pointer_to(_output_count)  # GetOutputTypeCount
+    fill_getters(table, version)
     table[9] = pointer_to(_destroy)  # KernelDestroy
-    table[10] = pointer_to(_input_presence)  # GetInputCharacteristic
-    table[11] = pointer_to(_output_presence)  # GetOutputCharacteristic
-    table[12] = pointer_to(_nothing_of)  # GetInputMemoryType: the default
-    for i in range(13, 17):
-        table[i] = pointer_to(_one)  # GetVariadic...: at least one tensor, all of one type
-    table[17] = pointer_to(_create)  # CreateKernelV2
+    table[CREATE_KERNEL] = pointer_to(_create)  # CreateKernelV2
     table[18] = pointer_to(_compute)  # KernelComputeV2
     if table[INFER] != 0:
-        table[19] = pointer_to(_infer)  # InferOutputShapeFn
-    table[20] = pointer_to(_one)  # GetStartVersion
-    table[21] = pointer_to(_last_version)  # GetEndVersion
+        table[INFER_SHAPES] = pointer_to(_infer)  # InferOutputShapeFn
     return 0
-
-
-@compiled
-def _name(table: int) -> int:
-    return int64_pointer(table)[NAME]
-
-
-@compiled
-def _nothing(_table: int) -> int:
-    return 0
-
-
-@compiled
-def _nothing_of(_table: int, _i: int) -> int:
-    return 0
-
-
-@compiled
-def _input_type(table: int, i: int) -> int:
-    return int64_pointer(table)[TENSORS + 2 * i]
-
-
-@compiled
-def _input_presence(table: int, i: int) -> int:
-    return int64_pointer(table)[TENSORS + 2 * i + 1]
-
-
-@compiled
-def _input_count(table: int) -> int:
-    return int64_pointer(table)[INPUTS]
-
-
-@compiled
-def _output_type(table: int, i: int) -> int:
-    return _input_type(table, _input_count(table) + i)
-
-
-@compiled
-def _output_presence(table: int, i: int) -> int:
-    return _input_presence(table, _input_count(table) + i)
-
-
-@compiled
-def _output_count(table: int) -> int:
-    return int64_pointer(table)[OUTPUTS]
-
-
-@compiled
-def _one(_table: int) -> int:
-    return 1
-
-
-@compiled
-def _last_version(_table: int) -> int:
-    return 2**31 - 1
 
 
 @compiled
 def _create(table: int, api: int, info: int, kernel: int) -> int:
-    """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo."""
+    """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo.
+
+    A kernel with an attribute `node`, the address of a node, is computed by compiled code, which calls the object only for
+    what it needs from Python (`compute.compute_node`).
+    """
     words, result = int64_pointer(table), int64_pointer(kernel)
     words[API], result[0] = api, 0
     if words[CREATE] == 0:
         return 0
-    cells = allocate(2)
+    cells = allocate(3)
     lock = _begin(words[PROCESS])
     made = call_python(words[CREATE], info) if address_of(cells) != 0 else 0
     if made != 0 and is_callable(made) != 0:
-        cells[0], cells[1] = made, table
+        cells[0], cells[1], cells[2] = made, table, int_attribute(made, text("node"))
         status, result[0] = 0, address_of(cells)
     else:
         status = _status(table, made)
@@ -149,10 +87,21 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
 @compiled
 def _compute(kernel: int, context: int) -> int:
     cells = int64_pointer(kernel)
+    if cells[2] == 0:
+        return _call_kernel(kernel, context)
+    return compute_node(
+        int64_pointer(cells[2]), int64_pointer(cells[1])[API], context, pointer_to(_call_kernel), kernel
+    )
+
+
+@compiled
+def _call_kernel(kernel: int, argument: int) -> int:
+    """Call a kernel's Python object, which returns an OrtStatus or 0."""
+    cells = int64_pointer(kernel)
     table = cells[1]
     process = int64_pointer(table)[PROCESS]
     lock = _begin(process)
-    status = _status(table, call_python(cells[0], context))
+    status = _status(table, call_python(cells[0], argument))
     _end(process, lock)
     return status
 
@@ -186,16 +135,16 @@ def _status(table: int, result: int) -> int:
         decref(result)
         return status
     memory = allocate(_TEXT_WORDS)
-    text, max_length = address_of(memory), 4 * _TEXT_WORDS - 1
+    message, max_length = address_of(memory), 4 * _TEXT_WORDS - 1
     words, name = int64_pointer(table), exception_name()
     create_status = int64_pointer(words[API])[0]
-    if text == 0 or name == 0:
+    if message == 0 or name == 0:
         status = call_unchecked(create_status, (FAIL, words[TEXT]))
     else:
         memory[0] = 0
-        _append(text, words[TEXT], max_length)
-        _append(text, name, max_length)
-        status = call_unchecked(create_status, (FAIL, text))
+        _append(message, words[TEXT], max_length)
+        _append(message, name, max_length)
+        status = call_unchecked(create_status, (FAIL, message))
     release(memory)
     save_exception()
     return status

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled
-from ortops.jit.parallel import call_unchecked
 from ortops.jit.scalar import address_of, minimum, offset
 
 
 @compiled
-def describe(functions: Any, context: int, inputs: int, max_rank: int, rows: Any) -> int:
+def describe(api: int, context: int, inputs: int, max_rank: int, rows: Any) -> int:
     """Fill a row for each input with its address, element type, rank and dimensions; the type is 0 if it is absent.
 
     Args:
-        functions: the addresses of OrtApi's functions, as in `ortops.engine.tensors`.
+        api: the address of OrtApi.
         context: the OrtKernelContext of the call.
         inputs: the number of inputs.
         max_rank: the number of dimensions in a row; further ones are left out.
@@ -24,30 +24,30 @@ def describe(functions: Any, context: int, inputs: int, max_rank: int, rows: Any
         The OrtStatus of the first function of OrtApi that failed, for the caller to release; 0 if none did.
     """
     for i in range(inputs):
-        status = _describe(functions, context, i, max_rank, offset(rows, i * (3 + max_rank)))
+        status = _describe(api, context, i, max_rank, offset(rows, i * (3 + max_rank)))
         if status != 0:
             return status
     return 0
 
 
 @compiled
-def _describe(functions: Any, context: int, i: int, max_rank: int, row: Any) -> int:
+def _describe(api: int, context: int, i: int, max_rank: int, row: Any) -> int:
     here = address_of(row)
-    status: int = call_unchecked(functions[0], (context, i, here))
+    status: int = call_api(api, "KernelContext_GetInput", (context, i, here))
     value = row[0]
     if status != 0 or value == 0:
         return status
-    status = call_unchecked(functions[1], (value, here))
+    status = call_api(api, "GetTensorTypeAndShape", (value, here))
     if status != 0:
         return status
     info = row[0]
-    status = call_unchecked(functions[2], (info, here + 8))
+    status = call_api(api, "GetTensorElementType", (info, here + 8))
     if status == 0:
-        status = call_unchecked(functions[3], (info, here + 16))
+        status = call_api(api, "GetDimensionsCount", (info, here + 16))
     if status == 0:
         row[2] = minimum(row[2], max_rank)
-        status = call_unchecked(functions[4], (info, here + 24, row[2]))
-    call_unchecked(functions[6], (info,))
+        status = call_api(api, "GetDimensions", (info, here + 24, row[2]))
+    call_api(api, "ReleaseTensorTypeAndShapeInfo", (info,))
     if status == 0:
-        status = call_unchecked(functions[5], (value, here))
+        status = call_api(api, "GetTensorMutableData", (value, here))
     return status

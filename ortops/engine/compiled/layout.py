@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
-NAME, INPUTS, OUTPUTS, CREATE, INFER, API, PROCESS, TEXT, TENSORS = range(26, 35)
+VERSION, CREATE_KERNEL, INFER_SHAPES = 0, 17, 19
+"""Indices of words of OrtCustomOp: the version of the interface, and the callbacks CreateKernelV2 and InferOutputShapeFn."""
+
+NAME, INPUTS, OUTPUTS, API, ZERO, ONE, LAST_VERSION, OPERATOR, CREATE, INFER, PROCESS, TEXT, TENSORS = range(26, 39)
 """Indices of 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
 
 NAME, TEXT: addresses of C strings, the operator's name and the prefix of messages about exceptions. INPUTS, OUTPUTS: their
-numbers. CREATE, INFER: addresses of Python functions, or 0. API: the address of OrtApi. PROCESS: the address of the words
-ACTIVE and ENDING. From TENSORS on: the element type of each input, then of each output, and its presence:
-0 if it is required, 1 if it is optional, 2 if it is variadic.
+numbers. API: the address of OrtApi. ZERO, ONE, LAST_VERSION: constants that ONNX Runtime asks for. OPERATOR: in a library
+the address of the operator's record (`ortops.library.compiled.layout`). CREATE, INFER: in a process the addresses of Python
+functions, or 0. PROCESS: the address of the words ACTIVE and ENDING. From TENSORS on: TENSOR_WORDS for each input, each with
+those of the output of the same number.
 """
+
+INPUT_TYPE, INPUT_PRESENCE, OUTPUT_TYPE, OUTPUT_PRESENCE = range(TENSORS, TENSORS + 4)
+"""Indices of the first input's and the first output's words: the element type, and 0 if the tensor is required, 1 if it is
+optional, 2 if it is variadic."""
+
+TENSOR_WORDS = 4
 
 ACTIVE, ENDING = range(2)
 """Indices of words for the whole process: the number of callbacks that run, and the thread that finalizes Python, or 0."""
 
-FAIL = 1
-"""OrtErrorCode's ORT_FAIL."""
+FAIL, INVALID_ARGUMENT = 1, 2
+"""OrtErrorCode's ORT_FAIL and ORT_INVALID_ARGUMENT."""
 
 ALLOCATOR_INFO = 12
 """The index of the word with the address of an OrtMemoryInfo, behind all functions of an OrtAllocator."""
+
+API_FUNCTIONS = {
+    "CreateStatus": 0,
+    "GetErrorMessage": 2,
+    "CreateCustomOpDomain": 26,
+    "CustomOpDomain_Add": 27,
+    "AddCustomOpDomain": 28,
+    "GetTensorMutableData": 51,
+    "FillStringTensor": 52,
+    "GetStringTensorDataLength": 53,
+    "GetStringTensorContent": 54,
+    "CastTypeInfoToTensorInfo": 55,
+    "CreateTensorTypeAndShapeInfo": 57,
+    "SetTensorElementType": 58,
+    "SetDimensions": 59,
+    "GetTensorElementType": 60,
+    "GetDimensionsCount": 61,
+    "GetDimensions": 62,
+    "GetSymbolicDimensions": 63,
+    "GetTensorTypeAndShape": 65,
+    "AllocatorFree": 76,
+    "AllocatorGetInfo": 77,
+    "GetAllocatorWithDefaultOptions": 78,
+    "KernelInfoGetAttribute_float": 85,
+    "KernelInfoGetAttribute_int64": 86,
+    "KernelInfoGetAttribute_string": 87,
+    "KernelContext_GetInputCount": 88,
+    "KernelContext_GetOutputCount": 89,
+    "KernelContext_GetInput": 90,
+    "KernelContext_GetOutput": 91,
+    "ReleaseStatus": 93,
+    "ReleaseValue": 96,
+    "ReleaseTypeInfo": 98,
+    "ReleaseTensorTypeAndShapeInfo": 99,
+    "ReleaseCustomOpDomain": 101,
+    "KernelInfoGetAttributeArray_float": 162,
+    "KernelInfoGetAttributeArray_int64": 163,
+    "KernelInfo_GetInputCount": 230,
+    "KernelInfo_GetOutputCount": 231,
+    "KernelInfo_GetInputTypeInfo": 234,
+    "KernelInfoGetAttribute_tensor": 236,
+    "HasSessionConfigEntry": 237,
+    "KernelInfo_GetLogger": 245,
+    "GetResizedStringTensorElementBuffer": 252,
+    "ShapeInferContext_GetInputCount": 267,
+    "ShapeInferContext_GetInputTypeShape": 268,
+    "ShapeInferContext_GetAttribute": 269,
+    "ShapeInferContext_SetOutputTypeShape": 270,
+    "SetSymbolicDimensions": 271,
+    "ReadOpAttr": 272,
+    "KernelContext_ParallelFor": 274,
+}
+"""The places in OrtApi of the functions that are called."""

@@ -1,0 +1,157 @@
+"""The words of the record of an operator's definition (`definitions`), which compiled code reads.
+
+A record begins with a head, of which each ``..._AT`` is the index, in the record, of the first item of a section. A text is
+the address of a C string in UTF-8. What compiled code would print of several words, such as a rule, is a text.
+"""
+
+from __future__ import annotations
+
+from ortops.calls.layout import ATTRIBUTE_WORDS
+
+MAX_RANK = 4
+"""The largest rank of a tensor of variable rank, and the most values of an attribute (`spec.MAX_RANK`)."""
+
+NONE = -1
+"""In place of a number of an attribute, an input or an axis: there is none."""
+
+(
+    NAME,
+    IS_GRADIENT,
+    OUTPUT_NAMES,
+    RANK_AXIS,
+    ATTRIBUTE_COUNT,
+    ATTRIBUTES_AT,
+    RULE_COUNT,
+    RULES_AT,
+    INPUT_COUNT,
+    OUTPUT_COUNT,
+    TENSORS_AT,
+    TYPE_COUNT,
+    TYPES_AT,
+    AXIS_COUNT,
+    AXES_AT,
+    EQUATION_COUNT,
+    EQUATIONS_AT,
+    REFUSE,
+    HEAD_WORDS,
+) = range(19)
+"""The head.
+
+NAME: text, the name of the operator, as in errors.
+IS_GRADIENT: 1 if the operator computes the gradient of another one, and so needs a wanted output; else 0.
+OUTPUT_NAMES: text, the names of all outputs, joined by " and ".
+REFUSE: the address of the function that writes errors of shapes (`refusals.refuse`), 0 until it is loaded.
+RANK_AXIS: the number of the axis that is the rank of the tensors of variable rank, NONE if there are none.
+"""
+
+(
+    ATTRIBUTE_NAME,
+    ATTRIBUTE_TYPE,
+    TYPE_NAME,
+    IS_REQUIRED,
+    MINIMUM,
+    MAXIMUM,
+    IS_POSITIVE,
+    IS_FINITE,
+    RULE,
+    CHOICE_COUNT,
+    CHOICES_AT,
+    IS_PER_AXIS,
+    AXIS_NAME_COUNT,
+    AXIS_NAMES,
+    HAS_DEFAULT,
+    DEFAULT,
+) = range(16)
+ATTRIBUTE_ITEM_WORDS = DEFAULT + ATTRIBUTE_WORDS
+"""An attribute, at ATTRIBUTES_AT + ATTRIBUTE_ITEM_WORDS * row; its value has the same row in a node.
+
+ATTRIBUTE_NAME: text.
+ATTRIBUTE_TYPE: INT, FLOAT, STRING or their lists, as OrtOpAttrType.
+TYPE_NAME: text, the type in errors.
+IS_REQUIRED: 1 if ONNX requires the attribute.
+MINIMUM, MAXIMUM: the least and the largest allowed number of INT and INTS, those of int64 where there is no limit.
+IS_POSITIVE, IS_FINITE: of FLOAT and FLOATS, 1 if a number must be finite and above 0, or finite.
+RULE: text, the rule for a value or for each value of a list (`spec.Attribute.rule`).
+CHOICE_COUNT, CHOICES_AT: the number of the allowed strings, and the index of the first of their texts. A node has the number
+    of the string among them.
+IS_PER_AXIS: 1 for a list that is empty or has one value for each axis of the tensors of variable rank; at most MAX_RANK.
+    Those of a node that are not empty must have the same number of values.
+AXIS_NAME_COUNT: for a list that gives the lengths of named axes: the number of values that it must have; else 0.
+AXIS_NAMES: text, the names of these axes, joined by ", ".
+HAS_DEFAULT: 0 if there is no default; then a node must have the attribute.
+DEFAULT: ATTRIBUTE_WORDS, as in a node.
+"""
+
+INT, INTS, FLOAT, FLOATS, STRING = 1, 2, 3, 4, 5
+"""Types of attributes, as OrtOpAttrType."""
+
+RULE_KIND, RULE_ROW_COUNT, RULE_ROWS = 0, 1, 2
+RULE_ITEM_WORDS = RULE_ROWS + 4
+"""A rule between attributes, at RULES_AT + RULE_ITEM_WORDS * number: its kind, and the rows of its attributes.
+
+ASCENDING: two numbers a and b; the error is "a = 3: must be <= b = 2".
+ONE_GIVEN: lists, one of which must have values; the error is "a and b are empty: at least one must have values".
+"""
+
+ASCENDING, ONE_GIVEN = 0, 1
+
+(
+    TENSOR_NAME,
+    IS_OPTIONAL,
+    TYPE_VARIABLE,
+    IS_VARIABLE_RANK,
+    LEAST_RANK,
+    LARGEST_RANK,
+    RANK_RULE,
+    LEADING_FROM,
+    DERIVED_FROM,
+    SIZES_ROW,
+    SCALES_ROW,
+    REQUIRED_UNLESS,
+    EXEMPT_VALUE,
+    REQUIRED_FOR_COUNT,
+    ELEMENT_COUNT,
+    AXES,
+) = range(16)
+ELEMENT_AXES = AXES + MAX_RANK
+REQUIRED_FOR = ELEMENT_AXES + MAX_RANK
+TENSOR_ITEM_WORDS = REQUIRED_FOR + 2
+"""A tensor, at TENSORS_AT + TENSOR_ITEM_WORDS * row, first the inputs and then the outputs, as in a call.
+
+TENSOR_NAME: text. IS_OPTIONAL: 1 if a node may leave the tensor out.
+TYPE_VARIABLE: the number of its type, below TYPE_COUNT. Tensors with the same number have the same element type.
+IS_VARIABLE_RANK: 1 if the tensor may have 1 to MAX_RANK axes.
+LEAST_RANK, LARGEST_RANK: the ranks that it may have. RANK_RULE: text, these and the axes, in an error.
+LEADING_FROM: for an output: the row of the input that has the same leading axes of length 1, or NONE.
+DERIVED_FROM: for an output of variable rank whose lengths follow from others (`spec.Scaled`): the number of the first axis
+    that they follow from, or NONE. SIZES_ROW, SCALES_ROW: the rows of the attributes.
+REQUIRED_UNLESS, EXEMPT_VALUE: for an optional input: the row of an attribute and its only value with which the input may be
+    left out; or NONE.
+REQUIRED_FOR_COUNT, REQUIRED_FOR: for an optional input: the rows, in the call, of the outputs that need it.
+ELEMENT_COUNT, ELEMENT_AXES: for an int64 input whose elements are lengths: how many axes these can be, and their numbers.
+AXES: the number of each axis, or -1 - length for an axis whose length is fixed: MAX_RANK of them where the rank is variable;
+    else LEAST_RANK of them, before which more axes, of length 1, may come.
+"""
+
+ELEMENT_TYPE_COUNT, ELEMENT_TYPES, TYPE_ITEM_WORDS = 0, 1, 9
+"""A type variable, or a type of its own, at TYPES_AT + TYPE_ITEM_WORDS * number: the number of element types that it may
+have, and these as ONNX's TensorProto.DataType."""
+
+AXIS_NAME, AXIS_ROW, AXIS_VALUE, AXIS_SOURCE, AXIS_ITEM_WORDS = range(5)
+"""An axis with a name, at AXES_AT + AXIS_ITEM_WORDS * number. Axes of a tensor of variable rank have consecutive numbers.
+
+AXIS_NAME: text.
+AXIS_ROW, AXIS_VALUE: the row of the attribute that gives the length, and which of its values; or NONE.
+AXIS_SOURCE: text, the attribute in errors.
+"""
+
+MAX_AXES = 16
+"""The most axes with a name."""
+
+EQUATION_PART, EQUATION_WHOLE, DIVISOR, EQUATION_SOURCE, DIVISOR_COUNT, DIVISORS = range(6)
+EQUATION_ITEM_WORDS = DIVISORS + 2
+"""An equation (`spec.Quotient`), at EQUATIONS_AT + EQUATION_ITEM_WORDS * number: the axis EQUATION_PART is EQUATION_WHOLE
+divided by all DIVISORS, which are numbers of axes.
+
+DIVISOR: text, the product of the divisors' names. EQUATION_SOURCE: text, the equation in errors.
+"""

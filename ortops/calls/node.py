@@ -1,0 +1,154 @@
+"""Nodes of this project's operators: their words, and calls of compiled code with arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from ortops.calls import layout, records
+from ortops.calls.definitions import attribute_words, definition_of
+from ortops.calls.records import FunctionOf, Record, address_of
+from ortops.jit import exceptions
+from ortops.jit.kernel import Array, data_pointer
+from ortops.jit.source import Unimported
+from ortops.kernels.entries import KINDS, drivers_for, entry_of
+from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+
+if TYPE_CHECKING:
+    from ortops.calls import shapes
+else:
+    shapes = Unimported("calls.shapes")
+
+Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
+"""Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
+
+SHAPES = Record("shapes", [FunctionOf(shapes.infer_shapes), FunctionOf(shapes.check_wanted)])
+"""The functions that check shapes, for all operators."""
+
+_INFER, _CHECK = range(2)
+
+_KINDS = {ELEMENT_DTYPES[name]: kind for name, kind in KINDS.items()}
+
+_TYPES = {
+    np.dtype(dtype): number
+    for dtype, number in (
+        *((np.float32, 1), (np.int64, 7), (np.float16, 10)),
+        *((np.float64, 11), (np.uint32, 12), (ml_dtypes.bfloat16, 16)),
+    )
+}
+"""The numbers of NumPy's types in ONNX's TensorProto."""
+
+_Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_word_at = ctypes.c_int64.from_address
+
+
+class Node:
+    """A node with its words (`layout`).
+
+    Args:
+        operator: the definition.
+        attributes: the result of `Operator.check_attributes`.
+        dtype: the NumPy type of the elements.
+    """
+
+    def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue], dtype: Any) -> None:
+        drivers = drivers_for(operator, attributes, _KINDS[dtype])
+        self._entry = entry_of(operator)
+        words: list[records.Word] = [0] * layout.ATTRIBUTES
+        words[layout.DEFINITION], words[layout.SHAPES], words[layout.ENTRY] = (
+            definition_of(operator),
+            SHAPES,
+            self._entry,
+        )
+        words[layout.DRIVER], words[layout.DRIVER_OF_ROIS] = drivers
+        words[layout.LABEL] = operator.label
+        for attribute in operator.attributes:
+            words += attribute_words(attribute.choices, attributes[attribute.name])
+        self.words = np.array([records.value_of(word) for word in words], np.int64)
+        self.address: int = self.words.ctypes.data
+        self._inputs, self._outputs = len(operator.inputs), len(operator.outputs)
+        self._checks = operator.is_gradient
+
+    def run(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int]) -> None:
+        """Compute the outputs of a call.
+
+        Args:
+            inputs: an array for each input, None for an absent one, C-contiguous and aligned.
+            allocate: called once for each output.
+            runner: runs the tasks (`jit.runners`).
+
+        Raises:
+            ValueError: shapes disagree, or the data breaks a rule of the operator.
+            MemoryError: there is not enough memory.
+            BaseException: a signal handler raised it.
+        """
+        words = [*runner, *_ZEROS]
+        for array in inputs:
+            if array is None:
+                words += _ABSENT
+            else:
+                shape = array.shape[: layout.MAX_DIMS]
+                words += (data_pointer(array), _TYPES[array.dtype], len(shape), *shape, *_PADDING[len(shape)])
+        call = np.zeros(layout.CALL_WORDS, np.int64)
+        struct.pack_into(f"{len(words)}q", call.data, 0, *words)
+        here = data_pointer(call)
+        self._finish(self._infer, here, call)
+        at, outputs = len(words), []
+        for i in range(self._outputs):
+            row = call[at : at + layout.TENSOR_WORDS].tolist()
+            array = allocate(i, tuple(row[layout.DIMS : layout.DIMS + row[layout.DIMS_COUNT]]))
+            if array is not None:
+                call[at], call[at + layout.TYPE] = data_pointer(array), _TYPES[array.dtype]
+            outputs.append(array)
+            at += layout.TENSOR_WORDS
+        if self._checks:
+            self._finish(self._check, here, call)
+        self._finish(self._enter, here, call)
+
+    @functools.cached_property
+    def _infer(self) -> Any:
+        return _function(SHAPES, _INFER)
+
+    @functools.cached_property
+    def _check(self) -> Any:
+        return _function(SHAPES, _CHECK)
+
+    @functools.cached_property
+    def _enter(self) -> Any:
+        return _function(self._entry, layout.ENTER)
+
+    def _finish(self, function: Any, here: int, call: Array) -> None:
+        """Call a compiled function with a call and its address, and load what it needs."""
+        while (status := function(self.address, here)) == layout.NEEDS:
+            records.load(int(call[layout.NEEDED]))
+        if status != layout.OK:
+            self._raise(status, call)
+
+    def _raise(self, status: int, call: Array) -> None:
+        if status == layout.INTERRUPTED:
+            raise exceptions.take() or KeyboardInterrupt
+        if status == layout.OUT_OF_MEMORY:
+            text = ctypes.string_at(_word_at(address_of(self._entry) + 8 * layout.SHORT_OF_MEMORY).value)
+            raise MemoryError(text.decode())
+        first = 8 * (layout.TEXT + 1)
+        raise ValueError(call.tobytes()[first : first + int(call[layout.TEXT])].decode())
+
+
+def _function(record: Record, number: int) -> Any:
+    """A function of a record."""
+    slot = address_of(record) + 8 * number
+    if not _word_at(slot).value:
+        records.load(slot)
+    return _Function(_word_at(slot).value)
+
+
+_ZEROS = (0,) * (layout.TENSORS - layout.NEEDED)
+_ABSENT = (0,) * layout.TENSOR_WORDS
+_PADDING = [(0,) * (layout.MAX_DIMS - rank) for rank in range(layout.MAX_DIMS + 1)]
+"""What follows the dimensions of a tensor, by its rank."""

@@ -1,0 +1,103 @@
+"""Records: words that compiled code reads, told once for a process and for a library."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ortops.jit.kernel import CFunction
+from ortops.jit.machine_code import keep_forever
+from ortops.jit.source import Function
+
+
+@dataclass(frozen=True)
+class FunctionOf:
+    """A C function, for elements of a type if it has a parameter of them (`jit.kernel.CFunction`)."""
+
+    function: Function
+    element: str = ""
+
+
+Word: TypeAlias = "int | float | str | FunctionOf | Record"
+"""A number, or what stands for an address: of a text as a C string, of a function or of another record."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Words that do not change, except that the address of a function is 0 until a call needs it.
+
+    name: an identifier of its own.
+    words: its words.
+    """
+
+    name: str
+    words: Sequence[Word]
+
+
+@functools.cache
+def address_of(record: Record) -> int:
+    """The address of a record in this process, valid until it ends."""
+    memory = np.zeros(len(record.words), np.int64)
+    keep_forever(memory)
+    address: int = memory.ctypes.data
+    for i, word in enumerate(record.words):
+        if isinstance(word, FunctionOf):
+            _unloaded[address + 8 * i] = word
+        else:
+            memory[i] = value_of(word)
+    return address
+
+
+def value_of(word: Word) -> int:
+    """The word itself, or the address that it stands for in this process."""
+    if isinstance(word, Record):
+        return address_of(word)
+    if isinstance(word, str):
+        return _text(word)
+    number: Any = word
+    return int(struct.unpack("q", struct.pack("d", number))[0] if isinstance(word, float) else number)
+
+
+@functools.cache
+def _text(text: str) -> int:
+    memory = ctypes.create_string_buffer(text.encode())
+    keep_forever(memory)
+    return ctypes.addressof(memory)
+
+
+_unloaded: dict[int, FunctionOf] = {}
+"""The functions of records by the address of their word, also once they are loaded."""
+
+
+@functools.cache
+def _loaded(function: FunctionOf) -> int:
+    return CFunction(function.function, function.element).address
+
+
+def load(needed: int) -> None:
+    """Load the function of a word of a record, which a call needs (`layout.NEEDED`)."""
+    ctypes.c_int64.from_address(needed).value = _loaded(_unloaded[needed])
+
+
+def functions(record: Record) -> Iterator[FunctionOf]:
+    """The functions of a record and of all records that it has the addresses of."""
+    for word in record.words:
+        if isinstance(word, Record):
+            yield from functions(word)
+        elif isinstance(word, FunctionOf):
+            yield word
+
+
+def load_all(record: Record) -> None:
+    """Load these functions."""
+    for i, word in enumerate(record.words):
+        if isinstance(word, Record):
+            load_all(word)
+        elif isinstance(word, FunctionOf):
+            load(address_of(record) + 8 * i)

@@ -1,0 +1,225 @@
+"""Compute a node of this project's operators in a session, in compiled code alone, for a process and for a library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from ortops.calls.definition_words import INPUT_COUNT as INPUTS
+from ortops.calls.definition_words import OUTPUT_COUNT as OUTPUTS
+from ortops.calls.layout import (
+    ADDRESS,
+    CALL_WORDS,
+    CONTEXT,
+    DEFINITION,
+    DIMS,
+    DIMS_COUNT,
+    ENTER,
+    ENTRY,
+    FAILED,
+    INTERRUPTED,
+    INVALID,
+    LABEL,
+    MAX_DIMS,
+    NEEDED,
+    NEEDS,
+    OK,
+    OUT_OF_MEMORY,
+    RUNNER,
+    SHAPES,
+    SHORT_OF_MEMORY,
+    TENSOR_WORDS,
+    TENSORS,
+    TEXT,
+    TYPE,
+)
+from ortops.calls.messages import write_text
+from ortops.engine.compiled.inputs import describe
+from ortops.engine.compiled.layout import API_FUNCTIONS, FAIL, INVALID_ARGUMENT
+from ortops.engine.compiled.ort_api import call_api
+from ortops.jit.compile import compiled
+from ortops.jit.parallel import allocate, call_unchecked, release
+from ortops.jit.scalar import address_of, int64_pointer, minimum, offset
+from ortops.jit.text import text
+
+_memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+
+_PARALLEL_FOR = API_FUNCTIONS["KernelContext_ParallelFor"]
+_EIGHT_BYTES = (1 << 7) | (1 << 11) | (1 << 13)
+_TWO_BYTES = (1 << 4) | (1 << 5) | (1 << 10) | (1 << 16)
+_FOUR_BYTES = (1 << 1) | (1 << 6) | (1 << 12)
+
+
+@compiled
+def compute_node(node: Any, api: int, context: int, resolve: int, kernel: int) -> int:
+    """Compute a node.
+
+    Args:
+        node: the node (`calls.layout`).
+        api: the address of OrtApi.
+        context: the OrtKernelContext of the call.
+        resolve: the address of a C function ``resolve(kernel, needed)``, which loads a function that the call needs, or
+            raises the exception of a signal handler if `needed` is INTERRUPTED. It returns an OrtStatus, or 0 to go on.
+            A library has none: nothing is missing there, and no signal is handled.
+        kernel: what it gets.
+
+    Returns:
+        The OrtStatus, 0 for success.
+    """
+    call = allocate(CALL_WORDS)
+    if address_of(call) == 0:
+        return call_api(api, "CreateStatus", (FAIL, text("out of memory")))
+    status = _attempt(node, api, context, call)
+    while status == NEEDS or status == INTERRUPTED:  # noqa: SIM109 - numba compiles this faster
+        needed = call[NEEDED] if status == NEEDS else INTERRUPTED
+        answer: int = call_unchecked(resolve, (kernel, needed))
+        if answer != 0:
+            release(call)
+            return answer
+        status = _attempt(node, api, context, call)
+    answer = call[NEEDED] if status == FAILED else 0
+    if status != OK and status != FAILED:
+        answer = make_status(node, api, call, INVALID_ARGUMENT if status == INVALID else FAIL)
+    release(call)
+    return answer
+
+
+@compiled
+def make_status(node: Any, api: int, call: Any, code: int) -> int:
+    """An OrtStatus of the text in a call, after the label of the node."""
+    whole = allocate(CALL_WORDS)
+    if address_of(whole) == 0:
+        return call_api(api, "CreateStatus", (code, address_of(offset(call, TEXT + 1))))
+    whole[TEXT] = 0
+    write_text(whole, node[LABEL])
+    write_text(whole, text(": "))
+    short_of_memory = int64_pointer(node[ENTRY])[SHORT_OF_MEMORY]
+    write_text(whole, address_of(offset(call, TEXT + 1)) if call[TEXT] else short_of_memory)
+    status: int = call_api(api, "CreateStatus", (code, address_of(offset(whole, TEXT + 1))))
+    release(whole)
+    return status
+
+
+@compiled
+def _attempt(node: Any, api: int, context: int, call: Any) -> int:
+    """Compute the node once; what `layout` has for the result of a call."""
+    definition = int64_pointer(node[DEFINITION])
+    tensors = definition[INPUTS] + definition[OUTPUTS]
+    for i in range(TENSORS, TENSORS + tensors * TENSOR_WORDS):
+        call[i] = 0
+    call[TEXT] = 0
+    call[RUNNER], call[CONTEXT] = int64_pointer(api)[_PARALLEL_FOR], context
+    inputs = offset(call, TENSORS)
+    failure: int = call_api(api, "KernelContext_GetInputCount", (context, address_of(offset(call, NEEDED))))
+    if failure == 0:
+        failure = describe(api, context, minimum(call[NEEDED], definition[INPUTS]), MAX_DIMS, inputs)
+    if failure != 0:
+        call[NEEDED] = failure
+        return FAILED
+    copied = _align(inputs, definition[INPUTS], True)
+    if copied < 0:
+        return OUT_OF_MEMORY
+    status = _compute_outputs(node, definition, api, context, call)
+    _free(inputs, definition[INPUTS], copied)
+    return status
+
+
+@compiled
+def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: Any) -> int:
+    """Allocate the outputs and fill them, from inputs that the call has."""
+    inputs, count = offset(call, TENSORS), definition[OUTPUTS]
+    outputs = offset(inputs, definition[INPUTS] * TENSOR_WORDS)
+    status = _stage(node, call, SHAPES, 0)
+    if status != OK:
+        return status
+    failure: int = call_api(api, "KernelContext_GetOutputCount", (context, address_of(offset(call, NEEDED))))
+    for i in range(minimum(call[NEEDED], count)):
+        if failure == 0:
+            failure = _output(api, context, i, inputs[TYPE], offset(outputs, i * TENSOR_WORDS))
+    if failure != 0:
+        call[NEEDED] = failure
+        return FAILED
+    status = _stage(node, call, SHAPES, 1)
+    if status != OK:
+        return status
+    made = _align(outputs, count, False)
+    if made < 0:
+        return OUT_OF_MEMORY
+    status = _stage(node, call, ENTRY, ENTER)
+    for i in range(count):
+        if made >> i & 1:
+            row = offset(outputs, i * TENSOR_WORDS)
+            temporary = row[ADDRESS]
+            if _output(api, context, i, row[TYPE], row) == 0:
+                _memcpy(row[ADDRESS], temporary, _bytes(row))
+            row[ADDRESS] = temporary
+    _free(outputs, count, made)
+    return status
+
+
+@compiled
+def _stage(node: Any, call: Any, record: int, number: int) -> int:
+    """Call a function of one of a node's records."""
+    slot = offset(int64_pointer(node[record]), number)
+    if slot[0] == 0:
+        call[NEEDED] = address_of(slot)
+        return NEEDS
+    return call_unchecked(slot[0], (node, call))
+
+
+@compiled
+def _output(api: int, context: int, i: int, element_type: int, row: Any) -> int:
+    """Allocate an output of the dimensions in its row, and set its address and type; the OrtStatus of a failure, or 0."""
+    here = address_of(row)
+    status: int = call_api(
+        api, "KernelContext_GetOutput", (context, i, here + 8 * DIMS, row[DIMS_COUNT], here + 8 * ADDRESS)
+    )
+    if status == 0 and row[ADDRESS] != 0:
+        row[TYPE] = element_type  # every operator's outputs have the type of its first input
+        status = call_api(api, "GetTensorMutableData", (row[ADDRESS], here + 8 * ADDRESS))
+    return status
+
+
+@compiled
+def _itemsize(element_type: int) -> int:
+    kind = 1 << element_type
+    return 8 if kind & _EIGHT_BYTES else 4 if kind & _FOUR_BYTES else 2 if kind & _TWO_BYTES else 1
+
+
+@compiled
+def _bytes(row: Any) -> int:
+    """The number of bytes of a tensor's elements."""
+    size = _itemsize(row[TYPE])
+    for k in range(row[DIMS_COUNT]):
+        size *= row[DIMS + k]
+    return size
+
+
+@compiled
+def _align(rows: Any, count: int, copies: bool) -> int:
+    """Replace the memory of unaligned tensors, as a binding or a NumPy array that is fed may have.
+
+    Returns:
+        A bit for each tensor that has memory of its own now; -1 if memory ran out, and then none has.
+    """
+    replaced = 0
+    for i in range(count):
+        row = offset(rows, i * TENSOR_WORDS)
+        if row[TYPE] != 0 and row[ADDRESS] % _itemsize(row[TYPE]) != 0:
+            memory = allocate(_bytes(row) // 8 + 1)
+            if address_of(memory) == 0:
+                _free(rows, count, replaced)
+                return -1
+            if copies:
+                _memcpy(address_of(memory), row[ADDRESS], _bytes(row))
+            row[ADDRESS] = address_of(memory)
+            replaced |= 1 << i
+    return replaced
+
+
+@compiled
+def _free(rows: Any, count: int, replaced: int) -> None:
+    for i in range(count):
+        if replaced >> i & 1:
+            release(int64_pointer(rows[i * TENSOR_WORDS + ADDRESS]))

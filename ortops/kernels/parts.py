@@ -1,0 +1,211 @@
+"""Parts of the RoIs, for each of which a driver is called: those whose lists have room, or that take at most a second or so.
+
+A driver may pool all RoIs of an image in one task, during which no signal handler runs; it runs between parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ortops.jit.compile import compiled
+from ortops.jit.elements import FLOAT, INTERRUPTED, OUT_OF_MEMORY, Elements, Words
+from ortops.jit.parallel import allocate, call, release
+from ortops.jit.scalar import address_of, int64_pointer, itemsize, maximum, minimum, offset, set_value, value_at
+from ortops.kernels.functions import Drive, Groups
+from ortops.kernels.layout import (
+    AXIS_FIELDS,
+    DRIVE,
+    FOR_CHUNKS,
+    FORM,
+    IN_PARTS,
+    KIND,
+    LISTS,
+    OF_SUMS,
+    PART_MAPS,
+    PART_WORK,
+    READ,
+    ROLE,
+    ROUND,
+    TO_DX,
+    TO_Y,
+    WEIGHTS,
+    WRITE,
+    Part,
+    PlacedRois,
+    Shape,
+)
+from ortops.kernels.roi_tables import group_by_image
+from ortops.kernels.schedule import functions_of, missing
+
+
+@compiled
+def drive_in_parts(
+    x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+) -> int:
+    """Call a driver for parts of RoIs that have tables; a `functions.Drive`.
+
+    A part of dX is computed by itself and then added.
+    """
+    shape, drive, kind, role = placed.shape, driver[DRIVE], driver[KIND], driver[ROLE]
+    needed = address_of(driver) if drive == 0 else missing(driver, FOR_CHUNKS)
+    most = maximum(driver[PART_WORK], driver[PART_MAPS] * shape.images * shape.height * shape.width)
+    end, rows = (
+        _end_of_part(placed, 0, most),
+        shape.channels * shape.bins_y * shape.bins_x * itemsize(Elements(0, kind)),
+    )
+    if needed != 0 or end == shape.rois or driver[OF_SUMS] != 0:
+        one = offset(driver, ROUND if end < shape.rois and driver[OF_SUMS] != 0 else DRIVE)
+        return needed or _drive(one, x, dy, out, placed, driver, outside, runner, context)
+    size, stop, begin, status = (
+        shape.images * shape.channels * shape.height * shape.width,
+        functions_of(driver).stop,
+        0,
+        0,
+    )
+    memory = allocate(size * itemsize(Elements(0, kind)) // 8 + 1 if role == TO_DX else 0)
+    total, sums = Elements(out, kind), Elements(address_of(memory), kind)
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    while begin < shape.rois and status == 0:
+        end = _end_of_part(placed, begin, most)
+        to = out + begin * (rows if role == TO_Y else 32)
+        if role == TO_DX:
+            to = out if begin == 0 else sums.address
+        if begin > 0 and call(stop, ()) != 0:
+            status = INTERRUPTED
+        else:
+            part = _part(placed, begin, end)
+            of_part = dy if role == TO_Y else dy + begin * rows
+            status = _drive(driver, x, of_part, to, part, driver, outside, runner, context)
+        for i in range(size if role == TO_DX and begin > 0 and status == 0 else 0):
+            set_value(total, i, value_at(total, i) + value_at(sums, i))
+        begin = end
+    release(memory)
+    return status
+
+
+@compiled
+def _drive(
+    word: Any,
+    x: int,
+    dy: int,
+    out: int,
+    placed: PlacedRois,
+    driver: Words,
+    outside: float,
+    runner: int,
+    context: int,
+) -> int:
+    """Call the function of a word of a record; its address if that is not loaded."""
+    drive: Drive = word[0]
+    if drive == 0:
+        return address_of(word)
+    return call(drive, (x, dy, out, placed, driver, outside, runner, context))
+
+
+@compiled
+def _end_of_part(placed: PlacedRois, begin: int, most: int) -> int:
+    """The end of the part from a RoI on. If bins are RoIs, those of a row of the output stay together."""
+    shape, end, total = placed.shape, begin, 0
+    while end < shape.rois:
+        for r in range(end, end + shape.interleaved):
+            total += placed.spans[2 * r] * placed.spans[2 * r + 1] + shape.bins_y * shape.bins_x
+        if total > most and end > begin:
+            break
+        end += shape.interleaved
+    return end
+
+
+@compiled
+def _part(placed: PlacedRois, begin: int, end: int) -> PlacedRois:
+    """The RoIs begin:end alone."""
+    s, count = placed.shape, end - begin
+    shape = Shape(s.images, s.channels, s.height, s.width, count, s.bins_y, s.bins_x, s.interleaved)
+    axes, spans = offset(placed.axes, 2 * AXIS_FIELDS * begin), offset(placed.spans, 2 * begin)
+    of, whole = offset(placed.batch_indices, begin), Part(0, count, 0, placed.part.high, 0)
+    return PlacedRois(shape, axes, spans, of, placed.rotations, placed.limits, placed.lists, whole)
+
+
+@compiled
+def drive_with_lists(
+    x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+) -> int:
+    """Call a driver for parts of rotated RoIs, whose lists have room; a `functions.Drive`. Parts of sums are added up."""
+    needed, rois = missing(driver, FOR_CHUNKS), placed.shape.rois
+    if needed != 0:
+        return needed
+    memory = allocate(rois + placed.shape.images + 1)
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    groups, entry_bytes = Groups(memory, offset(memory, rois)), 8 + ((5 if driver[FORM + 1] else 1) << driver[FORM + 2])
+    group_by_image(groups, placed)
+    entries, count, part = 0, 0, Part(0, 0, 0, placed.part.high, 0)
+    while part.end < rois or part.high < placed.part.high:
+        part = _next_part(placed, groups, part, entry_bytes, driver[PART_WORK])
+        entries, count = maximum(entries, part.entries), count + 1
+    if count > 1 and driver[OF_SUMS] != 0:
+        release(memory)
+        return _drive(offset(driver, ROUND), x, dy, out, placed, driver, outside, runner, context)
+    lists, status, part = allocate(entries * entry_bytes // 8 + 1), 0, Part(0, 0, 0, placed.part.high, 0)
+    if address_of(lists) == 0:
+        status = OUT_OF_MEMORY
+    for number in range(maximum(count, 1)):
+        if status == 0 and number > 0 and call(functions_of(driver).stop, ()) != 0:
+            status = INTERRUPTED
+        if status == 0:
+            if count > 0:
+                part = _next_part(placed, groups, part, entry_bytes, driver[PART_WORK])
+            p = placed
+            placed_part = PlacedRois(p.shape, p.axes, p.spans, p.batch_indices, p.rotations, p.limits, lists, part)
+            status = _drive(driver, x, dy, out, placed_part, driver, outside, runner, context)
+    release(lists)
+    release(memory)
+    return status
+
+
+@compiled
+def _next_part(placed: PlacedRois, groups: Groups, last: Part, entry_bytes: int, most_bytes: int) -> Part:
+    """The part after another one: as many RoIs as have room, or some bins of one RoI."""
+    bins = placed.part.high
+    begin, low = (last.begin, last.high) if last.high < bins else (last.end, 0)
+    end, pixels, total = begin, 0, 0.0
+    while end < placed.shape.rois:
+        of_bin = placed.limits[3 * groups.order[end] + 2]
+        bytes_of_bin = float(of_bin) * entry_bytes + 8.0
+        if total + bytes_of_bin * bins > most_bytes:
+            if end == begin:
+                high = minimum(low + maximum(int(most_bytes / bytes_of_bin), 1), bins)
+                return Part(begin, end + 1, low, high, of_bin * (high - low))
+            break
+        total, pixels, end = total + bytes_of_bin * bins, pixels + of_bin, end + 1
+    return Part(begin, end, 0, bins, pixels * bins)
+
+
+@compiled
+def add_up_in_float(
+    x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+) -> int:
+    """Fill dx of a 16-bit type from several parts, which are added up as float32 and rounded once; a `functions.Drive`."""
+    of_sums, functions, shape = int64_pointer(driver[OF_SUMS]), functions_of(driver), placed.shape
+    needed = missing(driver, 1 << READ | 1 << WRITE)
+    if needed != 0:
+        return needed
+    size, count = shape.images * shape.channels * shape.height * shape.width, shape.bins_y * shape.bins_x
+    count *= shape.rois * shape.channels
+    reads_x = driver[FORM] != WEIGHTS and driver[FORM] != LISTS
+    memory = allocate((count + (2 * size if reads_x else size) + 1) // 2)
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    total = Elements(address_of(memory), FLOAT)
+    maps = offset(total, size if reads_x else 0)
+    gradient = offset(maps, size)
+    if reads_x:
+        call(functions.read, (Elements(x, driver[KIND]), size, maps))
+    call(functions.read, (Elements(dy, driver[KIND]), count, gradient))
+    to = address_of(total)
+    word = offset(of_sums, IN_PARTS)
+    status = _drive(word, address_of(maps), address_of(gradient), to, placed, of_sums, outside, runner, context)
+    if status == 0:
+        call(functions.write, (total, size, Elements(dx, driver[KIND])))
+    release(memory)
+    return status

@@ -1,0 +1,1 @@
+"""Shared libraries of the operators, for hosts without Python."""

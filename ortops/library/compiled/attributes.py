@@ -1,0 +1,435 @@
+"""Read the attributes of a node through OrtApi into its words and check them, by the table of the operator's definition.
+
+Errors have the sentences of `engine.direct.read_attribute`, `spec.Attribute.check` and `spec.Operator.check_attributes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ortops.calls.definition_words import (
+    ASCENDING,
+    ATTRIBUTE_COUNT,
+    ATTRIBUTE_ITEM_WORDS,
+    ATTRIBUTE_NAME,
+    ATTRIBUTE_TYPE,
+    ATTRIBUTES_AT,
+    AXIS_NAME_COUNT,
+    AXIS_NAMES,
+    CHOICE_COUNT,
+    CHOICES_AT,
+    DEFAULT,
+    FLOAT,
+    FLOATS,
+    HAS_DEFAULT,
+    INT,
+    INTS,
+    IS_FINITE,
+    IS_PER_AXIS,
+    IS_POSITIVE,
+    MAXIMUM,
+    MINIMUM,
+    RULE,
+    RULE_COUNT,
+    RULE_ITEM_WORDS,
+    RULE_KIND,
+    RULE_ROW_COUNT,
+    RULE_ROWS,
+    RULES_AT,
+    STRING,
+    TYPE_NAME,
+)
+from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DEFINITION, INVALID, LABEL, OK, OUT_OF_MEMORY, TEXT_BYTES
+from ortops.calls.messages import write_float, write_int, write_text
+from ortops.engine.compiled.ort_api import call_api
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import Words
+from ortops.jit.parallel import allocate, release
+from ortops.jit.scalar import (
+    address_of,
+    byte_pointer,
+    float32_pointer,
+    float64_pointer,
+    int64_pointer,
+    local,
+    minimum,
+    offset,
+)
+from ortops.jit.text import text
+from ortops.library.compiled.strings import is_same, write_repr
+
+MAX_VALUES = ATTRIBUTE_WORDS - 1
+"""The most values of a list."""
+
+_MISSING = -1
+"""The number of values of an attribute that a node must have and does not have."""
+
+_READ_AT_ONCE = 256
+"""The bytes of an attribute that shape inference reads at once; a longer one is read again."""
+
+
+@compiled
+def read_attributes(node: Words, call: Words, api: int, source: int, is_inference: bool) -> int:
+    """Fill the attributes and constants of a node.
+
+    Args:
+        node: the node, of which the words before its attributes are set.
+        call: gets the text of an error.
+        api: the address of OrtApi.
+        source: the node's OrtKernelInfo; for shape inference its OrtShapeInferContext, in which an attribute of a wrong type
+            counts as absent, since the kernel reports it.
+        is_inference: which of them.
+
+    Returns:
+        OK, INVALID or OUT_OF_MEMORY.
+    """
+    definition = int64_pointer(node[DEFINITION])
+    rows, items = offset(node, ATTRIBUTES), offset(definition, definition[ATTRIBUTES_AT])
+    count = definition[ATTRIBUTE_COUNT]
+    for i in range(count):
+        item, row = offset(items, i * ATTRIBUTE_ITEM_WORDS), offset(rows, i * ATTRIBUTE_WORDS)
+        status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, is_inference)
+        if status != OK:
+            return status
+    for i in range(count):
+        if rows[i * ATTRIBUTE_WORDS] == _MISSING:
+            write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+            write_text(call, text(" is missing: "))
+            write_text(call, node[LABEL])
+            write_text(call, text(" requires it"))
+            return INVALID
+    if not _rules_hold(definition, rows, items, call) or not _lists_agree(definition, rows, items, call):
+        return INVALID
+    return OK
+
+
+@noinline
+def _read_attribute(
+    row: Words, item: Words, choices: Words, call: Words, api: int, source: int, is_inference: bool
+) -> int:
+    """Fill the row of an attribute."""
+    found, kind = local(0), item[ATTRIBUTE_TYPE]
+    read = _read_in_inference(found, api, source, item[ATTRIBUTE_NAME], kind) if is_inference else 0
+    if not is_inference:
+        read = _read(found, api, source, item[ATTRIBUTE_NAME], kind)
+    if read != OK:
+        return read
+    if found[0] > 0:
+        status = OK if _store(row, item, choices, call, found) else INVALID
+        release(int64_pointer(found[1]))
+        return status
+    if not is_inference:
+        status = _check_absent(item, call, api, source)
+        if status != OK:
+            return status
+    row[0] = _MISSING
+    if item[HAS_DEFAULT]:
+        for k in range(ATTRIBUTE_WORDS):
+            row[k] = item[DEFAULT + k]
+    return OK
+
+
+@noinline
+def _read(found: Words, api: int, info: int, name: int, kind: int) -> int:
+    """Read an attribute of a type from an OrtKernelInfo.
+
+    Args:
+        found: the result: the number of values, of a string that of its bytes with the zero byte behind it; 0 if the node
+            has no such attribute, or an empty list. Then the memory with the values, for the caller to release.
+        api: the address of OrtApi.
+        info: the OrtKernelInfo.
+        name: the name, a C string.
+        kind: the type.
+
+    Returns:
+        OK or OUT_OF_MEMORY.
+    """
+    size = address_of(offset(found, 2))
+    found[0], found[1], found[2] = 0, 0, 1
+    if kind != INT and kind != FLOAT and (not _succeeds(api, _call(api, info, name, kind, 0, size)) or found[2] == 0):
+        return OK
+    memory = allocate(found[2] // 8 + 1 if kind == STRING else found[2])
+    if address_of(memory) == 0:
+        return OUT_OF_MEMORY
+    if _succeeds(api, _call(api, info, name, kind, address_of(memory), size)):
+        found[0], found[1] = found[2], address_of(memory)
+    else:
+        release(memory)
+    return OK
+
+
+@compiled
+def _call(api: int, info: int, name: int, kind: int, memory: int, size: int) -> int:
+    if kind == INT:
+        return call_api(api, "KernelInfoGetAttribute_int64", (info, name, memory))
+    if kind == FLOAT:
+        return call_api(api, "KernelInfoGetAttribute_float", (info, name, memory))
+    if kind == INTS:
+        return call_api(api, "KernelInfoGetAttributeArray_int64", (info, name, memory, size))
+    if kind == FLOATS:
+        return call_api(api, "KernelInfoGetAttributeArray_float", (info, name, memory, size))
+    return call_api(api, "KernelInfoGetAttribute_string", (info, name, memory, size))
+
+
+@compiled
+def _succeeds(api: int, status: int) -> bool:
+    """Release an OrtStatus; whether it means success."""
+    if status != 0:
+        call_api(api, "ReleaseStatus", (status,))
+    return status == 0
+
+
+@noinline
+def _read_in_inference(found: Words, api: int, context: int, name: int, kind: int) -> int:
+    """As `_read`, from an OrtShapeInferContext."""
+    handle, size = address_of(offset(found, 2)), address_of(offset(found, 3))
+    found[0], found[1], found[2], found[3] = 0, 0, 0, _READ_AT_ONCE
+    if not _succeeds(api, call_api(api, "ShapeInferContext_GetAttribute", (context, name, handle))):
+        return OK
+    room = 0
+    while room < found[3]:
+        room = found[3]
+        memory = allocate(room // 8 + 1)
+        if address_of(memory) == 0:
+            return OUT_OF_MEMORY
+        found[3] = 0
+        if _succeeds(api, call_api(api, "ReadOpAttr", (found[2], kind, address_of(memory), room, size))):
+            found[0], found[1] = _count(memory, kind, found[3]), address_of(memory)
+            return OK
+        release(memory)
+    return OK
+
+
+@compiled
+def _count(memory: Words, kind: int, size: int) -> int:
+    """The number of values, as `_read` tells it, of an attribute that has so many bytes."""
+    if kind != STRING:
+        return size // (8 if kind in (INT, INTS) else 4)
+    content = byte_pointer(memory)
+    while size > 0 and content[size - 1] == 0:  # before 1.23, ONNX Runtime counts the zero byte at the end
+        size -= 1
+    content[size] = 0
+    return size + 1
+
+
+@noinline
+def _check_absent(item: Words, call: Words, api: int, info: int) -> int:
+    """Refuse an attribute that is there, but of another type or an empty list."""
+    found, status = local(0), OK
+    for i in range(5):
+        kind = FLOAT if i == 0 else INT if i == 1 else STRING if i == 2 else FLOATS if i == 3 else INTS
+        if status == OK and kind != item[ATTRIBUTE_TYPE]:
+            status = _read(found, api, info, item[ATTRIBUTE_NAME], kind)
+            if status == OK and found[0] > 0:
+                _write_all(item, call, kind, found)
+                write_text(call, text(" has type "))
+                write_text(call, _type_name(kind))
+                write_text(call, text(": must be "))
+                write_text(call, item[TYPE_NAME])
+                release(int64_pointer(found[1]))
+                status = INVALID
+    if status == OK and not item[IS_PER_AXIS] and _has_attribute(item, api, info):
+        write_text(call, item[ATTRIBUTE_NAME])
+        write_text(call, text(" has a type that cannot be read, or is an empty list: must be "))
+        write_text(call, item[TYPE_NAME])
+        return INVALID
+    return status
+
+
+@compiled
+def _type_name(kind: int) -> int:
+    name: int = text("FLOAT")
+    if kind == INT:
+        name = text("INT")
+    elif kind == STRING:
+        name = text("STRING")
+    elif kind == FLOATS:
+        name = text("FLOATS")
+    elif kind == INTS:
+        name = text("INTS")
+    return name
+
+
+@compiled
+def _has_attribute(item: Words, api: int, info: int) -> bool:
+    """Whether a node has an attribute that none of the functions can read, such as a tensor.
+
+    OrtApi has no function for this, but its error is not the one for an attribute that the node cannot have.
+    """
+    source, size = byte_pointer(item[ATTRIBUTE_NAME]), 0
+    while source[size] != 0:
+        size += 1
+    memory = allocate(size // 8 + 1)
+    if address_of(memory) == 0:
+        return False
+    impossible = byte_pointer(memory)
+    for i in range(size):
+        impossible[i] = source[i]
+    impossible[size], impossible[size + 1] = 0x20, 0
+    cell = address_of(local(0))
+    given = call_api(api, "KernelInfoGetAttribute_float", (info, item[ATTRIBUTE_NAME], cell))
+    other = call_api(api, "KernelInfoGetAttribute_float", (info, address_of(memory), cell))
+    is_there = given != 0 and other != 0 and not _is_same_error(api, given, other, source, size)
+    _succeeds(api, given)
+    _succeeds(api, other)
+    release(memory)
+    return is_there
+
+
+@compiled
+def _is_same_error(api: int, given: int, other: int, name: Any, size: int) -> bool:
+    """Whether two statuses have the same text, if `name` and a space in the other one stand for the name."""
+    first = byte_pointer(call_api(api, "GetErrorMessage", (given,)))
+    second = byte_pointer(call_api(api, "GetErrorMessage", (other,)))
+    at, to = 0, 0
+    while second[at] != 0:
+        is_behind_name = second[at] == 0x20 and at >= size
+        for k in range(size if is_behind_name else 0):
+            is_behind_name = is_behind_name and second[at - size + k] == name[k]
+        if not is_behind_name:
+            if first[to] != second[at]:
+                return False
+            to += 1
+        at += 1
+    return bool(first[to] == 0)
+
+
+@noinline
+def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -> bool:
+    """Check what has been read and store it in a row; whether it obeys."""
+    kind, is_list = item[ATTRIBUTE_TYPE], item[ATTRIBUTE_TYPE] == INTS or item[ATTRIBUTE_TYPE] == FLOATS
+    count = found[0] if is_list else 1
+    if item[AXIS_NAME_COUNT] and count != item[AXIS_NAME_COUNT]:
+        _write_all(item, call, kind, found)
+        write_text(call, text(": must have "))
+        write_int(call, item[AXIS_NAME_COUNT])
+        write_text(call, text(" values, "))
+        write_text(call, item[AXIS_NAMES])
+        return False
+    if count > MAX_VALUES:
+        write_text(call, item[ATTRIBUTE_NAME])
+        write_text(call, text(" has "))
+        write_int(call, count)
+        write_text(call, text(" values: must have at most "))
+        write_int(call, MAX_VALUES)
+        write_text(call, text(", one for each axis"))
+        return False
+    row[0] = count
+    for k in range(count):
+        broken = _store_one(offset(row, 1 + k), item, choices, found, k)
+        if broken != 0:
+            write_text(call, item[ATTRIBUTE_NAME])
+            if is_list:
+                write_text(call, text("["))
+                write_int(call, k)
+                write_text(call, text("]"))
+            write_text(call, text(" = "))
+            _write_one(call, kind, found, k)
+            write_text(call, text(": "))
+            write_text(call, broken)
+            return False
+    return True
+
+
+@compiled
+def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int) -> int:
+    """Store a value; the text of the rule that it breaks, or 0."""
+    kind = item[ATTRIBUTE_TYPE]
+    if kind in (INT, INTS):
+        number = int64_pointer(found[1])[k]
+        word[0] = number
+        rule: int = text("must fit in 64 bits") if number == -(2**63) else item[RULE]
+        return rule if number == -(2**63) or not item[MINIMUM] <= number <= item[MAXIMUM] else 0
+    if kind == STRING:
+        for i in range(item[CHOICE_COUNT]):
+            if is_same(found[1], found[0], choices[i]):
+                word[0] = i
+                return 0
+        return item[RULE]
+    value = float(float32_pointer(found[1])[k])
+    float64_pointer(word)[0] = value
+    is_broken = (item[IS_FINITE] or item[IS_POSITIVE]) and value - value != 0
+    return item[RULE] if is_broken or (item[IS_POSITIVE] and not value > 0) else 0
+
+
+@noinline
+def _write_all(item: Words, call: Words, kind: int, found: Words) -> None:
+    """Write an attribute as "name = value"."""
+    write_text(call, item[ATTRIBUTE_NAME])
+    write_text(call, text(" = "))
+    if kind != INTS and kind != FLOATS:
+        _write_one(call, kind, found, 0)
+        return
+    write_text(call, text("["))
+    for k in range(minimum(found[0], TEXT_BYTES)):  # for more there is no room
+        if k > 0:
+            write_text(call, text(", "))
+        _write_one(call, kind, found, k)
+    write_text(call, text("]"))
+
+
+@noinline
+def _write_one(call: Words, kind: int, found: Words, k: int) -> None:
+    if kind in (INT, INTS):
+        write_int(call, int64_pointer(found[1])[k])
+    elif kind == STRING:
+        write_repr(call, found[1], found[0] - 1)
+    else:
+        write_float(call, float(float32_pointer(found[1])[k]))
+
+
+@compiled
+def _rules_hold(definition: Words, rows: Words, items: Words, call: Words) -> bool:
+    """Check the rules of attributes that depend on each other."""
+    for i in range(definition[RULE_COUNT]):
+        rule = offset(definition, definition[RULES_AT] + i * RULE_ITEM_WORDS)
+        count, low = rule[RULE_ROW_COUNT], rule[RULE_ROWS]
+        if rule[RULE_KIND] == ASCENDING:
+            high = rule[RULE_ROWS + 1]
+            if rows[low * ATTRIBUTE_WORDS + 1] > rows[high * ATTRIBUTE_WORDS + 1]:
+                _write_number(rows, items, call, low)
+                write_text(call, text(": must be <= "))
+                _write_number(rows, items, call, high)
+                return False
+            continue
+        has_values = False
+        for k in range(count):
+            has_values = has_values or rows[rule[RULE_ROWS + k] * ATTRIBUTE_WORDS] > 0
+        if not has_values:
+            for k in range(count):
+                if k > 0:
+                    write_text(call, text(" and "))
+                write_text(call, items[rule[RULE_ROWS + k] * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+            write_text(call, text(" are empty: at least one must have values"))
+            return False
+    return True
+
+
+@compiled
+def _write_number(rows: Words, items: Words, call: Words, i: int) -> None:
+    write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+    write_text(call, text(" = "))
+    write_int(call, rows[i * ATTRIBUTE_WORDS + 1])
+
+
+@compiled
+def _lists_agree(definition: Words, rows: Words, items: Words, call: Words) -> bool:
+    """Check that all lists with a value for each axis have as many, except empty ones."""
+    first, agree = 0, True
+    for i in range(definition[ATTRIBUTE_COUNT]):
+        count = rows[i * ATTRIBUTE_WORDS] if items[i * ATTRIBUTE_ITEM_WORDS + IS_PER_AXIS] else 0
+        agree = agree and (first == 0 or count == 0 or count == first)
+        first = first or count
+    if agree:
+        return True
+    separator = text("")
+    for i in range(definition[ATTRIBUTE_COUNT]):
+        count = rows[i * ATTRIBUTE_WORDS]
+        if items[i * ATTRIBUTE_ITEM_WORDS + IS_PER_AXIS] and count > 0:
+            write_text(call, separator)
+            write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+            write_text(call, text(" has "))
+            write_int(call, count)
+            separator = text(", ")
+    write_text(call, text(" values: must have the same number, one for each axis"))
+    return False

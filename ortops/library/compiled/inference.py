@@ -1,0 +1,176 @@
+"""Infer the shapes of a node's outputs in a model, through OrtApi's shape inference for custom operators."""
+
+from __future__ import annotations
+
+from ortops.calls.definition_words import (
+    AXES,
+    DERIVED_FROM,
+    INPUT_COUNT,
+    IS_VARIABLE_RANK,
+    LEAST_RANK,
+    NONE,
+    OUTPUT_COUNT,
+    TENSOR_ITEM_WORDS,
+    TENSORS_AT,
+    TYPE_VARIABLE,
+)
+from ortops.calls.layout import (
+    CALL_WORDS,
+    DEFINITION,
+    DIMS,
+    DIMS_COUNT,
+    FAILED,
+    MAX_DIMS,
+    MAX_TENSORS,
+    NEEDED,
+    OK,
+    SHAPES,
+    TENSOR_WORDS,
+    TENSORS,
+    TYPE,
+)
+from ortops.engine.compiled.ort_api import call_api
+from ortops.jit.compile import compiled, noinline
+from ortops.jit.elements import Words
+from ortops.jit.parallel import call_unchecked
+from ortops.jit.scalar import address_of, byte_pointer, int64_pointer, minimum, offset
+from ortops.jit.text import text
+
+SCRATCH_WORDS = CALL_WORDS + MAX_TENSORS * MAX_DIMS
+"""A call, and behind it for each dimension of each tensor the address of its symbolic name, or 0."""
+
+
+@compiled
+def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
+    """Set the element type and the shape of each output, as far as the inputs and attributes determine them.
+
+    A function of OrtApi cannot tell a length that is unknown and has no name: such a shape is not set.
+
+    Args:
+        node: the node, with its attributes.
+        call: SCRATCH_WORDS words.
+        api: the address of OrtApi.
+        context: the OrtShapeInferContext.
+
+    Returns:
+        As a compiled call (`calls.layout`): OK, INVALID or FAILED.
+    """
+    definition = int64_pointer(node[DEFINITION])
+    inputs, outputs = definition[INPUT_COUNT], definition[OUTPUT_COUNT]
+    tensors, names = offset(call, TENSORS), offset(call, CALL_WORDS)
+    for i in range(TENSORS, CALL_WORDS + MAX_TENSORS * MAX_DIMS):
+        call[i] = 0
+    status: int = call_api(api, "ShapeInferContext_GetInputCount", (context, address_of(offset(call, NEEDED))))
+    count = minimum(call[NEEDED], inputs)
+    for i in range(inputs):
+        tensor = offset(tensors, i * TENSOR_WORDS)
+        tensor[DIMS_COUNT] = -1
+        if status == 0 and i < count:
+            status = _describe(tensor, offset(names, i * MAX_DIMS), api, context, i)
+    if status == 0:
+        kind = _element_type(definition, tensors)
+        for i in range(inputs):
+            tensors[i * TENSOR_WORDS + TYPE] = 1  # so that no input counts as absent, of which nothing may be known
+        result: int = call_unchecked(int64_pointer(node[SHAPES])[0], (node, call))
+        if result != OK:
+            return result
+        for i in range(inputs, inputs + outputs):
+            if status == 0 and kind != 0 and _name_lengths(definition, tensors, names, i):
+                status = _set_output(
+                    offset(tensors, i * TENSOR_WORDS), offset(names, i * MAX_DIMS), api, context, i - inputs, kind
+                )
+    call[NEEDED] = status
+    return OK if status == 0 else FAILED
+
+
+@noinline
+def _describe(tensor: Words, names: Words, api: int, context: int, i: int) -> int:
+    """Set the element type of an input, its dimensions and their names; an OrtStatus."""
+    here = address_of(tensor)
+    status: int = call_api(api, "ShapeInferContext_GetInputTypeShape", (context, i, here))
+    info = tensor[0]
+    if status != 0:
+        call_api(api, "ReleaseStatus", (status,))
+    if status != 0 or info == 0:
+        return 0
+    status = call_api(api, "GetTensorElementType", (info, here + 8 * TYPE))
+    if status == 0:
+        status = call_api(api, "GetDimensionsCount", (info, here + 8 * DIMS_COUNT))
+    rank = minimum(tensor[DIMS_COUNT], MAX_DIMS)
+    if status == 0:
+        status = call_api(api, "GetDimensions", (info, here + 8 * DIMS, rank))
+    if status == 0:
+        status = call_api(api, "GetSymbolicDimensions", (info, address_of(names), rank))
+    tensor[0], tensor[DIMS_COUNT] = 0, rank if rank > 0 else -1
+    for k in range(rank):
+        if tensor[DIMS + k] < 0:
+            tensor[DIMS + k] = -1
+        if names[k] != 0 and (tensor[DIMS + k] >= 0 or byte_pointer(names[k])[0] == 0):
+            names[k] = 0
+    return status
+
+
+@compiled
+def _element_type(definition: Words, tensors: Words) -> int:
+    """The element type of the inputs with the first output's type variable; 0 if nothing is known of them."""
+    inputs = definition[INPUT_COUNT]
+    items = offset(definition, definition[TENSORS_AT])
+    for i in range(inputs):
+        is_alike = items[i * TENSOR_ITEM_WORDS + TYPE_VARIABLE] == items[inputs * TENSOR_ITEM_WORDS + TYPE_VARIABLE]
+        if is_alike and tensors[i * TENSOR_WORDS + TYPE] != 0:
+            return tensors[i * TENSOR_WORDS + TYPE]
+    return 0
+
+
+@noinline
+def _name_lengths(definition: Words, tensors: Words, names: Words, i: int) -> bool:
+    """Name the unknown lengths of an output as the same axes of inputs are; whether all have a length or a name."""
+    rank = tensors[i * TENSOR_WORDS + DIMS_COUNT]
+    for k in range(rank):
+        if tensors[i * TENSOR_WORDS + DIMS + k] < 0:
+            names[i * MAX_DIMS + k] = _name_of(definition, tensors, names, _axis(definition, tensors, i, k))
+            if names[i * MAX_DIMS + k] == 0:
+                return False
+    return bool(rank >= 0)
+
+
+@compiled
+def _axis(definition: Words, tensors: Words, i: int, k: int) -> int:
+    """The number of the axis of a tensor's dimension k; negative if it has no name."""
+    item = offset(definition, definition[TENSORS_AT] + i * TENSOR_ITEM_WORDS)
+    if item[DERIVED_FROM] != NONE:
+        return -1
+    leading = 0 if item[IS_VARIABLE_RANK] else tensors[i * TENSOR_WORDS + DIMS_COUNT] - item[LEAST_RANK]
+    return item[AXES + k - leading] if k >= leading else -1
+
+
+@compiled
+def _name_of(definition: Words, tensors: Words, names: Words, axis: int) -> int:
+    """The first symbolic name of an axis in the inputs; 0 if it has none."""
+    for i in range(definition[INPUT_COUNT]):
+        for k in range(tensors[i * TENSOR_WORDS + DIMS_COUNT]):
+            if axis >= 0 and names[i * MAX_DIMS + k] != 0 and _axis(definition, tensors, i, k) == axis:
+                return names[i * MAX_DIMS + k]
+    return 0
+
+
+@noinline
+def _set_output(tensor: Words, names: Words, api: int, context: int, i: int, element_type: int) -> int:
+    """Tell ONNX Runtime the type and the shape of output i; an OrtStatus."""
+    here, rank = address_of(tensor), tensor[DIMS_COUNT]
+    status: int = call_api(api, "CreateTensorTypeAndShapeInfo", (here,))
+    if status != 0:
+        return status
+    info = tensor[0]
+    for k in range(rank):
+        if names[k] == 0:
+            names[k] = text("")
+    status = call_api(api, "SetTensorElementType", (info, element_type))
+    if status == 0:
+        status = call_api(api, "SetDimensions", (info, here + 8 * DIMS, rank))
+    if status == 0:
+        status = call_api(api, "SetSymbolicDimensions", (info, address_of(names), rank))
+    if status == 0:
+        status = call_api(api, "ShapeInferContext_SetOutputTypeShape", (context, i, info))
+    call_api(api, "ReleaseTensorTypeAndShapeInfo", (info,))
+    return status

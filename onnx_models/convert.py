@@ -1,4 +1,4 @@
-"""Convert RoI nodes of ONNX, mmcv and caffe2 to this project's operators."""
+"""Convert RoI nodes of ONNX, mmcv and caffe2 to this project's operators, and other nodes of mmcv to ONNX's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from onnx_models.attribute_checks import check_attributes
 from onnx_models.attributes import attribute_proto, operator_of, prefix_errors
 from onnx_models.large_models import copy_model
 from onnx_models.onnx_tools import Tensors, known_types
-from onnx_models.third_party import MIN_OPSET, convert_node
+from onnx_models.opset_upgrade import upgrade_opset
+from onnx_models.third_party import MIN_OPSET, convert_node, rename_node
 from onnx_models.traversal import (
     Scope,
     import_domain,
@@ -24,11 +25,12 @@ from onnx_models.traversal import (
     onnx_opset,
     tensor_names,
 )
+from ortops.onnx_equivalents import OPSET, OnnxEquivalent
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 from ortops.standard import STANDARD_NAMES, implementation
 from ortops.third_party import THIRD_PARTY, ThirdPartyOperator
 
-_Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | None]
+_Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | OnnxEquivalent | None]
 """Returns the operator that a node of a model or a function is converted from: a third-party one, or this project's operator
 with the definition of ONNX's; None for a node that stays as it is."""
 
@@ -40,6 +42,9 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     - ONNX's MaxRoiPool becomes MaxRoiPool_1 at opsets 1 to 21 and MaxRoiPool_22 from 22 on.
     - MMCVRoiAlign of the domains mmcv and mmdeploy, and RoIAlign of caffe2, become RoiAlign_22.
     - MMCVRoIAlignRotated and caffe2's RoIAlignRotated become RoIAlignRotated.
+    - grid_sampler of mmcv and mmdeploy becomes ONNX's GridSample, and their MMCVModulatedDeformConv2d and MMCVDeformConv2d
+      become ONNX's DeformConv, which ONNX Runtime has on the CPU since 1.25. A model of an opset without these operators is
+      upgraded to opset 20 first.
 
     detectron2's exporter writes the nodes of caffe2, in the domain org.pytorch._caffe2 or _caffe2. The opset of a function
     is the one that it imports. Attributes that a node lacks are added with their defaults; attributes of ONNX's nodes are
@@ -62,21 +67,23 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ValueError: an operator is not defined at the model's opset: the opset is missing or too old, or has a version that
             this project lacks; an attribute breaks its rule or is missing (such as the mode "AVG", which onnxruntime
-            takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 does not have two inputs, has rois of a
-            wrong shape, or has a reference for an attribute that must be converted; a function of the model calls itself.
+            takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 has too few or too many inputs, has rois of
+            a wrong shape, or has a reference for an attribute that must be converted; a function of the model calls itself;
+            the model needs a newer opset, and has a node without an equivalent there.
         TypeError: an attribute is unknown, which a session would ignore, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
-    others, the sources in `ortops.third_party`.
+    others, the sources in `ortops.third_party` and `ortops.onnx_equivalents`.
     """
     model = accepted(model)
     source = _source_in(model)
 
     def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:
         found = operator_of(node) or source(node, scope)
-        return found.definition if isinstance(found, ThirdPartyOperator) else found
+        return found if found is None or isinstance(found, Operator) else found.definition
 
     check_attributes(model, definition)
+    model, source = _upgraded(model, source)
     replaced = {
         normalize_domain(node.domain)
         for scope in (model, *model.functions)
@@ -96,35 +103,60 @@ def _replace(converted: onnx.ModelProto, model: onnx.ModelProto, source: _Source
         tensors = known_types(model) if third_party and scope is converted else ()
         opset = _opset_of(scope, model)
         # A scope without an opset has no node to convert.
-        if opset and _convert_scope(scope, source, tensors):
+        if opset and _convert_scope(scope, source, tensors, opset):
             import_domain(scope, "", opset)
-            import_domain(scope, DOMAIN, DOMAIN_VERSION)
+            if any(node.domain == DOMAIN for node in iter_nodes(scope)):
+                import_domain(scope, DOMAIN, DOMAIN_VERSION)
         _drop_imports(scope, third_party)
     # The checker requires that the model imports the domains of its functions.
-    import_domain(converted, DOMAIN, DOMAIN_VERSION)
+    if any(item.domain == DOMAIN for function in converted.functions for item in function.opset_import):
+        import_domain(converted, DOMAIN, DOMAIN_VERSION)
+
+
+def _upgraded(model: onnx.ModelProto, source: _Source) -> tuple[onnx.ModelProto, _Source]:
+    """The model at an opset that has the operators of ONNX among those that nodes are converted to, and its source.
+
+    Raises:
+        ValueError: as `upgrade_opset`.
+    """
+    for scope in (model, *model.functions):
+        opset = _opset_of(scope, model)
+        for node in iter_nodes(scope):
+            found = source(node, scope)
+            if isinstance(found, OnnxEquivalent) and opset is not None and opset < found.since:
+                with prefix_errors(f"{label(node)} needs opset {found.since} of ONNX"):
+                    model = upgrade_opset(model, OPSET)
+                return model, _source_in(model)
+    return model, source
 
 
 def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
-    """Count the nodes that `convert` converts, by their operator (``mmcv::MMCVRoiAlign``) and this project's.
+    """Count the nodes that `convert` converts, by their operator (``mmcv::MMCVRoiAlign``) and this project's or ONNX's.
 
     Raises:
-        ValueError: an operator is not defined at the model's opset.
+        ValueError: an operator is not defined at the model's opset, or the model cannot be upgraded to another one.
     """
     found: Counter[tuple[str, str]] = Counter()
-    source = _source_in(model)
+    model, source = _upgraded(model, _source_in(model))
     for scope in (model, *model.functions):
         for node in iter_nodes(scope):
             if operator := source(node, scope):
-                ours = operator.ours if isinstance(operator, ThirdPartyOperator) else operator
                 domain = normalize_domain(node.domain)
-                found[f"{domain}::{node.op_type}" if domain else node.op_type, ours.name] += 1
+                found[f"{domain}::{node.op_type}" if domain else node.op_type, _name(operator)] += 1
     return found
+
+
+def _name(operator: Operator | ThirdPartyOperator | OnnxEquivalent) -> str:
+    """The name of the operator that a node is converted to."""
+    if isinstance(operator, OnnxEquivalent):
+        return operator.standard
+    return operator.ours.name if isinstance(operator, ThirdPartyOperator) else operator.name
 
 
 def _source_in(model: onnx.ModelProto) -> _Source:
     functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
 
-    def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | None:
+    def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | OnnxEquivalent | None:
         identity = domain, name = normalize_domain(node.domain), node.op_type
         third_party = THIRD_PARTY.get(identity)
         is_standard = domain == "" and name in STANDARD_NAMES
@@ -148,10 +180,11 @@ def _opset_of(scope: Scope, model: onnx.ModelProto) -> int | None:
     return onnx_opset(scope) or onnx_opset(model)
 
 
-def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) -> bool:
+def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors], opset: int) -> bool:
     """Convert the nodes of a model's graphs or of a function, and return whether there were any.
 
     tensors: the known types in each graph of `iter_graphs`; it may be shorter than these.
+    opset: the opset of the model or the function.
     """
     parts = list(iter_graphs(scope))
     names = {name for part in parts for name in tensor_names(part)}
@@ -165,6 +198,8 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors]) ->
                 for before in convert_node(operator, node, known, names):
                     part.node.insert(place, before)
                     place += 1
+            elif isinstance(operator, OnnxEquivalent):
+                rename_node(operator, node, opset)
             elif operator:
                 _convert_node(node, operator)
             place += 1

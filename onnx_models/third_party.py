@@ -1,6 +1,7 @@
-"""Convert RoI nodes of mmcv, mmdeploy and caffe2, as exporters write them, to this project's nodes.
+"""Convert nodes of mmcv, mmdeploy and caffe2, as exporters write them, to this project's nodes or ONNX's.
 
-`ortops.third_party` has the operators, with their sources and the edge cases in which results differ.
+`ortops.third_party` and `ortops.onnx_equivalents` have the operators, with their sources and the edge cases in which results
+differ.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from onnx_models.attributes import attribute_proto, node_attribute_values
 from onnx_models.nodes import NodeBuilder
 from onnx_models.onnx_tools import Tensors
 from onnx_models.traversal import label
+from ortops.onnx_equivalents import OnnxEquivalent
 from ortops.spec import DOMAIN
 from ortops.third_party import ThirdPartyOperator
 
@@ -61,6 +63,41 @@ def convert_node(
     node.input.extend([x, boxes, batch_indices])
     node.attribute.extend(attributes)
     return before.added
+
+
+def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> None:
+    """Change a node of a third-party operator into one of ONNX's.
+
+    Args:
+        operator: the operator.
+        node: the node, with valid attributes; modified.
+        opset: the opset around the node, one that has ONNX's operator.
+
+    Raises:
+        ValueError: the node has too many inputs or lacks one, or an attribute refers to one of a function.
+    """
+    where, names = label(node), [tensor.name for tensor in operator.inputs]
+    given = dict(zip(names, node.input, strict=False))
+    if len(node.input) > len(names) or not all(given.get(one.name) for one in operator.inputs if not one.optional):
+        raise ValueError(f"{where}: has the inputs {list(node.input)}: must have {', '.join(names)}")
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            raise ValueError(
+                f"{where}: {attribute.name} refers to {attribute.ref_attr_name!r} of the function around it: must be a "
+                f"value, since {operator.standard} has it in another form"
+            )
+    definition = operator.definition
+    values = definition.check_attributes(node_attribute_values(definition, node))
+    made = onnx.helper.make_node(
+        operator.standard,
+        [given.get(name, "") for name in operator.order],
+        node.output,
+        node.name,
+        node.doc_string,
+        **operator.convert(values, opset),
+    )
+    made.metadata_props.extend(node.metadata_props)
+    node.CopyFrom(made)
 
 
 def _attributes(operator: ThirdPartyOperator, node: onnx.NodeProto, where: str) -> list[onnx.AttributeProto]:

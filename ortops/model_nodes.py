@@ -18,7 +18,7 @@ from ortops.spec import Operator
 from ortops.standard import STANDARD_NAMES, implementation, onnx_definition
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
 
-_PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool")
+_PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool", b"grid_sampler", b"DeformConv")
 """Each name of an operator contains one of these."""
 
 _ORT_FORMAT = b"ORTM"

@@ -1,5 +1,7 @@
 """RoI operators of mmcv, mmdeploy and caffe2: their attributes and inputs, and this project's operators that compute them.
 
+The table of all third-party operators is here, too, with those of `ortops.onnx_equivalents`, for which ONNX has operators.
+
 In mmcv and caffe2 the batch index is the first column of the RoIs; here it is a separate input. Angles of caffe2 are in
 degrees. The results of these operators differ from this project's in these cases:
 
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from ortops import compute
+from ortops.onnx_equivalents import ONNX_EQUIVALENTS, OnnxEquivalent
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align import AXES
 from ortops.spec import Attribute, AttributeValue, Compute, Operator, Tensor
@@ -198,11 +201,13 @@ _CAFFE2 = (
     _caffe2("RoIAlignRotated", _ROTATED, _same(_ROTATED, "aligned", default=0), coordinates=5, degrees=True),
 )
 
-THIRD_PARTY: Mapping[tuple[str, str], ThirdPartyOperator] = {
+_OPEN_MMLAB: tuple[ThirdPartyOperator | OnnxEquivalent, ...] = (*_MMCV, *ONNX_EQUIVALENTS)
+
+THIRD_PARTY: Mapping[tuple[str, str], ThirdPartyOperator | OnnxEquivalent] = {
     (domain, operator.name): replace(operator, domain=domain)
     for domain, operators in (
-        ("mmcv", _MMCV),
-        ("mmdeploy", _MMCV),
+        ("mmcv", _OPEN_MMLAB),
+        ("mmdeploy", _OPEN_MMLAB),
         # PyTorch's exporter writes the former; the latter is the namespace of the operators in PyTorch.
         ("org.pytorch._caffe2", _CAFFE2),
         ("_caffe2", _CAFFE2),

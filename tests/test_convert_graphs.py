@@ -258,7 +258,7 @@ def test_a_reference_to_a_value_that_changes_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "y = mmcv.MMCVDeformConv2d (x, rois)",
+        "y = mmcv.MMCVCornerPool (x)",
         "y = mmdeploy.MMCVMultiLevelRoiAlign (rois, x)",
         f"y = {CAFFE2}.AliasWithName (x)",
         "y = RoIAlignRotated (x, rois)",

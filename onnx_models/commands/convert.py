@@ -19,7 +19,8 @@ def convert_command(model: Path, out: Path, force: bool) -> None:
     """Convert RoI nodes of the file MODEL to this project's operators.
 
     It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
-    RoIAlignRotated of caffe2 as detectron2 exports them. All other nodes stay.
+    RoIAlignRotated of caffe2 as detectron2 exports them. grid_sampler, MMCVModulatedDeformConv2d and MMCVDeformConv2d of
+    mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay.
     """
     before, _ = change_file(model, out, convert, force)
     found = conversions(before)

@@ -1,0 +1,261 @@
+"""Operators of mmcv and mmdeploy that ONNX has under other names, with other attributes and another order of inputs.
+
+`onnx_models.convert` writes the nodes of ONNX. A session runs the nodes as they are, at any opset of the model, by ONNX
+Runtime's own kernel: each has a session for the one node of ONNX, with threads of its own.
+
+Results differ from mmdeploy's kernel for ONNX Runtime where a convolution has several groups and several groups of offsets:
+here, as in mmcv itself, the groups of offsets divide all channels, and in mmdeploy those of each group.
+
+Source: mmcv 1.3.1 to 2.2 (mmcv/ops/deform_conv.py and modulated_deform_conv.py, mmcv/onnx/symbolic.py and the kernels in
+mmcv/ops/csrc/onnxruntime of 1.7); mmdeploy 1.3 (mmdeploy/mmcv/ops, mmdeploy/pytorch/symbolics/grid_sampler.py,
+csrc/mmdeploy/backend_ops/onnxruntime); ONNX operator specification, GridSample-16 and -20, DeformConv-19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import onnx
+
+from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Compute, Operator, Rule, Tensor
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from ortops.compute import Allocate
+
+OPSET = 20
+"""An opset with all of ONNX's operators here, to which older models are converted. ONNX Runtime 1.20 has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxEquivalent:
+    """An operator of another project that computes what one of ONNX does.
+
+    standard: the name of ONNX's operator.
+    since: the first opset that has it.
+    release: the first release of ONNX Runtime, from 1.20 on, that has it on the CPU.
+    inputs: the inputs in the order of this operator.
+    order: their names in the order of ONNX's operator.
+    lengths: the axes of the output.
+    attributes: the rules of the attributes; `rules` are those of values that depend on each other.
+    convert: makes ONNX's attributes at an opset from checked ones.
+    prepare: changes inputs that ONNX Runtime's kernel cannot take; its arguments are the inputs and the attributes by name.
+    """
+
+    name: str
+    standard: str
+    since: int
+    release: str
+    inputs: tuple[Tensor, ...]
+    order: tuple[str, ...]
+    lengths: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+    convert: Callable[[Mapping[str, Any], int], dict[str, Any]]
+    prepare: Callable[[dict[str, Any], Mapping[str, Any]], None]
+    rules: tuple[Rule, ...] = ()
+    domain: str = ""
+
+    @property
+    def definition(self) -> Operator:
+        """The operator's definition."""
+        return Operator(
+            self.name,
+            "",
+            "",
+            f"ONNX's {self.standard}.",
+            self.attributes,
+            self.inputs,
+            (Tensor("Y", "T", self.lengths),),
+            {"T": ("float", "double", "float16")},
+            rules=self.rules,
+            domain=self.domain,
+        )
+
+    def bind(self, _: Operator, attributes: Mapping[str, AttributeValue], kinds: Sequence[str]) -> Compute:
+        """Make the function that computes a node by a session for ONNX's operator.
+
+        Args:
+            attributes: the checked attributes of the node.
+            kinds: the element type of the output.
+
+        Raises:
+            RuntimeError: this release of ONNX Runtime does not have ONNX's operator.
+        """
+        session, names = self._session(attributes, kinds[0]), [tensor.name for tensor in self.inputs]
+
+        def run(inputs: Sequence[Any], allocate: Allocate, _: tuple[int, int] | None) -> None:
+            feeds = dict(zip(names, inputs, strict=True))
+            if 0 in feeds["X"].shape[2:]:  # onnxruntime 1.20 aborts
+                raise ValueError(f"X has shape {list(feeds['X'].shape)}: must have pixels")
+            self.prepare(feeds, attributes)
+            try:
+                (y,) = session.run(None, feeds)
+            except Exception as error:
+                raise ValueError(f"as {self.standard} of ONNX: {error}") from error
+            allocate(0, y.shape)[...] = y
+
+        return run
+
+    def _session(self, attributes: Mapping[str, AttributeValue], kind: str) -> onnxruntime.InferenceSession:
+        import onnxruntime
+
+        model = self._model(attributes, kind)
+        found = _sessions.get(model)
+        if found is not None:
+            return found
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.enable_cpu_mem_arena = False
+        # The threads of the session around this one need the processors.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            made = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise RuntimeError(
+                f"onnxruntime {onnxruntime.__version__} cannot run it as ONNX's {self.standard}: must be {self.release} "
+                f"or a later release ({error})"
+            ) from error
+        _sessions[model] = made
+        return made
+
+    def _model(self, attributes: Mapping[str, AttributeValue], kind: str) -> bytes:
+        """A model of ONNX's node alone."""
+        number = onnx.helper.np_dtype_to_tensor_dtype(ELEMENT_DTYPES[kind])
+        node = onnx.helper.make_node(self.standard, self.order, ["Y"], **self.convert(attributes, OPSET))
+        inputs = [onnx.helper.make_tensor_value_info(one.name, number, one.shape) for one in self.inputs]
+        output = onnx.helper.make_tensor_value_info("Y", number, self.lengths)
+        model = onnx.helper.make_model(
+            onnx.helper.make_graph([node], self.standard, inputs, [output]),
+            opset_imports=[onnx.helper.make_opsetid("", OPSET)],
+            ir_version=9,
+        )
+        return bytes(model.SerializeToString())
+
+
+_sessions: WeakValueDictionary[bytes, onnxruntime.InferenceSession] = WeakValueDictionary()
+"""The sessions in use for nodes of ONNX, by model: a network has many nodes with the same attributes."""
+
+
+def _grid_sample(values: Mapping[str, Any], opset: int) -> dict[str, Any]:
+    modes = ("linear", "nearest", "cubic") if opset >= 20 else ("bilinear", "nearest", "bicubic")
+    return {
+        "mode": modes[values["interpolation_mode"]],
+        "padding_mode": ("zeros", "border", "reflection")[values["padding_mode"]],
+        "align_corners": values["align_corners"],
+    }
+
+
+def _deform_conv(values: Mapping[str, Any], _: int) -> dict[str, Any]:
+    padding = values["padding"]
+    ends = padding if len(padding) == 2 else padding[::2]
+    return {
+        "strides": values["stride"],
+        "pads": (*ends, *ends),
+        "dilations": values["dilation"],
+        "group": values["groups"],
+        "offset_group": values["deform_groups"],
+    }
+
+
+_FAR = 2.0**30
+"""A coordinate so large that a float is no more exact than the period of the reflected map, which is 2 or 4."""
+
+
+def _without_far_reflections(inputs: dict[str, Any], attributes: Mapping[str, Any]) -> None:
+    """Clip coordinates that make onnxruntime 1.20 to 1.25 read out of bounds, those beyond 2**31 that it reflects."""
+    if attributes["padding_mode"] == 2:
+        far = min(_FAR, float(np.finfo(inputs["grid"].dtype).max))
+        inputs["grid"] = inputs["grid"].clip(-far, far)
+
+
+def _with_bias(inputs: dict[str, Any], _: Mapping[str, Any]) -> None:
+    if inputs.get("bias", ()) is None:
+        inputs["bias"] = np.zeros(inputs["weight"].shape[:1], inputs["weight"].dtype)
+
+
+def _is_padding(values: Sequence[Any]) -> bool:
+    (padding,) = values
+    return len(padding) == 2 or (len(padding) == 4 and padding[0] == padding[1] and padding[2] == padding[3])
+
+
+_PADDING = Rule(
+    ("padding",),
+    _is_padding,
+    "padding = {padding}: must be the height and the width, or each of them twice",
+    {"padding": (1, 2, 1, 2)},
+)
+
+
+def _number(name: str, minimum: int, maximum: int | None = None) -> Attribute:
+    return Attribute(name, "INT", minimum=minimum, maximum=maximum, required=True)
+
+
+def _pair(name: str) -> Attribute:
+    return Attribute(name, "INTS", minimum=1, axes=(f"{name}_height", f"{name}_width"), required=True)
+
+
+_CONVOLUTION = (
+    _pair("stride"),
+    Attribute("padding", "INTS", minimum=0, any_length=True, required=True),
+    _pair("dilation"),
+    _number("groups", 1),
+    _number("deform_groups", 1),
+)
+_X = Tensor("X", "T", ("N", "C", "H", "W"))
+_OFFSET = Tensor("offset", "T", ("N", "num_offsets", "output_height", "output_width"))
+_MASK = Tensor("mask", "T", ("N", "num_samples", "output_height", "output_width"))
+_WEIGHT = Tensor("weight", "T", ("M", "channels_of_group", "kernel_height", "kernel_width"))
+_BIAS = Tensor("bias", "T", ("M",), optional=True)
+_CONVOLVED = ("N", "M", "output_height", "output_width")
+
+ONNX_EQUIVALENTS = (
+    OnnxEquivalent(
+        "grid_sampler",
+        "GridSample",
+        16,
+        "1.20",
+        (_X, Tensor("grid", "T", ("N", "output_height", "output_width", 2))),
+        ("X", "grid"),
+        ("N", "C", "output_height", "output_width"),
+        (_number("interpolation_mode", 0, 2), _number("padding_mode", 0, 2), _number("align_corners", 0, 1)),
+        _grid_sample,
+        _without_far_reflections,
+    ),
+    OnnxEquivalent(
+        "MMCVModulatedDeformConv2d",
+        "DeformConv",
+        19,
+        "1.25",
+        (_X, _OFFSET, _MASK, _WEIGHT, _BIAS),
+        ("X", "weight", "offset", "bias", "mask"),
+        _CONVOLVED,
+        _CONVOLUTION,
+        _deform_conv,
+        _with_bias,
+        (_PADDING,),
+    ),
+    OnnxEquivalent(
+        "MMCVDeformConv2d",
+        "DeformConv",
+        19,
+        "1.25",
+        (_X, _OFFSET, _WEIGHT),
+        ("X", "weight", "offset"),
+        _CONVOLVED,
+        # mmcv's exporter writes two more: bias, always 0, and how many images a kernel takes at once.
+        (
+            *_CONVOLUTION,
+            Attribute("bias", "INT", 0, minimum=0, maximum=0),
+            Attribute("im2col_step", "INT", 32, minimum=1),
+        ),
+        _deform_conv,
+        _with_bias,
+        (_PADDING,),
+    ),
+)
+"""Operators of the domains mmcv and mmdeploy."""

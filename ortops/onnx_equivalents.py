@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 import onnx
@@ -96,6 +96,8 @@ class OnnxEquivalent:
             try:
                 (y,) = session.run(None, feeds)
             except Exception as error:
+                if not _is_of_onnxruntime(error):
+                    raise
                 raise ValueError(f"as {self.standard} of ONNX: {error}") from error
             allocate(0, y.shape)[...] = y
 
@@ -105,7 +107,8 @@ class OnnxEquivalent:
         import onnxruntime
 
         model = self._model(attributes, kind)
-        found = _sessions.get(model)
+        known = _sessions.get(model)
+        found = None if known is None else known()
         if found is not None:
             return found
         options = onnxruntime.SessionOptions()
@@ -114,13 +117,17 @@ class OnnxEquivalent:
         # The threads of the session around this one need the processors.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            made = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            made = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"], enable_fallback=0)
         except Exception as error:
+            if not _is_of_onnxruntime(error):
+                raise
             raise RuntimeError(
                 f"onnxruntime {onnxruntime.__version__} cannot run it as ONNX's {self.standard}: must be {self.release} "
                 f"or a later release ({error})"
             ) from error
-        _sessions[model] = made
+        for gone in [one for one, session in list(_sessions.items()) if session() is None]:
+            _sessions.pop(gone, None)
+        _sessions[model] = ref(made)
         return made
 
     def _model(self, attributes: Mapping[str, AttributeValue], kind: str) -> bytes:
@@ -137,8 +144,14 @@ class OnnxEquivalent:
         return bytes(model.SerializeToString())
 
 
-_sessions: WeakValueDictionary[bytes, onnxruntime.InferenceSession] = WeakValueDictionary()
+# Not a WeakValueDictionary: an exception that a signal handler raises in its callbacks is lost.
+_sessions: dict[bytes, ref[onnxruntime.InferenceSession]] = {}
 """The sessions in use for nodes of ONNX, by model: a network has many nodes with the same attributes."""
+
+
+def _is_of_onnxruntime(error: Exception) -> bool:
+    """Whether ONNX Runtime raised an error, and not a signal handler or Python."""
+    return type(error).__module__.partition(".")[0] == "onnxruntime"
 
 
 def _grid_sample(values: Mapping[str, Any], opset: int) -> dict[str, Any]:

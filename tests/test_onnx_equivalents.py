@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import math
 from dataclasses import replace
@@ -19,8 +20,10 @@ import ortops
 from conformance.backends.session import CPU, options
 from onnx_models import convert
 from onnx_models.__main__ import main
+from ortops import onnx_equivalents
 from ortops.onnx_equivalents import ONNX_EQUIVALENTS
 from ortops.spec import ELEMENT_DTYPES
+from processes import python
 
 Array = NDArray[Any]
 
@@ -317,6 +320,60 @@ def test_no_coordinate_is_too_far_to_be_reflected(mode: int, align: int) -> None
     grid[1] = -3e38
     found = run(parse(GRID.format(mode, 2, align)), {"grid": grid})
     assert (np.abs(found) <= 3 * np.abs(FEEDS["x"]).max()).all()
+
+
+def test_nodes_with_the_same_attributes_share_a_session_that_ends_with_theirs() -> None:
+    other = GRID.format(1, 0, 0)
+    body = f"a = mmdeploy.{SAMPLED} b = mmdeploy.{SAMPLED} c = mmdeploy.{other} d = Add (a, b) y = Add (c, d)"
+    model = parse("", body=body.replace("c = ", "e = ").replace("(c, d)", "(e, d)"))
+    before = alive()
+    sessions = [ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU]) for _ in range(2)]
+    assert len(alive()) == len(before) + 2
+    del sessions
+    gc.collect()
+    assert alive() == before
+
+
+def alive() -> set[bytes]:
+    return {model for model, session in onnx_equivalents._sessions.items() if session() is not None}  # noqa: SLF001
+
+
+class AlarmError(Exception):
+    """What a signal handler raises."""
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, AlarmError, RecursionError, MemoryError])
+def test_an_exception_of_python_leaves_a_call(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ortops.InferenceSession(parse(SAMPLED).SerializeToString(), options(), providers=[CPU])
+    feeds = {"c": np.array(True), **FEEDS}
+    expected = session.run(["y"], feeds)[0].tobytes()
+    (model,) = alive()
+    inner = onnx_equivalents._sessions[model]()  # noqa: SLF001
+
+    def stop(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(inner, "run", stop)
+    with pytest.raises(error):
+        session.run(["y"], feeds)
+    monkeypatch.undo()
+    assert session.run(["y"], feeds)[0].tobytes() == expected
+
+
+SESSIONS_AT_THE_END = """
+import sys
+import onnx, ortops
+class Holder: pass
+sys.holder = Holder()  # which ends after all modules of Python's
+sys.holder.session = ortops.InferenceSession(sys.argv[1])
+sys.holder.holder = sys.holder
+print("made")
+"""
+
+
+def test_a_session_may_outlive_the_modules(tmp_path: Path) -> None:
+    onnx.save(parse(SAMPLED), tmp_path / "model.onnx")
+    assert python(SESSIONS_AT_THE_END, str(tmp_path / "model.onnx")) == "made"
 
 
 def test_a_release_without_the_operator_of_onnx_says_which_has_it() -> None:

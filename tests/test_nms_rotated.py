@@ -67,6 +67,28 @@ def test_boxes_of_mmdeploys_tests_are_kept(iou_threshold: float, is_kept: bool, 
     assert run(NODE.format(iou_threshold, score_threshold), boxes, scores).tolist() == expected
 
 
+# What the kernel of mmdeploy 1.3.1 gives with ONNX Runtime 1.15.1, the boxes of each class.
+@pytest.mark.parametrize(
+    ("threshold", "of_mmdeploy"),
+    [
+        (0.05, ([24, 7, 31, 14, 35, 18, 39, 12, 26, 16], [5, 10, 20, 30, 32, 37, 11, 31])),
+        (
+            0.3,
+            (
+                [24, 7, 31, 14, 38, 21, 28, 11, 35, 18, 25, 32, 15, 39, 22, 12, 19, 26, 9, 16, 23],
+                [5, 10, 15, 20, 25, 30, 35, 7, 12, 17, 22, 27, 32, 37, 9, 14, 24, 29, 34, 16, 21, 26, 31],
+            ),
+        ),
+    ],
+)
+def test_turned_boxes_that_mmdeploys_kernel_keeps_are_kept(threshold: float, of_mmdeploy: Any) -> None:
+    i = np.arange(40)
+    boxes = [np.stack([37 * i % 60, 53 * i % 50, 5 + 7 * i % 30, 4 + 11 * i % 25, 13 * i % 63 / 10 - 3.1], axis=1)]
+    scores = [[29 * i % 41 / 50, 17 * i % 43 / 50]]
+    expected = [[0, number, box] for number, of_class in enumerate(of_mmdeploy) for box in of_class]
+    assert run(NODE.format(threshold, 0.2), boxes, scores).tolist() == expected
+
+
 @pytest.mark.parametrize("threshold", [0.1, 0.35, 0.6])
 @pytest.mark.parametrize("seed", range(3))
 def test_boxes_without_a_turn_are_those_of_onnx_and_a_common_turn_changes_nothing(seed: int, threshold: float) -> None:

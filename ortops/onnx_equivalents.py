@@ -1,7 +1,7 @@
 """Operators of mmcv and mmdeploy that ONNX has under other names, with other attributes and another order of inputs.
 
 `onnx_models.convert` writes the nodes of ONNX. A session runs the nodes as they are, at any opset of the model, by ONNX
-Runtime's own kernel: each has a session for the one node of ONNX, with threads of its own.
+Runtime's own kernel: each has a session for the one node of ONNX, with threads of its own, as many as `THREADS` says.
 
 Results differ from mmdeploy's kernel for ONNX Runtime where a convolution has several groups and several groups of offsets:
 here, as in mmcv itself, the groups of offsets divide all channels, and in mmdeploy those of each group.
@@ -14,6 +14,7 @@ csrc/mmdeploy/backend_ops/onnxruntime); ONNX operator specification, GridSample-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -106,13 +107,14 @@ class OnnxEquivalent:
     def _session(self, attributes: Mapping[str, AttributeValue], kind: str) -> onnxruntime.InferenceSession:
         import onnxruntime
 
-        model = self._model(attributes, kind)
-        known = _sessions.get(model)
+        model, threads = self._model(attributes, kind), THREADS.get()
+        known = _sessions.get((model, threads))
         found = None if known is None else known()
         if found is not None:
             return found
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
+        options.intra_op_num_threads = threads
         options.enable_cpu_mem_arena = False
         # The threads of the session around this one need the processors.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -127,7 +129,7 @@ class OnnxEquivalent:
             ) from error
         for gone in [one for one, session in list(_sessions.items()) if session() is None]:
             _sessions.pop(gone, None)
-        _sessions[model] = ref(made)
+        _sessions[model, threads] = ref(made)
         return made
 
     def _model(self, attributes: Mapping[str, AttributeValue], kind: str) -> bytes:
@@ -145,8 +147,11 @@ class OnnxEquivalent:
 
 
 # Not a WeakValueDictionary: an exception that a signal handler raises in its callbacks is lost.
-_sessions: dict[bytes, ref[onnxruntime.InferenceSession]] = {}
-"""The sessions in use for nodes of ONNX, by model: a network has many nodes with the same attributes."""
+_sessions: dict[tuple[bytes, int], ref[onnxruntime.InferenceSession]] = {}
+"""The sessions in use for nodes of ONNX, by model and threads: a network has many nodes with the same attributes."""
+
+THREADS = ContextVar("THREADS", default=0)
+"""How many threads the session in the making has, where that is known; 0 for one for each core."""
 
 
 def _is_of_onnxruntime(error: Exception) -> bool:

@@ -22,6 +22,7 @@ from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
 from ortops.jit import exceptions
+from ortops.onnx_equivalents import THREADS
 from ortops.spec import AttributeValue, Bind, Compute, Operator
 from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY
@@ -72,10 +73,12 @@ class ServedNodes:
         """Use these definitions alone while a session is made."""
         with self._lock:
             before = self._registered if self._in_use is None else self._in_use
+            threads = THREADS.set(options.intra_op_num_threads)
             try:
                 self._use(options, operators)
                 yield
             finally:
+                THREADS.reset(threads)
                 self._use(options, before)
 
     def _use(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:

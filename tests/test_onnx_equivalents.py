@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -330,12 +331,40 @@ def test_nodes_with_the_same_attributes_share_a_session_that_ends_with_theirs() 
     sessions = [ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU]) for _ in range(2)]
     assert len(alive()) == len(before) + 2
     del sessions
-    gc.collect()
     assert alive() == before
 
 
-def alive() -> set[bytes]:
-    return {model for model, session in onnx_equivalents._sessions.items() if session() is not None}  # noqa: SLF001
+def alive() -> set[tuple[bytes, int]]:
+    gc.collect()
+    return {key for key, session in onnx_equivalents._sessions.items() if session() is not None}  # noqa: SLF001
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_node_has_as_many_threads_as_its_session(threads: int) -> None:
+    chosen, before = options(), alive()
+    chosen.intra_op_num_threads = threads
+    session = ortops.InferenceSession(parse(SAMPLED).SerializeToString(), chosen, providers=[CPU])
+    assert session.run(["y"], {"c": np.array(True), **FEEDS})[0].tobytes() == run(parse(SAMPLED)).tobytes()
+    assert [number for _, number in alive() - before] == [threads]
+
+
+def test_threads_of_onnxruntime_run_such_nodes() -> None:
+    body = f"a = mmdeploy.{SAMPLED} b = mmdeploy.{GRID.format(1, 1, 1)} y = Add (a, b)"
+    model, chosen = parse("", body=body), options()
+    chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
+    session = ortops.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
+    feeds, expected = {"c": np.array(True), **FEEDS}, run(model).tobytes()
+    assert session.run(["y"], feeds)[0].tobytes() == expected
+    told: list[Any] = []
+    done = threading.Event()
+
+    def report(results: Any, _: Any, error: str) -> None:
+        told.extend([results[0].tobytes() == expected, error])
+        done.set()
+
+    session.run_async(["y"], feeds, report, None)
+    assert done.wait(60)
+    assert told == [True, ""]
 
 
 class AlarmError(Exception):
@@ -347,8 +376,8 @@ def test_an_exception_of_python_leaves_a_call(error: type[BaseException], monkey
     session = ortops.InferenceSession(parse(SAMPLED).SerializeToString(), options(), providers=[CPU])
     feeds = {"c": np.array(True), **FEEDS}
     expected = session.run(["y"], feeds)[0].tobytes()
-    (model,) = alive()
-    inner = onnx_equivalents._sessions[model]()  # noqa: SLF001
+    (key,) = alive()
+    inner = onnx_equivalents._sessions[key]()  # noqa: SLF001
 
     def stop(*_: object) -> None:
         raise error

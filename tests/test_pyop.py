@@ -211,6 +211,29 @@ def test_lists_and_absent_attributes_are_mended_by_our_session() -> None:
     assert session(model).run(None, FORWARD)[0].shape == (2, 1, 1, 1)
 
 
+@in_pyop
+def test_nodes_of_onnx_are_left_to_onnxruntime_and_a_wish_for_others_is_refused() -> None:
+    model, says = (
+        onnx_models.roi_align(16, standard=True, **SIZE),
+        "the pyop engine, that of Windows, cannot run nodes of",
+    )
+    stock = onnxruntime.InferenceSession(model.SerializeToString(), options()).run(None, FORWARD)[0]
+    for standard in (None, False):
+        made = ortops.InferenceSession(model.SerializeToString(), options(), standard=standard)
+        assert made.run(None, FORWARD)[0].tobytes() == stock.tobytes()
+    with pytest.raises(ValueError, match=f"^standard = True: {says} ONNX: must be None; onnx_models.convert makes"):
+        ortops.InferenceSession(model.SerializeToString(), options(), standard=True)
+    chosen = options()
+    with pytest.raises(ValueError, match=f"^opset = 16: {says} ONNX: must be None; onnx_models.convert makes"):
+        ortops.register(chosen, opset=16)
+    assert (
+        onnxruntime.InferenceSession(model.SerializeToString(), chosen).run(None, FORWARD)[0].tobytes()
+        == stock.tobytes()
+    )
+    converted = session(onnx_models.convert(model)).run(None, FORWARD)[0]
+    assert converted.tobytes() == ortops.roi_align(*FORWARD.values(), **SIZE).tobytes()
+
+
 @pytest.mark.skipif(IS_OLD, reason="ONNX Runtime 1.20 cannot be told the folder of a model given as bytes")
 @in_pyop
 def test_a_mended_model_of_a_file_finds_its_external_data(folder: Path) -> None:

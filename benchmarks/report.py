@@ -19,7 +19,7 @@ from benchmarks.measure import Cell
 from benchmarks.peers import CPUS
 
 PACKAGES = ("ortops", "onnxruntime", "onnxruntime-extensions", "numba", "numpy", "openvino", "torch", "torchvision")
-WORDS = ("operation", "workload")
+WORDS = ("operation", "workload", "model", "exporter, opset")
 """The headings of columns of words."""
 
 
@@ -91,10 +91,10 @@ def _text(cell: Cell, name: str) -> str:
     """Return a peer's milliseconds, and, but for the first, how many times the first's they are."""
     if name not in cell.times:
         return ""
-    ratio = f" ({_digits(cell.ratio(name), 1)})" if name != next(iter(cell.times)) else ""
-    return _digits(cell.ms(name), 0) + ratio
+    ratio = f" ({digits(cell.ratio(name), 1)})" if name != next(iter(cell.times)) else ""
+    return digits(cell.ms(name), 0) + ratio
 
 
-def _digits(value: float, least: int) -> str:
+def digits(value: float, least: int) -> str:
     """Return a number with two digits, or with those before its point and at least so many after it."""
     return f"{value:.{3 if value < 0.0995 else 2 if value < 0.995 else 1 if value < 9.95 else least}f}"

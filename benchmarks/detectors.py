@@ -6,6 +6,7 @@ Needs PyTorch and torchvision.
 from __future__ import annotations
 
 import io
+import pkgutil
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -17,7 +18,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from torchvision.models import detection
 
 import onnx_models
 import ortops
@@ -31,13 +31,13 @@ SIZES = ((160, 192), (152, 176))
 
 _OF_ANCHORS = {"min_size": 160, "max_size": 192, "score_thresh": 0, "topk_candidates": 100, "detections_per_img": 20}
 _OF_ROIS = {"min_size": 160, "max_size": 192, "rpn_post_nms_top_n_test": 50, "box_detections_per_img": 20}
-DETECTORS: dict[str, tuple[Any, dict[str, int]]] = {
-    "Faster R-CNN": (detection.fasterrcnn_resnet50_fpn, _OF_ROIS),
-    "Mask R-CNN": (detection.maskrcnn_resnet50_fpn, _OF_ROIS),
-    "Keypoint R-CNN": (detection.keypointrcnn_resnet50_fpn, {**_OF_ROIS, "num_keypoints": 5}),
-    "RetinaNet": (detection.retinanet_resnet50_fpn, _OF_ANCHORS),
-    "FCOS": (detection.fcos_resnet50_fpn, _OF_ANCHORS),
-    "SSD": (detection.ssd300_vgg16, {name: _OF_ANCHORS[name] for name in ("score_thresh", "detections_per_img")}),
+DETECTORS: dict[str, tuple[str, dict[str, int]]] = {
+    "Faster R-CNN": ("fasterrcnn_resnet50_fpn", _OF_ROIS),
+    "Mask R-CNN": ("maskrcnn_resnet50_fpn", _OF_ROIS),
+    "Keypoint R-CNN": ("keypointrcnn_resnet50_fpn", {**_OF_ROIS, "num_keypoints": 5}),
+    "RetinaNet": ("retinanet_resnet50_fpn", _OF_ANCHORS),
+    "FCOS": ("fcos_resnet50_fpn", _OF_ANCHORS),
+    "SSD": ("ssd300_vgg16", {name: _OF_ANCHORS[name] for name in ("score_thresh", "detections_per_img")}),
 }
 _LENGTHS = "output_height = 7, output_width = 7, sampling_ratio = 2, spatial_scale = 0.125"
 _ROI_ALIGN = f"RoiAlign <{_LENGTHS}> (maps, boxes, of)"
@@ -59,9 +59,17 @@ WRITTEN = {
 
 
 def exported(name: str) -> Iterator[list[str]]:
-    """Yield a detector's rows, by both exporters, compared with PyTorch."""
+    """Yield a detector's rows, by both exporters, compared with PyTorch.
+
+    Raises:
+        click.ClickException: torchvision cannot be imported.
+    """
     torch.manual_seed(0)
-    make, settings = DETECTORS[name]
+    maker, settings = DETECTORS[name]
+    try:
+        make = pkgutil.resolve_name(f"torchvision.models.detection:{maker}")
+    except (ImportError, RuntimeError) as error:
+        raise click.ClickException(f"{name}: must have a torchvision that fits PyTorch ({error})") from error
     module = make(weights=None, weights_backbone=None, num_classes=2 if "Keypoint" in name else 5, **settings).eval()
     coarse = [torch.rand(1, 3, height // 8, width // 8) for height, width in SIZES]
     images = [torch.nn.functional.interpolate(one, scale_factor=8, mode="bilinear")[0] for one in coarse]

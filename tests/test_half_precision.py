@@ -16,6 +16,7 @@ import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from test_docs import ROOT, blocks
+from test_standard import NEWEST
 
 RNG = np.random.default_rng(0)
 CORNERS = RNG.uniform(0, 40, (20, 2))
@@ -29,6 +30,8 @@ FEEDS = {
 
 def head(opset: int) -> onnx.ModelProto:
     """A convolution, RoiAlign and a layer of a detector's head, in float32."""
+    if opset > NEWEST:
+        pytest.skip(f"this release of ONNX Runtime does not know opset {opset}")
     model = onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : {opset}]>
         head (float[1, 3, 64, 64] image, float[r, 4] boxes, int64[r] of) => (float[r, 9] y) {{
@@ -83,7 +86,7 @@ def test_roi_align_in_float16_needs_no_casts_of_its_own(way: str, opset: int) ->
 
 
 def test_weights_in_float16_leave_no_casts_to_a_session(tmp_path: Any) -> None:
-    model = head(22)
+    model = head(16)
     half = by_document("_half", model)
     assert casts(half) == 2
     assert len(half.SerializeToString()) < 0.55 * len(model.SerializeToString())

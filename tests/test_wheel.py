@@ -32,7 +32,7 @@ C_LIBRARY = {
     "pthread_create",
     "pthread_join",
 }
-C_LIBRARY |= {"sin", "strncat", "strlen"}
+C_LIBRARY |= {"sin", "snprintf", "strncat", "strlen", "strtod"}
 
 builds = pytest.mark.skipif(sys.platform != "linux", reason="wheels are compiled on Linux")
 

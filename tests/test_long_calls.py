@@ -106,3 +106,23 @@ def test_parts_of_the_rois_make_the_outputs_of_all(monkeypatch: pytest.MonkeyPat
     assert (dx != whole[1]).any()  # there was more than one part
     rounded, _ = dx_and_drois(np.float16, "dx")
     np.testing.assert_array_equal(rounded, dx.astype(np.float16))
+
+
+def test_parts_of_lists_make_the_outputs_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    rois = np.column_stack([random.uniform(0, 14, (30, 2)), random.uniform(1, 9, (30, 2)), random.uniform(-3, 3, 30)])
+    x, dy = (random.normal(size=shape).astype(np.float16) for shape in ((2, 9, 12, 14), (30, 9, 3, 2)))
+    rois, of = rois.astype(np.float16), random.integers(0, 2, 30)
+
+    def every(kind: Any) -> tuple[Any, ...]:
+        y = ortops.roi_align_rotated(x.astype(kind), rois.astype(kind), of, output_height=3, output_width=2)
+        return y, *ortops.roi_align_rotated_grad(dy.astype(kind), rois.astype(kind), of, x.shape, x=x.astype(kind))
+
+    whole = every(np.float32)
+    limit_parts(monkeypatch, ("RoIAlignRotated", "RoIAlignRotatedGrad"), 500)  # some bins of a RoI at a time
+    in_parts = every(np.float32)
+    for one, other in zip(in_parts, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    y, dx, _ = every(np.float16)
+    np.testing.assert_array_equal(y, in_parts[0].astype(np.float16))
+    np.testing.assert_array_equal(dx, in_parts[1].astype(np.float16))

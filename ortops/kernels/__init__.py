@@ -2,8 +2,8 @@
 
 A call uses these modules in this order:
 
-- `pool` has the entry of all poolings and that of their gradients: they check the data, place the samples of the RoIs and call
-  a driver. `entries` tells what operators, modes and element types differ in, as records; `refusals` writes errors.
+- `pool` has the entry of all poolings and that of their gradients: they check the data, place the samples of the RoIs and
+  call a driver. `entries` tells what operators, modes and element types differ in, as records; `refusals` writes errors.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels, and its gradient.
 - `parts` calls a driver for parts of the RoIs, and `sums` rounds the drois of all parts.

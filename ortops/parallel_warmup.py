@@ -14,6 +14,7 @@ from ortops import precompile
 from ortops.calls.records import functions
 from ortops.jit.runners import available_cpus  # noqa: TID251
 from ortops.jit.source import Source  # noqa: TID251
+from ortops.operators import BY_NAME
 
 T = TypeVar("T")
 
@@ -31,7 +32,10 @@ def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
     """What `ortops.warmup` compiles for these operators in those of the element types that they have."""
     found = {
         Source(function.function.module, function.function.function, function.element)
-        for kernels in precompile.nodes(operators, types)
+        for kind in types
+        for name in operators
+        if any(kind in kinds for kinds in BY_NAME[name].types.values())
+        for kernels in precompile.nodes([name], [kind])
         for record in kernels.records
         for function in functions(record)
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,18 +45,11 @@ def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
         pass
 
 
-_TARGETS = {"x86_64": {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+bmi2,+f16c,+fma"}}
-"""Options of numba where old processors lack instructions that bitcode needs (`machine_code.has_instructions`)."""
-
-
 @main.command(hidden=True)
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
 def bitcode(path: Path, types: Sequence[str]) -> None:
     """Compile all operators to LLVM bitcode, the archive PATH of a wheel."""
-    for name, _ in disk.numba_options():
-        del os.environ[name]
-    os.environ |= _TARGETS.get(platform.machine(), {})  # of the processes that compile
     sources, made = needed(BY_NAME, types), {}
     for source, seconds, code in in_processes(sources, bitcode_of):
         made[disk.member_name(source.name, source.arg_types)] = code

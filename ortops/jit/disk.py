@@ -57,18 +57,24 @@ DEFINITIONS = "definitions.json"
 """The name of `definitions.digests` in the archive and in the cache."""
 
 
-def find(name: str, arg_types: tuple[str, ...]) -> bytes | None:
-    """The machine code of a kernel for this CPU from the cache, or None."""
-    return _find(_file_name(name, arg_types), _origin(name, arg_types))
+BITCODE = ("bitcode",)
+"""Stands in the cache for the processor of LLVM bitcode, which is for any one."""
 
 
-def save(name: str, arg_types: tuple[str, ...], code: bytes) -> None:
-    """Store the machine code of a kernel in the first folder that can be written, if any.
+def find(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None = None) -> bytes | None:
+    """The machine code of a kernel for this CPU, or the code for another `processor`, from the cache; or None."""
+    processor = processor or machine_code.processor()
+    return _find(_file_name(name, arg_types, processor), _origin(name, arg_types, processor))
+
+
+def save(name: str, arg_types: tuple[str, ...], code: bytes, processor: tuple[str, ...] | None = None) -> None:
+    """Store the code of a kernel, as `find` reads it, in the first folder that can be written, if any.
 
     Warns:
         UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. Where warnings are errors, it is logged instead.
     """
-    error = _save(_file_name(name, arg_types), _origin(name, arg_types), code)
+    processor = processor or machine_code.processor()
+    error = _save(_file_name(name, arg_types, processor), _origin(name, arg_types, processor), code)
     if error is not None and os.environ.get("NUMBA_CACHE_DIR"):
         is_refused = error.errno in _OF_REFUSED_FOLDERS
         _warn(os.environ["NUMBA_CACHE_DIR"], _FOLDER_RULE if is_refused else str(error.strerror))
@@ -170,20 +176,21 @@ _IGNORED_OPTIONS = (
 """Options that do not change the code: they choose the cache folder, switch compilation off, or set threads and messages."""
 
 
-def _key(name: str, arg_types: tuple[str, ...]) -> bytes:
-    """The identity of machine code: kernel, argument types, CPU, and the compiler's versions and options."""
-    return repr((name, arg_types, machine_code.processor(), _compiler(), numba_options())).encode()
+def _key(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
+    """The identity of code: kernel, argument types, CPU, and the compiler's versions and options."""
+    return repr((name, arg_types, processor, _compiler(), numba_options())).encode()
 
 
-def _file_name(name: str, arg_types: tuple[str, ...]) -> str:
-    return f"{name}-{hashlib.sha256(_key(name, arg_types)).hexdigest()[:16]}.o"
+def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> str:
+    ending = "bc" if processor == BITCODE else "o"
+    return f"{name}-{hashlib.sha256(_key(name, arg_types, processor)).hexdigest()[:16]}.{ending}"
 
 
-def _origin(name: str, arg_types: tuple[str, ...]) -> bytes:
+def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
     """All that machine code is made from: its identity, and the code of the kernel and of what compiles it."""
     digests, unknown = _digests(), sources().hex()
     code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
-    return "\0".join(code).encode() + _key(name, arg_types)
+    return "\0".join(code).encode() + _key(name, arg_types, processor)
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import platform
 import struct
 import threading
 from collections.abc import Callable
@@ -58,9 +59,27 @@ def code_of(source: Source) -> bytes:
     return code
 
 
+_PORTABLE = {
+    one: {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+bmi2,+f16c,+fma"} for one in ("x86_64", "AMD64")
+}
+"""Options of numba where old processors lack instructions that bitcode needs (`machine_code.has_instructions`)."""
+
+
 def bitcode_of(source: Source) -> bytes:
-    """The LLVM bitcode for any processor, compiled anew."""
-    code: bytes = _compiler().bitcode(source)
+    """The LLVM bitcode for any processor: a wheel's, or from the cache; else it is compiled and stored.
+
+    numba reads its options when it is imported, so this is for processes that compile nothing else.
+    """
+    code = disk.bitcode(source.name, source.arg_types)
+    if code is not None:
+        return code
+    for name, _ in disk.numba_options():
+        del os.environ[name]
+    os.environ |= _PORTABLE.get(platform.machine(), {})
+    code = disk.find(source.name, source.arg_types, disk.BITCODE)
+    if code is None:
+        code = bytes(_compiler().bitcode(source))
+        disk.save(source.name, source.arg_types, code, disk.BITCODE)
     return code
 
 

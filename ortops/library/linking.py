@@ -1,0 +1,83 @@
+"""Links shared libraries: by zig for any platform, or by the C compiler of this machine for this one."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ortops.library.objects import emit_native
+from ortops.library.targets import TARGETS, this_machine
+
+_SYSTEM_LIBRARIES = {
+    "libc.so": ("calloc", "free", "malloc", "memcpy", "memmove", "memset", "snprintf", "strcmp", "strlen", "strncat"),
+    "libm.so": ("cos", "sin"),
+}
+"""What libraries need of Android's, which zig does not have: they are linked with ones of the same names and functions."""
+
+
+def linker_of(target: str) -> list[str]:
+    """The command that links for a target.
+
+    Raises:
+        RuntimeError: there is none.
+    """
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[target].zig]
+    compiler = shutil.which("cc")
+    if compiler is None or target != this_machine():
+        raise RuntimeError(f"there is no linker for {target}: pip install ziglang")
+    return [compiler]
+
+
+def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None:
+    """Link a shared library.
+
+    Args:
+        target: its platform.
+        exports: the LLVM module of the functions that hosts call (`entries`).
+        objects: object files with everything else.
+        out: the file to write.
+
+    Raises:
+        RuntimeError: there is nothing to link with, or it fails.
+        OSError: the file cannot be written.
+    """
+    command = linker_of(target)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = folder / f"library{TARGETS[target].ending}"
+        files = [folder / f"{number}.o" for number in range(len(objects))]
+        for file, code in zip(files, objects, strict=True):
+            file.write_bytes(code)
+        if "ziglang" in command:
+            files.append(folder / "exports.ll")
+            files[-1].write_text(exports)
+        else:
+            files.append(folder / "exports.o")
+            files[-1].write_bytes(emit_native(TARGETS[target], exports))
+        libraries = ["-lm"]
+        if target == "aarch64-android":
+            libraries = ["-nostdlib", *_stubs(command, folder)]
+        listed = folder / "files"  # Windows takes no more than 32,767 characters
+        listed.write_text("\n".join(file.as_posix() for file in files))
+        _run([*command, "-shared", "-O2", "-s", f"@{listed}", *libraries, "-o", str(made)])
+        shutil.copyfile(made, out)
+
+
+def _stubs(command: Sequence[str], folder: Path) -> Iterator[str]:
+    for name, functions in _SYSTEM_LIBRARIES.items():
+        source, library = folder / f"{name}.ll", folder / name
+        source.write_text("\n".join(f"define void @{function}() {{ ret void }}" for function in functions))
+        _run([*command, "-shared", "-nostdlib", f"-Wl,-soname,{name}", str(source), "-o", str(library)])
+        yield str(library)
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - made above
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[:6])} fails: {done.stderr.strip()}")

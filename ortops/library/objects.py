@@ -1,0 +1,168 @@
+"""Object files of a library: of compiled functions, of records, and of the functions that hosts call."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+
+from ortops.calls.records import FunctionOf, Record, Word
+from ortops.jit.kernel import bitcode_of
+from ortops.jit.machine_code import SYMBOL, has_float16, has_fma
+from ortops.jit.source import Source
+from ortops.library.entries import entry_of
+from ortops.library.targets import Target
+
+_INT64 = ir.IntType(64)
+
+
+class Export(NamedTuple):
+    """A function of the library that hosts call with OrtSessionOptions* and OrtApiBase*, and that returns an OrtStatus*.
+
+    name: its symbol.
+    function: a C function (options, api_base, record) -> status, which it calls.
+    record: the record that this function gets.
+    """
+
+    name: str
+    function: FunctionOf
+    record: Record
+
+
+def source_of(function: FunctionOf) -> Source:
+    """What there is to compile of a function."""
+    return Source(*function.function, function.element)
+
+
+def sources_of(exports: Sequence[Export]) -> list[Source]:
+    """What there is to compile of all functions in the records of exports."""
+    functions = (word for record in _records_of(exports) for word in record.words if isinstance(word, FunctionOf))
+    return list(dict.fromkeys(map(source_of, (*(export.function for export in exports), *functions))))
+
+
+def _records_of(exports: Sequence[Export]) -> list[Record]:
+    """All records, each after those in its words."""
+    found: dict[Record, None] = {}
+
+    def visit(record: Record) -> None:
+        if record not in found:
+            for word in record.words:
+                if isinstance(word, Record):
+                    visit(word)
+            found[record] = None
+
+    for export in exports:
+        visit(export.record)
+    return list(found)
+
+
+def _symbol(source: Source, cpu: str) -> str:
+    """The symbol of a function for a processor."""
+    return re.sub(r"\W", "_", f"ortops.{source.name}.{source.arguments}.{cpu}")
+
+
+def compile_for(target: Target, source: Source) -> list[bytes]:
+    """The object files of a function, one for each processor of the target."""
+    return [_emit_function(target, cpu, source, bitcode_of(source)) for cpu in target.cpus]
+
+
+def _emit_function(target: Target, cpu: str, source: Source, bitcode: bytes) -> bytes:
+    module = llvm.parse_bitcode(bitcode)
+    for one in (*module.functions, *module.global_variables):
+        if not one.is_declaration and one.name != SYMBOL:
+            one.linkage = "internal"
+    kernel = module.get_function(SYMBOL)
+    kernel.name, kernel.visibility = _symbol(source, cpu), "hidden"
+    return _emit(target, cpu, module)
+
+
+def _emit(target: Target, cpu: str, module: Any) -> bytes:
+    machine = machine_of(target.triple, cpu)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+@functools.cache
+def machine_of(triple: str, cpu: str) -> Any:
+    """LLVM's target machine of a processor.
+
+    Raises:
+        ValueError: LLVM has no such target or processor, or the processor lacks instructions that bitcode needs.
+    """
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        machine = llvm.Target.from_triple(triple).create_target_machine(cpu, opt=3, reloc="pic", codemodel="default")
+    except RuntimeError as error:
+        raise ValueError(f"target: llvmlite {llvm.llvm_version_info} has no code for {triple}: {error}") from error
+    if not (has_fma(machine) and has_float16(machine)):
+        raise ValueError(f"cpu = {cpu!r}: must have instructions for fused multiply-add and for float16")
+    return machine
+
+
+def emit_records(target: Target, exports: Sequence[Export]) -> list[bytes]:
+    """The object files of all records, one for each processor."""
+    return [_emit(target, cpu, llvm.parse_assembly(str(_records_module(exports, cpu)))) for cpu in target.cpus]
+
+
+def emit_native(target: Target, module: str) -> bytes:
+    """The object file of a module with assembler of this machine's processor, for any of its levels."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3, reloc="pic", codemodel="default")
+    code: bytes = machine.emit_object(llvm.parse_assembly(f'target triple = "{machine.triple}"\n{module}'))
+    return code
+
+
+def _records_module(exports: Sequence[Export], cpu: str) -> Any:
+    """All records as constants, and the functions that call an export's function with its record."""
+    module = ir.Module()
+    records: dict[Record, Any] = {}
+    texts: dict[str, Any] = {}
+    functions: dict[Source, Any] = {}
+
+    def function_of(function: FunctionOf, parameters: int = 0) -> Any:
+        source = source_of(function)
+        if source not in functions:
+            function_type = ir.FunctionType(_INT64, [_INT64] * parameters)
+            functions[source] = ir.Function(module, function_type, _symbol(source, cpu))
+        return functions[source]
+
+    def constant(name: str, value: Any) -> Any:
+        variable = ir.GlobalVariable(module, value.type, name)
+        variable.linkage, variable.global_constant, variable.initializer = "internal", True, value
+        return variable
+
+    def address(word: Word) -> Any:
+        """The constant of a word."""
+        if isinstance(word, Record):
+            return records[word].ptrtoint(_INT64)
+        if isinstance(word, FunctionOf):
+            return function_of(word).ptrtoint(_INT64)
+        if isinstance(word, str):
+            if word not in texts:
+                content = bytearray(word.encode() + b"\0")
+                texts[word] = constant(
+                    f"text.{len(texts)}", ir.Constant(ir.ArrayType(ir.IntType(8), len(content)), content)
+                )
+            return texts[word].ptrtoint(_INT64)
+        return ir.Constant(ir.DoubleType(), word).bitcast(_INT64) if isinstance(word, float) else _INT64(int(word))
+
+    for export in exports:
+        function_of(export.function, 3)
+    for record in _records_of(exports):
+        values = [address(word) for word in record.words]
+        name = f"record.{len(records)}.{record.name}"
+        records[record] = constant(name, ir.Constant(ir.ArrayType(_INT64, len(values)), values))
+    for export in exports:
+        call = ir.Function(module, ir.FunctionType(_INT64, [_INT64] * 2), entry_of(export.name, cpu))
+        builder = ir.IRBuilder(call.append_basic_block())
+        arguments = (*call.args, records[export.record].ptrtoint(_INT64))
+        builder.ret(builder.call(functions[source_of(export.function)], arguments))
+    return module

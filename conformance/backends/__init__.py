@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from conformance.backends.base import (
     Backend,
@@ -18,6 +18,9 @@ from conformance.backends.base import (
     Session,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from conformance.model import Dialect
 
 __all__ = [
     "BACKENDS",
@@ -64,6 +67,9 @@ BACKENDS: Mapping[str, Known] = {
 }
 """The backends of this package by name."""
 
+LIBRARIES: Mapping[str, Dialect] = {"library": "ortops", "library-standard": "standard"}
+"""What comes before `:PATH` for a library of `python -m ortops library`, and the nodes that it runs."""
+
 NAMES = tuple(BACKENDS)
 WITH_PROVIDER = tuple(name for name, known in BACKENDS.items() if known.takes_provider)
 
@@ -74,7 +80,7 @@ def package_of(name: str) -> str:
 
 
 def load(name: str, provider: str | None = None) -> Backend:
-    """The backend of one of the `NAMES`, or from `module[:Class]` or `module:function`.
+    """The backend of one of the `NAMES`, from `library:PATH`, or from `module[:Class]` or `module:function`.
 
     Args:
         name: the name as given to `--backend`.
@@ -86,6 +92,10 @@ def load(name: str, provider: str | None = None) -> Backend:
     """
     if provider is not None and name not in WITH_PROVIDER:
         raise ProviderError(f"{provider!r}: only with backend {', '.join(WITH_PROVIDER)}, not {name}")
+    prefix, colon, path = name.partition(":")
+    if prefix in LIBRARIES and colon:
+        make = importlib.import_module("conformance.backends.library").Library
+        return make(path, LIBRARIES[prefix])  # type: ignore[no-any-return]
     if name not in BACKENDS:
         try:
             return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]

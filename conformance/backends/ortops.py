@@ -61,7 +61,7 @@ class Ortops(Backend):
         if self._dialect == "standard":
             require_standard(case, element_types=DTYPES)
         model = build(case, self._dialect)
-        options = self._options_of_small_cases if _is_small(case, model) else self._options
+        options = self._options_of_small_cases if is_small(case, model) else self._options
         made = ortops.InferenceSession(
             model.SerializeToString(), options, providers=[self._provider], standard=self._dialect == "standard"
         )
@@ -77,7 +77,7 @@ class Ortops(Backend):
                         kernels.load()
 
 
-def _is_small(case: Case, model: onnx.ModelProto) -> bool:
+def is_small(case: Case, model: onnx.ModelProto) -> bool:
     """Whether our kernels, which run little work on one thread, do so for every input of this case's model.
 
     RoIs and pixels are elements of the tensors, so fewer pixels are read and written than the square of `SMALL`. The work

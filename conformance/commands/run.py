@@ -54,7 +54,8 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     default="ortops",
     show_default=True,
     metavar="B",
-    help=f"Backend to check: {', '.join(backends.NAMES)}, module[:Class] with ONNX's backend interface, or "
+    help=f"Backend to check: {', '.join(backends.NAMES)}, library:PATH for a library of `python -m ortops library`, "
+    "library-standard:PATH for one with ONNX's own operators, module[:Class] with ONNX's backend interface, or "
     "module:function on NumPy arrays (see docs/conformance.md, and the command init).",
 )
 @click.option(

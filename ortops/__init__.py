@@ -20,6 +20,7 @@ from ortops.spec import Attribute, Tensor
 
 if TYPE_CHECKING:
     from ortops.custom import CustomOperator, operator
+    from ortops.library.build import build_library
     from ortops.ortvalue import from_ort, to_ort
     from ortops.session import InferenceSession, library_path, register
 
@@ -39,7 +40,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "CustomOperator",
     "Tensor",
     "operator",
-    # in servers
+    # in servers and in other hosts
+    "build_library",
     "warmup",
     # on NumPy arrays
     "dml_resample",
@@ -60,6 +62,7 @@ __all__ = [  # noqa: RUF022  # in groups
 _LAZY = {
     "CustomOperator": "ortops.custom",
     "operator": "ortops.custom",
+    "build_library": "ortops.library.build",
     "InferenceSession": "ortops.session",
     "library_path": "ortops.session",
     "register": "ortops.session",

@@ -1,9 +1,10 @@
-"""The command line: ``python -m ortops warmup``."""
+"""The command line: ``python -m ortops warmup`` and ``python -m ortops library``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ import ortops
 from ortops.help_text import keep_names_whole
 from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
 from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
+from ortops.library.targets import STANDARD_OPSETS, TARGETS
 from ortops.operators import BY_NAME
 from ortops.parallel_warmup import in_processes, needed
 from ortops.precompile import FLOAT_TYPES
@@ -43,6 +45,42 @@ def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
     sources = needed(operators or BY_NAME, dict.fromkeys(types))
     for _ in with_progress(in_processes(sources, code_of), "compiling", len(sources), unit="kernels"):
         pass
+
+
+class Names(click.ParamType):
+    """Names separated by commas."""
+
+    name = "names"
+
+    def __init__(self, choices: Iterable[str]) -> None:
+        self._one = click.Choice(list(choices))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """The names, each of which must be one of the choices."""
+        names = value if isinstance(value, list) else value.split(",")
+        return [self._one.convert(name, param, ctx) for name in names]
+
+
+@main.command(
+    help="Write a shared library of operators, which ONNX Runtime loads without Python: see docs/library.md.\n\n"
+    f"An operator is one of {', '.join(BY_NAME)}."
+)
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
+@click.option("--operators", type=Names(BY_NAME), metavar="A,B", help="Only these operators. [default: all]")
+@click.option("--types", type=Names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
+@click.option("--target", type=click.Choice(list(TARGETS)), help="The platform. [default: this machine's]")
+@click.option("--cpu", metavar="NAME", help="LLVM's name of the only processor to compile for, such as znver5.")
+@click.option(
+    "--standard",
+    type=click.Choice(STANDARD_OPSETS),
+    help="RegisterCustomOps replaces ONNX's own operators, as this opset has them.",
+)
+def library(out: Path, **options: Any) -> None:
+    """Build a library, and show the progress."""
+    try:
+        ortops.build_library(out, **options)
+    except (ValueError, RuntimeError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 @main.command(hidden=True)

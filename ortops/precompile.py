@@ -84,8 +84,8 @@ def nodes(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> list[Kernels]:
     """What `warmup` compiles, which takes the same arguments and raises the same errors."""
-    chosen = _operators_named(operators)
-    floats = _checked_types(chosen, types)
+    chosen = operators_named(operators)
+    floats = checked_types(chosen, types)
     known = {attribute.name for operator in chosen for attribute in operator.attributes if attribute.choices}
     for name, value in attributes.items():
         if name not in known:
@@ -103,7 +103,13 @@ def _joined(words: Iterable[str]) -> str:
     return ", ".join(sorted(set(words)))
 
 
-def _operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
+def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
+    """The operators of these names; all for None.
+
+    Raises:
+        ValueError: a name is unknown.
+        TypeError: it is one string.
+    """
     if names is None:
         return OPERATORS
     if isinstance(names, str):
@@ -115,8 +121,13 @@ def _operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
     return [BY_NAME[name] for name in names]
 
 
-def _checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
-    """The element types to compile for."""
+def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
+    """The element types to compile for; all for None.
+
+    Raises:
+        ValueError: a type is unknown, or none of the operators has it.
+        TypeError: it is one string.
+    """
     if types is None:
         return FLOAT_TYPES
     if isinstance(types, str):

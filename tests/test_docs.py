@@ -38,8 +38,8 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LONG = {"conformance.md", "gradients.md"}
 """The documents whose blocks take many seconds."""
 
-LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid"}
-"""Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing."""
+LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid", "c", "csharp", "java"}
+"""Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing, nor do other languages."""
 
 NOT_RUN = ("make", "pip", "git", "cd", "docker")
 """Commands that other tests or CI run, or that install something."""

@@ -65,8 +65,13 @@ def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None
             libraries = ["-nostdlib", *_stubs(command, folder)]
         listed = folder / "files"  # Windows takes no more than 32,767 characters
         listed.write_text("\n".join(file.as_posix() for file in files))
-        _run([*command, "-shared", "-O2", "-s", f"@{listed}", *libraries, "-o", str(made)])
+        _run([*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)])
         shutil.copyfile(made, out)
+
+
+def _flags_of(target: str) -> list[str]:
+    """Flags for the linker: a function is missing at once and not at run time, and registrations outlive their options."""
+    return ["-Wl,-z,defs", "-Wl,-z,nodelete"] if TARGETS[target].ending == ".so" else []
 
 
 def _stubs(command: Sequence[str], folder: Path) -> Iterator[str]:

@@ -38,6 +38,10 @@ TARGETS: Mapping[str, Target] = {
 """The platforms by the names that users give."""
 
 
+STANDARD_OPSETS = (10, 16, 22)
+"""The opsets whose definitions of ONNX's own operators a library has: the versions of RoiAlign."""
+
+
 def this_machine() -> str:
     """The name of the target that this process runs on.
 

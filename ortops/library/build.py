@@ -37,15 +37,15 @@ def build_library(
         out: the file to write.
         operators: names of operators; None for all.
         types: element types, out of "float16", "bfloat16", "float" and "double"; None for all.
-        target: the platform, such as "aarch64-linux"; None for this machine. Another one needs ziglang, of the extra `library`.
+        target: the platform, such as "aarch64-linux"; None for this machine. Another one needs the extra `library`.
         cpu: LLVM's name of the only processor to compile for, such as "znver5". With None, a library for x86-64 has code for
             x86-64-v3 and for x86-64-v4, and takes what the processor can run.
         standard: the opset, 10, 16 or 22, whose definitions of ONNX's own operators RegisterCustomOps puts in the place of
             those of ONNX Runtime; None if it adds the operators of this project's domain.
 
     Raises:
-        ValueError: an operator, type, target, processor or opset is unknown, or the processor lacks instructions that kernels
-            need.
+        ValueError: an operator, type, target, processor or opset is unknown, or the processor lacks instructions for fused
+            multiply-add or for float16.
         TypeError: `operators` or `types` is a string.
         RuntimeError: there is nothing to link with, or it fails.
         OSError: the file cannot be written.

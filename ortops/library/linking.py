@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from ortops.library.objects import emit_native
@@ -26,7 +26,7 @@ def linker_of(target: str) -> list[str]:
     Raises:
         RuntimeError: there is none.
     """
-    if importlib.util.find_spec("ziglang") is not None:
+    if find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[target].zig]
     compiler = shutil.which("cc")
     if compiler is None or target != this_machine():

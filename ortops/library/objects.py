@@ -5,17 +5,22 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ortops.calls.records import FunctionOf, Record, Word
+from ortops.calls.records import FunctionOf, Record, Word, functions
 from ortops.jit.kernel import bitcode_of
 from ortops.jit.machine_code import SYMBOL, has_float16, has_fma
-from ortops.jit.source import Source
+from ortops.jit.source import Source, Unimported
 from ortops.library.entries import entry_of
 from ortops.library.targets import Target
+
+if TYPE_CHECKING:
+    from ortops.jit import python_api, tasks
+else:
+    python_api, tasks = Unimported("jit.python_api"), Unimported("jit.tasks")
 
 _INT64 = ir.IntType(64)
 
@@ -33,15 +38,18 @@ class Export(NamedTuple):
     record: Record
 
 
-def source_of(function: FunctionOf) -> Source:
+_IN_A_LIBRARY = {python_api.signal_raised: tasks.never}
+"""What stands for a function of Python's C API."""
+
+
+def _source_of(function: FunctionOf) -> Source:
     """What there is to compile of a function."""
-    return Source(*function.function, function.element)
+    return Source(*_IN_A_LIBRARY.get(function.function, function.function), function.element)
 
 
 def sources_of(exports: Sequence[Export]) -> list[Source]:
-    """What there is to compile of all functions in the records of exports."""
-    functions = (word for record in _records_of(exports) for word in record.words if isinstance(word, FunctionOf))
-    return list(dict.fromkeys(map(source_of, (*(export.function for export in exports), *functions))))
+    """What there is to compile of the exports and of all functions in their records."""
+    return list(dict.fromkeys(_source_of(one) for each in exports for one in (each.function, *functions(each.record))))
 
 
 def _records_of(exports: Sequence[Export]) -> list[Record]:
@@ -125,14 +133,14 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
     module = ir.Module()
     records: dict[Record, Any] = {}
     texts: dict[str, Any] = {}
-    functions: dict[Source, Any] = {}
+    declared: dict[Source, Any] = {}
 
     def function_of(function: FunctionOf, parameters: int = 0) -> Any:
-        source = source_of(function)
-        if source not in functions:
+        source = _source_of(function)
+        if source not in declared:
             function_type = ir.FunctionType(_INT64, [_INT64] * parameters)
-            functions[source] = ir.Function(module, function_type, _symbol(source, cpu))
-        return functions[source]
+            declared[source] = ir.Function(module, function_type, _symbol(source, cpu))
+        return declared[source]
 
     def constant(name: str, value: Any) -> Any:
         variable = ir.GlobalVariable(module, value.type, name)
@@ -164,5 +172,5 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
         call = ir.Function(module, ir.FunctionType(_INT64, [_INT64] * 2), entry_of(export.name, cpu))
         builder = ir.IRBuilder(call.append_basic_block())
         arguments = (*call.args, records[export.record].ptrtoint(_INT64))
-        builder.ret(builder.call(functions[source_of(export.function)], arguments))
+        builder.ret(builder.call(declared[_source_of(export.function)], arguments))
     return module

@@ -14,7 +14,7 @@ from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
 _SYSTEM_LIBRARIES = {
-    "libc.so": ("calloc", "free", "malloc", "memcpy", "memmove", "memset", "snprintf", "strcmp", "strlen", "strncat"),
+    "libc.so": ("calloc", "free", "malloc", "memcpy", "memmove", "memset", "snprintf", "strlen", "strtod"),
     "libm.so": ("cos", "sin"),
 }
 """What libraries need of Android's, which zig does not have: they are linked with ones of the same names and functions."""

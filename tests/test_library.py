@@ -188,8 +188,8 @@ def test_an_old_processor_gets_a_status_and_no_signal(library: Path, processor: 
     source, fake = tmp_path / "fake.c", tmp_path / "fake"
     source.write_text(FAKE_RUNTIME)
     subprocess.run(["cc", source, "-o", fake, "-ldl"], check=True)  # noqa: S603, S607
-    found = printed("qemu-x86_64", "-cpu", processor, fake, library)
-    assert found.splitlines()[-1].endswith(text)
+    # qemu warns of what it lacks of a processor.
+    assert text in printed("qemu-x86_64", "-cpu", processor, fake, library).splitlines()[0]
 
 
 @on_linux
@@ -198,14 +198,13 @@ def test_an_old_processor_gets_a_status_and_no_signal(library: Path, processor: 
 def test_calls_leave_no_memory_behind_and_read_none_that_is_not_theirs(
     library: Path, model: Path, host: list[str]
 ) -> None:
-    found = []
+    at_exit = []
     for calls in (10, 10_000):
-        text = printed("valgrind", "--leak-check=full", "--show-leak-kinds=none", *host, library, model, calls)
+        text = printed("valgrind", "--leak-check=full", *host, library, model, calls)
         assert RESULT in text
-        found.append(re.findall(r"(?:in use at exit|ERROR SUMMARY): ([\d,]+)", text))
-    assert len(found[0]) == 2
-    assert found[0] == found[1]
-    assert found[0][1] == "0"
+        assert library.name not in re.sub("Command: .*", "", text)  # ONNX Runtime has errors of its own
+        at_exit += re.findall(r"in use at exit: (.*)", text)
+    assert at_exit[0] == at_exit[1]
 
 
 ELF, MACH_O = b"\x7fELF\x02\x01", b"\xcf\xfa\xed\xfe"
@@ -244,7 +243,11 @@ def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:
         ({"standard": 11}, ValueError, "standard = 11: must be one of 10, 16, 22"),
         ({"standard": 16, "operators": ["PSRoIAlign"]}, ValueError, "standard = 16: .* none of ONNX's at this opset"),
         ({"target": "x86_64-linux", "cpu": "nehalem"}, ValueError, "cpu = 'nehalem': must have instructions for fused"),
-        ({"target": "x86_64-linux", "cpu": "z80"}, ValueError, "cpu = 'z80': must"),
+        (
+            {"target": "x86_64-linux", "cpu": "z80"},
+            ValueError,
+            "cpu = 'z80': LLVM has no such processor for x86_64-unknown",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortops.library.entries import module_of
 from ortops.library.linking import link, linker_of
-from ortops.library.objects import Export, compile_for, emit_records, machine_of, sources_of
+from ortops.library.objects import Export, check, compile_for, emit_records, sources_of
 from ortops.library.operators import REGISTER, record_of
 from ortops.library.targets import STANDARD_OPSETS, TARGETS, this_machine
 from ortops.parallel_warmup import in_processes
@@ -80,8 +80,7 @@ def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | N
     platform = TARGETS[target]
     if cpu is not None:
         platform = platform._replace(cpus=(cpu,))
-    for one in platform.cpus:
-        machine_of(platform.triple, one)
+        check(platform)
     linker_of(target)
     objects = emit_records(platform, exports)
     sources = sources_of(exports)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,28 +91,39 @@ def _emit_function(target: Target, cpu: str, source: Source, bitcode: bytes) -> 
 
 
 def _emit(target: Target, cpu: str, module: Any) -> bytes:
-    machine = machine_of(target.triple, cpu)
+    machine = _machine_of(target.triple, cpu)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     code: bytes = machine.emit_object(module)
     return code
 
 
 @functools.cache
-def machine_of(triple: str, cpu: str) -> Any:
-    """LLVM's target machine of a processor.
-
-    Raises:
-        ValueError: LLVM has no such target or processor, or the processor lacks instructions that bitcode needs.
-    """
+def _machine_of(triple: str, cpu: str) -> Any:
+    """LLVM's target machine of a processor."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    try:
-        machine = llvm.Target.from_triple(triple).create_target_machine(cpu, opt=3, reloc="pic", codemodel="default")
-    except RuntimeError as error:
-        raise ValueError(f"target: llvmlite {llvm.llvm_version_info} has no code for {triple}: {error}") from error
-    if not (has_fma(machine) and has_float16(machine)):
-        raise ValueError(f"cpu = {cpu!r}: must have instructions for fused multiply-add and for float16")
-    return machine
+    return llvm.Target.from_triple(triple).create_target_machine(cpu, opt=3, reloc="pic", codemodel="default")
+
+
+def can_run(triple: str, cpu: str) -> bool:
+    """Whether a processor has the instructions that bitcode needs. LLVM ends the process if there is no such processor."""
+    machine = _machine_of(triple, cpu)
+    return has_fma(machine) and has_float16(machine)
+
+
+def check(target: Target) -> None:
+    """Check the processors of a target.
+
+    Raises:
+        ValueError: LLVM does not know one, or it lacks instructions that bitcode needs.
+    """
+    for cpu in target.cpus:
+        code = f"from {__name__} import can_run; print(can_run({target.triple!r}, {cpu!r}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode or "not a recognized processor" in done.stderr:
+            raise ValueError(f"cpu = {cpu!r}: LLVM has no such processor for {target.triple}")
+        if "True" not in done.stdout:
+            raise ValueError(f"cpu = {cpu!r}: must have instructions for fused multiply-add and for float16")
 
 
 def emit_records(target: Target, exports: Sequence[Export]) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +47,12 @@ def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
         pass
 
 
-class Names(click.ParamType):
-    """Names separated by commas."""
-
-    name = "names"
-
-    def __init__(self, choices: Iterable[str]) -> None:
-        self._one = click.Choice(list(choices))
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """The names, each of which must be one of the choices."""
-        names = value if isinstance(value, list) else value.split(",")
-        return [self._one.convert(name, param, ctx) for name in names]
+def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
+    """The callback of an option whose value is names separated by commas."""
+    one = click.Choice(list(choices))
+    return lambda context, option, value: (
+        None if value is None else [one.convert(name, option, context) for name in value.split(",")]
+    )
 
 
 @main.command(
@@ -66,8 +60,8 @@ class Names(click.ParamType):
     f"An operator is one of {', '.join(BY_NAME)}."
 )
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
-@click.option("--operators", type=Names(BY_NAME), metavar="A,B", help="Only these operators. [default: all]")
-@click.option("--types", type=Names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
+@click.option("--operators", callback=_names(BY_NAME), metavar="A,B", help="Only these operators. [default: all]")
+@click.option("--types", callback=_names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
 @click.option("--target", type=click.Choice(list(TARGETS)), help="The platform. [default: this machine's]")
 @click.option("--cpu", metavar="NAME", help="LLVM's name of the only processor to compile for, such as znver5.")
 @click.option(

@@ -40,13 +40,15 @@ class Export(NamedTuple):
     record: Record
 
 
-_IN_A_LIBRARY = {python_api.signal_raised: tasks.never}
-"""What stands for a function of Python's C API."""
+_SIGNAL_RAISED, _NEVER = FunctionOf(python_api.signal_raised), FunctionOf(tasks.never)
+"""What says whether to stop a call, in a process and in a library."""
 
 
 def _source_of(function: FunctionOf) -> Source:
     """What there is to compile of a function."""
-    return Source(*_IN_A_LIBRARY.get(function.function, function.function), function.element)
+    one = _NEVER if function == _SIGNAL_RAISED else function
+    module, name = one.function
+    return Source(module, name, one.element)
 
 
 def sources_of(exports: Sequence[Export]) -> list[Source]:

@@ -12,8 +12,10 @@ import ortops
 from ortops.help_text import keep_names_whole
 from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
 from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
+from ortops.library.build import exports_of
+from ortops.library.objects import sources_of
 from ortops.library.targets import STANDARD_OPSETS, TARGETS
-from ortops.operators import BY_NAME
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.parallel_warmup import in_processes, needed
 from ortops.precompile import FLOAT_TYPES
 from ortops.progress import with_progress
@@ -82,7 +84,7 @@ def library(out: Path, **options: Any) -> None:
 @click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
 def bitcode(path: Path, types: Sequence[str]) -> None:
     """Compile all operators to LLVM bitcode, the archive PATH of a wheel."""
-    sources, made = needed(BY_NAME, types), {}
+    sources, made = list(dict.fromkeys([*needed(BY_NAME, types), *sources_of(exports_of(OPERATORS, types))])), {}
     for source, seconds, code in in_processes(sources, bitcode_of):
         made[disk.member_name(source.name, source.arg_types)] = code
         kind = source.arguments if isinstance(source.arguments, str) else ""

@@ -56,11 +56,11 @@ def build_library(
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     chosen = operators_named(operators)
-    link_exports(_exports(chosen, checked_types(chosen, types), standard), Path(out), target, cpu)
+    linkexports_of(exports_of(chosen, checked_types(chosen, types), standard), Path(out), target, cpu)
 
 
-def _exports(operators: Sequence[Operator], types: Sequence[str], standard: int | None) -> list[Export]:
-    """The functions of a library."""
+def exports_of(operators: Sequence[Operator], types: Sequence[str], standard: int | None = None) -> list[Export]:
+    """The functions of a library; see `build_library`."""
     records = {}
     for opset in STANDARD_OPSETS:
         named = [one for one in standard_operators(opset) if implementation(one.name, opset) in operators]
@@ -75,7 +75,7 @@ def _exports(operators: Sequence[Operator], types: Sequence[str], standard: int 
     ]
 
 
-def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | None = None) -> None:
+def linkexports_of(exports: Sequence[Export], out: Path, target: str, cpu: str | None = None) -> None:
     """Write a shared library with these functions; see `build_library`."""
     platform = TARGETS[target]
     if cpu is not None:

@@ -38,8 +38,11 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LONG = {"conformance.md", "gradients.md"}
 """The documents whose blocks take many seconds."""
 
-LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "math", "mermaid", "c", "csharp", "java"}
-"""Of the blocks that a document may have. Of these, math and mermaid are pictures and do nothing, nor do other languages."""
+NEVER_RUN = {"math", "mermaid", "c", "csharp", "java"}
+"""Languages of blocks that are pictures or that Python cannot run."""
+
+LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", *NEVER_RUN}
+"""Of the blocks that a document may have."""
 
 NOT_RUN = ("make", "pip", "git", "cd", "docker")
 """Commands that other tests or CI run, or that install something."""
@@ -176,7 +179,7 @@ def run_blocks(document: Path, folder: Path) -> None:
             for command, status, shown in commands(block.text):
                 run_command(shell, command, status, shown, where)
         else:
-            assert block.language in {"math", "mermaid"}, f"{where}: a {block.language} block needs a file name"
+            assert block.language in NEVER_RUN, f"{where}: a {block.language} block needs a file name"
         printed = None
 
 

@@ -37,6 +37,9 @@ from ortops.kernels.layout import (
 from ortops.kernels.roi_tables import group_by_image
 from ortops.kernels.schedule import functions_of, missing
 
+_SUMS_BYTES = 4 * 8
+"""The bytes of the drois of a RoI while they are float64; those of rotated RoIs have parts of their own."""
+
 
 @compiled
 def drive_in_parts(
@@ -49,33 +52,27 @@ def drive_in_parts(
     shape, drive, kind, role = placed.shape, driver[DRIVE], driver[KIND], driver[ROLE]
     needed = address_of(driver) if drive == 0 else missing(driver, FOR_CHUNKS)
     most = maximum(driver[PART_WORK], driver[PART_MAPS] * shape.images * shape.height * shape.width)
-    end, rows = (
-        _end_of_part(placed, 0, most),
-        shape.channels * shape.bins_y * shape.bins_x * itemsize(Elements(0, kind)),
-    )
+    end = _end_of_part(placed, 0, most)
+    row_bytes = shape.channels * shape.bins_y * shape.bins_x * itemsize(Elements(0, kind))
     if needed != 0 or end == shape.rois or driver[OF_SUMS] != 0:
         one = offset(driver, ROUND if end < shape.rois and driver[OF_SUMS] != 0 else DRIVE)
         return needed or _drive(one, x, dy, out, placed, driver, outside, runner, context)
-    size, stop, begin, status = (
-        shape.images * shape.channels * shape.height * shape.width,
-        functions_of(driver).stop,
-        0,
-        0,
-    )
+    size, stop = shape.images * shape.channels * shape.height * shape.width, functions_of(driver).stop
+    begin, status = 0, 0
     memory = allocate(size * itemsize(Elements(0, kind)) // 8 + 1 if role == TO_DX else 0)
     total, sums = Elements(out, kind), Elements(address_of(memory), kind)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     while begin < shape.rois and status == 0:
         end = _end_of_part(placed, begin, most)
-        to = out + begin * (rows if role == TO_Y else 32)
+        to = out + begin * (row_bytes if role == TO_Y else _SUMS_BYTES)
         if role == TO_DX:
             to = out if begin == 0 else sums.address
         if begin > 0 and call(stop, ()) != 0:
             status = INTERRUPTED
         else:
             part = _part(placed, begin, end)
-            of_part = dy if role == TO_Y else dy + begin * rows
+            of_part = dy if role == TO_Y else dy + begin * row_bytes
             status = _drive(driver, x, of_part, to, part, driver, outside, runner, context)
         for i in range(size if role == TO_DX and begin > 0 and status == 0 else 0):
             set_value(total, i, value_at(total, i) + value_at(sums, i))

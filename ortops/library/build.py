@@ -56,7 +56,7 @@ def build_library(
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     chosen = operators_named(operators)
-    linkexports_of(exports_of(chosen, checked_types(chosen, types), standard), Path(out), target, cpu)
+    link_exports(exports_of(chosen, checked_types(chosen, types), standard), Path(out), target, cpu)
 
 
 def exports_of(operators: Sequence[Operator], types: Sequence[str], standard: int | None = None) -> list[Export]:
@@ -75,7 +75,7 @@ def exports_of(operators: Sequence[Operator], types: Sequence[str], standard: in
     ]
 
 
-def linkexports_of(exports: Sequence[Export], out: Path, target: str, cpu: str | None = None) -> None:
+def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | None = None) -> None:
     """Write a shared library with these functions; see `build_library`."""
     platform = TARGETS[target]
     if cpu is not None:

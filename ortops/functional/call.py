@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -69,17 +70,16 @@ def _arrays(
     """
     arrays: list[Array | None] = []
     types: dict[str, np.dtype[Any]] = {}
-    for tensor, value in zip(operator.inputs, inputs, strict=True):
+    for tensor, allowed, value in zip(operator.inputs, _allowed_types(operator), inputs, strict=True):
         if value is None:
             arrays.append(None)
             continue
-        allowed = [ELEMENT_DTYPES[name] for name in operator.element_types(tensor)]
-        if _is_sequence(value) or type(value) in (int, float):
+        if type(value) is not np.ndarray and (_is_sequence(value) or type(value) in (int, float)):
             dtype = _INT64.dtype if _INT64.dtype in allowed else types.get(tensor.type, allowed[-1])
             array = _from_list(tensor.name, value, dtype)
         else:
             array = np.asarray(value)[...]  # a view, whose shape no other thread can change
-            if _INT64.dtype in allowed and (array.dtype.kind in "iu" or array.size == 0):
+            if array.dtype not in allowed and _INT64.dtype in allowed and (array.dtype.kind in "iu" or array.size == 0):
                 array = _as_int64(tensor.name, array)
         expected = types.setdefault(tensor.type, array.dtype)
         if array.dtype not in allowed or array.dtype != expected:
@@ -87,6 +87,12 @@ def _arrays(
             raise TypeError(f"{tensor.name} has type {array.dtype}: must be {' or '.join(names)}")
         arrays.append(for_kernels(array))
     return arrays, types
+
+
+@functools.cache
+def _allowed_types(operator: Operator) -> list[list[np.dtype[Any]]]:
+    """The types that each input may have."""
+    return [[ELEMENT_DTYPES[name] for name in operator.element_types(tensor)] for tensor in operator.inputs]
 
 
 def _as_int64(name: str, array: Array) -> Array:

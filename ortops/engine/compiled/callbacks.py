@@ -89,9 +89,11 @@ def _compute(kernel: int, context: int) -> int:
     cells = int64_pointer(kernel)
     if cells[2] == 0:
         return _call_kernel(kernel, context)
-    return compute_node(
-        int64_pointer(cells[2]), int64_pointer(cells[1])[API], context, pointer_to(_call_kernel), kernel
-    )
+    words = int64_pointer(cells[1])
+    _enter(words[PROCESS])
+    status = compute_node(int64_pointer(cells[2]), words[API], context, pointer_to(_call_kernel), kernel)
+    _leave(words[PROCESS])
+    return status
 
 
 @compiled
@@ -153,19 +155,31 @@ def _status(table: int, result: int) -> int:
 @compiled
 def _begin(state: int) -> int:
     """Acquire the GIL. While the interpreter finalizes, wait for the end of the process instead."""
-    process = int64_pointer(state)
-    add_atomically(offset(process, ACTIVE), 1)
-    if _has_ended(process):
-        add_atomically(offset(process, ACTIVE), -1)
-        _wait()
+    _enter(state)
     return acquire_gil()
 
 
 @compiled
 def _end(state: int, lock: int) -> None:
     """Release the GIL. While the interpreter finalizes, wait for the end of the process."""
-    process = int64_pointer(state)
     release_gil(lock)
+    _leave(state)
+
+
+@compiled
+def _enter(state: int) -> None:
+    """Count a callback that runs. While the interpreter finalizes, wait for the end of the process instead."""
+    process = int64_pointer(state)
+    add_atomically(offset(process, ACTIVE), 1)
+    if _has_ended(process):
+        add_atomically(offset(process, ACTIVE), -1)
+        _wait()
+
+
+@compiled
+def _leave(state: int) -> None:
+    """Count it no longer. While the interpreter finalizes, wait for the end of the process."""
+    process = int64_pointer(state)
     add_atomically(offset(process, ACTIVE), -1)
     if _has_ended(process):
         _wait()

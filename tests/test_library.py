@@ -16,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 import ortops
+from conformance import backends
+from conformance.vectors import collect
 from ortops.__main__ import main
 from ortops.jit import machine_code
 from ortops.library.targets import TARGETS, this_machine
@@ -105,10 +107,20 @@ def test_an_error_is_the_same_as_in_a_session_of_ours(library: Path, model: Path
     assert messages[0] == messages[1]
 
 
-def test_registrations_do_not_add_up(library: Path) -> None:
-    for _ in range(3):  # the second one of the same options is refused by ONNX Runtime, which knows the domain
-        options = onnxruntime.SessionOptions()
-        options.register_custom_ops_library(str(library))
+def test_results_have_the_bits_of_our_sessions(library: Path) -> None:
+    kinds = {(name, "float") for name in OPERATORS}
+    cases = [case for case in collect() if (case.operator, case.element_type) in kinds and case.expects_error is None]
+    of_library, ours = backends.load(f"library:{library}"), backends.load("ortops")
+    for case in cases[::10]:
+        found, expected = (one.prepare(case)(case.inputs) for one in (of_library, ours))
+        assert {name: array.tobytes() for name, array in found.items()} == {
+            name: array.tobytes() for name, array in expected.items()
+        }, case.id
+
+
+def test_a_library_that_is_built_again_is_the_same(library: Path, tmp_path: Path) -> None:
+    ortops.build_library(tmp_path / library.name, OPERATORS, ["float"])
+    assert (tmp_path / library.name).read_bytes() == library.read_bytes()
 
 
 @pytest.mark.parametrize("opset", [10, 16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -82,9 +83,8 @@ def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | N
         platform = platform._replace(cpus=(cpu,))
         check(platform)
     linker_of(target)
-    objects = emit_records(platform, exports)
-    sources = sources_of(exports)
-    made = in_processes(sources, functools.partial(compile_for, platform))
-    for _, _, codes in with_progress(made, "compiling", len(sources), unit="functions"):
-        objects += codes
-    link(target, module_of([export.name for export in exports], platform), objects, out)
+    records, sources = emit_records(platform, exports), sources_of(exports)
+    compiled = in_processes(sources, functools.partial(compile_for, platform))
+    made = {source: codes for source, _, codes in with_progress(compiled, "compiling", len(sources), unit="functions")}
+    objects = itertools.chain(records, *(made[source] for source in sources))  # in an order that is always the same
+    link(target, module_of([export.name for export in exports], platform), list(objects), out)

@@ -91,8 +91,18 @@ def _compute(kernel: int, context: int) -> int:
         return _call_kernel(kernel, context)
     words = int64_pointer(cells[1])
     _enter(words[PROCESS])
-    status = compute_node(int64_pointer(cells[2]), words[API], context, pointer_to(_call_kernel), kernel)
+    status = compute_node(int64_pointer(cells[2]), words[API], context, pointer_to(_resolve), kernel)
     _leave(words[PROCESS])
+    return status
+
+
+@compiled
+def _resolve(kernel: int, needed: int) -> int:
+    """Call a kernel's Python object during a call, which does not count meanwhile: it may wait there for ever."""
+    process = int64_pointer(int64_pointer(kernel)[1])[PROCESS]
+    _leave(process)
+    status = _call_kernel(kernel, needed)
+    _enter(process)
     return status
 
 

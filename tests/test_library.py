@@ -118,9 +118,11 @@ def test_results_have_the_bits_of_our_sessions(library: Path) -> None:
         }, case.id
 
 
-def test_a_library_that_is_built_again_is_the_same(library: Path, tmp_path: Path) -> None:
-    ortops.build_library(tmp_path / library.name, OPERATORS, ["float"])
-    assert (tmp_path / library.name).read_bytes() == library.read_bytes()
+def test_a_library_that_is_built_again_is_the_same_and_leaves_the_loaded_one_alone(library: Path) -> None:
+    with library.open("rb") as old:
+        ortops.build_library(library, OPERATORS, ["float"])
+        assert not os.path.samestat(os.fstat(old.fileno()), library.stat())
+        assert library.read_bytes() == old.read()
 
 
 @pytest.mark.parametrize("opset", [10, 16])
@@ -267,6 +269,13 @@ def test_a_wrong_argument_is_named(
 ) -> None:
     with pytest.raises(error, match=text):
         ortops.build_library(tmp_path / "x", **arguments)  # type: ignore[arg-type]
+
+
+def test_a_file_that_cannot_be_written_is_named_before_anything_is_compiled(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["library", "--out", os.fspath(tmp_path / "missing" / "x")])
+    assert result.exit_code == 1
+    assert "missing" in result.output
+    assert "compiling" not in result.output
 
 
 def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from ortops import atomic_file
 from ortops.library.entries import module_of
 from ortops.library.linking import link, linker_of
 from ortops.library.objects import Export, check, compile_for, emit_records, sources_of
@@ -83,6 +84,7 @@ def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | N
         platform = platform._replace(cpus=(cpu,))
         check(platform)
     linker_of(target)
+    atomic_file.check(out)
     records, sources = emit_records(platform, exports), sources_of(exports)
     compiled = in_processes(sources, functools.partial(compile_for, platform))
     made = {source: codes for source, _, codes in with_progress(compiled, "compiling", len(sources), unit="functions")}

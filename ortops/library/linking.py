@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from ortops import atomic_file
 from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
@@ -66,7 +67,7 @@ def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None
         listed = folder / "files"  # Windows takes no more than 32,767 characters
         listed.write_text("\n".join(file.as_posix() for file in files))
         _run([*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)])
-        shutil.copyfile(made, out)
+        atomic_file.write(out, made.read_bytes())  # a process may have loaded the old one
 
 
 def _flags_of(target: str) -> list[str]:

@@ -50,7 +50,8 @@ int main(int count, char **words) {
   check(api->create_tensor(memory, image, sizeof image, images_shape, 1, 7, &values[2]));
   const char *inputs[] = {"X", "rois", "batch_indices"}, *outputs[] = {"Y"};
   for (long left = count > 4 ? atol(words[4]) : 1; left > 0; left--, api->release_value(made)) {
-    check(api->run(session, made = NULL, inputs, values, 3, outputs, 1, &made));
+    made = NULL;
+    check(api->run(session, NULL, inputs, values, 3, outputs, 1, &made));
     check(api->tensor_data(made, (void **)&y));
     if (left == 1) printf("%g %g %g %g\n", y[0], y[1], y[2], y[3]); /* Y is [1, 1, 2, 2] */
   }

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -20,17 +20,13 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+from numba.core.ir_utils import build_definitions
 from numba.core.lowering import Lower
 from numba.core.registry import cpu_target
-from numba.core.typed_passes import (
-    AnnotateTypes,
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NopythonTypeInference,
-    PreLowerStripPhis,
-)
-from numba.core.untyped_passes import FixupArgs, GenericRewrites, IRProcessing, ReconstructSSA, TranslateByteCode
+from numba.core.ssa import reconstruct_ssa
+from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTypeInference, PreLowerStripPhis
+from numba.core.typing import Context
+from numba.core.untyped_passes import FixupArgs, GenericRewrites, ReconstructSSA, TranslateByteCode
 
 from ortops.jit.elements import PANEL
 from ortops.jit.machine_code import SYMBOL
@@ -114,6 +110,50 @@ class _Lower(Lower):
         return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
 
 
+class _Typing(Context):
+    """numba's types of functions, which remembers what calls of them return.
+
+    numba tries all definitions of an operator for every use of it, and again whenever the type of another variable is
+    found. Measured: remembering them takes a tenth off the processor time of a first average.
+    """
+
+    signatures: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self) -> None:
+        self.__dict__ = cpu_target.typing_context.__dict__
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call with arguments of these types, or None if there is none."""
+        key = func, tuple(args), tuple(dict(kws).items())
+        if key not in self.signatures:
+            found = super().resolve_function_type(func, args, kws)
+            if found is None:
+                return None
+            self.signatures[key] = found
+        return self.signatures[key]
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _Assignments(ReconstructSSA):
+    _name = "single_assignments"
+
+    def run_pass(self, state: Any) -> bool:
+        """Give each assignment a variable, without the lifetimes of variables."""
+        state.func_ir = reconstruct_ssa(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)  # noqa: SLF001 - as numba's own
+        return True
+
+
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _StripPhis(PreLowerStripPhis):
+    _name = "strip_phis_alone"
+
+    def run_pass(self, state: Any) -> bool:
+        """Replace the nodes that join variables, without the lifetimes of variables."""
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        return True
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _Lowering(NativeLowering):
     _name = "lowering"
@@ -165,17 +205,20 @@ class _UseCalleeLibrary(AnalysisPass):
 
 
 _PASSES = (
-    *(TranslateByteCode, FixupArgs, IRProcessing, GenericRewrites, ReconstructSSA),
-    *(NopythonTypeInference, PreLowerStripPhis, IRLegalization, AnnotateTypes),
-    *(_UseCalleeLibrary, _Lowering, NoPythonBackend),
+    *(TranslateByteCode, FixupArgs, GenericRewrites, _Assignments),
+    *(NopythonTypeInference, _StripPhis, _UseCalleeLibrary, _Lowering, NoPythonBackend),
 )
 
 
 class _Compiler(CompilerBase):
+    def __init__(self, _typing: Any, *arguments: Any) -> None:
+        super().__init__(_Typing(), *arguments)
+
     def define_pipelines(self) -> list[Any]:
         """The passes of numba's nopython pipeline that kernels need, with `_UseCalleeLibrary` added.
 
-        The others inline closures, rewrite array expressions and prune branches by literal types, of which there are none.
+        The others inline closures, rewrite array expressions and prune branches by literal types, of which there are none,
+        or find where variables end, which only counted references need.
         Measured: without them a first average takes 13 % less processor time.
         """
         manager = PassManager("kernel")

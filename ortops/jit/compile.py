@@ -163,13 +163,13 @@ class _Lowering(NativeLowering):
 class _KernelLibrary(_CalleeLibrary):
     """The code of a kernel and of all functions that it calls."""
 
-    is_scalar = False
+    is_small = False
 
     def finalize(self) -> None:
         """Link all callees and optimise the module."""
         for library in dict.fromkeys(self.callees()):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)  # noqa: SLF001 - as numba's own
-        for function in self._final_module.functions if self.is_scalar else ():
+        for function in self._final_module.functions if self.is_small else ():
             if not function.is_declaration:
                 function.add_function_attribute("optsize")
         self._optimize()
@@ -267,6 +267,12 @@ def inline(function: F) -> F:
     return compiled(function)
 
 
+def small(function: F) -> F:
+    """Decorate as `compiled` a C function that LLVM makes small: one whose loops are not worth the time to unroll them."""
+    function.__dict__["is_small"] = True
+    return compiled(function)
+
+
 def object_code(source: Source) -> bytes:
     """The object file of a kernel or a C function."""
     return _library(source).object_code()
@@ -293,8 +299,7 @@ def _library(source: Source) -> _KernelLibrary:
     overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
     library = _KernelLibrary(context.codegen(), source.name)
-    # Measured: LLVM would take a quarter of a second of a first average for loops that it unrolls and vectorises in vain.
-    library.is_scalar = source.arguments == ""
+    library.is_small = getattr(dispatcher.py_func, "is_small", False)
     library.add_linking_library(overload.library)
     ir_module = library.create_ir_module(SYMBOL)
     kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ortops.jit.compile import compiled
+from ortops.jit.compile import compiled, small
 from ortops.jit.elements import OUT_OF_MEMORY, Elements, Words
 from ortops.jit.parallel import allocate, call, task_of
 from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
@@ -154,7 +154,7 @@ def shared_words(placed: PlacedRois, slots: int) -> int:
     return 2 + placed.shape.images + placed.shape.rois + 2 * slots * TABLE_WORDS
 
 
-@compiled
+@small
 def share(
     placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
 ) -> int:

@@ -103,6 +103,18 @@ class _Lower(Lower):
             self._alloca_var(name, self.typeof(name))
             self.builder.store(value, self.getvar(name))
 
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        """Emit an operator by the signature that inference found, where numba would find it again."""
+        if expr.op != "binop":  # the operator of an assignment such as +=, for which inference found another function
+            return super().lower_binop(resty, expr, op)
+        signature, context = self.fndesc.calltypes[expr], self.context
+        operands = [
+            context.cast(self.builder, self.loadvar(one.name), self.typeof(one.name), arg_type)
+            for one, arg_type in zip((expr.lhs, expr.rhs), signature.args, strict=True)
+        ]
+        function = context.get_function(context.typing_context.resolve_value_type(op), signature)
+        return context.cast(self.builder, function(self.builder, operands), signature.return_type, resty)
+
     def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
         """Allocate a variable on the stack."""
         if self.flags.debuginfo:
@@ -124,7 +136,8 @@ class _Typing(Context):
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         """The signature of a call with arguments of these types, or None if there is none."""
-        key = func, tuple(args), tuple(dict(kws).items())
+        # A module that is imported later may define more for an operator, which then has another type.
+        key = self._lookup_global(func) or func, tuple(args), tuple(dict(kws).items())
         if key not in self.signatures:
             found = super().resolve_function_type(func, args, kws)
             if found is None:

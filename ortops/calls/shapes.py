@@ -85,7 +85,7 @@ from ortops.calls.refusals import (
     TOO_LONG,
     UNKNOWN,
 )
-from ortops.jit.compile import compiled, noinline
+from ortops.jit.compile import compiled, noinline, small
 from ortops.jit.elements import Words
 from ortops.jit.parallel import call_unchecked
 from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local_words, maximum, minimum, offset
@@ -93,7 +93,7 @@ from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local_
 _MAX_LENGTH, _TOO_LONG = 2**63 - 1, 2.0**63
 
 
-@compiled
+@small
 def infer_shapes(node: Words, call: Words) -> int:
     """Check the shapes of the inputs in a call, and set the rank and the dimensions of all outputs. A C function.
 

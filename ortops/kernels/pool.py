@@ -24,7 +24,7 @@ from ortops.calls.layout import (
     RUNNER,
     TYPE,
 )
-from ortops.jit.compile import compiled, noinline
+from ortops.jit.compile import compiled, noinline, small
 from ortops.jit.elements import Doubles, Elements, Words
 from ortops.jit.parallel import allocate, release
 from ortops.jit.parallel import call as invoke
@@ -76,7 +76,7 @@ _UINT32 = 12
 """The number of the type in ONNX's TensorProto."""
 
 
-@compiled
+@small
 def pool(node: Words, call: Words) -> int:
     """Fill Y [R, C, PH, PW]."""
     entry = int64_pointer(node[ENTRY])

@@ -25,7 +25,7 @@ from ortops.engine.compiled.layout import (
     PROCESS,
     TEXT,
 )
-from ortops.jit.compile import compiled
+from ortops.jit.compile import compiled, small
 from ortops.jit.parallel import add_atomically, allocate, call_unchecked, pointer_to, release
 from ortops.jit.python_api import (
     acquire_gil,
@@ -48,7 +48,7 @@ _append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, t
 _TEXT_WORDS = 64
 
 
-@compiled
+@small
 def fill(table: Any, version: int) -> int:
     """Set an OrtCustomOp's API version and callbacks in a zeroed table; optional callbacks that are not used stay 0."""
     fill_getters(table, version)

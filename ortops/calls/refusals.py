@@ -39,7 +39,7 @@ from ortops.calls.layout import (
     TENSORS,
 )
 from ortops.calls.messages import write_float, write_int, write_list, write_product, write_shape, write_text
-from ortops.jit.compile import compiled
+from ortops.jit.compile import compiled, small
 from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local, minimum, offset
 from ortops.jit.text import text
@@ -76,7 +76,7 @@ OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
 """Places: OF_ELEMENTS + i is element i of the input and not length i of its shape; OF_RANK is its rank."""
 
 
-@compiled
+@small
 def refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: int) -> int:
     """Write the text of an error into a call. A C function.
 

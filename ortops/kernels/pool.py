@@ -91,7 +91,7 @@ def pool(node: Words, call: Words) -> int:
     return status
 
 
-@compiled
+@small
 def pool_gradient(node: Words, call: Words) -> int:
     """Fill dX [N, C, H, W] and drois [R, 4] or [R, 5], or one of them."""
     entry = int64_pointer(node[ENTRY])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ortops.calls.messages import write_float, write_int, write_shape, write_text
-from ortops.jit.compile import compiled
+from ortops.jit.compile import compiled, small
 from ortops.jit.elements import Doubles, Words
 from ortops.jit.scalar import offset
 from ortops.jit.text import text
@@ -24,7 +24,7 @@ from ortops.kernels.layout import (
 )
 
 
-@compiled
+@small
 def refuse_rois(call: Words, entry: Words, rule: int, number: int, roi: Doubles, image: int) -> None:
     """Write why an operator on RoIs refuses a call; a `functions.Refuse`.
 
@@ -84,7 +84,7 @@ def _write_rule_of_images(call: Words, images: int) -> None:
     write_text(call, text(", the number of images"))
 
 
-@compiled
+@small
 def refuse_to_resample(call: Words, entry: Words) -> None:
     """Write that DmlResample has no element to read, or its gradient none to fill."""
     if entry[TRANSPOSED] == 0:

@@ -86,8 +86,13 @@ def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
 def test_python_collects_objects_after_a_compilation_if_it_did_before(
     collects: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    during = []
-    monkeypatch.setattr(disk, "find", lambda *_: during.append(gc.isenabled()) or b"code")
+    during: list[bool] = []
+
+    def find(*_: object) -> bytes:
+        during.append(gc.isenabled())
+        return b"code"
+
+    monkeypatch.setattr(disk, "find", find)
     assert kernel.code_of(Source("jit.tasks", "work", "")) == b"code"
     assert (during, gc.isenabled()) == ([False], collects)
 

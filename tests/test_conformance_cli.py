@@ -15,7 +15,6 @@ from conformance.backends import session
 from conformance.commands.run import shard_of
 from conformance.outcome import Outcome
 from conformance.vectors import collect
-from conformance.worker_process import can_limit_memory
 from suite_runs import INSIDE, outcomes, report, run, words
 
 IDS = [case.id for case in collect()]
@@ -133,15 +132,6 @@ def test_a_backend_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = run("--backend", "a_runtime", "--select", FEW)
     count = len(run("--list", "--select", FEW).output.splitlines())
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, f"{count} passed, 0 failed")
-
-
-@pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
-def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
-    limit = ("--memory-limit", "2048", "--select", "roi_align/edge/m*_has_no_floor/v16/float")
-    result, data = report(tmp_path, "--backend", "rude_backends:hungry_at_max", *limit)
-    assert result.exit_code == 1
-    assert {case["outcome"] for case in data["cases"]} == {"crashed", "unsupported"}
-    assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
 
 
 # What `init` writes.

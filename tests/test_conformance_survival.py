@@ -32,7 +32,7 @@ from conformance.report import record
 from conformance.report.files import Reports
 from conformance.run import ask, judge
 from conformance.vectors import collect
-from conformance.worker_process import ProcessLostError, WorkerProcess, stage
+from conformance.worker_process import ProcessLostError, WorkerProcess, can_limit_memory, stage
 from conformance.workers import LocalPool, WorkerPool
 from ortops import atomic_file
 from rude_backends import CLEARS, RUDE, SHOWN
@@ -104,6 +104,15 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
 def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message: str) -> None:
     with LocalPool(1), child_of(Setting(backend, time_limit=0.5 if "hangs" in backend else 10.0)) as child:
         assert [message in result.message for result in child.results(CASES[:2])] == [True, True]
+
+
+@pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
+def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
+    limit = ("--memory-limit", "2048", "--select", "roi_align/edge/m*_has_no_floor/v16/float")
+    result, data = report(tmp_path, "--backend", "rude_backends:hungry_at_max", *limit)
+    assert result.exit_code == 1
+    assert {case["outcome"] for case in data["cases"]} == {"crashed", "unsupported"}
+    assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
 
 
 def waits_for_a_program(file: Path) -> None:

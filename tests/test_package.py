@@ -61,7 +61,7 @@ if __name__ == "__main__":
 
 def test_daemon_threads_inside_sessions_do_not_abort_the_interpreters_exit() -> None:
     code = """
-import threading, time
+import threading
 import numpy as np, onnxruntime, onnx_models, ortops
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1
@@ -70,13 +70,15 @@ model = onnx_models.roi_align(16).SerializeToString()
 sessions = [kind(model, options) for kind in (ortops.InferenceSession, onnxruntime.InferenceSession)]
 rois = np.tile(np.array([[0, 0, 30, 30]], np.float32), (100, 1))
 feeds = {"X": np.ones((1, 8, 50, 50), np.float32), "rois": rois, "batch_indices": np.zeros(100, np.int64)}
+all_run = threading.Barrier(5)
 def forever(session):
+    session.run(None, feeds)
+    all_run.wait()
     while True:
         session.run(None, feeds)
 for session in sessions * 2:
-    session.run(None, feeds)
     threading.Thread(target=forever, args=(session,), daemon=True).start()
-time.sleep(0.2)
+all_run.wait()
 print("done")
 """
     assert python(code) == "done"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from ortops.spec import Operator
+from ortops.spec import DOMAIN, Operator
 from ortops.standard import STANDARD_NAMES
 
 _MESSAGES = (
@@ -22,13 +22,16 @@ _OTHERS = ("ai.onnx", "com.microsoft")
 """Domains, and beginnings of domains, in which users have no operators."""
 
 
-def remedy(message: str, own: Iterable[Operator], ours: Iterable[Operator]) -> str | None:
+def remedy(
+    message: str, own: Iterable[Operator], ours: Iterable[Operator], unknown_in_our_domain: str | None = None
+) -> str | None:
     """The remedy for an error of ONNX Runtime, None if it is not of a missing operator or kernel.
 
     Args:
         message: the error's text.
         own: the operators of the user that the session has.
         ours: those of this project.
+        unknown_in_our_domain: the remedy for another operator of this project's domain.
     """
     lacking = _NO_KERNEL.search(message)
     if lacking and lacking["name"] in STANDARD_NAMES:
@@ -42,6 +45,8 @@ def remedy(message: str, own: Iterable[Operator], ours: Iterable[Operator]) -> s
     label = f"{found['domain']}::{found['name']}"
     if close and near[close[0]] != label:
         return f"Did you mean {near[close[0]]}, which the session has?"
+    if found["domain"] == DOMAIN and not close:
+        return unknown_in_our_domain
     if close or found["domain"].startswith(_OTHERS):
         return None
     has = f"; it has {', '.join(one.label for one in given)}" if given else ""

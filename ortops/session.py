@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import onnxruntime
 
@@ -20,6 +20,8 @@ from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
+from ortops.library import installed
+from ortops.library.targets import STANDARD_OPSETS
 from ortops.missing import remedy
 from ortops.model_nodes import served_operators
 from ortops.operators import OPERATORS
@@ -42,7 +44,12 @@ _NOT_SERVED = (
     "project of them"
 )
 
-Engine = Literal["auto", "direct", "pyop"]
+_LIBRARY_ALONE = (
+    "The library engine has no operators of onnxruntime-extensions: make new options, for which "
+    "ortops.register(sess_options, 'direct'), or 'pyop' on Windows, adds these too"
+)
+
+Engine = Literal["auto", "direct", "pyop", "library"]
 
 _lock = threading.RLock()
 _engine_in_use: Engine | None = None
@@ -54,9 +61,14 @@ class _Registration:
     """What one SessionOptions object has: the operators of users, nodes of others, and their domains with the direct engine.
 
     It is kept as soon as the options have a first operator, even if a later one is refused.
+
+    engine: any but "auto".
+    standard: with the library engine, the opset whose definitions of ONNX's own operators the options have.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.standard: int | None = None
         self.operators: dict[tuple[str, str], CustomOperator] = {}
         self.domains: Domains | None = None
         self.has_library = False
@@ -66,7 +78,7 @@ class _Registration:
         """Add operators that the options do not have yet.
 
         Raises:
-            TypeError: one is no operator, or the pyop engine cannot run it.
+            TypeError: one is no operator, or the engine cannot run it.
             ValueError: two have the same domain and name, or it is too late for the pyop engine.
         """
         known = dict(self.operators)
@@ -78,7 +90,12 @@ class _Registration:
         missing = [one for identity, one in known.items() if identity not in self.operators]
         if not missing:
             return
-        if _engine_in_use == "pyop":
+        if self.engine == "library":
+            raise TypeError(
+                f"operators has {missing[0].label}: the library engine has no operators in Python: must be given with "
+                "engine='auto', in the first call for session options"
+            )
+        if self.engine == "pyop":
             from ortops.engine import pyop
 
             if self.has_library:
@@ -97,6 +114,29 @@ class _Registration:
                 self.domains.add(options, operator.domain, custom_ops(operator, operator.bind))
         self.operators = known
 
+    def add_standard(self, options: onnxruntime.SessionOptions, definitions: Sequence[Operator]) -> None:
+        """Let the library engine run ONNX's own nodes of these definitions, in all sessions that are made later.
+
+        Raises:
+            ValueError: a definition is not ONNX's, or the options have those of another opset.
+        """
+        for one in definitions:
+            if one.domain:
+                raise ValueError(
+                    f"{one.label}: the library engine runs no such nodes: must be converted (onnx_models.convert), or left "
+                    "to another library (standard=False)"
+                )
+        fitting = [opset for opset in STANDARD_OPSETS if set(definitions) <= set(standard_operators(opset))]
+        if not definitions or self.standard in fitting:
+            return
+        if self.standard is not None:
+            raise ValueError(
+                f"the session options have ONNX's operators of opset {self.standard} for good, with the library engine: "
+                f"must be new options for those of opset {fitting[-1]}"
+            )
+        options.register_custom_ops_library(installed.library_file(fitting[-1]))
+        self.standard = fitting[-1]
+
     @property
     def served(self) -> ServedNodes:
         """The nodes of others."""
@@ -108,7 +148,7 @@ class _Registration:
     @property
     def is_serving(self) -> bool:
         """Whether the options were given an opset."""
-        return self._served is not None and self._served.is_registered
+        return self.standard is not None or (self._served is not None and self._served.is_registered)
 
     def without_users(self, operators: Iterable[Operator]) -> list[Operator]:
         """Operators without those that users have defined themselves."""
@@ -138,29 +178,36 @@ def register(
 
     These are the operators of this project and those in `operators`. What the options have already is not added again.
 
-    The function registers the library of onnxruntime-extensions, which adds the operators of onnxruntime-extensions too.
+    The function registers the library of onnxruntime-extensions, which adds the operators of onnxruntime-extensions too,
+    except with the library engine.
     Do not pass options that have this library already: ONNX Runtime refuses to make a session from options with the library
     twice ("Conflicting with a registered kernel").
 
     Args:
         session_options: options for `onnxruntime.InferenceSession`.
         engine: how ONNX Runtime calls the operators. "direct" uses C functions, has all element types and reports errors as
-            ONNX Runtime does. "pyop" uses Python operators of onnxruntime-extensions, for float and double only. "auto" is
-            direct if the library supports it (Linux, macOS), else pyop. A process can use only one of the two.
+            ONNX Runtime does. "library" does so too, with shared libraries (`build_library`) that the wheel for Windows
+            brings; elsewhere they are built into the cache once, by the extra `library`. It has no operators of your own
+            or of onnxruntime-extensions, whose library it does not register. "pyop" uses Python operators of
+            onnxruntime-extensions, for float and double only. "auto" is direct where it works (Linux, macOS); on Windows
+            library, but pyop where `operators` are given or the wheel has no libraries. Options have one engine for good,
+            and a process cannot use both direct and pyop.
         operators: operators of your own, from `ortops.operator`. They live as long as the options and the sessions.
         opset: the version of ONNX's domain that the models of these sessions import. Their nodes RoiAlign and MaxRoiPool,
             and those of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, are then run by this project as
             they are, in place of ONNX Runtime's own kernels. A model of another opset may get wrong results, since a
             session has one definition of each operator: RoiAlign changed at 16, element types were added at 22. A later
             call may give another opset, for sessions that are made after it. `ortops.InferenceSession` needs no opset.
+            With the library engine, only ONNX's own nodes are run, and options have one definition of them for good.
 
     Raises:
         ValueError: engine is not one of these, two operators have the same domain and name, or opset is below 1, has
-            an operator in a later version than this project, or is given for the pyop engine.
+            an operator in a later version than this project, or is given for the pyop engine; with the library engine, if
+            the options have another opset.
         TypeError: session_options is no onnxruntime.SessionOptions, its class derives from another class of onnxruntime too,
-            or its ``__init__`` has not run; one of `operators` is none, or the pyop engine cannot run it.
-        RuntimeError: the process uses the other engine already, onnxruntime-extensions lacks a part that the engine needs,
-            or onnxruntime is too old.
+            or its ``__init__`` has not run; one of `operators` is none, or the library or the pyop engine cannot run it.
+        RuntimeError: the options or the process use another engine already, onnxruntime-extensions lacks a part that the
+            engine needs, onnxruntime is too old, or there is no library and none can be built.
     """
     check_options(session_options, "session_options")
     own = tuple(operators)
@@ -170,15 +217,18 @@ def register(
     if opset is not None:
         if not isinstance(opset, int) or opset < 1:
             raise ValueError(f"opset = {opset!r}: must be an integer >= 1")
-        if _engine_in_use == "pyop":
-            raise ValueError(f"opset = {opset}: {_NOT_SERVED}")
         registration = _registered[weakref.ref(session_options)]
-        served = registration.without_users((*standard_operators(opset), *THIRD_PARTY_DEFINITIONS.values()))
-        registration.served.register(session_options, served)
+        if registration.engine == "pyop":
+            raise ValueError(f"opset = {opset}: {_NOT_SERVED}")
+        standard = standard_operators(opset)
+        if registration.engine == "library":
+            exceptions.uninterrupted(lambda: registration.add_standard(session_options, standard))
+        else:
+            served = registration.without_users((*standard, *THIRD_PARTY_DEFINITIONS.values()))
+            registration.served.register(session_options, served)
 
 
 def _register(session_options: onnxruntime.SessionOptions, engine: Engine, operators: Sequence[CustomOperator]) -> None:
-    _select_engine(engine)
     with _lock:
         # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
         # lost.
@@ -186,18 +236,36 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine, opera
             domains = _registered.pop(dead).domains
             if domains is not None:
                 domains.release()
-        registration = _registered.setdefault(weakref.ref(session_options), _Registration())
+        known = _registered.get(weakref.ref(session_options))
+        chosen = _engine_for(known.engine if known and known.has_library else None, engine, operators)
+        registration = _registered.setdefault(weakref.ref(session_options), _Registration(chosen))
+        registration.engine = chosen
         registration.add(session_options, operators)
         if not registration.has_library:
-            session_options.register_custom_ops_library(extensions.library_path())
+            session_options.register_custom_ops_library(
+                installed.library_file(None) if chosen == "library" else extensions.library_path()
+            )
             registration.has_library = True
+
+
+def _engine_for(known: Engine | None, engine: Engine, operators: Sequence[CustomOperator]) -> Engine:
+    """The engine of session options that have one already, or none.
+
+    Raises:
+        ValueError, RuntimeError: as `register`.
+    """
+    if engine not in get_args(Engine):
+        raise ValueError(f"engine = {engine!r}: must be one of {', '.join(map(repr, get_args(Engine)))}")
+    if known is not None and engine not in ("auto", known) and "library" in (engine, known):
+        raise RuntimeError(f"engine = {engine!r}: the session options have {known!r} already: must be new options")
+    if engine == "auto" and known is None and not operators and installed.is_preferred():
+        return "library"
+    return "library" if "library" in (engine, known) else _select_engine(engine)
 
 
 def _select_engine(engine: Engine) -> Engine:
     """Add the operators to the library once in a process. With one name in both engines, the library would loop forever."""
     global _engine_in_use  # noqa: PLW0603 - a process has one library
-    if engine not in ("auto", "direct", "pyop"):
-        raise ValueError(f"engine = {engine!r}: must be one of 'auto', 'direct', 'pyop'")
     with _lock:
         if _engine_in_use is None:
             _engine_in_use = _add_all(engine)
@@ -265,7 +333,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         Args:
             path_or_bytes: the model, which may have external data. Nodes of others in a model of ONNX Runtime's own format
                 are run as `register` says, with the opset that it was given.
-            sess_options: the options; they stay as they are for other sessions.
+            sess_options: the options; they stay as they are for other sessions. With the library engine, they keep ONNX's
+                own operators of the model's opset, and a model of an opset with other ones is refused.
             providers: execution providers.
             provider_options: their options.
             operators: operators of your own.
@@ -285,8 +354,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         check_options(options, "sess_options")
         register(options, operators=operators)
         self._operator_errors = SessionErrors()
-        own = _registered[weakref.ref(options)].operators.values()
-        if _engine_in_use == "pyop":
+        registration = _registered[weakref.ref(options)]
+        own = registration.operators.values()
+        if registration.engine == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
             model = with_readable_attributes(path_or_bytes, (*OPERATORS, *own))
@@ -308,9 +378,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     "register_custom_ops_library: remove the other call, since ortops registers all operators of the "
                     f"library ({error})"
                 ) from error
-            hint = remedy(str(error), own, OPERATORS)
+            alone = _LIBRARY_ALONE if registration.engine == "library" else None
+            hint = remedy(str(error), own, OPERATORS, alone)
             if _TWO_LIBRARIES in str(error):
-                hint = (
+                hint = alone or (
                     "sess_options have another library with operators of a domain that the session runs itself: make new "
                     "options, and pass standard=False for that library"
                 )
@@ -327,10 +398,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
-        if _engine_in_use == "pyop":
+        if registration.engine == "pyop":
             if standard:
                 raise ValueError(f"standard = True: {_NOT_SERVED}")
             return contextlib.nullcontext()
+        if standard is False and registration.standard is not None:
+            raise ValueError(
+                f"standard = False: sess_options have ONNX's operators of opset {registration.standard} for good, with the "
+                "library engine: must be new options"
+            )
         if standard is False or not (standard or registration.is_serving or has_only_cpu(options, providers)):
             return registration.served.during(options, []) if registration.is_serving else contextlib.nullcontext()
         found = served_operators(self._model)
@@ -339,6 +415,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 "standard = True: a model of ONNX Runtime's own format does not tell its opset: must be given by "
                 "ortops.register(sess_options, opset=...)"
             )
+        if registration.engine == "library":
+            exceptions.uninterrupted(lambda: registration.add_standard(options, found or []))
+            return contextlib.nullcontext()
         found = found and registration.without_users(found)
         return registration.served.during(options, found) if found else contextlib.nullcontext()
 

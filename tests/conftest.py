@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> list[str]:
     return [f"not collected without torch: {', '.join(collect_ignore_glob)}"] if collect_ignore_glob else []
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library of float for this machine, the only file of a folder."""
+    import ortops
+    from ortops.library.targets import TARGETS, this_machine
+    from test_library import OPERATORS
+
+    made = tmp_path_factory.mktemp("library") / f"ortops{TARGETS[this_machine()].ending}"
+    ortops.build_library(made, OPERATORS, ["float"])
+    return made
 
 
 @pytest.fixture

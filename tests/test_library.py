@@ -26,6 +26,7 @@ from suite_runs import run
 
 HOST = Path(__file__).parents[1] / "examples" / "hosts" / "host.c"
 OPERATORS = ["RoiAlign_16", "RoiAlignGrad", "MaxRoiPool_1", "DmlResample"]
+"""Those of the fixture `library`."""
 
 EXPORTS = {"RegisterCustomOps", "RegisterOnnx10", "RegisterOnnx16"}
 """Those of a library with `OPERATORS`: opset 10 has MaxRoiPool_1."""
@@ -37,14 +38,6 @@ LIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libc.musl-x86_64.so.1
 
 pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="its commands are of Linux")
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library of float for this machine."""
-    made = tmp_path_factory.mktemp("library") / f"ortops{TARGETS[this_machine()].ending}"
-    ortops.build_library(made, OPERATORS, ["float"])
-    return made
 
 
 @pytest.fixture(scope="module")

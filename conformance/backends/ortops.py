@@ -16,8 +16,9 @@ from conformance.case import DTYPES, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.model import Dialect, build
 from ortops import precompile
+from ortops.library import installed
 
-Engine = Literal["direct", "pyop"]
+Engine = Literal["direct", "library", "pyop"]
 
 SMALL = 724
 """The elements of all tensors from which a session has threads: at most the root of the work that our kernels share."""
@@ -36,7 +37,7 @@ _LONG_ATTRIBUTES = (
 class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
-    engine: the way in which ONNX Runtime calls the operators; a process can use only one.
+    engine: the way in which ONNX Runtime calls the operators; a process cannot use both "direct" and "pyop".
     dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
@@ -69,7 +70,7 @@ class Ortops(Backend):
 
     def compile(self, cases: Sequence[Case]) -> None:
         """Compile what the operators need for the element types and the string attributes of the cases."""
-        for case in cases:
+        for case in cases if self._engine != "library" else ():
             kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
             for kernels in precompile.nodes([case.operator], kinds):
                 if all(case.attributes.get(name, value) == value for name, value in kernels.choices.items()):
@@ -95,9 +96,9 @@ def is_small(case: Case, model: onnx.ModelProto) -> bool:
 
 
 def load(provider: str | None = None) -> Ortops:
-    """The backend with the direct engine, or with pyop on a platform without it."""
+    """The backend with the direct engine; on a platform without it with the libraries of a wheel, or with pyop."""
     try:
-        return Ortops("direct", provider)
+        return Ortops("library" if installed.is_preferred() else "direct", provider)
     except RuntimeError:
         return load_pyop(provider)
 

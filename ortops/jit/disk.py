@@ -27,7 +27,7 @@ import time
 import uuid
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -74,10 +74,28 @@ def save(name: str, arg_types: tuple[str, ...], code: bytes, processor: tuple[st
         UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. Where warnings are errors, it is logged instead.
     """
     processor = processor or machine_code.processor()
-    error = _save(_file_name(name, arg_types, processor), _origin(name, arg_types, processor), code)
-    if error is not None and os.environ.get("NUMBA_CACHE_DIR"):
-        is_refused = error.errno in _OF_REFUSED_FOLDERS
-        _warn(os.environ["NUMBA_CACHE_DIR"], _FOLDER_RULE if is_refused else str(error.strerror))
+    try:
+        _save(_file_name(name, arg_types, processor), _digest(_origin(name, arg_types, processor), code) + code)
+    except OSError as error:
+        if os.environ.get("NUMBA_CACHE_DIR"):
+            is_refused = error.errno in _OF_REFUSED_FOLDERS
+            _warn(os.environ["NUMBA_CACHE_DIR"], _FOLDER_RULE if is_refused else str(error.strerror))
+
+
+def file(name: str, make: Callable[[], bytes]) -> Path:
+    """The path of a file in the cache that others load by its path. Its name tells what it is made from.
+
+    Args:
+        name: the file's name.
+        make: makes the content where there is no such file.
+
+    Raises:
+        OSError: no folder can be written.
+    """
+    for folder, _ in _folders():
+        with contextlib.suppress(OSError), _opened(folder / name):
+            return folder / name
+    return _save(name, make())
 
 
 def _find(name: str, origin: bytes) -> bytes | None:
@@ -90,14 +108,15 @@ def _find(name: str, origin: bytes) -> bytes | None:
     return None
 
 
-def _save(name: str, origin: bytes, content: bytes) -> OSError | None:
-    """Store a file in the first folder that can be written; if there is none, the error of the last."""
-    error: OSError | None = FileNotFoundError(errno.ENOENT, "the sources of the kernels cannot be read")
+def _save(name: str, content: bytes) -> Path:
+    """Write a file in the first folder that can be written; if there is none, raise the error of the last."""
+    error: OSError = FileNotFoundError(errno.ENOENT, "the sources of the kernels cannot be read")
     for folder, mode in _folders():
-        error = _error_of_writing(folder / name, mode, _digest(origin, content) + content)
-        if error is None:
-            break
-    return error
+        failed = _error_of_writing(folder / name, mode, content)
+        if failed is None:
+            return folder / name
+        error = failed
+    raise error
 
 
 _FOLDER_RULE = "must be a folder, no link, of this user or root that nobody else can write to"
@@ -206,7 +225,9 @@ def _digests() -> dict[str, str]:
         found = definitions.digests(PACKAGES)
     except SyntaxError:  # of a file that no kernel may need: whatever changes in any file counts
         return {}
-    _save(DEFINITIONS, sources(), json.dumps(found).encode())
+    content = json.dumps(found).encode()
+    with contextlib.suppress(OSError):
+        _save(DEFINITIONS, _digest(sources(), content) + content)
     return found
 
 

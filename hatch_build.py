@@ -3,6 +3,8 @@
 A wheel runs on any platform. Kernels are compiled at their first call, unless the wheel is built on Linux with
 
     ORTOPS_BUILD_COMPILED=1    kernels as LLVM bitcode, of which a first call makes machine code in a moment
+    ORTOPS_BUILD_LIBRARY       x86_64-windows or aarch64-windows: the libraries that sessions use there, where the wheel then
+                               belongs
     ORTOPS_BUILD_TYPES         only for these element types, separated by commas: float16, bfloat16, float, double
 """
 
@@ -26,7 +28,17 @@ def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling'
 ) -> list[str]:
     """The packages that building a wheel needs: to compile the kernels, all dependencies of the package itself."""
     requires = hatchling.build.get_requires_for_build_wheel(config_settings)
-    return requires + (WheelBuilder(str(Path.cwd())).metadata.core.dependencies if _compiles() else [])
+    core = WheelBuilder(str(Path.cwd())).metadata.core
+    if _target():
+        requires += core.optional_dependencies["library"]
+    return requires + (core.dependencies if _compiles() or _target() else [])
+
+
+_TAGS = {"x86_64-windows": "win_amd64", "aarch64-windows": "win_arm64"}
+"""The names of platforms in those of wheels."""
+
+_LIBRARIES = {"ortops.dll": [], **{f"ortops-onnx{opset}.dll": ["--standard", str(opset)] for opset in (10, 16, 22)}}
+"""The files that `ortops.library.installed` looks for, and how they are built."""
 
 
 class CompiledKernels(BuildHookInterface[Any]):
@@ -42,13 +54,22 @@ class CompiledKernels(BuildHookInterface[Any]):
         ]
         places = {path: path.relative_to(self.root).as_posix() for path in files}
         build_data["force_include"] |= {str(path): f"conformance/{place}" for path, place in places.items()}
-        if not _compiles():
-            return
-        archive = Path(self.folder.name, "kernels.zip")
-        types = [f"--type={kind}" for kind in os.environ.get("ORTOPS_BUILD_TYPES", "").split(",") if kind]
-        command = [sys.executable, "-m", "ortops", "bitcode", str(archive), *types]
-        subprocess.run(command, cwd=self.root, check=True)  # noqa: S603
-        build_data["force_include"][str(archive)] = "ortops/kernels/compiled/kernels.zip"
+        kinds, target = [kind for kind in os.environ.get("ORTOPS_BUILD_TYPES", "").split(",") if kind], _target()
+        if _compiles():
+            archive = Path(self.folder.name, "kernels.zip")
+            self._run("bitcode", str(archive), *(f"--type={kind}" for kind in kinds))
+            build_data["force_include"][str(archive)] = "ortops/kernels/compiled/kernels.zip"
+        if target:
+            build_data |= {"tag": f"py3-none-{_TAGS[target]}", "pure_python": False}
+            for name, options in _LIBRARIES.items():
+                made = Path(self.folder.name, name)
+                types = ["--types", ",".join(kinds)] if kinds else []
+                self._run("library", "--out", str(made), "--target", target, *types, *options)
+                build_data["force_include"][str(made)] = f"ortops/library/built/{name}"
+
+    def _run(self, *command: str) -> None:
+        """Run a command of the package that is built."""
+        subprocess.run([sys.executable, "-m", "ortops", *command], cwd=self.root, check=True)  # noqa: S603
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Remove the temporary archive."""
@@ -57,3 +78,10 @@ class CompiledKernels(BuildHookInterface[Any]):
 
 def _compiles() -> bool:
     return sys.platform == "linux" and os.environ.get("ORTOPS_BUILD_COMPILED", "0") not in ("", "0")
+
+
+def _target() -> str:
+    target = os.environ.get("ORTOPS_BUILD_LIBRARY", "")
+    if target and target not in _TAGS:
+        raise ValueError(f"ORTOPS_BUILD_LIBRARY = {target!r}: must be one of {', '.join(_TAGS)}")
+    return target

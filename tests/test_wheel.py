@@ -16,6 +16,7 @@ from llvmlite import binding as llvm
 
 from ortops.jit import disk, machine_code
 from ortops.jit.source import Source
+from ortops.library.targets import STANDARD_OPSETS
 from ortops.parallel_warmup import ENTRY_POINTS
 
 ARCHIVE = "ortops/kernels/compiled/kernels.zip"
@@ -132,6 +133,27 @@ def test_bitcode_does_not_depend_on_what_a_process_has_compiled_before() -> None
             pool.map(compiled_anew, order, 1) for pool, order in ((first, [work, describe]), (second, [describe, work]))
         ]
     assert made[0] == made[1][::-1]
+
+
+@builds
+def test_one_for_windows_has_the_libraries_of_its_sessions(tmp_path: Path) -> None:
+    made = wheel(tmp_path, ORTOPS_BUILD_LIBRARY="x86_64-windows", ORTOPS_BUILD_TYPES="float", ORTOPS_BUILD_COMPILED="0")
+    assert made.name.endswith("-py3-none-win_amd64.whl")
+    files = zipfile.ZipFile(made)
+    libraries = {path.name: path.read_bytes() for path in zipfile.Path(files, "ortops/library/built/").iterdir()}
+    assert set(libraries) == {"ortops.dll", *(f"ortops-onnx{opset}.dll" for opset in STANDARD_OPSETS)}
+    for code in libraries.values():
+        assert code.startswith(b"MZ")
+        assert b"RegisterCustomOps\0" in code
+    (about,) = (name for name in files.namelist() if name.endswith(".dist-info/WHEEL"))
+    assert b"Root-Is-Purelib: false" in files.read(about)
+
+
+def test_libraries_for_an_unknown_platform_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        AssertionError, match="ORTOPS_BUILD_LIBRARY = 'mips': must be one of x86_64-windows, aarch64-win"
+    ):
+        wheel(tmp_path, ORTOPS_BUILD_LIBRARY="mips")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,8 @@ test-slow: .venv/.test
 
 # The tests that need PyTorch, which is large. Where it is installed, the two above have them, too, and take longer.
 test-torch: .venv/.test .venv/.test-torch
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix tests/test_, torch*.py gradient_networks.py gradient_layers.py docs.py)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m torch \
+		$(addprefix tests/test_, torch*.py gradient_networks.py gradient_layers.py docs.py)
 
 # Measures, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench

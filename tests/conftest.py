@@ -9,8 +9,10 @@ import pytest
 
 from skips import SkipCheck
 
-collect_ignore_glob = [] if find_spec("torch") else ["test_torch*.py", "test_gradient_networks.py"]
-"""What `make test-torch` runs, which installs PyTorch."""
+NEEDING_TORCH = ["test_torch*.py", "test_gradient_networks.py"]
+"""The files of which `make test-torch` runs everything."""
+
+collect_ignore_glob = [] if find_spec("torch") else NEEDING_TORCH
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,6 +21,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> list[str]:
     return [f"not collected without torch: {', '.join(collect_ignore_glob)}"] if collect_ignore_glob else []
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of the files that need PyTorch."""
+    for item in items:
+        if any(item.path.match(glob) for glob in NEEDING_TORCH):
+            item.add_marker("torch")
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,10 @@ class Block(NamedTuple):
     before: str
 
 
+def needs_torch(block: Block) -> bool:
+    return "torch" in block.text and block.language == "python"
+
+
 def blocks(document: Path) -> list[Block]:
     text, end, found = document.read_text("utf-8"), 0, []
     for one in _BLOCK.finditer(text):
@@ -161,7 +165,7 @@ def run_blocks(document: Path, folder: Path) -> None:
     for block in blocks(document):
         where = f"{document.name}:{block.line}"
         file_name = _FILE_NAME.match(block.text)
-        if "torch" in block.text and block.language == "python" and find_spec("torch") is None:
+        if needs_torch(block) and find_spec("torch") is None:
             pytest.skip(f"{where} needs torch, which `make test-torch` has")
         if file_name:
             (folder / file_name[1]).parent.mkdir(parents=True, exist_ok=True)
@@ -188,8 +192,14 @@ def run_blocks(document: Path, folder: Path) -> None:
 @pytest.mark.filterwarnings("ignore:# The axis name:UserWarning")  # of PyTorch 2.13, of lengths that are equal
 @pytest.mark.parametrize(
     "document",
-    [pytest.param(one, marks=pytest.mark.slow) if one.name in LONG else one for one in DOCUMENTS],
-    ids=lambda document: document.name,
+    [
+        pytest.param(
+            one,
+            marks=[pytest.mark.slow] * (one.name in LONG) + [pytest.mark.torch] * any(map(needs_torch, blocks(one))),
+            id=one.name,
+        )
+        for one in DOCUMENTS
+    ],
 )
 def test_its_code_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -108,6 +108,7 @@ def test_products_have_a_second_derivative_also_where_one_factor_is_0(call: str,
     check(text, {"x": np.array([[2.0, 3, 0, 4], [0, 2, 5, 3], [1, 2, 3, 4]])}, ["x"], second_order=True)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("align", [False, True])
@@ -151,6 +152,7 @@ def test_half_precision_has_its_coordinates_in_float() -> None:
     np.testing.assert_allclose(by_x[0, 0, 0], np.maximum(1 - np.abs(np.arange(2000) - at), 0), atol=2e-3)
 
 
+@pytest.mark.torch
 @not_of_old
 def test_offsets_at_the_edge_have_the_gradients_of_torchvision() -> None:
     torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_lock import global_compiler_lock
@@ -182,9 +182,6 @@ class _KernelLibrary(_CalleeLibrary):
         """Link all callees and optimise the module."""
         for library in dict.fromkeys(self.callees()):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)  # noqa: SLF001 - as numba's own
-        for function in self._final_module.functions if self.is_small else ():
-            if not function.is_declaration:
-                function.add_function_attribute("optsize")
         self._optimize()
         self._final_module.verify()
         self._finalized = True
@@ -193,6 +190,11 @@ class _KernelLibrary(_CalleeLibrary):
         codegen = self._codegen
         managers = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
         passes, *builder = managers if isinstance(managers, tuple) else (managers,)  # numba < 0.62 returns no builder
+        if self.is_small and builder:
+            options = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
+            options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
+            builder = [llvm.create_pass_builder(codegen._tm, options)]  # noqa: SLF001 - the target of numba's own code
+            passes = builder[0].getModulePassManager()
         passes.run(self._final_module, *builder)
 
     def object_code(self) -> bytes:
@@ -281,7 +283,7 @@ def inline(function: F) -> F:
 
 
 def small(function: F) -> F:
-    """Decorate as `compiled` a C function that LLVM makes small: one whose loops are not worth the time to unroll them."""
+    """Decorate as `compiled` a C function whose loops are not worth the time that LLVM takes to unroll or vectorise them."""
     function.__dict__["is_small"] = True
     return compiled(function)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ortops.shapes import Shape
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
@@ -27,7 +27,7 @@ Allocate = Callable[[int, Shape], Any]
 
 
 class Bound:
-    """Computes the outputs of a node of this project's operators.
+    """Computes the outputs of a node by compiled code.
 
     Args:
         operator: the definition.
@@ -42,10 +42,14 @@ class Bound:
         """The node for the NumPy type of the first input."""
         node = self._nodes.get(dtype)
         if node is None:
-            from ortops.calls.node import Node  # here, so that `import ortops` stays fast
+            from ortops.calls.node import node_of  # here, so that `import ortops` stays fast
 
-            node = self._nodes[dtype] = Node(self._operator, self.attributes, dtype)
+            node = self._nodes[dtype] = node_of(self._operator, self.attributes, dtype)
         return node
+
+    def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:  # noqa: ARG002
+        """The node for the element types of the inputs that a node of a model has, by name, and of its outputs."""
+        return self.node(ELEMENT_DTYPES[outputs[0]])
 
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """Compute the outputs.

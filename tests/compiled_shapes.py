@@ -46,10 +46,10 @@ class Call:
         values: Mapping[str, Sequence[int]],
     ) -> None:
         self.operator = operator
-        words: list[int | float] = [0] * layout.ATTRIBUTES
+        words: list[Any] = [0] * layout.ATTRIBUTES
         words[layout.DEFINITION] = address_of(definition_of(operator))
         for attribute in operator.attributes:
-            words += attribute_words(attribute.choices, attributes[attribute.name])
+            words += attribute_words(attribute, attributes[attribute.name])
         self.node = np.frombuffer(
             b"".join(struct.pack("d" if isinstance(word, float) else "q", word) for word in words)
         )

@@ -6,7 +6,7 @@ the address of a C string in UTF-8. What compiled code would print of several wo
 
 from __future__ import annotations
 
-from ortops.calls.layout import ATTRIBUTE_WORDS
+from ortops.calls.layout import ATTRIBUTE_WORDS, MAX_DIMS
 
 MAX_RANK = 4
 """The largest rank of a tensor of variable rank, and the most values of an attribute (`spec.MAX_RANK`)."""
@@ -113,7 +113,7 @@ ASCENDING, ONE_GIVEN = 0, 1
     ELEMENT_COUNT,
     AXES,
 ) = range(16)
-ELEMENT_AXES = AXES + MAX_RANK
+ELEMENT_AXES = AXES + MAX_DIMS
 REQUIRED_FOR = ELEMENT_AXES + MAX_RANK
 TENSOR_ITEM_WORDS = REQUIRED_FOR + 2
 """A tensor, at TENSORS_AT + TENSOR_ITEM_WORDS * row, first the inputs and then the outputs, as in a call.
@@ -133,7 +133,7 @@ AXES: the number of each axis, or -1 - length for an axis whose length is fixed:
     else LEAST_RANK of them, before which more axes, of length 1, may come.
 """
 
-ELEMENT_TYPE_COUNT, ELEMENT_TYPES, TYPE_ITEM_WORDS = 0, 1, 9
+ELEMENT_TYPE_COUNT, ELEMENT_TYPES, TYPE_ITEM_WORDS = 0, 1, 16
 """A type variable, or a type of its own, at TYPES_AT + TYPE_ITEM_WORDS * number: the number of element types that it may
 have, and these as ONNX's TensorProto.DataType."""
 

@@ -46,16 +46,23 @@ def definition_of(operator: Operator) -> Record:
     return _Words(operator).record()
 
 
-def attribute_words(choices: Sequence[str], value: AttributeValue) -> list[int | float]:
+def attribute_words(attribute: Attribute, value: AttributeValue) -> list[Word]:
     """The words of a checked attribute's value in a node (`layout.ATTRIBUTE_WORDS`); floats stand for their bits.
 
     Args:
-        choices: the allowed strings.
-        value: a number, one of the choices, or a tuple of at most four numbers.
+        attribute: the attribute.
+        value: a number, one of the choices, or a tuple of numbers: of at most four if they are not of any length.
     """
     values = value if isinstance(value, tuple) else (value,)
-    numbers = [choices.index(one) if isinstance(one, str) else one for one in values]
-    return [len(numbers), *numbers, *[0] * (ATTRIBUTE_WORDS - 1 - len(numbers))]
+    numbers: list[Word] = [attribute.choices.index(one) if isinstance(one, str) else one for one in values]
+    shown = [_list_of(values, repr(values))] if attribute.any_length and values else numbers
+    return [len(numbers), *shown, *[0] * (ATTRIBUTE_WORDS - 1 - len(shown))]
+
+
+@functools.cache  # since records stay for good
+def _list_of(values: tuple[int | float, ...], _shown: str) -> Record:
+    """A record of numbers; as text 1 is not 1.0 and 0.0 is not -0.0."""
+    return Record("list", values)
 
 
 class _Words:
@@ -120,7 +127,7 @@ class _Words:
             words.AXIS_NAMES: ", ".join(attribute.axes),
             words.HAS_DEFAULT: int(default is not None),
         }
-        return [*_item(item, words.DEFAULT), *attribute_words(attribute.choices, () if default is None else default)]
+        return [*_item(item, words.DEFAULT), *attribute_words(attribute, () if default is None else default)]
 
     def _rule(self, rule: Rule) -> list[Word]:
         rows = [self._rows[name] for name in rule.attributes]
@@ -130,7 +137,7 @@ class _Words:
         operator = self._operator
         derived = operator.derived_axes.get(str(tensor.shape[0])) if tensor.has_variable_rank else None
         unless, exempt = tensor.required_unless or (None, 0)
-        values = [] if unless is None else attribute_words(operator.attributes[self._rows[unless]].choices, exempt)
+        values = [] if unless is None else attribute_words(operator.attributes[self._rows[unless]], exempt)
         outputs = [output.name for output in operator.outputs]
         needed = [len(operator.inputs) + outputs.index(name) for name in tensor.required_for]
         axes = tensor.axes(words.MAX_RANK if tensor.has_variable_rank else len(tensor.shape))
@@ -155,7 +162,7 @@ class _Words:
         }
         return [
             *_item(item, words.AXES),
-            *_padded([] if derived else [self._number(axis) for axis in axes], words.MAX_RANK),
+            *_padded([] if derived else [self._number(axis) for axis in axes], MAX_DIMS),
             *_padded([self._number(axis) for axis in elements], words.MAX_RANK),
             *_padded(needed, words.TENSOR_ITEM_WORDS - words.REQUIRED_FOR),
         ]
@@ -192,7 +199,7 @@ def _axis_names(operator: Operator) -> dict[str, None]:
     """The names of the axes that shapes, elements of inputs and equations have."""
     axes: list[int | str] = []
     for tensor in (*operator.inputs, *operator.outputs):
-        if str(tensor.shape[0]) not in operator.derived_axes:
+        if not tensor.has_variable_rank or str(tensor.shape[0]) not in operator.derived_axes:
             axes += tensor.axes(words.MAX_RANK if tensor.has_variable_rank else len(tensor.shape))
         axes += tensor.axes_of_elements(words.MAX_RANK)
         axes += [RANK] if tensor.has_variable_rank else []

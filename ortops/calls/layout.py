@@ -25,7 +25,8 @@ ENTER, SHORT_OF_MEMORY = range(2)
 
 ATTRIBUTE_WORDS = 5
 """The number of values of an attribute, then the values, of which there are at most 4: int64, the bits of float64, or for a
-string its number among the choices. A number or a string has one value; an empty list has none."""
+string its number among the choices. A number or a string has one value; an empty list has none. Of a list of any length
+(`Attribute.any_length`) the address of its values follows."""
 
 RUNNER, CONTEXT, NEEDED, LENGTHS = 0, 1, 2, 3
 """Indices of a call's words.

@@ -1,4 +1,4 @@
-"""Nodes of this project's operators: their words, and calls of compiled code with arrays."""
+"""Nodes that compiled code computes: their words, and calls of compiled code with arrays."""
 
 from __future__ import annotations
 
@@ -35,11 +35,18 @@ _INFER, _CHECK = range(2)
 
 _KINDS = {ELEMENT_DTYPES[name]: kind for name, kind in KINDS.items()}
 
-_TYPES = {
+TYPES = {
     np.dtype(dtype): number
     for dtype, number in (
-        *((np.float32, 1), (np.int64, 7), (np.float16, 10)),
-        *((np.float64, 11), (np.uint32, 12), (ml_dtypes.bfloat16, 16)),
+        *((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.uint16, 4), (np.int16, 5), (np.int32, 6), (np.int64, 7)),
+        *(
+            (np.bool_, 9),
+            (np.float16, 10),
+            (np.float64, 11),
+            (np.uint32, 12),
+            (np.uint64, 13),
+            (ml_dtypes.bfloat16, 16),
+        ),
     )
 }
 """The numbers of NumPy's types in ONNX's TensorProto."""
@@ -54,12 +61,18 @@ class Node:
     Args:
         operator: the definition.
         attributes: the result of `Operator.check_attributes`.
-        dtype: the NumPy type of the elements.
+        entry: the record of the entry.
+        drivers: those of the drivers that the entry calls.
     """
 
-    def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue], dtype: Any) -> None:
-        drivers = drivers_for(operator, attributes, _KINDS[dtype])
-        self._entry = entry_of(operator)
+    def __init__(
+        self,
+        operator: Operator,
+        attributes: Mapping[str, AttributeValue],
+        entry: Record,
+        drivers: Sequence[records.Word] = (0, 0),
+    ) -> None:
+        self._entry = entry
         words: list[records.Word] = [0] * layout.ATTRIBUTES
         words[layout.DEFINITION], words[layout.SHAPES], words[layout.ENTRY] = (
             definition_of(operator),
@@ -69,7 +82,7 @@ class Node:
         words[layout.DRIVER], words[layout.DRIVER_OF_ROIS] = drivers
         words[layout.LABEL] = operator.label
         for attribute in operator.attributes:
-            words += attribute_words(attribute.choices, attributes[attribute.name])
+            words += attribute_words(attribute, attributes[attribute.name])
         self.words = np.array([records.value_of(word) for word in words], np.int64)
         self.address: int = self.words.ctypes.data
         self._inputs, self._outputs = len(operator.inputs), len(operator.outputs)
@@ -94,7 +107,7 @@ class Node:
                 words += _ABSENT
             else:
                 shape = array.shape[: layout.MAX_DIMS]
-                words += (data_pointer(array), _TYPES[array.dtype], len(shape), *shape, *_PADDING[len(shape)])
+                words += (data_pointer(array), TYPES[array.dtype], len(shape), *shape, *_PADDING[len(shape)])
         call = np.zeros(layout.CALL_WORDS, np.int64)
         struct.pack_into(f"{len(words)}q", call.data, 0, *words)
         here = data_pointer(call)
@@ -104,7 +117,7 @@ class Node:
             row = call[at : at + layout.TENSOR_WORDS].tolist()
             array = allocate(i, tuple(row[layout.DIMS : layout.DIMS + row[layout.DIMS_COUNT]]))
             if array is not None:
-                call[at], call[at + layout.TYPE] = data_pointer(array), _TYPES[array.dtype]
+                call[at], call[at + layout.TYPE] = data_pointer(array), TYPES[array.dtype]
             outputs.append(array)
             at += layout.TENSOR_WORDS
         if self._checks:
@@ -138,6 +151,11 @@ class Node:
             raise MemoryError(text.decode())
         first = 8 * (layout.TEXT + 1)
         raise ValueError(call.tobytes()[first : first + int(call[layout.TEXT])].decode())
+
+
+def node_of(operator: Operator, attributes: Mapping[str, AttributeValue], dtype: Any) -> Node:
+    """A node of one of this project's operators, for a NumPy type of elements."""
+    return Node(operator, attributes, entry_of(operator), drivers_for(operator, attributes, _KINDS[dtype]))
 
 
 def _function(record: Record, number: int) -> Any:

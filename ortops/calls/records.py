@@ -18,7 +18,10 @@ from ortops.jit.source import Function
 
 @dataclass(frozen=True)
 class FunctionOf:
-    """A C function, for elements of a type if it has a parameter of them (`jit.kernel.CFunction`)."""
+    """A C function, for elements of a type if it has a parameter of them (`jit.kernel.CFunction`).
+
+    function: the function, or what compiles and loads it, and returns its address, when it is called.
+    """
 
     function: Function
     element: str = ""
@@ -77,6 +80,9 @@ _unloaded: dict[int, FunctionOf] = {}
 
 @functools.cache
 def _loaded(function: FunctionOf) -> int:
+    if callable(function.function):
+        address: int = function.function()
+        return address
     return CFunction(function.function, function.element).address
 
 

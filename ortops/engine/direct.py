@@ -41,7 +41,7 @@ from ortops.engine.tensors import Inputs, output, tensor_attribute
 from ortops.jit import exceptions
 from ortops.jit.elements import INTERRUPTED
 from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Bind, Length, Operator, Tensor
+from ortops.spec import Attribute, AttributeValue, Bind, Length, Operator, Tensor
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
@@ -254,7 +254,8 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     )
     compute = bind(operator, attributes, output_kinds)
     if isinstance(compute, Bound):
-        return _compiled_kernel(operator, compute.node(ELEMENT_DTYPES[output_kinds[0]]))
+        node = compute.node_in_session({one.tensor.name: one.kind for one in given}, output_kinds)
+        return _compiled_kernel(operator, node)
     inputs = Inputs(
         api,
         [ELEMENT_TYPES.get(kind, ANY_TYPE) for kind in input_kinds[: counts[0].value]],

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import bind_unchecked, for_kernels
+from ortops.compute import Bound, bind_unchecked, for_kernels
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
@@ -42,7 +42,13 @@ def call(
     Raises:
         TypeError, ValueError: an attribute, an element type, a shape or the data breaks a rule.
     """
-    bound = bind_unchecked(operator, attributes)
+    return call_bound(operator, bind_unchecked(operator, attributes), inputs, wanted)
+
+
+def call_bound(
+    operator: Operator, bound: Bound, inputs: Sequence[ArrayLike | None], wanted: Sequence[bool]
+) -> list[Any]:
+    """As `call`, with attributes that are checked."""
     arrays, types = _arrays(operator, inputs)
     outputs: list[Any] = [None] * len(wanted)
 

@@ -197,9 +197,14 @@ class _KernelLibrary(_CalleeLibrary):
             passes = builder[0].getModulePassManager()
         passes.run(self._final_module, *builder)
 
-    def object_code(self) -> bytes:
-        """The object file, for the processor that numba compiles for."""
-        code: bytes = self._codegen._tm.emit_object(self._final_module)  # noqa: SLF001 - the target of numba's own code
+    @property
+    def module(self) -> Any:
+        """The optimised module."""
+        return self._final_module
+
+    def emit(self, module: Any) -> bytes:
+        """The object file of a module, for the processor that numba compiles for."""
+        code: bytes = self._codegen._tm.emit_object(module)  # noqa: SLF001 - the target of numba's own code
         return code
 
     def bitcode(self) -> bytes:
@@ -290,7 +295,8 @@ def small(function: F) -> F:
 
 def object_code(source: Source) -> bytes:
     """The object file of a kernel or a C function."""
-    return _library(source).object_code()
+    library = _library(source)
+    return library.emit(library.module)
 
 
 def bitcode(source: Source) -> bytes:
@@ -298,28 +304,39 @@ def bitcode(source: Source) -> bytes:
     return _library(source).bitcode()
 
 
-@global_compiler_lock
 def _library(source: Source) -> _KernelLibrary:
-    """The code of a source: a kernel, or a C function whose parameters have the types of its annotations."""
+    """The code of a source."""
     dispatcher = getattr(importlib.import_module(f"ortops.{source.module}"), source.function)
-    if isinstance(source.arguments, str):
+    return library_of(source.name, dispatcher, source.arguments)
+
+
+@global_compiler_lock
+def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str) -> _KernelLibrary:
+    """The code of a `compiled` function: a kernel, or a C function whose parameters have the types of its annotations.
+
+    Args:
+        name: the name of the code.
+        dispatcher: the function.
+        arguments: as `Source.arguments`.
+    """
+    if isinstance(arguments, str):
         hints = get_type_hints(dispatcher.py_func, include_extras=True)
         names = inspect.signature(dispatcher.py_func).parameters
-        numba_types = tuple(_annotated(hints[name], source.arguments) for name in names)
+        numba_types = tuple(_annotated(hints[one], arguments) for one in names)
         parameters = [_INT64] * sum(map(_word_count, numba_types))
     else:
-        numba_types = tuple(map(_type, source.arguments))
+        numba_types = tuple(map(_type, arguments))
         parameters = [_INT64.as_pointer()]
     dispatcher.compile(numba_types)
     overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
-    library = _KernelLibrary(context.codegen(), source.name)
+    library = _KernelLibrary(context.codegen(), name)
     library.is_small = getattr(dispatcher.py_func, "is_small", False)
     library.add_linking_library(overload.library)
     ir_module = library.create_ir_module(SYMBOL)
     kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
-    words = iter(kernel.args) if isinstance(source.arguments, str) else _words_at(builder, kernel.args[0])
+    words = iter(kernel.args) if isinstance(arguments, str) else _words_at(builder, kernel.args[0])
     values = [from_words(context, builder, words, one) for one in numba_types]
     callee = context.declare_function(ir_module, overload.fndesc)
     returned = types.unliteral(overload.signature.return_type)

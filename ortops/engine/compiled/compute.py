@@ -6,6 +6,14 @@ from typing import Any
 
 from numba import types
 
+from ortops.calls.definition_words import (
+    ELEMENT_TYPES,
+    TENSOR_ITEM_WORDS,
+    TENSORS_AT,
+    TYPE_ITEM_WORDS,
+    TYPE_VARIABLE,
+    TYPES_AT,
+)
 from ortops.calls.definition_words import INPUT_COUNT as INPUTS
 from ortops.calls.definition_words import OUTPUT_COUNT as OUTPUTS
 from ortops.calls.layout import (
@@ -136,7 +144,8 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
     failure: int = call_api(api, "KernelContext_GetOutputCount", (context, address_of(offset(call, NEEDED))))
     for i in range(minimum(call[NEEDED], count)):
         if failure == 0:
-            failure = _output(api, context, i, inputs[TYPE], offset(outputs, i * TENSOR_WORDS))
+            element_type = _type_of_output(definition, inputs, i)
+            failure = _output(api, context, i, element_type, offset(outputs, i * TENSOR_WORDS))
     if failure != 0:
         call[NEEDED] = failure
         return FAILED
@@ -176,9 +185,22 @@ def _output(api: int, context: int, i: int, element_type: int, row: Any) -> int:
         api, "KernelContext_GetOutput", (context, i, here + 8 * DIMS, row[DIMS_COUNT], here + 8 * ADDRESS)
     )
     if status == 0 and row[ADDRESS] != 0:
-        row[TYPE] = element_type  # every operator's outputs have the type of its first input
+        row[TYPE] = element_type
         status = call_api(api, "GetTensorMutableData", (row[ADDRESS], here + 8 * ADDRESS))
     return status
+
+
+@compiled
+def _type_of_output(definition: Any, inputs: Any, i: int) -> int:
+    """The element type of an output: that of the first input of the same type variable, or its only one."""
+    tensors = offset(definition, definition[TENSORS_AT])
+    variable = tensors[(definition[INPUTS] + i) * TENSOR_ITEM_WORDS + TYPE_VARIABLE]
+    for k in range(definition[INPUTS]):
+        element_type = inputs[k * TENSOR_WORDS + TYPE]
+        if element_type != 0 and tensors[k * TENSOR_ITEM_WORDS + TYPE_VARIABLE] == variable:
+            return element_type
+    only: int = definition[definition[TYPES_AT] + variable * TYPE_ITEM_WORDS + ELEMENT_TYPES]
+    return only
 
 
 @compiled

@@ -1,0 +1,276 @@
+"""Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
+
+Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text
+of its message takes their place in the compiled code, so that nothing needs the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.errors import NumbaError
+from numba.extending import intrinsic
+from numba.np import arrayobj, numpy_support
+
+from ortops.calls.layout import (
+    ADDRESS,
+    ATTRIBUTE_WORDS,
+    ATTRIBUTES,
+    DIMS,
+    INVALID,
+    OK,
+    TENSOR_WORDS,
+    TENSORS,
+    TYPE,
+)
+from ortops.calls.messages import write_text
+from ortops.jit import exceptions, machine_code
+from ortops.jit.compile import compiled, library_of
+from ortops.jit.elements import Words
+
+_INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
+
+
+class Argument(NamedTuple):
+    """What a parameter of the function gets.
+
+    kind: an array that is an "input", of which nothing can be changed, or an "output"; None for an "absent" input; an "int"
+        or a "float"; a list of them as an array, "ints" or "floats"; or the constant "text".
+    row: the number of the tensor in a call, or of the attribute in a node.
+    dtype: the NumPy type of an array's elements.
+    number: this type in ONNX's TensorProto; 0 for an absent input.
+    rank: the number of an array's dimensions.
+    text: the constant.
+    """
+
+    kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text"]
+    row: int
+    dtype: Any = None
+    number: int = 0
+    rank: int = 0
+    text: str = ""
+
+    @property
+    def numba_type(self) -> Any:
+        """The type of the parameter."""
+        if self.kind in ("input", "output"):
+            return self._array_type(numpy_support.from_dtype(self.dtype), self.rank, self.kind == "input")
+        return {
+            "absent": types.none,
+            "int": types.int64,
+            "float": types.float64,
+            "ints": self._array_type(types.int64, 1, True),
+            "floats": self._array_type(types.float64, 1, True),
+        }.get(self.kind) or types.Omitted(self.text)
+
+    @staticmethod
+    def _array_type(element: Any, rank: int, readonly: bool) -> Any:
+        return types.Array(element, rank, "C", readonly=readonly)
+
+
+class CompileError(TypeError):
+    """numba cannot compile a function."""
+
+
+_lock = threading.RLock()
+
+
+def load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
+    """Compile a function for the types of its arguments, and load it.
+
+    Args:
+        function: the function.
+        arguments: what each of its parameters gets.
+        options: of numba's `njit`, beside those that all such functions have.
+
+    Returns:
+        The address of a C function ``entry(node, call)``, valid until the process ends.
+
+    Raises:
+        CompileError: numba cannot compile it, or its code calls the interpreter.
+    """
+    address: int = exceptions.uninterrupted(lambda: _load(function, arguments, options))
+    return address
+
+
+def _load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
+    with _lock:
+        dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
+            function
+        )
+        try:
+            dispatcher.compile(tuple(one.numba_type for one in arguments))
+        except NumbaError as error:
+            raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
+        (overload,) = dispatcher.overloads.values()
+        library = library_of(function.__qualname__, _entry_of(overload, arguments), "")
+        module = _without_python(str(library.module))
+        _check_symbols(function, module)
+        return machine_code.load(library.emit(llvm.parse_assembly(module)))
+
+
+def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
+    """A compiled function ``entry(node, call)`` that calls the function."""
+    tensors = [one for one in arguments if one.kind in ("input", "output", "absent")]
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def run(_typing: Any, node: Any, call: Any) -> Any:
+        """The address of the text of an error; 0 if there is none."""
+
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
+            are_as_compiled = [
+                builder.icmp_signed("==", _word(builder, args[1], _at(one) + TYPE), _INT64(one.number))
+                for one in tensors
+            ]
+            with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled)):
+                values = [_value(context, builder, args[0], args[1], one) for one in arguments]
+                context.add_linking_libs((overload.library,))
+                callee = context.declare_function(builder.module, overload.fndesc)
+                signature = overload.signature
+                status, _ = context.call_conv.call_function(
+                    builder, callee, signature.return_type, signature.args, values
+                )
+                builder.store(_INT64(0), result)
+                with cgutils.if_unlikely(builder, status.is_error):
+                    info = builder.load(status.excinfoptr)
+                    builder.store(builder.ptrtoint(builder.extract_value(info, 0), _INT64), result)
+                    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, builder.extract_value(info, 3))):
+                        # The exception has values that are known at run time, in memory of its own.
+                        for memory in (builder.extract_value(info, 2), status.excinfoptr):
+                            _free(builder, memory)
+            return builder.load(result)
+
+        return types.intp(node, call), codegen
+
+    @compiled
+    def entry(node: Words, call: Words) -> int:
+        message = run(node, call)
+        if message != 0:
+            write_text(call, message)
+            return INVALID
+        return OK
+
+    return entry
+
+
+_OTHER_TENSORS = "an input or an output has another element type than when the session was made, or is left out"
+
+
+def _text(builder: Any, content: str) -> Any:
+    constant = cgutils.make_bytearray(bytearray(content.encode() + b"\0"))
+    return builder.ptrtoint(cgutils.global_constant(builder.module, "text", constant, linkage="private"), _INT64)
+
+
+def _free(builder: Any, memory: Any) -> None:
+    pointer = ir.IntType(8).as_pointer()
+    free = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), "free")
+    builder.call(free, [builder.bitcast(memory, pointer)])  # as numba's allocator does
+
+
+def _word(builder: Any, words: Any, at: int) -> Any:
+    return builder.load(builder.gep(words, [_INT64(at)]))
+
+
+def _at(one: Argument) -> int:
+    """The index of the first word of a tensor in a call."""
+    return TENSORS + TENSOR_WORDS * one.row
+
+
+def _value(context: Any, builder: Any, node: Any, call: Any, one: Argument) -> Any:
+    """Emit the value of an argument."""
+    attribute = ATTRIBUTES + ATTRIBUTE_WORDS * one.row
+    if one.kind in ("input", "output"):
+        at = _at(one)
+        lengths = [_word(builder, call, at + DIMS + i) for i in range(one.rank)]
+        return _array(context, builder, one.numba_type, _word(builder, call, at + ADDRESS), lengths)
+    if one.kind in ("ints", "floats"):
+        return _array(
+            context,
+            builder,
+            one.numba_type,
+            _word(builder, node, attribute + 1),
+            [_word(builder, node, attribute)],
+        )
+    if one.kind in ("int", "float"):
+        word = _word(builder, node, attribute + 1)
+        return word if one.kind == "int" else builder.bitcast(word, _DOUBLE)
+    return context.get_dummy_value()  # constants are part of the type
+
+
+def _array(context: Any, builder: Any, array_type: Any, address: Any, lengths: Sequence[Any]) -> Any:
+    """Emit a C-contiguous array over memory that it does not own."""
+    array = context.make_array(array_type)(context, builder)
+    itemsize = _INT64(context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+    strides: list[Any] = []
+    stride = itemsize
+    for length in reversed(lengths):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, length)
+    arrayobj.populate_array(
+        array,
+        data=builder.inttoptr(address, array.data.type),
+        shape=list(lengths),
+        strides=strides,
+        itemsize=itemsize,
+        meminfo=None,
+    )
+    return array._getvalue()  # noqa: SLF001 - as numba's own `carray`
+
+
+_PICKLED = re.compile(r'(?m)^(@"?\.const\.pickledata\.\w+(?:\.\d+)*"? = [^\n]*?\[(\d+) x i8\] c")([^"\n]*)(")')
+"""numba's constant with a pickled exception, in the text of an LLVM module."""
+
+_UNWRAP = re.compile(r"(?ms)^define (\S+ )?(i8\*|ptr) (@_*excinfo_unwrap_args\w+\([^\n]*\{)\n.*?^\}$")
+"""numba's functions that make Python objects of the values in an exception's message."""
+
+
+def _without_python(module: str) -> str:
+    """The text of an LLVM module, with the messages of exceptions as C strings in place of the pickled exceptions."""
+    module = _UNWRAP.sub(
+        lambda found: f"define {found[1] or ''}{found[2]} {found[3]}\n  ret {found[2]} null\n}}", module
+    )
+    return _PICKLED.sub(lambda found: f"{found[1]}{_message_of(found[3], int(found[2]))}{found[4]}", module)
+
+
+def _message_of(escaped: str, size: int) -> str:
+    """The message of a pickled exception as an LLVM string of a number of bytes; "..." is what the call decides of it."""
+    data = re.sub(rb"\\(\\|[0-9A-Fa-f]{2})", _unescaped, escaped.encode())
+    pickled = pickle.loads(data)  # noqa: S301 - what numba has just pickled
+    said = b""
+    if isinstance(pickled, tuple) and isinstance(pickled[0], type) and issubclass(pickled[0], BaseException):
+        arguments = ["..." if isinstance(one, ir.Value) else str(one) for one in pickled[1] or ()]
+        said = f"{pickled[0].__name__}: {', '.join(arguments)}".removesuffix(": ").encode()
+    if len(said) >= size:  # never seen: the pickled exception has the message and more
+        said = said.decode()[: (size - 1) // 4].encode()
+    return "".join(f"\\{byte:02X}" for byte in said.ljust(size, b"\0"))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return b"\\" if found[1] == b"\\" else bytes([int(found[1], 16)])
+
+
+def _check_symbols(function: Callable[..., Any], module: str) -> None:
+    """Check that code needs no functions of the interpreter, and none that this process lacks, for which LLVM would end it.
+
+    Raises:
+        CompileError: it does.
+    """
+    names = [one for one in _DECLARED.findall(module) if len(re.findall(rf"@{re.escape(one)}\b", module)) > 1]
+    if any(re.match("_?Py[A-Z_]", name) for name in names):
+        raise CompileError(f"{function.__qualname__} cannot be compiled: it needs the interpreter, as print does")
+    missing = [name for name in names if not name.startswith("llvm.") and llvm.address_of_symbol(name) is None]
+    if missing:
+        raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
+
+
+_DECLARED = re.compile(r'(?m)^declare [^@\n]*@"?([\w.$]+)"?\(')

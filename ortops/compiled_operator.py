@@ -1,0 +1,267 @@
+"""Operators of users whose function numba compiles, so that sessions compute them without the interpreter."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
+from ortops.compute import Allocate, Bound
+from ortops.custom_operator import CustomOperator, OperatorError
+from ortops.signatures import Signature, signature_of
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, AttributeValue, Operator, Tensor
+
+if TYPE_CHECKING:
+    from ortops.calls.node import Node
+    from ortops.calls.records import Record
+
+OPTIONS: Mapping[str, bool] = {"boundscheck": True, "fastmath": False}
+"""The options of numba that users may set, with their defaults."""
+
+_ELEMENTS = frozenset(ELEMENT_DTYPES) - {"float16", "bfloat16", "string"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CompiledOperator(CustomOperator):
+    """An operator whose function numba compiles; `ortops.operator` makes it. It can be called with NumPy arrays.
+
+    parameters: the names of the function's parameters: inputs, outputs and attributes.
+    options: numba's options (`OPTIONS`).
+    """
+
+    parameters: tuple[str, ...] = ()
+    options: Mapping[str, bool] = field(default_factory=dict)
+
+    max_rank = MAX_DIMS
+    keeps_inputs = False
+
+    def __post_init__(self) -> None:
+        """Check that compiled code can compute such an operator.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        super().__post_init__()
+        if len(self.inputs) + len(self.outputs) > MAX_TENSORS:
+            raise ValueError(f"{self.label}: a compiled operator must have at most {MAX_TENSORS} inputs and outputs")
+        axes = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
+        for tensor in (*self.inputs, *self.outputs):
+            where = f"{self.label}: {tensor.name}"
+            if tensor.variadic:
+                raise ValueError(f"{where} is variadic, which a compiled operator's inputs must not be")
+            if tensor.shape == ANY_SHAPE or tensor.has_variable_rank or len(tensor.shape) >= MAX_DIMS:
+                raise ValueError(
+                    f'{where} must be annotated by its shape, Annotated[NDArray[...], ("n", 4)], of less than {MAX_DIMS} '
+                    "axes: the code is compiled for its rank"
+                )
+            if refused := sorted(set(self.element_types(tensor)) - _ELEMENTS):
+                raise ValueError(f"{where} may be {', '.join(refused)}: numba has no arrays of this type")
+        for tensor in self.outputs:
+            if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]:
+                raise ValueError(f"{self.label}: no input or attribute gives the axis {unknown[0]!r} of {tensor.name}")
+        for attribute in self.attributes:
+            rule = "numbers, lists of numbers or a Literal of strings, and have no default that is None"
+            is_text = attribute.type == "STRING" and not attribute.choices
+            if (
+                is_text
+                or attribute.type in ("STRINGS", "TENSOR")
+                or not (attribute.required or attribute.default is not None)
+            ):
+                raise ValueError(
+                    f"{self.label}: {attribute.name}: the attributes of a compiled operator must be {rule}"
+                )
+        self.__dict__["_lock"], self.__dict__["_entries"] = threading.RLock(), {}
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Compute the outputs from NumPy arrays.
+
+        Args:
+            arguments: as the function's, without the outputs.
+            keywords: likewise.
+
+        Returns:
+            The output, or a tuple of them.
+
+        Raises:
+            TypeError, ValueError: an argument breaks a rule of the definition, or numba cannot compile the function.
+            Exception: what the function raises.
+        """
+        from ortops.functional.call import call_bound  # here, so that `import ortops` stays fast
+
+        own = inspect.signature(self.call)
+        taken = [one for name, one in own.parameters.items() if name not in {tensor.name for tensor in self.outputs}]
+        given = own.replace(parameters=taken).bind(*arguments, **keywords).arguments
+        names = {one.name for one in self.attributes}
+        attributes = self.check_attributes({name: value for name, value in given.items() if name in names})
+        bound = _Bound(self, attributes)
+        outputs = call_bound(
+            self, bound, [given.get(tensor.name) for tensor in self.inputs], [True] * len(self.outputs)
+        )
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def bind(self, operator: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]) -> Bound:  # noqa: ARG002
+        """Make what computes a node by compiled code."""
+        return _Bound(self, attributes)
+
+    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> Record:
+        """The record of the function, compiled for element types by the names of tensors, and for an attribute's text.
+
+        Raises:
+            OperatorError: numba cannot compile it.
+            ValueError: a required input is missing.
+        """
+        for tensor in self.inputs:
+            if tensor.name not in kinds and not tensor.optional:
+                raise ValueError(f"{tensor.name} is missing: {self.name} requires it")
+        from ortops.calls.records import FunctionOf, Record, load_all
+
+        texts = tuple(attributes[one.name] for one in self.attributes if one.type == "STRING")
+        key = tuple(sorted(kinds.items())), texts
+        with self.__dict__["_lock"]:
+            entries: dict[Any, Record] = self.__dict__["_entries"]
+            if key not in entries:
+                entry = Record(
+                    f"entry_{self.name}",
+                    [FunctionOf(lambda: self._compile(kinds, attributes)), f"out of memory in {self.label}"],
+                )
+                load_all(entry)
+                entries[key] = entry
+            return entries[key]
+
+    def _compile(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> int:
+        """The address of the compiled entry."""
+        from ortops.calls.node import TYPES
+        from ortops.calls.user_code import Argument, CompileError, load
+
+        arguments: dict[str, Argument] = {}
+        kind: Any
+        for row, tensor in enumerate((*self.inputs, *self.outputs)):
+            if tensor.name not in kinds:
+                arguments[tensor.name] = Argument("absent", row)
+                continue
+            dtype = ELEMENT_DTYPES[kinds[tensor.name]]
+            kind = "input" if row < len(self.inputs) else "output"
+            arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape))
+        for row, attribute in enumerate(self.attributes):
+            name = attribute.name
+            if attribute.type == "STRING":
+                arguments[name] = Argument("text", row, text=str(attributes[name]))
+            else:
+                kind = attribute.type.lower()
+                arguments[name] = Argument(kind, row)
+        given = [arguments[name] for name in self.parameters]
+        options = {**OPTIONS, **self.options}
+        try:
+            address: int = load(self.call, given, options)
+        except CompileError as error:
+            types = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+            raise OperatorError(f"{error} (for {types})") from error
+        return address
+
+
+class _Bound(Bound):
+    """Computes the outputs of a node by the compiled function."""
+
+    _operator: CompiledOperator
+
+    def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:
+        """The node for the element types of the inputs that a node of a model has, by name, and of its outputs."""
+        from ortops.calls.node import Node
+
+        names = [tensor.name for tensor in self._operator.outputs]
+        entry = self._operator.entry({**inputs, **dict(zip(names, outputs, strict=True))}, self.attributes)
+        return Node(self._operator, self.attributes, entry)
+
+    def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
+        """As `Bound`, and raise what the function raises."""
+        from ortops.compute import runner_on_all_cpus
+
+        operator = self._operator
+        kinds = {
+            tensor.name: _NAMES[array.dtype]
+            for tensor, array in zip(operator.inputs, inputs, strict=True)
+            if array is not None
+        }
+        of_variables = {tensor.type: kinds[tensor.name] for tensor in operator.inputs if tensor.name in kinds}
+        node = self.node_in_session(kinds, [of_variables.get(one.type, one.type) for one in operator.outputs])
+        try:
+            node.run(inputs, allocate, runner or runner_on_all_cpus())
+        except ValueError as error:
+            _raise(error)
+
+
+_NAMES = {dtype: name for name, dtype in ELEMENT_DTYPES.items()}
+
+
+def _raise(error: ValueError) -> NoReturn:
+    """Raise what a compiled function has raised, of which an error has the name and the message."""
+    found = re.fullmatch(r"(\w+)(?:: (.*))?", str(error), re.DOTALL)
+    cls = getattr(builtins, found[1], None) if found else None
+    if found and isinstance(cls, type) and issubclass(cls, Exception):
+        raise cls(*([] if found[2] is None else [found[2]])) from None
+    raise error
+
+
+def check_settings(label: str, inputs: object, outputs: object, shapes: object, compiled: object) -> list[str]:
+    """Check the arguments of `ortops.operator` beside the function: the names of the outputs.
+
+    Raises:
+        TypeError: outputs are no names, or there are inputs or shapes, which follow from annotations here.
+        ValueError: an option of numba is unknown.
+    """
+    if inputs is not None or shapes is not None:
+        raise TypeError(f"{label}: inputs and shapes must not be given to a compiled operator: annotations tell them")
+    if (
+        isinstance(outputs, str)
+        or not isinstance(outputs, Sequence)
+        or not all(isinstance(one, str) for one in outputs)
+    ):
+        raise TypeError(f"{label}: outputs = {outputs!r}: must be the names of the parameters that the function fills")
+    if isinstance(compiled, Mapping) and not set(compiled) <= set(OPTIONS):
+        raise ValueError(f"{label}: compiled has {sorted(set(compiled) - set(OPTIONS))}: must be of {sorted(OPTIONS)}")
+    return list(outputs)
+
+
+def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tuple[Signature, tuple[str, ...]]:
+    """The definition that follows from the annotations of a function that fills outputs, and its parameters' names.
+
+    Args:
+        function: the function.
+        label: the operator's name in errors.
+        outputs: the names of the parameters that it fills.
+
+    Raises:
+        TypeError: a parameter has no annotation that says what it is, or the function returns something.
+        ValueError: an output is no parameter or no array, or an axis that an attribute gives may be negative.
+    """
+    if isinstance(function, type) or not inspect.isfunction(function):
+        raise TypeError(f"{label}: {function!r}: must be a Python function to be compiled")
+    own = inspect.signature(function)
+    if own.return_annotation not in (own.empty, None, "None"):
+        raise TypeError(f"{label}: its result is {own.return_annotation!r}: must be None, since it fills its outputs")
+    whole = signature_of(function, label, has_outputs=True)
+    arrays = {tensor.name: tensor for tensor in whole.inputs}
+    for name in outputs:
+        if name not in arrays or arrays[name].optional:
+            raise ValueError(f"{label}: the output {name!r} is no array among the parameters that every call gets")
+    if len(set(outputs)) != len(outputs):
+        raise ValueError(f"{label}: outputs = {list(outputs)}: must not repeat a name")
+    axes = {axis for tensor in whole.inputs for axis in tensor.shape}
+    inputs = tuple(tensor for tensor in whole.inputs if tensor.name not in outputs)
+    attributes = tuple(_as_length(one) if one.name in axes else one for one in whole.attributes)
+    found = replace(whole, inputs=inputs, outputs=_ordered(arrays, outputs), attributes=attributes)
+    return found, tuple(own.parameters)
+
+
+def _ordered(arrays: Mapping[str, Tensor], names: Sequence[str]) -> tuple[Tensor, ...]:
+    return tuple(arrays[name] for name in names)
+
+
+def _as_length(attribute: Attribute) -> Attribute:
+    """An attribute that is the length of an axis, and so must not be negative."""
+    return replace(attribute, minimum=0)

@@ -1,0 +1,353 @@
+"""Operators of users that numba compiles: in sessions and as functions on arrays."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import onnx
+import pytest
+from numba.core.runtime import _nrt_python, rtsys
+from numpy.typing import NDArray
+
+import ortops
+from conformance.backends.session import CPU, options
+from ortops.custom import OperatorError
+
+F = NDArray[np.float32]
+R = TypeVar("R", np.float32, np.float64)
+N = Annotated[NDArray[np.float32], ("n",)]
+Int = Annotated[NDArray[np.int64], ("n",)]
+
+
+def compiled(outputs: str = "y", **settings: Any) -> Callable[[Callable[..., Any]], ortops.CustomOperator]:
+    return ortops.operator(domain="t", name="f", compiled=True, outputs=outputs.split(), **settings)
+
+
+def session(graph: str, *operators: ortops.CustomOperator) -> ortops.InferenceSession:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
+    return ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=operators)
+
+
+@compiled()
+def leaky_bias(
+    x: Annotated[NDArray[R], ("n", "m")],
+    bias: Annotated[NDArray[R], ("m",)],
+    y: Annotated[NDArray[R], ("n", "m")],
+    slope: float = 0.1,
+) -> None:
+    """Add a bias; negative sums times the slope."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            v = x[i, j] + bias[j]
+            y[i, j] = v if v > 0 else slope * v
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
+def test_each_element_type_has_an_instance(kind: str, dtype: type) -> None:
+    graph = f"({kind}[n, m] x, {kind}[m] b) => ({kind}[k, l] y) {{ y = t.f <slope = 0.5> (x, b) }}"
+    x: Any = np.array([[-4, 1], [2, -3]], dtype)
+    b: Any = np.array([1, 0], dtype)
+    (y,) = session(graph, leaky_bias).run(None, {"x": x, "b": b})
+    assert y.dtype == dtype
+    assert y.tolist() == [[-1.5, 1], [3, -1.5]]
+    called = leaky_bias(x, bias=b, slope=0.5)
+    assert called.dtype == dtype
+    assert called.tolist() == y.tolist()
+
+
+def test_shapes_are_checked_and_outputs_follow() -> None:
+    made = session("(float[n, m] x, float[m] b) => (float[k, l] y) { y = t.f(x, b) }", leaky_bias)
+    with pytest.raises(Exception, match=r"t::f: bias has shape \[2\]: shape\[0\] must be 3 \(m of x\)"):
+        made.run(None, {"x": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)})
+    with pytest.raises(Exception, match=r"x has shape \[3\]"):
+        leaky_bias(np.zeros(3, np.float32), np.zeros(3, np.float32))
+    assert leaky_bias(np.zeros((0, 3), np.float32), np.zeros(3, np.float32)).shape == (0, 3)
+
+
+def test_unaligned_and_strided_arrays_are_taken() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert leaky_bias(x.T, np.zeros(3, np.float32)).tolist() == x.T.tolist()
+    odd = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(3, 4)
+    made = session("(float[n, m] x, float[m] b) => (float[k, l] y) { y = t.f(x, b) }", leaky_bias)
+    assert made.run(None, {"x": odd, "b": np.zeros(4, np.float32)})[0].tolist() == x.tolist()
+
+
+@compiled("y z")
+def several(
+    x: N,
+    y: Annotated[NDArray[np.float64], ("n", 2)],
+    z: Annotated[NDArray[np.bool_], ("count",)],
+    weights: list[float],
+    steps: list[int],
+    count: int,  # noqa: ARG001 - a length
+    scale: Annotated[NDArray[np.int8], ()] | None = None,
+    mode: Literal["sum", "product"] = "sum",
+) -> None:
+    """All kinds of attributes, an optional input, two outputs of other types."""
+    factor = 1 if scale is None else scale[()]
+    for i in range(x.shape[0]):
+        if mode == "sum":
+            y[i, 0] = x[i] + weights[-1]
+        else:
+            y[i, 0] = x[i] * weights[-1]
+        y[i, 1] = factor * len(weights)
+    for i in range(z.shape[0]):
+        z[i] = i < len(steps) and steps[i] != 0
+
+
+def several_session(inputs: str, attributes: str = "") -> ortops.InferenceSession:
+    given = f"weights = [1.0, 2.0, 3.0, 4.0, 0.5], steps = [1, 0], count = 3{attributes}"
+    return session(
+        f"(float[n] x, int8 s) => (double[a, b] y, bool[c] z) {{ y, z = t.f <{given}> ({inputs}) }}", several
+    )
+
+
+X = np.array([1, 2], np.float32)
+
+
+def test_attributes_optional_inputs_and_outputs_of_other_types() -> None:
+    y, z = several_session("x").run(None, {"x": X, "s": np.array(3, np.int8)})
+    assert (y.dtype, z.dtype) == (np.float64, np.bool_)
+    assert y.tolist() == [[1.5, 5], [2.5, 5]]
+    assert z.tolist() == [True, False, False]
+    y, _ = several_session("x, s", ', mode = "product"').run(None, {"x": X, "s": np.array(3, np.int8)})
+    assert y.tolist() == [[0.5, 15], [1, 15]]
+    y, z = several(X, weights=[2.0], steps=[], count=1, scale=np.int8(-2), mode="product")
+    assert y.tolist() == [[2, -2], [4, -2]]
+    assert z.tolist() == [False]
+
+
+def test_attributes_are_checked() -> None:
+    with pytest.raises(ValueError, match="count = -1: must be >= 0"):
+        several(X, weights=[2.0], steps=[], count=-1)
+    with pytest.raises(Exception, match="t::f: mode = 'max': must be one of 'sum', 'product'"):
+        several_session("x", ', mode = "max"')
+    with pytest.raises(ValueError, match="x is missing: f requires it"):
+        several(None, weights=[2.0], steps=[], count=1)
+    with pytest.raises(TypeError, match="x has type float64: must be float32"):
+        several(np.zeros(1), weights=[2.0], steps=[], count=1)
+
+
+@compiled()
+def failing(x: Int, y: Int, how: int) -> None:
+    """Raise in several ways."""
+    if how == 1:
+        raise ValueError('x must be "better", größer')
+    if how == 2:
+        y[0] = 1 // x[0]
+    if how == 3:
+        y[x[0]] = 7
+    if how == 4:
+        raise KeyError
+    if how == 5:
+        y[0] = np.empty(x[0], np.float64).sum()
+    if how == 6:
+        raise ValueError("the first is", x[0])
+    y[:] = x if how < 7 else x[1:]
+
+
+ERRORS = [
+    (1, 0, ValueError, 'x must be "better", größer'),
+    (2, 0, ZeroDivisionError, "division by zero"),
+    (3, 5, IndexError, "index is out of bounds"),
+    (3, -9, IndexError, "index is out of bounds"),
+    (4, 0, KeyError, ""),
+    (5, 2**59, MemoryError, "Allocation failed"),
+    (5, -1, ValueError, "negative dimensions not allowed"),
+    (6, 0, ValueError, "the first is, ..."),
+    (7, 0, ValueError, "..."),
+]
+
+
+@pytest.mark.parametrize(("how", "first", "error", "message"), ERRORS)
+def test_exceptions_become_statuses(how: int, first: int, error: type[Exception], message: str) -> None:
+    x = np.array([first, 1, 1], np.int64)
+    made = session(f"(int64[n] x) => (int64[m] y) {{ y = t.f <how = {how}> (x) }}", failing)
+    with pytest.raises(Exception, match=f"t::f: {error.__name__}") as found:
+        made.run(None, {"x": x})
+    assert message in str(found.value)
+    with pytest.raises(error) as raised:
+        failing(x, how)
+    assert message in str(raised.value)
+    assert failing(x, 0).tolist() == x.tolist()
+
+
+@compiled()
+def unbounded(x: Int, y: Int) -> None:
+    """Index from the end, which is within bounds."""
+    y[0], y[-1] = x[-1], x[0]
+
+
+def test_negative_indices_count_from_the_end() -> None:
+    assert unbounded(np.array([1, 2])).tolist() == [2, 1]
+
+
+@compiled()
+def median(x: Annotated[NDArray[np.float64], ("n", "m")], y: Annotated[NDArray[np.float64], ("n",)]) -> None:
+    """Arrays within, slices, reductions and lists."""
+    kept = np.empty((x.shape[0], x.shape[1]), np.float64)
+    kept[:] = x + 1.0
+    ends = []
+    for i in range(x.shape[0]):
+        row = np.sort(kept[i, ::-1])
+        ends.append(row[row.shape[0] // 2] - kept[i].mean() + kept[i].sum())
+    for i in range(len(ends)):
+        y[i] = ends[i]
+
+
+def test_arrays_within_work_and_their_memory_is_released() -> None:
+    x = np.random.default_rng(0).normal(size=(40, 5))
+    made = session("(double[n, m] x) => (double[k] y) { y = t.f(x) }", median)
+    expected = np.median(x + 1, 1) - (x + 1).mean(1) + (x + 1).sum(1)
+    np.testing.assert_allclose(made.run(None, {"x": x})[0], expected, rtol=1e-12)
+    _nrt_python.memsys_enable_stats()
+    try:
+        before = rtsys.get_allocation_stats()
+        for _ in range(10):
+            made.run(None, {"x": x})
+        after = rtsys.get_allocation_stats()
+    finally:
+        _nrt_python.memsys_disable_stats()
+    assert after.alloc - before.alloc > 0
+    assert after.alloc - after.free == before.alloc - before.free
+
+
+def _unknown_name(x: N, y: N) -> None:
+    y[0] = missing(x)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _writes_input(x: N, y: N) -> None:
+    x[0] = y[0]
+
+
+def _prints(x: N, y: N) -> None:
+    print(x[0], y[0])
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (_unknown_name, r"NameError: name 'missing' is not defined|line \d+"),
+        (_writes_input, "(?s)Cannot modify readonly array.*line"),
+        (_prints, "needs the interpreter"),
+    ],
+)
+def test_what_numba_cannot_compile_is_told(function: Callable[..., Any], says: str) -> None:
+    one = compiled()(function)
+    with pytest.raises(Exception, match="t::f") as found:
+        session("(float[n] x) => (float[m] y) { y = t.f(x) }", one)
+    assert function.__name__ in str(found.value)
+    with pytest.raises(OperatorError, match=says):
+        one(np.zeros(1, np.float32))
+
+
+def _any_rank(x: F, y: N) -> None: ...
+def _string(x: Annotated[NDArray[np.str_], ("n",)], y: N) -> None: ...
+def _half(x: Annotated[NDArray[np.float16], ("n",)], y: N) -> None: ...
+def _variadic(y: N, *x: N) -> None: ...
+def _axis(x: N, y: Annotated[F, ("k",)]) -> None: ...
+def _text(x: N, y: N, name: str) -> None: ...
+def _none(x: N, y: N, axis: int | None = None) -> None: ...
+def _result(x: N, y: N) -> N: ...  # type: ignore[empty-body]
+def _no_output(x: N) -> None: ...
+def _ok(x: N, y: N) -> None: ...
+
+
+class _Class:
+    def __call__(self, x: N, y: N) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (_any_rank, "t::f: x must be annotated by its shape"),
+        (_string, "x may be string: numba has no arrays of this type"),
+        (_half, "x may be float16"),
+        (_variadic, "x is variadic"),
+        (_axis, "no input or attribute gives the axis 'k' of y"),
+        (_text, "name: the attributes of a compiled operator must be"),
+        (_none, "axis: the attributes of a compiled operator must be"),
+        (_result, "its result is .*must be None"),
+        (_no_output, "the output 'y' is no array"),
+        (_Class, "must be a Python function"),
+    ],
+)
+def test_definitions_that_cannot_be_compiled_are_refused(function: Callable[..., Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        compiled()(function)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"compiled": True}, "outputs = None: must be the names"),
+        ({"compiled": True, "outputs": "y"}, "outputs = 'y': must be the names"),
+        ({"compiled": {"cache": True}, "outputs": ["y"]}, "compiled has \\['cache'\\]: must be of"),
+        ({"compiled": True, "outputs": ["y"], "shapes": lambda x: x}, "shapes must not be given"),
+        ({"compiled": True, "outputs": ["y", "y"]}, "must not repeat a name"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        ortops.operator(domain="t", name="f", **settings)(_ok)
+
+
+def test_two_sessions_have_operators_of_one_name() -> None:
+    graph = "(float[n] x) => (float[m] y) { y = t.f(x) }"
+
+    @compiled()
+    def twice(x: N, y: N) -> None:
+        y[:] = 2 * x
+
+    @compiled()
+    def thrice(x: N, y: N) -> None:
+        y[:] = 3 * x
+
+    first, second = session(graph, twice), session(graph, thrice)
+    assert first.run(None, {"x": X})[0].tolist() == [2, 4]
+    assert second.run(None, {"x": X})[0].tolist() == [3, 6]
+    assert first.run(None, {"x": X})[0].tolist() == [2, 4]
+
+
+@compiled()
+def waiting(x: Int, y: Int) -> None:
+    """Wait until another thread writes to the input, or for some seconds: 1 if one did."""
+    for k in range(2_000_000_000):
+        y[0] = -1 - k  # which may be the input's memory, so that the compiler loads the input again
+        if x[0] != 0:
+            y[0] = 1
+            return
+
+
+def test_calls_do_not_hold_the_interpreter() -> None:
+    x, y = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    made = session("(int64[n] x) => (int64[m] y) { y = t.f(x) }", waiting)
+    binding = made.io_binding()
+    binding.bind_input("x", "cpu", 0, np.int64, [1], x.ctypes.data)
+    binding.bind_output("y", "cpu", 0, np.int64, [1], y.ctypes.data)
+    thread = threading.Thread(target=made.run_with_iobinding, args=(binding,))
+    thread.start()
+    while y[0] == 0:
+        pass
+    x[0] = 1
+    thread.join()
+    assert y.tolist() == [1]
+
+
+def _in_child(connection: Any) -> None:
+    connection.send(leaky_bias(np.ones((1, 2), np.float32), np.zeros(2, np.float32)).tolist())
+
+
+def test_calls_work_after_a_fork() -> None:
+    leaky_bias(np.ones((1, 2), np.float32), np.zeros(2, np.float32))
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    child = context.Process(target=_in_child, args=(theirs,))
+    child.start()
+    theirs.close()
+    assert ours.recv() == [[1, 1]]
+    child.join()

@@ -1,9 +1,10 @@
-"""What a call of an operator in Python costs that returns its input: ours, and that of onnxruntime-extensions."""
+"""What a call of an operator of a user costs: ours in Python and compiled, and that of onnxruntime-extensions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 import onnx
@@ -15,7 +16,12 @@ import ortops
 from benchmarks.measure import Call, Cell, interleave
 from benchmarks.models import session
 
-NODES = {"Neg of ONNX Runtime": "Neg", "`ortops.operator`": "bench.Same", "`@onnx_op`": "ai.onnx.contrib.SameToo"}
+NODES = {
+    "Neg of ONNX Runtime": "Neg",
+    "`ortops.operator`": "bench.Same",
+    "compiled": "bench.Negated",
+    "`@onnx_op`": "ai.onnx.contrib.SameToo",
+}
 ROUNDS = {1: 2000, 1_000_000: 20}
 """The number of rounds by the length of the vector."""
 
@@ -24,6 +30,13 @@ ROUNDS = {1: 2000, 1_000_000: 20}
 def same(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """The input."""
     return x
+
+
+@ortops.operator(domain="bench", name="Negated", compiled=True, outputs=["y"])
+def negated(x: Annotated[NDArray[np.float32], ("n",)], y: Annotated[NDArray[np.float32], ("n",)]) -> None:
+    """The negated input."""
+    for i in range(x.shape[0]):
+        y[i] = -x[i]
 
 
 @onnx_op(op_type="SameToo", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])  # type: ignore[untyped-decorator]
@@ -38,7 +51,8 @@ def measure(rounds: int | None = None) -> Iterator[Cell]:
         <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1, "bench" : 1]>
         g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""") for title, node in NODES.items()}  # fmt: skip
     sessions = {
-        name: session(partial(ortops.InferenceSession, operators=[same]), one, 1) for name, one in models.items()
+        name: session(partial(ortops.InferenceSession, operators=[same, negated]), one, 1)
+        for name, one in models.items()
     }
     for length, usual in ROUNDS.items():
         # Without what `ortops.InferenceSession` adds to a call.

@@ -32,10 +32,12 @@ class CompiledOperator(CustomOperator):
 
     parameters: the names of the function's parameters: inputs, outputs and attributes.
     options: numba's options (`OPTIONS`).
+    parallel: the axis whose parts threads compute, or "".
     """
 
     parameters: tuple[str, ...] = ()
     options: Mapping[str, bool] = field(default_factory=dict)
+    parallel: str = ""
 
     max_rank = MAX_DIMS
     keeps_inputs = False
@@ -64,6 +66,13 @@ class CompiledOperator(CustomOperator):
         for tensor in self.outputs:
             if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]:
                 raise ValueError(f"{self.label}: no input or attribute gives the axis {unknown[0]!r} of {tensor.name}")
+        if self.parallel:
+            for tensor in (*self.inputs, *self.outputs):
+                if self.parallel in tensor.shape[1:] or (tensor in self.outputs and self.parallel not in tensor.shape):
+                    raise ValueError(
+                        f"{self.label}: parallel = {self.parallel!r}: must be the first axis of all outputs, and of inputs "
+                        f"that have it, unlike {tensor.name}"
+                    )
         for attribute in self.attributes:
             rule = "numbers, lists of numbers or a Literal of strings, and have no default that is None"
             is_text = attribute.type == "STRING" and not attribute.choices
@@ -146,7 +155,8 @@ class CompiledOperator(CustomOperator):
                 continue
             dtype = ELEMENT_DTYPES[kinds[tensor.name]]
             kind = "input" if row < len(self.inputs) else "output"
-            arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape))
+            is_cut = self.parallel in tensor.shape
+            arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape), is_cut=is_cut)
         for row, attribute in enumerate(self.attributes):
             name = attribute.name
             if attribute.type == "STRING":

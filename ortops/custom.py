@@ -38,6 +38,7 @@ def operator(
     gradient: str | CustomOperator | None = ...,
     body: onnx.FunctionProto | None = ...,
     compiled: bool | Mapping[str, bool] = ...,
+    parallel: str = ...,
 ) -> Callable[[Callable[..., Any]], CustomOperator]: ...
 
 
@@ -56,6 +57,7 @@ def operator(
     gradient: str | CustomOperator | None = None,
     body: onnx.FunctionProto | None = None,
     compiled: bool | Mapping[str, bool] = False,
+    parallel: str = "",
 ) -> CustomOperator | Callable[[Callable[..., Any]], CustomOperator]:
     """Decorate a function on NumPy arrays, or a class, to make it an operator of ONNX Runtime that can still be called.
 
@@ -96,6 +98,9 @@ def operator(
         compiled: whether numba compiles the function, so that sessions call it without the interpreter; or so, with options
             of numba: ``{"boundscheck": False, "fastmath": True}``. The function then returns nothing and fills the
             parameters that `outputs` names. All arrays have shapes.
+        parallel: of a compiled function: an axis, the first one of all outputs, whose parts can be computed on their own.
+            The function is called with parts of the arrays that have this axis, on the threads of the session. The parts
+            follow from the shapes alone.
 
     Raises:
         TypeError: an annotation does not say what a parameter is; the function or `shapes` is async or a generator; `shapes`
@@ -106,9 +111,11 @@ def operator(
     if function is None:
         return functools.partial(
             _made, domain=domain, name=name, doc=doc, inputs=inputs, outputs=outputs, attributes=attributes,
-            types=types, shapes=shapes, gradient=gradient, body=body, compiled=compiled,
+            types=types, shapes=shapes, gradient=gradient, body=body, compiled=compiled, parallel=parallel,
         )  # fmt: skip
-    return _made(function, domain, name, doc, inputs, outputs, attributes, types, shapes, gradient, body, compiled)
+    return _made(
+        function, domain, name, doc, inputs, outputs, attributes, types, shapes, gradient, body, compiled, parallel
+    )
 
 
 def _made(
@@ -124,6 +131,7 @@ def _made(
     gradient: str | CustomOperator | None,
     body: onnx.FunctionProto | None,
     compiled: bool | Mapping[str, bool],
+    parallel: str,
 ) -> CustomOperator:
     if not callable(function):
         raise TypeError(f"{function!r}: must be a function, or a class whose objects can be called")
@@ -143,7 +151,12 @@ def _made(
         read, parameters = compiled_operator.read(function, f"{domain}::{name}", names)
         inputs, outputs, attributes, types = read.inputs, read.outputs, read.attributes, read.types
         options = compiled if isinstance(compiled, Mapping) else {}
-        cls, settings = compiled_operator.CompiledOperator, {"parameters": parameters, "options": options}
+        cls = compiled_operator.CompiledOperator
+        settings = {"parameters": parameters, "options": options, "parallel": parallel}
+    elif parallel:
+        raise TypeError(
+            f"{domain}::{name}: parallel = {parallel!r}: must not be given to an operator that is not compiled"
+        )
     elif inputs is None:
         read = signature_of(function, f"{domain}::{name}", has_outputs=outputs is not None)
         inputs, attributes, types, as_lists = read.inputs, read.attributes, read.types, read.as_lists

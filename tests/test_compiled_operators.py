@@ -289,11 +289,53 @@ def test_definitions_that_cannot_be_compiled_are_refused(function: Callable[...,
         ({"compiled": {"cache": True}, "outputs": ["y"]}, "compiled has \\['cache'\\]: must be of"),
         ({"compiled": True, "outputs": ["y"], "shapes": lambda x: x}, "shapes must not be given"),
         ({"compiled": True, "outputs": ["y", "y"]}, "must not repeat a name"),
+        (
+            {"compiled": True, "outputs": ["y"], "parallel": "m"},
+            "parallel = 'm': must be the first axis of all outputs",
+        ),
+        ({"parallel": "n"}, "parallel = 'n': must not be given to an operator that is not compiled"),
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         ortops.operator(domain="t", name="f", **settings)(_ok)
+
+
+@compiled("y rows", parallel="n")
+def parted(
+    x: Annotated[NDArray[np.float64], ("n", "m")],
+    scale: Annotated[NDArray[np.float64], ("m",)],
+    y: Annotated[NDArray[np.float64], ("n",)],
+    rows: Annotated[NDArray[np.int64], ("n", 1)],
+) -> None:
+    """A sum of each row, and the number of rows in the part."""
+    for i in range(x.shape[0]):
+        if x[i, 0] < 0:
+            if x[i, 0] < -1:
+                raise ValueError("too small")
+            raise ValueError("negative")
+        y[i] = (x[i] * scale).sum()
+        rows[i, 0] = x.shape[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_parts_of_a_call_depend_on_shapes_alone(threads: int) -> None:
+    x, scale = np.random.default_rng(0).random((200, 127)), np.arange(127.0)
+    own = options()
+    own.intra_op_num_threads = threads
+    graph = "(double[n, m] x, double[m] s) => (double[k] y, int64[l, o] r) { y, r = t.f(x, s) }"
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
+    made = ortops.InferenceSession(model.SerializeToString(), own, [CPU], operators=[parted])
+    y, rows = made.run(None, {"x": x, "s": scale})
+    np.testing.assert_allclose(y, x @ scale, rtol=1e-12)
+    assert rows.ravel().tolist() == [17] * 17 * 8 + [16] * 16 * 4  # 200 * 129 elements: 12 parts
+    assert y.tolist() == parted(x, scale)[0].tolist()
+    y, rows = made.run(None, {"x": x[:5], "s": scale})
+    assert rows.ravel().tolist() == [5] * 5
+    assert made.run(None, {"x": x[:0], "s": scale})[0].shape == (0,)
+    x[150, 0], x[60, 0] = -2, -1
+    with pytest.raises(Exception, match="t::f: ValueError: negative"):
+        made.run(None, {"x": x, "s": scale})
 
 
 def test_two_sessions_have_operators_of_one_name() -> None:

@@ -25,9 +25,12 @@ from ortops.calls.layout import (
     ADDRESS,
     ATTRIBUTE_WORDS,
     ATTRIBUTES,
+    CONTEXT,
     DIMS,
     INVALID,
     OK,
+    OUT_OF_MEMORY,
+    RUNNER,
     TENSOR_WORDS,
     TENSORS,
     TYPE,
@@ -36,6 +39,9 @@ from ortops.calls.messages import write_text
 from ortops.jit import exceptions, machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
+from ortops.jit.parallel import allocate, release, task_of
+from ortops.jit.scalar import address_of, minimum
+from ortops.jit.tasks import run_tasks
 
 _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
 
@@ -50,6 +56,7 @@ class Argument(NamedTuple):
     number: this type in ONNX's TensorProto; 0 for an absent input.
     rank: the number of an array's dimensions.
     text: the constant.
+    is_cut: whether tasks get parts of the array, along its first axis.
     """
 
     kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text"]
@@ -58,6 +65,7 @@ class Argument(NamedTuple):
     number: int = 0
     rank: int = 0
     text: str = ""
+    is_cut: bool = False
 
     @property
     def numba_type(self) -> Any:
@@ -123,8 +131,8 @@ def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
     tensors = [one for one in arguments if one.kind in ("input", "output", "absent")]
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def run(_typing: Any, node: Any, call: Any) -> Any:
-        """The address of the text of an error; 0 if there is none."""
+    def run(_typing: Any, node: Any, call: Any, first: Any, last: Any) -> Any:
+        """Call the function for the rows from `first` to `last`: the address of the text of an error, 0 if there is none."""
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
@@ -133,7 +141,7 @@ def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
                 for one in tensors
             ]
             with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled)):
-                values = [_value(context, builder, args[0], args[1], one) for one in arguments]
+                values = [_value(context, builder, one, args) for one in arguments]
                 context.add_linking_libs((overload.library,))
                 callee = context.declare_function(builder.module, overload.fndesc)
                 signature = overload.signature
@@ -150,18 +158,71 @@ def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
                             _free(builder, memory)
             return builder.load(result)
 
-        return types.intp(node, call), codegen
+        return types.intp(node, call, first, last), codegen
+
+    cut = [one for one in arguments if one.is_cut]
+    if not cut:
+
+        @compiled
+        def entry(node: Words, call: Words) -> int:
+            return _status(call, run(node, call, 0, 0))
+
+        return entry
+
+    length_at = _at(cut[0]) + DIMS
 
     @compiled
-    def entry(node: Words, call: Words) -> int:
-        message = run(node, call)
-        if message != 0:
-            write_text(call, message)
-            return INVALID
+    def part(node: Words, call: Words, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
+        size, rest = call[length_at] // tasks, call[length_at] % tasks
+        first = size * task + minimum(task, rest)
+        messages[task] = run(node, call, first, first + size + (1 if task < rest else 0))
+
+    elements_at = [(_at(one) + DIMS, one.rank) for one in cut]
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def _elements(_typing: Any, call: Any) -> Any:
+        """The number of elements of the arrays that are cut."""
+
+        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            counts = [
+                functools.reduce(builder.mul, [_word(builder, args[0], at + i) for i in range(rank)], _INT64(1))
+                for at, rank in elements_at
+            ]
+            return functools.reduce(builder.add, counts)
+
+        return types.intp(call), codegen
+
+    @compiled
+    def entry_of_tasks(node: Words, call: Words) -> int:
+        rows = call[length_at]
+        tasks = minimum(minimum(rows, MAX_TASKS), _elements(call) // MIN_ELEMENTS)
+        if tasks < 2:
+            return _status(call, run(node, call, 0, rows))
+        messages = allocate(tasks)
+        if address_of(messages) == 0:
+            return OUT_OF_MEMORY
+        task, data = task_of(part, (node, call, tasks, messages))
+        found, is_run = 0, run_tasks(call[RUNNER], call[CONTEXT], tasks, task, data)
+        for k in range(tasks - 1 if is_run else -1, -1, -1):
+            if messages[k] != 0:
+                found = messages[k]  # of the first task that failed
+        release(messages)
+        return _status(call, found) if is_run else OUT_OF_MEMORY
+
+    return entry_of_tasks
+
+
+@compiled
+def _status(call: Words, message: int) -> int:
+    """The result of a call with the text of an error, which is at an address, or with none."""
+    if message == 0:
         return OK
+    write_text(call, message)
+    return INVALID
 
-    return entry
 
+MAX_TASKS, MIN_ELEMENTS = 64, 2048
+"""The most parts of a call, and the least elements of one. Without the number of threads, results do not depend on it."""
 
 _OTHER_TENSORS = "an input or an output has another element type than when the session was made, or is left out"
 
@@ -186,13 +247,19 @@ def _at(one: Argument) -> int:
     return TENSORS + TENSOR_WORDS * one.row
 
 
-def _value(context: Any, builder: Any, node: Any, call: Any, one: Argument) -> Any:
-    """Emit the value of an argument."""
+def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> Any:
+    """Emit the value of an argument, from a node, a call, and the first and the last row."""
+    node, call, first, last = words
     attribute = ATTRIBUTES + ATTRIBUTE_WORDS * one.row
     if one.kind in ("input", "output"):
         at = _at(one)
         lengths = [_word(builder, call, at + DIMS + i) for i in range(one.rank)]
-        return _array(context, builder, one.numba_type, _word(builder, call, at + ADDRESS), lengths)
+        address = _word(builder, call, at + ADDRESS)
+        if one.is_cut:
+            lengths[0] = builder.sub(last, first)
+            row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
+            address = builder.add(address, builder.mul(first, row))
+        return _array(context, builder, one.numba_type, address, lengths)
     if one.kind in ("ints", "floats"):
         return _array(
             context,

@@ -297,6 +297,8 @@ def _array(context: Any, builder: Any, array_type: Any, address: Any, lengths: S
 _PICKLED = re.compile(r'(?m)^(@"?\.const\.pickledata\.\w+(?:\.\d+)*"? = [^\n]*?\[(\d+) x i8\] c")([^"\n]*)(")')
 """numba's constant with a pickled exception, in the text of an LLVM module."""
 
+_ANY_PICKLED = re.compile(r"(?m)^@[^ ]*pickledata(?![^ ]*sha1)[^ ]* =")
+
 _UNWRAP = re.compile(r"(?ms)^define (\S+ )?(i8\*|ptr) (@_*excinfo_unwrap_args\w+\([^\n]*\{)\n.*?^\}$")
 """numba's functions that make Python objects of the values in an exception's message."""
 
@@ -306,7 +308,10 @@ def _without_python(module: str) -> str:
     module = _UNWRAP.sub(
         lambda found: f"define {found[1] or ''}{found[2]} {found[3]}\n  ret {found[2]} null\n}}", module
     )
-    return _PICKLED.sub(lambda found: f"{found[1]}{_message_of(found[3], int(found[2]))}{found[4]}", module)
+    changed, count = _PICKLED.subn(lambda found: f"{found[1]}{_message_of(found[3], int(found[2]))}{found[4]}", module)
+    if count != len(_ANY_PICKLED.findall(module)):  # the message would be read from something else
+        raise CompileError("this release of numba stores exceptions in a way that is not known here")
+    return changed
 
 
 def _message_of(escaped: str, size: int) -> str:

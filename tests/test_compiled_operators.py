@@ -13,6 +13,7 @@ import pytest
 from numba.core.runtime import _nrt_python, rtsys
 from numpy.typing import NDArray
 
+import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from ortops.custom import OperatorError
@@ -393,3 +394,30 @@ def test_calls_work_after_a_fork() -> None:
     theirs.close()
     assert ours.recv() == [[1, 1]]
     child.join()
+
+
+Doubles = Annotated[NDArray[np.float64], ("n",)]
+
+
+@ortops.operator(domain="t", name="f_grad", compiled=True, outputs=["dx"])
+def square_grad(x: Doubles, dy: Doubles, dx: Doubles) -> None:
+    """The gradient of `square`."""
+    for i in range(x.shape[0]):
+        dx[i] = 2 * x[i] * dy[i]
+
+
+@compiled(gradient=square_grad)
+def square(x: Doubles, y: Doubles) -> None:
+    """The square."""
+    for i in range(x.shape[0]):
+        y[i] = x[i] * x[i]
+
+
+def test_gradients_are_taken_by_name() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 18, "t" : 1]>
+        g (double[n] x) => (double[] loss) { y = t.f(x) loss = ReduceSum <keepdims = 0> (y) }""")
+    made = onnx_models.gradient(model, "loss", ["x"], operators=[square, square_grad])
+    own = ortops.InferenceSession(made.SerializeToString(), options(), [CPU], operators=[square, square_grad])
+    (gradient,) = own.run(["x_grad"], {"x": np.array([1.0, -3.0])})
+    assert gradient.tolist() == [2, -6]

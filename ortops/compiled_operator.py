@@ -145,7 +145,8 @@ class CompiledOperator(CustomOperator):
     def _compile(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> int:
         """The address of the compiled entry."""
         from ortops.calls.node import TYPES
-        from ortops.calls.user_code import Argument, CompileError, load
+        from ortops.calls.user_arguments import Argument, CompileError
+        from ortops.calls.user_cache import load
 
         arguments: dict[str, Argument] = {}
         kind: Any

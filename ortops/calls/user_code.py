@@ -11,7 +11,7 @@ import pickle
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from llvmlite import binding as llvm
 from llvmlite import ir
@@ -36,7 +36,7 @@ from ortops.calls.layout import (
     TYPE,
 )
 from ortops.calls.messages import write_text
-from ortops.jit import exceptions, machine_code
+from ortops.calls.user_arguments import Argument, CompileError
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
 from ortops.jit.parallel import allocate, release, task_of
@@ -46,84 +46,43 @@ from ortops.jit.tasks import run_tasks
 _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
 
 
-class Argument(NamedTuple):
-    """What a parameter of the function gets.
-
-    kind: an array that is an "input", of which nothing can be changed, or an "output"; None for an "absent" input; an "int"
-        or a "float"; a list of them as an array, "ints" or "floats"; or the constant "text".
-    row: the number of the tensor in a call, or of the attribute in a node.
-    dtype: the NumPy type of an array's elements.
-    number: this type in ONNX's TensorProto; 0 for an absent input.
-    rank: the number of an array's dimensions.
-    text: the constant.
-    is_cut: whether tasks get parts of the array, along its first axis.
-    """
-
-    kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text"]
-    row: int
-    dtype: Any = None
-    number: int = 0
-    rank: int = 0
-    text: str = ""
-    is_cut: bool = False
-
-    @property
-    def numba_type(self) -> Any:
-        """The type of the parameter."""
-        if self.kind in ("input", "output"):
-            return self._array_type(numpy_support.from_dtype(self.dtype), self.rank, self.kind == "input")
-        return {
-            "absent": types.none,
-            "int": types.int64,
-            "float": types.float64,
-            "ints": self._array_type(types.int64, 1, True),
-            "floats": self._array_type(types.float64, 1, True),
-        }.get(self.kind) or types.Omitted(self.text)
-
-    @staticmethod
-    def _array_type(element: Any, rank: int, readonly: bool) -> Any:
-        return types.Array(element, rank, "C", readonly=readonly)
-
-
-class CompileError(TypeError):
-    """numba cannot compile a function."""
+def _type(one: Argument) -> Any:
+    """The numba type of a parameter."""
+    if one.kind in ("input", "output"):
+        return types.Array(numpy_support.from_dtype(one.dtype), one.rank, "C", readonly=one.kind == "input")
+    return {
+        "absent": types.none,
+        "int": types.int64,
+        "float": types.float64,
+        "ints": types.Array(types.int64, 1, "C", readonly=True),
+        "floats": types.Array(types.float64, 1, "C", readonly=True),
+    }.get(one.kind) or types.Omitted(one.text)
 
 
 _lock = threading.RLock()
 
 
-def load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
-    """Compile a function for the types of its arguments, and load it.
-
-    Args:
-        function: the function.
-        arguments: what each of its parameters gets.
-        options: of numba's `njit`, beside those that all such functions have.
-
-    Returns:
-        The address of a C function ``entry(node, call)``, valid until the process ends.
+def compile_function(
+    function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]
+) -> tuple[bytes, list[str]]:
+    """The object file of a function for the types of its arguments, as `user_cache.load`, and the functions that it calls.
 
     Raises:
         CompileError: numba cannot compile it, or its code calls the interpreter.
     """
-    address: int = exceptions.uninterrupted(lambda: _load(function, arguments, options))
-    return address
-
-
-def _load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
     with _lock:
         dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
             function
         )
         try:
-            dispatcher.compile(tuple(one.numba_type for one in arguments))
+            dispatcher.compile(tuple(map(_type, arguments)))
         except NumbaError as error:
             raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
         (overload,) = dispatcher.overloads.values()
         library = library_of(function.__qualname__, _entry_of(overload, arguments), "")
         module = _without_python(str(library.module))
-        _check_symbols(function, module)
-        return machine_code.load(library.emit(llvm.parse_assembly(module)))
+        symbols = _checked_symbols(function, module)
+        return library.emit(llvm.parse_assembly(module)), symbols
 
 
 def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
@@ -259,12 +218,12 @@ def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> A
             lengths[0] = builder.sub(last, first)
             row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
             address = builder.add(address, builder.mul(first, row))
-        return _array(context, builder, one.numba_type, address, lengths)
+        return _array(context, builder, _type(one), address, lengths)
     if one.kind in ("ints", "floats"):
         return _array(
             context,
             builder,
-            one.numba_type,
+            _type(one),
             _word(builder, node, attribute + 1),
             [_word(builder, node, attribute)],
         )
@@ -331,18 +290,20 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return b"\\" if found[1] == b"\\" else bytes([int(found[1], 16)])
 
 
-def _check_symbols(function: Callable[..., Any], module: str) -> None:
-    """Check that code needs no functions of the interpreter, and none that this process lacks, for which LLVM would end it.
+def _checked_symbols(function: Callable[..., Any], module: str) -> list[str]:
+    """The functions that code calls, after a check: LLVM ends a process that lacks one.
 
     Raises:
-        CompileError: it does.
+        CompileError: it needs the interpreter, or functions that this process lacks.
     """
-    names = [one for one in _DECLARED.findall(module) if len(re.findall(rf"@{re.escape(one)}\b", module)) > 1]
+    declared = [one for one in _DECLARED.findall(module) if not one.startswith("llvm.")]
+    names = [one for one in declared if len(re.findall(rf"@{re.escape(one)}\b", module)) > 1]
     if any(re.match("_?Py[A-Z_]", name) for name in names):
         raise CompileError(f"{function.__qualname__} cannot be compiled: it needs the interpreter, as print does")
-    missing = [name for name in names if not name.startswith("llvm.") and llvm.address_of_symbol(name) is None]
+    missing = [name for name in names if llvm.address_of_symbol(name) is None]
     if missing:
         raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
+    return names
 
 
 _DECLARED = re.compile(r'(?m)^declare [^@\n]*@"?([\w.$]+)"?\(')

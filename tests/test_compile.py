@@ -11,7 +11,7 @@ import pytest
 from numba import types, version_info
 
 from ortops.jit import disk, kernel
-from ortops.jit.compile import compiled, inline, noinline
+from ortops.jit.compile import bitcode, compiled, inline, noinline
 from ortops.jit.source import Source
 from ortops.kernels import roi_tables
 
@@ -122,6 +122,6 @@ def test_a_process_forked_during_a_compilation_collects_objects(monkeypatch: pyt
 @pytest.mark.skipif(version_info.short < (0, 62), reason="older releases have no options for LLVM's loops")
 def test_llvm_unrolls_no_loops_of_a_small_function(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source("kernels.roi_tables", "share", "")
-    code = kernel.bitcode_of(source)
+    code = bitcode(source)
     monkeypatch.setitem(dispatcher(roi_tables.share).py_func.__dict__, "is_small", False)
-    assert len(code) < 0.75 * len(kernel.bitcode_of(source))
+    assert len(code) < 0.75 * len(bitcode(source))

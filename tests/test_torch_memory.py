@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ortops.compute import compute
+from ortops.compute import Bound
 from ortops.torch import operators, roi_align, roi_align_rotated, roi_pool
 
 ORTOPS = torch.ops.ortops
@@ -111,15 +111,17 @@ def test_kernels_read_a_copy_of_the_rois_since_other_threads_may_write_to_them(
     rois = (TURNED if "rotated" in name else BOXES).clone()
     given: list[Any] = []
 
-    def recording(operator: Any, inputs: Sequence[Any], *others: Any) -> None:
+    call = Bound.__call__
+
+    def recording(bound: Bound, inputs: Sequence[Any], *others: Any) -> None:
         given.extend(one for one in inputs if one is not None)
-        compute(operator, inputs, *others)
+        call(bound, inputs, *others)
 
     def second_derivatives(by_drois: Any, dy: Any, rois: Any, images: Any, x: Any, *_: Any) -> Any:  # noqa: ARG001
         given.extend([rois.numpy(), images])
         return dy, rois, x
 
-    monkeypatch.setattr(operators, "compute", recording)
+    monkeypatch.setattr(Bound, "__call__", recording)
     monkeypatch.setattr(operators, "gradients_of_drois", second_derivatives)
     arguments = list(CALLS[name])
     arguments[2 if name.endswith("drois_grad") else 1] = rois

@@ -33,7 +33,6 @@ from ortops.reference import arguments_of, evaluate, roi_align, sampling
 from ortops.reference import roi_align_rotated as rotated
 from ortops.reference.dml_resample import ResampledAxis
 from ortops.reference.dml_roi_align import RegionAxis, is_on_map, limited_samples
-from ortops.reference.ps_roi_align import ps_roi_align_grad
 
 FLT_MAX = float(np.finfo(np.float32).max)
 
@@ -475,7 +474,6 @@ OF_ONNX.add(
     ),
     "DroisOfOneChannel: drois is computed from the first channel only.",
     edit(roi_align.pool_grad, "drois[r], share,", "drois[r], share * (c == 0),")
-    | edit(ps_roi_align_grad, "drois[r], share,", "drois[r], share * (c == 0),")
     | edit(rotated.roi_align_rotated_grad, "drois[r], share,", "drois[r], share * (channel is channels[0]),"),
     "DxNeedsX: dX of an average is refused unless X is given, though it does not need X.",
     DX_NEEDS_X,

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.roi_align import (
-    CoordinateTransformationMode,
-    add_to_droi,
-    add_to_dx,
-    average,
-    channels_of,
-    check_data,
-    check_gradient,
-    images_of,
-    terms_of,
-)
-from ortops.reference.sampling import Bin, axes_of_roi, bins_of
+from ortops.reference.roi_align import CoordinateTransformationMode, check_data, check_gradient, pool, pool_grad
+from ortops.reference.sampling import axes_of_roi
 
 
 def ps_roi_align(
@@ -58,21 +49,17 @@ def ps_roi_align(
     """
     check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
     size = (output_height, output_width)
-    y = np.zeros((len(rois), x.shape[1] // (output_height * output_width), *size))
-    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
-        axes = axes_of_roi(
-            roi,
-            size,
-            x.shape[2:],
-            sampling_ratio=sampling_ratio,
-            spatial_scale=spatial_scale,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-        )
-        channels = channels_of(x, n)
-        for bin_ in bins_of(*axes):
-            for c in range(y.shape[1]):
-                y[r, c, bin_.p, bin_.q] = average(bin_, channels[_read_by(bin_, c, size)], 0.0)
-    return y
+
+    axes = partial(
+        axes_of_roi,
+        output_size=size,
+        map_size=x.shape[2:],
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )
+
+    return pool(x, rois, batch_indices, size, axes, "avg", position_sensitive=True)
 
 
 def ps_roi_align_grad(
@@ -112,36 +99,19 @@ def ps_roi_align_grad(
     Source:
         The derivative of `ps_roi_align`.
     """
-    shape, size = tuple(int(length) for length in x_shape), (dy.shape[2], dy.shape[3])
+    shape = tuple(int(length) for length in x_shape)
     check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
     x_required_by = "drois" if x is None and "drois" in outputs else None
     check_gradient(dy.shape, outputs, known=("dx", "drois"), names=("dY", "X"), x_required_by=x_required_by)
-    dx = np.zeros(shape).tolist()
-    drois = np.zeros((len(rois), 4)).tolist()
-    for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
-        axes = axes_of_roi(
-            roi,
-            size,
-            shape[2:],
-            sampling_ratio=sampling_ratio,
-            spatial_scale=spatial_scale,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-        )
-        for bin_ in bins_of(*axes):
-            for c in range(dy.shape[1]):
-                k = _read_by(bin_, c, size)
-                channel = [] if x is None else x[n, k].tolist()
-                for term in terms_of("avg", bin_, channel):
-                    share = float(dy[r, c, bin_.p, bin_.q]) / term.divisor
-                    add_to_dx(dx[n][k], share, term)
-                    if x is not None:
-                        add_to_droi(drois[r], share, term, channel, bin_, *axes)
-    return (
-        np.array(dx, np.float64).reshape(shape) if "dx" in outputs else None,
-        np.array(drois, np.float64).reshape(-1, 4) if "drois" in outputs else None,
+
+    axes = partial(
+        axes_of_roi,
+        output_size=dy.shape[2:],
+        map_size=shape[2:],
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+        coordinate_transformation_mode=coordinate_transformation_mode,
     )
 
-
-def _read_by(bin_: Bin, c: int, size: tuple[int, int]) -> int:
-    """The channel of the map that a bin of channel `c` of the output reads."""
-    return (c * size[0] + bin_.p) * size[1] + bin_.q
+    wanted = ("dx" in outputs, "drois" in outputs)
+    return pool_grad(dy, rois, batch_indices, shape, x, axes, "avg", wanted, position_sensitive=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -61,15 +62,14 @@ def roi_align(
     """
     check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
 
-    def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
-        return axes_of_roi(
-            roi,
-            (output_height, output_width),
-            x.shape[2:],
-            sampling_ratio=sampling_ratio,
-            spatial_scale=spatial_scale,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-        )
+    axes = partial(
+        axes_of_roi,
+        output_size=(output_height, output_width),
+        map_size=x.shape[2:],
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )
 
     return pool(x, rois, batch_indices, (output_height, output_width), axes, mode)
 
@@ -128,15 +128,14 @@ def roi_align_grad(
         x_required_by=None if x is not None else x_required_by,
     )
 
-    def axes(roi: Sequence[float]) -> tuple[SampledAxis, SampledAxis]:
-        return axes_of_roi(
-            roi,
-            dy.shape[2:],
-            shape[2:],
-            sampling_ratio=sampling_ratio,
-            spatial_scale=spatial_scale,
-            coordinate_transformation_mode=coordinate_transformation_mode,
-        )
+    axes = partial(
+        axes_of_roi,
+        output_size=dy.shape[2:],
+        map_size=shape[2:],
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )
 
     wanted = ("dx" in outputs, "drois" in outputs)
     return pool_grad(dy, rois, batch_indices, shape, x, axes, mode, wanted)
@@ -207,13 +206,18 @@ def pool(
     axes_of: AxesOfRoi,
     mode: Mode,
     outside_value: float = 0.0,
+    position_sensitive: bool = False,
 ) -> npt.NDArray[np.float64]:
-    """The output for RoIs whose samples `axes_of` places; samples outside the map are `outside_value`."""
-    y = np.zeros((len(rois), x.shape[1], *output_size))
+    """The output for RoIs whose samples `axes_of` places; samples outside the map are `outside_value`.
+
+    Every bin reads the channel of its output, or a channel of its own if it is position-sensitive.
+    """
+    y = np.zeros((len(rois), x.shape[1] // (math.prod(output_size) if position_sensitive else 1), *output_size))
     for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
         channels = channels_of(x, n)
         for bin_ in bins_of(*axes_of(roi)):
-            for c, channel in enumerate(channels):
+            for c in range(y.shape[1]):
+                channel = channels[channel_read(bin_, c, output_size) if position_sensitive else c]
                 if mode == "avg":
                     y[r, c, bin_.p, bin_.q] = average(bin_, channel, outside_value)
                 else:
@@ -230,6 +234,7 @@ def pool_grad(
     axes_of: AxesOfRoi,
     mode: Mode,
     wanted: tuple[bool, bool],
+    position_sensitive: bool = False,
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, where samples outside the map are 0."""
     dx = np.zeros(x_shape).tolist()
@@ -238,17 +243,23 @@ def pool_grad(
         channels: list[Channel] = [[]] * x_shape[1] if x is None else channels_of(x, n)
         axes = axes_of(roi)
         for bin_ in bins_of(*axes):
-            for c, channel in enumerate(channels):
-                for term in terms_of(mode, bin_, channel):
+            for c in range(dy.shape[1]):
+                k = channel_read(bin_, c, dy.shape[2:]) if position_sensitive else c
+                for term in terms_of(mode, bin_, channels[k]):
                     share = float(dy[r, c, bin_.p, bin_.q]) / term.divisor
                     if wanted[0]:
-                        add_to_dx(dx[n][c], share, term)
+                        add_to_dx(dx[n][k], share, term)
                     if wanted[1]:
-                        add_to_droi(drois[r], share, term, channel, bin_, *axes)
+                        add_to_droi(drois[r], share, term, channels[k], bin_, *axes)
     return (
         np.array(dx, np.float64).reshape(x_shape) if wanted[0] else None,
         np.array(drois, np.float64).reshape(-1, 4) if wanted[1] else None,
     )
+
+
+def channel_read(bin_: Bin, c: int, size: Sequence[int]) -> int:
+    """The channel of the map that a bin of channel `c` of a position-sensitive output of `size` bins reads."""
+    return (c * size[0] + bin_.p) * size[1] + bin_.q
 
 
 def images_of(batch_indices: npt.NDArray[np.integer]) -> list[int]:

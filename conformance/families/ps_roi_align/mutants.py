@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.mutants.base import Category, Table, edit
 from conformance.mutants.shared import OF_ENDS, OF_ONNX, OF_SAMPLES, ROIS_ALONE, SAMPLED
 from conformance.mutants.steps import before_checks
-from ortops.reference.ps_roi_align import _read_by, ps_roi_align_grad
+from ortops.reference.roi_align import channel_read, pool_grad
 
 READ = "(c * size[0] + bin_.p) * size[1] + bin_.q"
 
@@ -13,18 +13,18 @@ table = Table(SAMPLED, ROIS_ALONE, OF_SAMPLES, OF_ENDS, OF_ONNX)
 table.add(
     Category.INDEXING,
     "BinsOutermost: The channels of the map are ordered by bins, and those of a bin by channels of the result.",
-    edit(_read_by, READ, "(bin_.p * size[1] + bin_.q) * (call().x_shape[1] // (size[0] * size[1])) + c"),
+    edit(channel_read, READ, "(bin_.p * size[1] + bin_.q) * (call().x_shape[1] // (size[0] * size[1])) + c"),
     "BinsByColumns: The channels of the map that a channel of the result reads are ordered by columns of bins.",
-    edit(_read_by, READ, "(c * size[1] + bin_.q) * size[0] + bin_.p"),
+    edit(channel_read, READ, "(c * size[1] + bin_.q) * size[0] + bin_.p"),
     "BinsAlike: Every bin reads the channel of the first bin.",
-    edit(_read_by, READ, "c * size[0] * size[1]"),
+    edit(channel_read, READ, "c * size[0] * size[1]"),
     "ChannelsAsInRoiAlign: Every bin of channel c reads channel c of the map.",
-    edit(_read_by, READ, "c"),
+    edit(channel_read, READ, "c"),
 )
 table.add(
     Category.GRADIENTS,
     "DxAsInRoiAlign: The gradient of every bin of channel c goes to channel c of the map.",
-    edit(ps_roi_align_grad, "k = _read_by(bin_, c, size)", "k = c"),
+    edit(pool_grad, "channel_read(bin_, c, dy.shape[2:]) if position_sensitive else c", "c"),
 )
 table.add(
     Category.DEFAULTS,

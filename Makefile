@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen lint
+.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen release lint
 
 conformance: .venv/.base
 	$(BIN)/python -m conformance --strict all
@@ -49,6 +49,11 @@ frozen: .venv/.test
 	$(BIN)/python -m conformance.vectors.frozen
 	$(BIN)/python tests/catching_cases.py
 	$(BIN)/python tests/bits.py
+
+# Builds what a release has, from a clone of the last commit, and tries each file in an environment that has nothing else.
+release: .venv/.release
+	rm -rf build/release
+	$(BIN)/python -m release --clone build/release
 
 lint: .venv/.lint
 	$(BIN)/ruff check

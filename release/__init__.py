@@ -1,0 +1,1 @@
+"""What a release has: `python -m release DIR` builds it and tries each file as a user would."""

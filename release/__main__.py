@@ -1,0 +1,46 @@
+"""``python -m release DIR``: builds what a release has, and tries each file as a user would."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from ortops.library.targets import TARGETS, this_machine
+from release.artefacts import build
+from release.commands import run, step
+from release.tries import try_all
+
+ROOT = Path(__file__).parents[1]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("out", metavar="DIR", type=click.Path(exists=False, path_type=Path))
+@click.option("--clone", is_flag=True, help="Build the last commit in a new clone, and not this folder as it is.")
+@click.option(
+    "--all", "all_targets", is_flag=True, help="Build libraries for all platforms, and not for this one alone."
+)
+def main(out: Path, clone: bool, all_targets: bool) -> None:
+    r"""Build what a release has in DIR, which must not exist, and try each file in a new environment.
+
+    \b
+    DIR/dist      the sdist and the wheels
+    DIR/extras    libraries and their header, the corpus, the SBOM and the SHA-256 sums of all files
+
+    It runs on Linux and needs the extra `release`. The exit status is 0 if every file does what it should.
+    """
+    if out.exists():
+        raise click.BadParameter(f"{out} exists already", param_hint="DIR")
+    with step("release"), tempfile.TemporaryDirectory() as folder:
+        out.mkdir(parents=True)
+        sources = Path(folder, "ortops") if clone else ROOT
+        if clone:
+            with step("clone"):
+                run("git", "clone", "--quiet", ROOT, sources, cwd=out)
+        build(sources, out.resolve(), TARGETS if all_targets else [this_machine()])
+        try_all(sources, out.resolve())
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m release")

@@ -1,0 +1,89 @@
+"""Builds the files of a release: packages in DIR/dist, everything else in DIR/extras."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import shutil
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ortops.library.targets import TARGETS
+from release.commands import install, new_environment, run, step
+
+SUMS = "SHA256SUMS"
+CORPUS = "ortops-corpus.tar.gz"
+
+
+def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
+    """Build the files of a release.
+
+    Args:
+        sources: the root of the repository.
+        out: the folder of the files.
+        targets: the platforms of the libraries. With x86_64-windows there is a wheel for Windows, too.
+    """
+    dist, extras, targets = out / "dist", out / "extras", list(targets)
+    for folder in (dist, extras):
+        folder.mkdir(parents=True)
+    make = (sys.executable, "-m", "build", "--outdir", dist)
+    with step("sdist, and a wheel with bitcode built from it"):
+        run(*make, sources, cwd=out, ORTOPS_BUILD_COMPILED="1")
+    if "x86_64-windows" in targets:
+        with step("wheel with bitcode and the libraries of sessions on Windows"):
+            run(*make, "--wheel", sources, cwd=out, ORTOPS_BUILD_COMPILED="1", ORTOPS_BUILD_LIBRARY="x86_64-windows")
+    wheel = any_wheel(out)
+    with tempfile.TemporaryDirectory() as temporary:
+        environment, corpus = Path(temporary, "environment"), Path(temporary, "corpus")
+        with step("list of the packages that an installation of the wheel has"):
+            python = new_environment(environment, str(wheel))
+            bom = ("--mc-type", "library", "--output-reproducible", "--output-file", extras / "ortops.cdx.json")
+            project = ("--pyproject", sources / "pyproject.toml")
+            run(sys.executable, "-m", "cyclonedx_py", "environment", environment, *project, *bom, cwd=out)
+        install(environment, f"{wheel}[conformance,library]")
+        with step("corpus"):
+            run(python, "-m", "conformance", "export", corpus, "--whole", cwd=out)
+            pack(corpus, extras / CORPUS)
+        for target in targets:
+            with step(f"library for {target}"):
+                run(python, "-m", "ortops", "library", "--target", target, "--out", extras / library(target), cwd=out)
+    shutil.copy(sources / "ortops/library/ortops.h", extras)
+    (extras / SUMS).write_text(sums([*dist.iterdir(), *extras.iterdir()]), "utf-8")
+
+
+def any_wheel(out: Path) -> Path:
+    """Return the wheel for any platform."""
+    (wheel,) = (out / "dist").glob("*-any.whl")
+    return wheel
+
+
+def library(target: str) -> str:
+    """Return the name of the library for a platform."""
+    ending = TARGETS[target].ending
+    return f"{'' if ending == '.dll' else 'lib'}ortops-{target}{ending}"
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Write a folder into an archive whose bytes depend on names and contents of the files alone."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.isdir() else 0o644
+        return member
+
+    with (
+        archive.open("wb") as file,
+        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as tar,
+    ):
+        tar.add(folder, folder.name, filter=plain)  # in the order of the names
+
+
+def sums(files: Iterable[Path]) -> str:
+    """Return a line for each file with its digest and its name, as sha256sum writes them."""
+    rows = sorted((file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
+    return "".join(f"{digest}  {name}\n" for name, digest in rows)

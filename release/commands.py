@@ -1,0 +1,58 @@
+"""Programs that a release runs, each step with the time that it took."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+
+@contextlib.contextmanager
+def step(what: str) -> Iterator[None]:
+    """Print what is done, and its time when it is done."""
+    started = time.monotonic()
+    click.echo(f"{what} ...")
+    yield
+    click.echo(f"{what}: {time.monotonic() - started:.0f} s")
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Return what a program prints.
+
+    Args:
+        command: the program and its arguments.
+        cwd: the folder in which it runs.
+        environment: variables for it. No module of this process's folders or PYTHONPATH can be imported.
+
+    Raises:
+        click.ClickException: the exit status is not 0. The message has the end of the output.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(  # noqa: S603
+        command, cwd=cwd, env=inherited | environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        shown = " ".join(map(str, command))
+        raise click.ClickException(f"{shown}: status {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}")
+    return done.stdout
+
+
+def new_environment(folder: Path, *requirements: str) -> Path:
+    """Make a virtual environment, install into it, and return its Python."""
+    venv.create(folder, symlinks=True)
+    if requirements:
+        install(folder, *requirements)
+    return folder / "bin/python"
+
+
+def install(folder: Path, *requirements: str) -> None:
+    """Install into a virtual environment."""
+    pip = (sys.executable, "-m", "pip", "--quiet", "--python", folder)
+    run(*pip, "install", *requirements, cwd=folder)

@@ -1,0 +1,91 @@
+"""Tries the files of a release in new environments that have nothing else, outside of the repository."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+import onnx_models
+from ortops.library.targets import this_machine
+from release.artefacts import CORPUS, SUMS, any_wheel, library, sums
+from release.commands import new_environment, run, step
+
+HOST = """
+import sys
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(sys.argv[1])
+session = onnxruntime.InferenceSession("model.onnx", options)
+x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+(y,) = session.run(None, {"X": x, "rois": np.float32([[0, 0, 3, 3]]), "batch_indices": [0]})
+assert y.ravel().tolist() == [1.5625, 3, 7.3125, 8.75], y
+"""
+"""A host that has only onnxruntime, and a library."""
+
+
+def try_all(sources: Path, out: Path) -> None:
+    """Try each file of a release that this machine can run.
+
+    Args:
+        sources: the root of the repository, of which the README and examples/read_corpus.py are read.
+        out: the folder of the files.
+
+    Raises:
+        click.ClickException: a file does not do what it should.
+    """
+    extras = out / "extras"
+    if (extras / SUMS).read_text("utf-8") != sums(
+        file for file in [*(out / "dist").iterdir(), *extras.iterdir()] if file.name != SUMS
+    ):
+        raise click.ClickException(f"{extras / SUMS} has other sums than the files")
+    (sdist,) = (out / "dist").glob("*.tar.gz")
+    example = first_example((sources / "README.md").read_text("utf-8"))
+    with step("README's first example from the sdist"), elsewhere() as folder:
+        python = new_environment(folder / "environment", str(sdist))
+        run_program(folder, python, example)
+    with step("README's first example from the wheel, without numba"), elsewhere() as folder:
+        python = new_environment(folder / "environment", str(any_wheel(out)))
+        run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--quiet", "--yes", "numba", cwd=folder)
+        run_program(folder, python, example)
+    with step(f"library for {this_machine()} with nothing but onnxruntime"), elsewhere() as folder:
+        model = onnx_models.roi_align(16, output_height=2, output_width=2)
+        (folder / "model.onnx").write_bytes(model.SerializeToString())
+        python = new_environment(folder / "environment", "onnxruntime")
+        run_program(folder, python, HOST, str(extras / library(this_machine())))
+    with step("corpus with nothing but onnx and onnxruntime"), elsewhere() as folder:
+        with tarfile.open(extras / CORPUS) as tar:
+            tar.extractall(folder, filter="data")
+        python = new_environment(folder / "environment", "onnx", "onnxruntime")
+        said = run(python, sources / "examples/read_corpus.py", folder / "corpus", cwd=folder)
+        if not re.search(r"^\d+ answered$", said, re.MULTILINE):
+            raise click.ClickException(f"ONNX Runtime answers no case of the corpus:\n{said}")
+        click.echo(said.rstrip())
+
+
+def first_example(document: str) -> str:
+    """Return the first block of Python in a document."""
+    found = re.search(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise click.ClickException("README.md has no block of Python")
+    return found[1]
+
+
+@contextmanager
+def elsewhere() -> Iterator[Path]:
+    """A new folder outside of the repository."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def run_program(folder: Path, python: Path, text: str, *arguments: str) -> None:
+    """Run a program in a folder, with no machine code that was compiled before."""
+    (folder / "program.py").write_text(text, "utf-8")
+    run(python, "program.py", *arguments, cwd=folder, NUMBA_CACHE_DIR=str(folder / "cache"))

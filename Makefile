@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen release lint
+.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen release site lint
 
 conformance: .venv/.base
 	$(BIN)/python -m conformance --strict all
@@ -54,6 +54,10 @@ frozen: .venv/.test
 release: .venv/.release
 	rm -rf build/release
 	$(BIN)/python -m release --clone build/release
+
+# Writes build/site, which a browser shows: the documents, and the docstrings of all public names. A warning is an error.
+site: .venv/.site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: .venv/.lint
 	$(BIN)/ruff check

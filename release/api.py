@@ -1,0 +1,31 @@
+"""An extension of griffe, which reads sources for mkdocstrings: the functions that `onnx_models` makes at its import."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import griffe
+
+from onnx_models.builders import BUILDERS
+
+
+class Builders(griffe.Extension):
+    """Adds the functions of `BUILDERS`, which have a signature and a docstring and no source."""
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Add them to `onnx_models`."""
+        if pkg.path != "onnx_models":
+            return
+        for name, function in BUILDERS.items():
+            parameters = (
+                griffe.Parameter(
+                    one.name, annotation=str(one.annotation), kind=griffe.ParameterKind(one.kind.description)
+                )
+                for one in inspect.signature(function).parameters.values()
+            )
+            docstring = griffe.Docstring(inspect.getdoc(function) or "")
+            made = griffe.Function(
+                name, parameters=griffe.Parameters(*parameters), returns="onnx.ModelProto", docstring=docstring
+            )
+            pkg.set_member(name, made)

@@ -24,7 +24,6 @@ CI, ACTION, CI_SCRIPT = ".github/workflows/ci.yml", "action.yml", ".ci/run"
 
 ELSEWHERE = {
     "git clone REPOSITORY ortops": Runner("release/__main__.py", '"git", "clone"'),
-    "git clone REPOSITORY ortops && cd ortops": Runner("release/__main__.py", '"git", "clone"'),
     "make conformance": Runner(CI_SCRIPT, "make conformance\n"),
     "make docs REPORTS=report.json": Runner(".github/workflows/weekly.yml", 'python -m docs "$REPORTS"/*.json'),
     "make lint test": Runner(CI_SCRIPT, "make lint"),

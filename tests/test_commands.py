@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commands import ELSEWHERE, ROOT, Runner, documented
+from commands import ELSEWHERE, Runner, documented
+from test_docs import ROOT
 
 
 def test_every_command_that_the_test_of_its_document_leaves_out_is_run_elsewhere() -> None:

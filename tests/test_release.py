@@ -49,7 +49,7 @@ def test_the_oldest_releases_in_ci_are_those_that_pyproject_allows() -> None:
 
 
 def test_an_archive_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
-    made = []
+    made = list[bytes]()
     for name in ("first", "second"):
         folder = tmp_path / name / "corpus"
         (folder / "b").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The shell of the action's steps and of the release's metadata, outside of GitHub: without its programs and the network."""
+"""The shell of the action and of the release workflow, outside of GitHub: without its programs and the network."""
 
 from __future__ import annotations
 
@@ -107,3 +107,21 @@ def test_a_release_says_where_its_sources_are(tmp_path: Path) -> None:
     subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True)  # noqa: S603, S607
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["urls"]["Issues"] == "https://example.org/a/b/issues"
+
+
+def test_a_release_pushes_the_site_to_its_branch(tmp_path: Path) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))
+    (step,) = (step for step in workflow["jobs"]["site"]["steps"] if "run" in step)
+    site, programs = tmp_path / "site", tmp_path / "programs"
+    for folder in (site, programs):
+        folder.mkdir()
+    (site / "index.html").write_text("words")
+    (programs / "gh").write_text("#!/bin/sh\n")
+    (programs / "gh").chmod(0o755)
+    subprocess.run(["git", "init", "--quiet", "--bare", "a/b"], cwd=tmp_path, check=True)  # noqa: S607
+    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(tmp_path), "GITHUB_REF_NAME": "v1"}
+    environment |= {"GITHUB_SERVER_URL": str(tmp_path), "GITHUB_REPOSITORY": "a/b"}
+    subprocess.run(["bash", "-ec", step["run"]], cwd=site, env=environment, check=True)  # noqa: S603, S607
+    listed = ["git", "--git-dir", "a/b", "ls-tree", "--name-only", "gh-pages"]
+    names = subprocess.run(listed, cwd=tmp_path, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    assert names.split() == [".nojekyll", "index.html"]

@@ -189,8 +189,18 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     return (parts[0], True) if len(parts) == 1 else (hint, False)
 
 
+def _without_alias(hint: Any) -> Any:
+    """The value of an alias that a `type` statement made, as numpy.typing.NDArray is from NumPy 2.5 on."""
+    alias = get_origin(hint) or hint
+    value = getattr(alias, "__value__", None)
+    if value is None:
+        return hint
+    return _without_alias(value[get_args(hint)] if get_args(hint) else value)
+
+
 def _scalar(hint: Any) -> Any:
     """The scalar type of the annotation of an array, np.generic for any; None if it is no array."""
+    hint = _without_alias(hint)
     if hint is np.ndarray:
         return np.generic
     if get_origin(hint) is not np.ndarray:

@@ -12,6 +12,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from types import GenericAlias
 from typing import Annotated, Any, Literal, TypeVar
 
 import ml_dtypes
@@ -99,6 +100,18 @@ def test_annotations_give_the_definition() -> None:
     ]
     assert one.types == {"R": ("float", "double")}
     assert made(same.call).types["A"] == tuple(ELEMENT_DTYPES)
+
+
+def test_an_alias_of_a_type_statement_is_its_value() -> None:
+    # NumPy 2.5 makes NDArray in this way.
+    generic: Any = type("Generic", (), {"__value__": NDArray[A], "__class_getitem__": classmethod(GenericAlias)})
+    plain: Any = type("Plain", (), {"__value__": generic[np.float64]})
+
+    def f(x: Any, y: Any) -> Any: ...
+
+    f.__annotations__ |= {"x": generic[B], "y": plain, "return": generic[B]}
+    operator = made(f)
+    assert [tensor.type for tensor in (*operator.inputs, *operator.outputs)] == ["B", "double", "B"]
 
 
 def _no_hint(x): ...  # type: ignore[no-untyped-def]

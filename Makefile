@@ -12,21 +12,21 @@ test: .venv/.test
 	$(BIN)/python -m ortops warmup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-# Proofs that take long: what a default run passes, gradients of gradients, a wheel.
+# Tests that take long: the suite's default run, gradients of gradients, a wheel.
 test-slow: .venv/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
-# The tests that need PyTorch, which is large. Where it is installed, the two above have them, too, and take longer.
+# The tests that need PyTorch, which is large. Where it is installed, the two targets above run them, too, and take longer.
 test-torch: .venv/.test .venv/.test-torch
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m torch \
 		$(addprefix tests/test_, torch*.py gradient_networks.py gradient_layers.py docs.py)
 
-# Measures, draws the README's picture and writes the tables of docs/performance.md.
+# Measures speed, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
 
-# How long a user waits: for the compiler, a wheel and the suite.
+# Measures how long a user waits for the compiler, a wheel and the suite.
 start: .venv/.test
 	$(BIN)/python -m benchmarks.start
 
@@ -40,11 +40,12 @@ examples: .venv/.examples
 	$(BIN)/python -m examples.integrated_gradients
 	$(BIN)/python -m examples.fgsm
 
-# Writes what docs/ has from data, the pictures included, and counts REPORTS, which `--json` wrote, in docs/findings.md.
+# Writes the generated parts of docs/ and its pictures. REPORTS are files that the suite wrote with `--json`: docs/findings.md
+# counts them.
 docs: .venv/.base
 	$(BIN)/python -m docs $(REPORTS)
 
-# Writes what tests compare with: the list of the suite's cases, a case that each mutant fails, and the bits of the kernels.
+# Writes the data that tests compare with: the list of the suite's cases, a case that each mutant fails, the kernels' bits.
 frozen: .venv/.test
 	$(BIN)/python -m conformance.vectors.frozen
 	$(BIN)/python tests/catching_cases.py

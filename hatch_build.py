@@ -1,11 +1,11 @@
 """The build backend: hatchling, which also puts the documents and compiled kernels into a wheel.
 
-A wheel runs on any platform. Kernels are compiled at their first call, unless the wheel is built on Linux with
+A wheel runs on any platform and compiles a kernel at its first call. Variables of the environment change that on Linux:
 
-    ORTOPS_BUILD_COMPILED=1    kernels as LLVM bitcode, of which a first call makes machine code in a moment
-    ORTOPS_BUILD_LIBRARY       x86_64-windows or aarch64-windows: the libraries that sessions use there, where the wheel then
-                               belongs
-    ORTOPS_BUILD_TYPES         only for these element types, separated by commas: float16, bfloat16, float, double
+    ORTOPS_BUILD_COMPILED=1    adds the kernels as LLVM bitcode, which a first call turns into machine code in a moment
+    ORTOPS_BUILD_LIBRARY       x86_64-windows or aarch64-windows: adds the libraries that sessions use there, and makes the
+                               wheel for that platform alone
+    ORTOPS_BUILD_TYPES         compiles only for these element types, separated by commas: float16, bfloat16, float, double
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hatchling.builders.wheel import WheelBuilder
 def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling's
     config_settings: dict[str, Any] | None = None,
 ) -> list[str]:
-    """The packages that building a wheel needs: to compile the kernels, all dependencies of the package itself."""
+    """The packages that the build of a wheel needs. Compiling kernels needs all dependencies of ortops."""
     requires = hatchling.build.get_requires_for_build_wheel(config_settings)
     core = WheelBuilder(str(Path.cwd())).metadata.core
     if _target():
@@ -35,10 +35,10 @@ def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling'
 
 
 _TAGS = {"x86_64-windows": "win_amd64", "aarch64-windows": "win_arm64"}
-"""The names of platforms in those of wheels."""
+"""How the names of wheels write each platform."""
 
 _LIBRARIES = {"ortops.dll": [], **{f"ortops-onnx{opset}.dll": ["--standard", str(opset)] for opset in (10, 16, 22)}}
-"""The files that `ortops.library.installed` looks for, and how they are built."""
+"""The files that `ortops.library.installed` looks for, with the options that build each."""
 
 
 class CompiledKernels(BuildHookInterface[Any]):

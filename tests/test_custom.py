@@ -104,7 +104,7 @@ def test_annotations_give_the_definition() -> None:
 
 def test_an_alias_of_a_type_statement_is_its_value() -> None:
     # NumPy 2.5 makes NDArray in this way.
-    generic: Any = type("Generic", (), {"__value__": NDArray[A], "__class_getitem__": classmethod(GenericAlias)})
+    generic: Any = type("Generic", (), {"__value__": NDArray[A], "__class_getitem__": classmethod(GenericAlias)})  # type: ignore[valid-type]
     plain: Any = type("Plain", (), {"__value__": generic[np.float64]})
 
     def f(x: Any, y: Any) -> Any: ...

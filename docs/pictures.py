@@ -104,8 +104,7 @@ _RESAMPLED, _RESAMPLED_CORNERS = (
 PICTURES = {
     "opset-10-and-16": Picture(
         "One RoI, two answers: RoiAlign at opset 10 and at opset 16",
-        "X is a 5 x 5 map of 1 to 25. The RoI goes from x1 = 1, y1 = 1 to x2 = 3, y2 = 3. Output size 1 x 1, mode avg, "
-        "sampling_ratio 2, spatial_scale 1.",
+        "RoI from x1 = 1, y1 = 1 to x2 = 3, y2 = 3 on a 5 x 5 map. Output 1 x 1, mode avg, sampling_ratio 2.",
         "The same RoI on a 5 x 5 map by both conventions. At opset 10 its four samples lie between pixels, and their "
         "mean is 13. At opset 16 the RoI is half a pixel further up and left, and the mean is 10.",
         (
@@ -115,18 +114,16 @@ PICTURES = {
     ),
     "roi-align": Picture(
         "RoiAlign: the mean of bilinear samples in each bin",
-        "A RoI from x1 = -2, y1 = 1 to x2 = 4, y2 = 5 on a 5 x 6 map. Output size 2 x 2, mode avg, sampling_ratio 2, "
-        "spatial_scale 1.",
+        "RoI from x1 = -2, y1 = 1 to x2 = 4, y2 = 5 on a 5 x 6 map. Output 2 x 2, mode avg, sampling_ratio 2.",
         "A RoI that is partly off the map by both conventions. Samples further than one pixel off the map count as 0.",
         (
-            (_PARTLY_OFF_10, "RoiAlign_10", "output_half_pixel, as torchvision with aligned=False"),
-            (_PARTLY_OFF_16, "RoiAlign_16, RoiAlign_22", "half_pixel, as torchvision with aligned=True"),
+            (_PARTLY_OFF_10, "RoiAlign_10", "output_half_pixel (torchvision: aligned=False)"),
+            (_PARTLY_OFF_16, "RoiAlign_16, RoiAlign_22", "half_pixel (torchvision: aligned=True)"),
         ),
     ),
     "roi-align-rotated": Picture(
-        "RoIAlignRotated: a grid of samples that is turned with the RoI",
-        "A RoI with centre cx = 3.5, cy = 3.5, width 5, height 3 and angle pi/6, which is 30 degrees. Output size 2 x 3, "
-        "sampling_ratio 2, aligned 1.",
+        "RoIAlignRotated: the grid of samples turns with the RoI",
+        "RoI with centre (3.5, 3.5), width 5, height 3 and angle pi/6 (30 degrees). Output 2 x 3, sampling_ratio 2.",
         "The same rotated RoI, with a positive angle that turns counter-clockwise and one that turns clockwise.",
         (
             (_COUNTER_CLOCKWISE, "clockwise = 0, the default", "a positive angle turns the RoI counter-clockwise"),
@@ -134,30 +131,28 @@ PICTURES = {
         ),
     ),
     "dml-roi-align": Picture(
-        "DmlRoiAlign: samples in their steps, or aligned to the corners",
-        "A region from x1 = 0.5, y1 = 0.5 to x2 = 3.5, y2 = 3.5 on a 4 x 4 map. Output size 2 x 2, and 2 samples of each "
-        "output along each axis.",
+        "DmlRoiAlign: two ways to place the samples",
+        "Region from x1 = 0.5, y1 = 0.5 to x2 = 3.5, y2 = 3.5 on a 4 x 4 map. Output 2 x 2, 2 x 2 samples each.",
         "The same region with samples in the middle of their steps, as RoiAlign_16 has them, and with the outermost "
         "samples on the corners of the region.",
         (
-            (_STEPS, "The defaults of DmlRoiAlign", "the same samples as RoiAlign_16"),
-            (_CORNERS, "align_regions_to_corners = 1", "and output_pixel_offset = 0"),
+            (_STEPS, "The defaults of DmlRoiAlign", "samples in the middle of their steps, as RoiAlign_16"),
+            (_CORNERS, "align_regions_to_corners = 1", "and output_pixel_offset = 0: samples on the corners"),
         ),
     ),
     "dml-resample": Picture(
         "DmlResample: where each output reads the input",
-        "A map of 5 x 5 pixels is resampled to 8 x 8 outputs, interpolation_mode linear.",
+        "5 x 5 pixels become 8 x 8 outputs, interpolation_mode linear. In brackets: the mode of ONNX's Resize.",
         "A map of 5 x 5 pixels with the 64 points that the outputs read: with the default offsets, where the outermost "
         "points are off the map, and with aligned corners, where they are the corner pixels.",
         (
-            (_RESAMPLED, "The defaults", "offsets 0.5 and -0.5, scale 8/5: ONNX Resize, half_pixel"),
-            (_RESAMPLED_CORNERS, "Aligned corners", "offsets 0 and 0, scale 7/4: ONNX Resize, align_corners"),
+            (_RESAMPLED, "The defaults", "offsets 0.5 and -0.5, scale 8/5 (half_pixel)"),
+            (_RESAMPLED_CORNERS, "Aligned corners", "offsets 0 and 0, scale 7/4 (align_corners)"),
         ),
     ),
     "max-roi-pool": Picture(
         "MaxRoiPool: the largest pixel of each bin",
-        "The RoI from x1 = 0.8, y1 = 1.2 to x2 = 5.4, y2 = 5.3 has the pixels 1 to 5 along both axes. With "
-        "pooled_shape [2, 2], pixel 3 belongs to both bins of its axis.",
+        "RoI from x1 = 0.8, y1 = 1.2 to x2 = 5.4, y2 = 5.3: pixels 1 to 5 of both axes. pooled_shape [2, 2].",
         "A RoI on a map of digits. It is rounded to whole pixels and cut into four bins that share a row and a column. The "
         "largest pixel of each bin is circled.",
         (
@@ -169,7 +164,7 @@ PICTURES = {
                     [[0, 0.8, 1.2, 5.4, 5.3]],
                 ),
                 "Four bins of 3 x 3 pixels",
-                "row 3 and column 3 are shared",
+                "neighbouring bins share row 3 or column 3",
             ),
         ),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from conformance.explain.drawing import MAX_CELLS, MAX_SAMPLES, picture
 from conformance.explain.parts import MAX_ROWS, Table
 from conformance.run import Answer, ask, judge
 from conformance.vectors import collect
+from docs.pictures import PICTURES, drawn
 from ortops.operators import BY_NAME
 
 FIRST = {case.group: case for case in reversed(collect()) if case.formula is None}
@@ -123,6 +125,20 @@ def test_an_answer_to_an_invalid_case_is_listed() -> None:
     explanation = explain(case, answer=answer, result=judge(case, answer), backend="mine")
     assert [(one.title, one.columns) for one in explanation.tables] == [("Y", ("element", "got"))]
     assert explanation.notes[0].startswith("An error is expected: its attribute is wrong. The reference says: mode")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_value_of_each_pixel_stands_free_of_samples_and_lines(name: str) -> None:
+    drawings = [drawing for case, *_ in PICTURES[name].drawings if (drawing := explain(case).drawing)]
+    pixels = sum(math.prod(drawing.map_size) for drawing in drawings)
+    assert drawn(PICTURES[name])["light"].count('class="value"') == pixels
+
+
+def test_a_legend_explains_only_what_its_drawings_show() -> None:
+    plain, with_bins = (drawn(PICTURES[name])["light"] for name in ("opset-10-and-16", "roi-align"))
+    for words in ("Dashed lines", "Hollow dots"):
+        assert words not in plain
+        assert words in with_bins
 
 
 def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +41,8 @@ _PADDING, _MARGIN, _GAP = 14, 22, 18
 _LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
 _SMALL = 12  # pixels: a map of at most this length is shown as a whole
 _SMALLEST_WITH_NUMBER = 30  # pixels of a cell
+_LINE_HEIGHT, _DIGIT = 9, 6.6  # pixels: the height of a pixel's value, and the width of a character
+_DOT = 3.5  # pixels: the radius of a sample
 
 
 class Sample(NamedTuple):
@@ -62,7 +65,7 @@ class Drawing:
     """What an operator reads of a map.
 
     name, detail: the lines above it.
-    hint: how to read it.
+    hint: how to read it, in sentences.
     map_size: height and width of the map.
     pixels: [H, W], the values of the map; None if the case does not have them.
     result: the line below it; empty for none.
@@ -70,7 +73,7 @@ class Drawing:
 
     name: str
     detail: str
-    hint: str
+    hint: Sequence[str]
     map_size: tuple[int, int]
     pixels: Floats | None
     outlines: Sequence[Outline]
@@ -104,6 +107,43 @@ class _Frame(NamedTuple):
         return x, y
 
 
+class _Box(NamedTuple):
+    """Half the height and half the width of a pixel's value, in units of a cell."""
+
+    height: float
+    width: float
+
+    def places(self, pixel: Point) -> list[Point]:
+        """Where the value may be within its pixel, the places nearest to the centre first."""
+        rooms = (max(0.48 - half, 0.0) for half in self)
+        offsets = itertools.product(*([room * k / 4 for k in range(-4, 5)] for room in rooms))
+        return [(pixel[0] + y, pixel[1] + x) for y, x in sorted(offsets, key=lambda at: (math.hypot(*at), at))]
+
+    def is_covered(self, at: Point, drawing: Drawing, cell: float) -> bool:
+        """Whether a sample or a line covers the value."""
+        dot = (_DOT + 1) / cell
+        dots = (one for one in drawing.samples if one.kind != "largest")
+        if any(abs(one.y - at[0]) < self.height + dot and abs(one.x - at[1]) < self.width + dot for one in dots):
+            return True
+        return any(
+            self._is_crossed(at, start, end)
+            for one in drawing.outlines
+            for start, end in zip(one.corners, (*one.corners[1:], one.corners[0]), strict=True)
+        )
+
+    def _is_crossed(self, at: Point, start: Point, end: Point) -> bool:
+        """Whether the line between two points crosses the value."""
+        first, last = 0.0, 1.0  # the part of the line that is within the box along both axes
+        for middle, half, a, b in zip(at, self, start, end, strict=True):
+            if a == b:
+                if abs(a - middle) >= half:
+                    return False
+                continue
+            near, far = sorted(((middle - half - a) / (b - a), (middle + half - a) / (b - a)))
+            first, last = max(first, near), min(last, far)
+        return first < last
+
+
 class _Text(NamedTuple):
     """A line of text."""
 
@@ -114,7 +154,7 @@ class _Text(NamedTuple):
 
 
 def picture(title: str, detail: str, drawings: Sequence[Drawing], theme: Theme = "light") -> str:
-    """An SVG file: a title, a line below it, one drawing or several of one map side by side, and how to read the first."""
+    """An SVG file: a title, a line below it, one drawing or several of one map side by side, and how to read them."""
     import jinja2  # of the extra conformance
 
     texts: list[_Text] = []
@@ -135,7 +175,8 @@ def picture(title: str, detail: str, drawings: Sequence[Drawing], theme: Theme =
     top = max(write("detail", one.detail, x, below, inner) for one, x, below in headed) + _GAP / 3
     bottom = top + frame.height + 4
     y = max(write("result", one.result, x + _MARGIN, bottom, inner) for one, x in placed) + _GAP / 2
-    y = write("hint", drawings[0].hint, _PADDING, y, whole)
+    hint = dict.fromkeys(sentence for one in drawings for sentence in one.hint)
+    y = write("hint", " ".join(hint), _PADDING, y, whole)
     loader = jinja2.PackageLoader("conformance", "explain")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
@@ -179,14 +220,16 @@ def _panel(drawing: Drawing, frame: _Frame) -> dict[str, Any]:
     texts = list(_labels(frame))
     if drawing.pixels is not None and frame.cell >= _SMALLEST_WITH_NUMBER:
         for (i, j), value in values.items():
-            free = next((y for y in (i, i - 0.3, i + 0.3) if not _is_covered((y, j), drawing.samples)), None)
+            text = f"{value + 0.0:.3g}"
+            box = _Box((_LINE_HEIGHT + 2) / 2 / frame.cell, (len(text) * _DIGIT + 3) / 2 / frame.cell)
+            free = next((at for at in box.places((i, j)) if not box.is_covered(at, drawing, frame.cell)), None)
             if free is not None:
-                texts.append(("value", f"{value + 0.0:.3g}", frame.at((free, j))))
-    dot, ring = 3.5 if frame.cell >= 20 else 2.5, round(frame.cell * 0.3, 1)
+                texts.append(("value", text, frame.at(free)))
+    dot, ring = _DOT if frame.cell >= 20 else 2.5, round(frame.cell * 0.3, 1)
     corners = [frame.at((i - 0.5, j - 0.5)) for i, j in values]
     return {
         "cells": [(at, *look) for at, look in zip(corners, _heat(values.values()), strict=True)],
-        "outlines": [(one.kind, map(frame.at, one.corners)) for one in drawing.outlines],
+        "outlines": [(one.kind, [frame.at(corner) for corner in one.corners]) for one in drawing.outlines],
         "samples": [
             (frame.at((y, x)), kind, ring if kind == "largest" else dot, f"y {number(y)}, x {number(x)}")
             for y, x, kind in drawing.samples
@@ -205,11 +248,6 @@ def _heat(values: Iterable[float]) -> Iterator[tuple[str, float]]:
             yield "cell", round((value / 2 - low) / (high - low), 2) if high > low else 0.0
         else:
             yield "cell unknown", 1.0 if finite else 0.0
-
-
-def _is_covered(point: Point, samples: Iterable[Sample]) -> bool:
-    """Whether a sample covers a number whose middle is at this point."""
-    return any(abs(s.y - point[0]) < 0.24 and abs(s.x - point[1]) < 0.45 for s in samples if s.kind != "largest")
 
 
 def _labels(frame: _Frame) -> Iterator[tuple[str, str, Point]]:

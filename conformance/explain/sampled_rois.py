@@ -16,10 +16,14 @@ from conformance.explain.parts import Focus, Table, View
 from conformance.upright.geometry import RoiCase
 from ortops.reference.sampling import Corner
 
-HINT = (
-    "The coordinate of a pixel's centre is its index. The box is the RoI, and dashed lines are the edges of its bins. "
-    "Filled dots are samples on the map, and hollow dots are samples off the map."
-)
+HINT = "A pixel's centre has its index as coordinate.", "The box is the RoI."
+HINTS = {
+    "bin": "Dashed lines separate its bins.",
+    "worst": "The red box is the bin of the worst element.",
+    "sample": "Filled dots are samples on the map.",
+    "sample outside": "Hollow dots are samples off the map.",
+}
+"""How to read a drawing, by the kinds of outlines and samples that it has."""
 
 _FEW = 4
 """The largest number of samples, and of bins, whose values are a line of text below a drawing."""
@@ -85,16 +89,10 @@ def explanation(case: Case, focus: Focus, rois: SampledRois) -> View:
     result = f"{name} = {number_list(bins)}" if 0 < bins.size <= _FEW else ""
     if result and bins.size == 1 and 0 < len(read) <= _FEW and case.attributes.get("mode", "avg") == "avg":
         result = f"samples {', '.join(number(one.value) for one in read)}: {result}"
-    drawing = Drawing(
-        case.operator,
-        rois.convention,
-        HINT,
-        geometry.lengths,
-        x,
-        _outlines(placed, bin_),
-        [one.sample for one in read],
-        result,
-    )
+    outlines, samples = _outlines(placed, bin_), [one.sample for one in read]
+    kinds = {one.kind for one in (*outlines, *samples)}
+    hint = (*HINT, *(sentence for kind, sentence in HINTS.items() if kind in kinds))
+    drawing = Drawing(case.operator, rois.convention, hint, geometry.lengths, x, outlines, samples, result)
     ends = ", ".join(f"{name} {number(end)}" for name, end in zip(rois.numbers, geometry.rois[r].tolist(), strict=True))
     degrees = f" ({number(math.degrees(float(geometry.rois[r, 4])))} degrees)" if "angle" in rois.numbers else ""
     rows = [(*map(str, one[:2]), *map(number, (*one.sample[:2], one.value))) for one in read]

@@ -13,8 +13,9 @@ from conformance.families.dml_resample.geometry import axes_of
 from ortops.reference.dml_resample import resampled_axes
 
 HINT = (
-    "The coordinate of a pixel's centre is its index. A dot is where an output reads the input, along the last two axes; a "
-    "hollow dot is beyond the edge and reads the pixel at the edge."
+    "A pixel's centre has its index as coordinate.",
+    "Each dot is the place of the input that one output reads, along the last two axes.",
+    "A hollow dot lies beyond the centre of the outermost pixel, and reads that pixel.",
 )
 
 

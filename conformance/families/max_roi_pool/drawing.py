@@ -14,8 +14,10 @@ from conformance.explain.parts import Focus, Table, View
 from conformance.families.max_roi_pool.geometry import Side, pixels_of, rois_of
 
 HINT = (
-    "The coordinate of a pixel's centre is its index. The dashed box is the scaled RoI. Each outline is the block of "
-    "pixels of one bin, and a ring marks its largest pixel. Neighbouring bins may share pixels."
+    "A pixel's centre has its index as coordinate.",
+    "The dashed box is the scaled RoI.",
+    "Each solid box has the pixels of one bin, and a ring marks its largest pixel.",
+    "Neighbouring bins may share pixels.",
 )
 
 _INSETS = 0.06, 0.14
@@ -54,7 +56,7 @@ def _drawing(x: Floats, sides: tuple[Side, Side], marked: tuple[int, ...] | None
             rings.append(Sample(float(rows.start + i), float(columns.start + j), "largest"))
             largest[p, q] = block.max()
     result = f"Y = {number_list(largest)}" if largest.size <= 4 else ""
-    detail = "ends are rounded to whole pixels; a bin is its largest pixel"
+    detail = "ends are rounded to whole pixels; a bin's value is its largest pixel"
     return Drawing("MaxRoiPool", detail, HINT, (x.shape[0], x.shape[1]), x, outlines, rings, result)
 
 

@@ -15,19 +15,19 @@ from ortops.help_text import keep_names_whole
 keep_names_whole()
 
 EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
-"""Packages that all commands import and a plain installation of ortops lacks; without them there is only `--help`.
+"""Packages that all commands import and a plain installation of ortops lacks. Without them only `--help` works.
 
-`fuzz` needs hypothesis, too.
+`fuzz` also needs hypothesis.
 """
 
 VERSION = "--version"
 
 
 class RunByDefault(click.Group):
-    """A group whose first command runs if the arguments do not begin with the name of a command."""
+    """A group that runs its first command if the arguments do not begin with a command's name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the name of the first command before the arguments where it was left out."""
+        """Put the first command's name before the arguments if it was left out."""
         if not args or args[0] not in {*self.commands, *ctx.help_option_names, VERSION}:
             args = [str(COMMANDS[0].name), *args]
         return super().parse_args(ctx, args)
@@ -35,7 +35,7 @@ class RunByDefault(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command's name, the command and its arguments, if all packages that it may need are installed."""
+        """Return the command's name, the command and its arguments, after checking that its packages are installed."""
         found = super().resolve_command(ctx, args)
         if not set(ctx.help_option_names).intersection(found[2]):
             _check_extra(*EXTRA, *(["hypothesis"] if found[0] == "fuzz" else []))
@@ -43,7 +43,7 @@ class RunByDefault(click.Group):
 
 
 def _check_extra(*names: str) -> None:
-    """End the process with status 2 if a package of the extra is missing, rather than in the middle of a run."""
+    """End the process with status 2 if a package of the extra is missing, before a run begins."""
     try:
         for name in names:
             if importlib.util.find_spec(name) is None:
@@ -63,7 +63,8 @@ def _check_extra(*names: str) -> None:
 def main() -> None:
     """Check a runtime against the specifications of RoiAlign, MaxRoiPool and related operators.
 
-    Without a COMMAND this runs the suite; `python -m conformance run --help` lists the options.
+    Without a COMMAND this runs the suite. `python -m conformance run --help` lists the options, and docs/conformance.md
+    explains the suite.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A report must not end because the terminal lacks a character.

@@ -155,7 +155,7 @@ def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("roi_align/oficial/aligned_false/v10/float",), "selects no case; near are roi_align/official"),
+        (("roi_align/oficial/aligned_false/v10/float",), "selects no case; did you mean roi_align/official"),
         (("roi_align/official/*",), "matches 27 cases"),
         ((OFFICIAL, "--roi", "3"), "RoI 3: the case has 3"),
         ((OFFICIAL, "--backend", "no_such_module"), "No module named"),

@@ -298,5 +298,5 @@ def test_a_folder_with_an_export_of_other_cases_is_refused(tmp_path: Path, optio
     refused = run(*asked, "roi_align/official/mode_max/v16/float")
     assert refused.exit_code == 2
     told = words(refused)
-    assert "DIR: has cases of another export, 2 folders such as " in told
-    assert "must be a new folder, or these must be removed" in told
+    assert "DIR: has 2 folders of another export, such as " in told
+    assert "remove them, or name a new folder" in told

@@ -102,9 +102,9 @@ def load(name: str, provider: str | None = None) -> Backend:
         except MissingBackendError as error:
             if getattr(error.__cause__, "name", None) != name:  # of a module that is missing
                 raise
-            meant = ", ".join(difflib.get_close_matches(name, NAMES))
-            known = f"did you mean {meant}?" if meant else f"the suite has {', '.join(NAMES)}"
-            raise MissingBackendError(f"{error}; {known}") from error
+            meant = " or ".join(difflib.get_close_matches(name, NAMES))
+            known = f"Built in are {', '.join(NAMES)}"
+            raise MissingBackendError(f"{error}. {f'Did you mean {meant}? ' * bool(meant)}{known}") from error
     module, _, maker = BACKENDS[name].maker.partition(":")
     try:
         make = getattr(importlib.import_module(f"conformance.backends.{module}"), maker)

@@ -1,4 +1,4 @@
-"""The commands of ``python -m conformance``, one file each. A new one is named in `COMMANDS`."""
+"""The commands of ``python -m conformance``, one in each file. `COMMANDS` lists them."""
 
 from __future__ import annotations
 
@@ -21,4 +21,7 @@ COMMANDS: tuple[click.Command, ...] = (
     init_command,
     explain_command,
 )
-"""The first one runs if the command line names none."""
+"""The first one runs if the command line names no command."""
+
+for _command in COMMANDS:
+    _command.epilog = "docs/conformance.md explains the suite."

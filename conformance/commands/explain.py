@@ -24,24 +24,23 @@ _MAX_NAMED = 4
     "--backend",
     "backend_name",
     metavar="B",
-    help=f"Compare the outputs of this backend, too: {', '.join(backends.NAMES)}, or module[:Class] with ONNX's backend "
-    "interface.",
+    help="Also run this backend, and compare its outputs; as for `run --backend`.",
 )
 @click.option(
     "--roi",
     type=click.IntRange(min=0),
     metavar="R",
-    help="Number of the RoI to draw, by default that of the worst element, or else 0.",
+    help="The number of the RoI to draw. [default: the RoI of the worst element, or 0]",
 )
 @TIME_LIMIT
-@out_file("--svg", "Draw the samples on the map to this file.", "FILE.svg")
+@out_file("--svg", "Draw the samples on the map, and write the picture to this file.", "FILE.svg")
 def explain_command(
     case_id: str, backend_name: str | None, roi: int | None, time_limit: float, svg_file: Path | None
 ) -> None:
-    """Show where the samples of one CASE fall.
+    """Show where the samples of one CASE lie.
 
-    CASE is an id, or a pattern that exactly one id matches. The terminal shows the coordinates and the values; --svg
-    draws the picture.
+    CASE is an id, or a pattern that matches exactly one id. The terminal shows coordinates and values, and --svg draws
+    a picture.
     """
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:

@@ -22,23 +22,23 @@ from ortops.progress import with_progress
     type=click.Choice(["standard", "ortops"]),
     default="standard",
     show_default=True,
-    help="ONNX's own nodes, or the custom operators.",
+    help="Write ONNX's own nodes, or custom operators.",
 )
 @click.option("--with-huge", is_flag=True, help=f"Include cases with more than {MAX_SAMPLES} samples.")
-@click.option("--with-large", is_flag=True, help="Include cases of large inputs: gigabytes.")
-@click.option("--whole", is_flag=True, help="All kinds of cases, also those that must fail, and DIR/index.json.")
+@click.option("--with-large", is_flag=True, help="Include cases with large inputs: gigabytes.")
+@click.option("--whole", is_flag=True, help="Export cases that must fail, too, and write DIR/index.json.")
 def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, with_large: bool, whole: bool) -> None:
     """Write cases to DIR as ONNX's test data.
 
-    Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner.
-    Cases that the layout cannot express are left out and counted: those that expect an error and, with the standard
-    dialect, those of operators and modes that ONNX does not have.
+    Each case becomes a folder DIR/DIALECT/test_... for onnx.backend.test and onnx_test_runner. The layout cannot express
+    cases that expect an error. The standard dialect cannot express operators and modes that ONNX does not have. These
+    cases are left out and counted.
 
-    With --whole nothing but large inputs is left out: each case has ONNX's node where there is one, or else a custom
-    operator. What ONNX's runners cannot run is in folders of its own, and DIR/index.json tells of each case what it is and
-    how it is judged.
+    With --whole only large inputs are left out. Each case has ONNX's node if there is one, or else a custom operator.
+    Separate folders have the cases that ONNX's runners cannot run, and DIR/index.json describes each case and how it is
+    judged.
 
-    An earlier export of the same cases is replaced. DIR must not have one of other cases.
+    An earlier export of the same cases is replaced. DIR must not contain an export of other cases.
 
     The exit status is 0 if the cases are written, 2 for a wrong call or if DIR cannot be written.
     """
@@ -64,9 +64,9 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, w
 
 
 def _check_new(found: Iterable[Path], cases: Sequence[Case]) -> None:
-    """Refuse a folder that has cases which this export does not replace: a runner would take them for part of it."""
+    """Refuse a folder with cases that this export does not replace: a runner would run them as part of it."""
     names = {export.folder_name(case) for case in cases}
     others = sorted(path for path in found if path.name not in names)
     if others:
-        text = f"has cases of another export, {len(others)} folders such as {others[0]}"
-        raise click.BadParameter(f"{text}: must be a new folder, or these must be removed", param_hint="DIR")
+        text = f"has {len(others)} folders of another export, such as {others[0]}"
+        raise click.BadParameter(f"{text}: remove them, or name a new folder", param_hint="DIR")

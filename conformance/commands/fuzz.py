@@ -33,29 +33,29 @@ SECONDS = 60.0
     default="ortops",
     show_default=True,
     metavar="B",
-    help="Backend to check: a name that `run --backend` takes.",
+    help="The backend to check, as for `run --backend`.",
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     metavar="T",
-    help="End after this time; 60 if neither this nor --cases is given.",
+    help="End after T seconds. [default: 60, unless --cases is given]",
 )
-@click.option("--cases", type=click.IntRange(min=1), metavar="N", help="End after this many cases.")
+@click.option("--cases", type=click.IntRange(min=1), metavar="N", help="End after N cases.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random cases.")
 @click.option(
     "--operator",
     "operators",
     type=click.Choice(sorted(BY_NAME)),
     multiple=True,
-    help="Only cases of this operator; may be repeated.",
+    help="Draw only cases of this operator; may be repeated.",
 )
 @JOBS
 @DASK
 @click.option(
     "--out", "folder", type=FOLDER, default="fuzz-failures", show_default=True, help="Folder for the failures."
 )
-@click.option("--replay", type=IN_FILE, metavar="FILE", help="Run the case in this file, and nothing else.")
+@click.option("--replay", type=IN_FILE, metavar="FILE", help="Run only the case in this file.")
 def fuzz_command(
     backend_name: str,
     seconds: float | None,
@@ -70,10 +70,10 @@ def fuzz_command(
     """Compare a backend with the reference on random inputs.
 
     Inputs are valid or invalid. Each failure is reduced to a small case and written to a file, which --replay runs again.
-    Expected failures count as well. The same --seed and --cases find the same failures with the same version of
-    hypothesis, which draws and reduces the cases.
+    Expected failures count as failures. With one version of hypothesis, which draws and reduces the cases, the same --seed
+    and --cases give the same failures.
 
-    The exit status is 0 if no failure was found, 1 if one was, 2 for a wrong call or if the cluster was lost.
+    The exit status is 0 without a failure, 1 with one, 2 for a wrong call or if the cluster was lost.
     """
     try:
         from conformance.fuzz.campaign import Plan
@@ -137,5 +137,5 @@ def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None,
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in kinds if counts[kind] or kind in kinds[:2])
     click.echo(f"seed {plan.seed}: {parts}; {rate()}, {written} different failures")
     if lost:
-        raise click.UsageError(f"the campaign ended before its time: {lost}")
+        raise click.UsageError(f"the campaign ended early: {lost}")
     return counts["failed"] > 0

@@ -13,7 +13,8 @@ import click
 def init_command(file: Path) -> None:
     """Write a first backend to FILE, such as my_backend.py.
 
-    It has comments, and runs as it is. The exit status is 0 if it is written, 2 for a wrong call or if FILE exists.
+    The backend computes RoiAlign in NumPy, and comments say what to change. The exit status is 0 if FILE is written, 2 for
+    a wrong call or if FILE exists.
     """
     if not (file.suffix == ".py" and file.stem.isidentifier()):
         raise click.BadParameter(f"{file.name}: must be the name of a module, such as my_backend.py", param_hint="FILE")

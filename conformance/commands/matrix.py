@@ -37,10 +37,10 @@ def matrix_command(
     """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
-    Files of one backend are parts of one report. Without sources the table has the installed ones of
-    ortops, onnxruntime, onnx-reference, torchvision and openvino.
+    Several files of one backend are parts of one report. Without sources, the table shows ortops, onnxruntime,
+    onnx-reference, torchvision and openvino, as far as they are installed.
 
-    The exit status is 0 if the table is complete, whatever failed, and 2 for a wrong call; `run` has one for failures.
+    The exit status is 0 if the table is complete, even if cases failed, and 2 for a wrong call.
     """
     # A name that ends in .json is a file, so that a missing one is not taken for a backend.
     files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]

@@ -22,7 +22,7 @@ from ortops import atomic_file
 if TYPE_CHECKING:
     from conformance.cluster import Cluster
 
-SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Only cases whose id matches.")
+SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Run only the cases whose id matches.")
 JOBS = click.option(
     *("--jobs", "-j"),
     type=click.IntRange(min=1),
@@ -34,7 +34,7 @@ DASK = click.option(
     "--dask",
     "address",
     metavar="ADDRESS",
-    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, and not in local processes.",
+    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, instead of local processes.",
 )
 TIME_LIMIT = click.option(
     "--time-limit",
@@ -42,14 +42,14 @@ TIME_LIMIT = click.option(
     metavar="SECONDS",
     default=isolate.TIME_LIMIT,
     show_default=True,
-    help="Time limit for a case, without the compilation of our kernels.",
+    help="Time limit of each case; compiling this project's kernels does not count.",
 )
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]:
-    """An option for a file to write, which is tried before the command begins; the command gets `--html` as `html_file`."""
+    """An option for an output file, which is checked before the command begins; the command gets `--html` as `html_file`."""
 
     def checked(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:
         if file is not None:
@@ -70,17 +70,17 @@ def selected_cases(glob: str, option: str = "--select") -> list[Case]:
     """The cases whose id matches the pattern.
 
     Raises:
-        click.BadParameter: there are none; the message names what is near.
+        click.BadParameter: no id matches; the message suggests similar ones.
     """
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
-        near = f"; near are {', '.join(found)}" if (found := _near(glob)) else ""
+        near = f"; did you mean {' or '.join(found)}?" if (found := _near(glob)) else ""
         raise click.BadParameter(f"{glob!r} selects no case{near}", param_hint=option)
     return cases
 
 
 def _near(glob: str) -> list[str]:
-    """What may be meant by the first part of a glob that no id matches: the known parts in its place."""
+    """Globs that the user may have meant: known parts in place of the first part that no id matches."""
     ids, parts = [case.id.split("/") for case in collect()], glob.split("/")
     for place, part in enumerate(parts):
         known = dict.fromkeys(case_id[place] for case_id in ids if len(case_id) > place)
@@ -92,14 +92,14 @@ def _near(glob: str) -> list[str]:
 
 @contextlib.contextmanager
 def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[WorkerPool]:
-    """The workers that `JOBS` or `DASK` ask for: child processes of this one, or those of a dask cluster.
+    """The workers for the options `JOBS` and `DASK`: child processes of this one, or the workers of a dask cluster.
 
     Raises:
-        click.BadParameter, click.UsageError: there are none, or both options are given.
+        click.BadParameter, click.UsageError: the cluster has no workers, or both options are given.
     """
     is_given = click.get_current_context().get_parameter_source("jobs") is ParameterSource.COMMANDLINE
     if address is not None and is_given:
-        text = "--jobs is for local processes: with --dask there are as many as the cluster has threads"
+        text = "--jobs sets the number of local processes: with --dask the cluster's threads run the cases"
         raise click.UsageError(text)
     if address is None:
         with LocalPool(jobs) as here:
@@ -122,7 +122,7 @@ def _cluster(address: str, backend: str) -> Cluster:
 
 @contextlib.contextmanager
 def wrong_call(hint: str | None, *errors: type[Exception]) -> Iterator[None]:
-    """Report one of the errors, raised in the block, as a wrong value of the option or argument `hint`."""
+    """Report these errors, if the block raises them, as a wrong value of the option or argument `hint`."""
     try:
         yield
     except errors as error:

@@ -54,14 +54,14 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     default="ortops",
     show_default=True,
     metavar="B",
-    help=f"Backend to check: {', '.join(backends.NAMES)}, library:PATH for a library of `python -m ortops library`, "
-    "library-standard:PATH for one with ONNX's own operators, module[:Class] with ONNX's backend interface, or "
-    "module:function on NumPy arrays (see docs/conformance.md, and the command init).",
+    help=f"The backend to check. Built in: {', '.join(backends.NAMES)}. Your own: module:Class with ONNX's backend "
+    "interface, or module:function on NumPy arrays (the command init writes one). A library that `python -m ortops "
+    "library` wrote: library:PATH, or library-standard:PATH for its versions of ONNX's own operators.",
 )
 @click.option(
     "--provider",
     metavar="NAME",
-    help=f"Execution provider of ONNX Runtime, for {', '.join(backends.WITH_PROVIDER)}. [default: the CPU's]",
+    help=f"ONNX Runtime's execution provider, for {', '.join(backends.WITH_PROVIDER)}. [default: the CPU's]",
 )
 @SELECT
 @click.option(
@@ -69,45 +69,47 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "excluded",
     multiple=True,
     metavar="GLOB",
-    help="No cases whose id matches; may be repeated.",
+    help="Leave out cases whose id matches; may be repeated.",
 )
 @click.option(
     "--shard",
     callback=_part,
     default="1/1",
     metavar="I/N",
-    help="Only part I of N of those cases. The parts are disjoint and take about the same time.",
+    help="Run part I of N of the selected cases. The parts are disjoint and take about the same time.",
 )
 @click.option(
     "--expected-failures",
     "failures_file",
     type=IN_FILE,
     metavar="F",
-    help="TOML file with the expected failures, which replaces the backend's own list (see docs/conformance.md).",
+    help="TOML file with the expected failures. It replaces the backend's own list.",
 )
 @out_file(
     "--write-expected-failures",
-    "Run without a list, and write the failures to F as a list for --expected-failures, by cause, and how many cases "
-    "were judged. With --resume and a complete report nothing is run.",
+    "Run without a list, and write the failures to F, grouped by cause, for --expected-failures. F also gets the number "
+    "of judged cases. With --resume and a complete report, no case runs.",
 )
 @click.option(
     "--at-least",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Fail if fewer cases are judged: all are but the unsupported ones. A list of expected failures may say it, too.",
+    help="Fail if fewer cases are judged, which are all but the unsupported ones. A list of expected failures may also "
+    "set this.",
 )
 @click.option(
     "--update",
     is_flag=True,
-    help="Keep the entries of that F, and their reasons, where they still hold, and print what changed.",
+    help="With --write-expected-failures: keep the entries of F that still hold and their reasons, and print the "
+    "changes.",
 )
 @click.option(
     "--strict",
     type=click.Choice(list(STRICT)),
     default="reference",
     show_default=True,
-    help="Weakest basis whose cases can fail: the operator's text, published vectors, the results of ONNX's reference "
-    "evaluator, or all: also this suite's own rules. A case of a weaker basis departs instead.",
+    help="Fail only cases whose rule is at least this strong: the operator's text, published vectors, the results of "
+    "ONNX's reference evaluator, or all, which includes this suite's own rules. Other cases depart instead.",
 )
 @click.option(
     "--convention",
@@ -125,7 +127,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "earlier_file",
     type=IN_FILE,
     metavar="F",
-    help="Continue the run that wrote F as JSON, without the cases that it has.",
+    help="Continue the run that wrote F as JSON; its cases do not run again.",
 )
 @JOBS
 @DASK
@@ -134,7 +136,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "--memory-limit",
     type=click.IntRange(min=1),
     metavar="MIB",
-    help="On Linux: memory that a case may take in addition to the backend's. [default: any]",
+    help="On Linux: the memory that a case may use in addition to the loaded backend. [default: unlimited]",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Print all causes, failures, departures and groups of cases.")
 def run_command(
@@ -162,14 +164,14 @@ def run_command(
 ) -> None:
     """Run the conformance suite on a backend.
 
-    The backend runs in child processes, so a case that ends its process or exceeds a limit has crashed, and the others go
-    on. Results and reports are the same for any number of processes.
+    The backend runs in child processes. A case that ends its process or exceeds a limit counts as crashed, and the run
+    continues. The number of processes does not change results or reports.
 
-    SIGINT and SIGTERM stop the run, which still writes its reports; --resume continues from one in JSON.
+    SIGINT and SIGTERM stop the run. It still writes its reports, and --resume continues from the JSON report.
 
-    The exit status is 0 if no case failed or crashed, or if a list of those that did was written, 1 if one did, if the
-    backend supports no case or if too few were judged, 2 for a wrong call, 128 plus the signal's number if a signal stopped
-    the run.
+    The exit status is 0 if no case failed or crashed, or if the failures were written as a list. It is 1 if a case failed
+    or crashed, if the backend supports no case, or if too few cases were judged. It is 2 for a wrong call, and 128 plus the
+    signal's number if a signal stopped the run.
     """
     cases = _selected_cases(glob, excluded, *shard)
     _check_limits(time_limit, memory_limit)
@@ -250,8 +252,8 @@ def _earlier(file: Path, label: str) -> Report:
         report = record.read(file)
     suite = report.origin.suite
     if (report.backend, suite) != (label, ortops.__version__):
-        found = f"is of {report.backend}, by suite {suite or 'unknown'}"
-        rule = f"must be of {label}, by suite {ortops.__version__}"
+        found = f"has results of {report.backend} by suite {suite or 'unknown'}"
+        rule = f"must have results of {label} by suite {ortops.__version__}"
         raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
     return report
 
@@ -259,8 +261,8 @@ def _earlier(file: Path, label: str) -> Report:
 def shard_of(cases: Sequence[Case], part: int, parts: int) -> list[Case]:
     """The cases of one part, counted from 1.
 
-    Each part has as many cases of each group and element type, because groups differ in their time and a runtime may
-    not support some types.
+    Each part has the same number of cases of each group and element type, because some groups take longer and a runtime
+    may not support some types.
     """
     order = sorted(range(len(cases)), key=lambda i: (cases[i].group, cases[i].element_type, i))
     return [cases[i] for i in sorted(order[part - 1 :: parts])]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 WIDTH = 10_000
 """Characters of a line if the output is no terminal: enough for tables and lines of any length."""
 
+INDENT = 4
+"""Spaces before the parts of a broken line, after the first part."""
+
 
 def console() -> Console:
     """The standard output, with lines of `WIDTH` characters if it is no terminal."""
@@ -24,10 +27,20 @@ def console() -> Console:
 
 
 def line(out: Console, text: str, style: str | None = None, *, is_whole: bool = False) -> None:
-    """Print one line, without reading rich's markup in it; on a terminal it is broken between words, unless `is_whole`."""
+    """Print one line, without reading rich's markup in it.
+
+    On a terminal a long line is broken between words, unless `is_whole`. The lines after the first are indented.
+    """
     import rich.text
 
-    out.print(rich.text.Text(text), style=style, soft_wrap=is_whole or not out.is_terminal)
+    made = rich.text.Text(text)
+    if is_whole or not out.is_terminal or made.cell_len <= out.width:
+        out.print(made, style=style, soft_wrap=True)
+        return
+    spaces = len(text) - len(text.lstrip(" "))
+    indent = spaces or INDENT
+    for k, part in enumerate(rich.text.Text(text[spaces:]).wrap(out, out.width - indent)):
+        out.print(rich.text.Text(" " * (indent if k else spaces)) + part, style=style, soft_wrap=True)
 
 
 def table(

@@ -393,6 +393,16 @@ def test_no_word_breaks_on_a_terminal_of_80_columns() -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_a_broken_line_is_indented_and_a_cell_breaks_after_a_comma() -> None:
+    outcomes = (Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.DEPARTED, Outcome.EXPECTED_FAILURE)
+    results = [Result(case, outcomes[k % 4], "Some words. " * 30) for k, case in enumerate(VALID[:400])]
+    lines = printed(report_of("b", results), 80).splitlines()
+    assert {line[:4] for line in lines if line.lstrip().startswith(("Some", "words"))} == {"    "}
+    rows = [line.rstrip() for line in lines if re.search(r"\d/\d+   .*\d", line)]
+    assert any(row.endswith(",") for row in rows)
+    assert [row for row in rows if row[-1].isdigit()] == []
+
+
 def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(tmp_path: Path) -> None:
     asked = ("--select", "roi_align/edge/[h-s]*/v16/float", "--html", tmp_path / "p.html")
     assert run("--backend", "conformance.families.roi_align.mutants:ShiftBeforeScale", *asked).exit_code == 1

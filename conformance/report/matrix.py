@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 10
 """How many rows for single groups a short table has."""
 
+SPACES = 10
+"""Spaces of a row of a table with three columns."""
+
 _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 
@@ -140,6 +143,19 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
+def _in_lines(texts: Iterable[rich.text.Text], room: int) -> rich.text.Text:
+    """Texts with commas between them, in lines that break only after a comma."""
+    import rich.text
+
+    lines: list[rich.text.Text] = []
+    for text in texts:
+        if lines and lines[-1].cell_len + text.cell_len + len(", ,") <= room:
+            lines[-1] = rich.text.Text(", ").join((lines[-1], text))
+        else:
+            lines.append(text)
+    return rich.text.Text(",\n").join(lines)
+
+
 def write(matrix: Matrix, out: Console, most: int | None = None, *, verbose: bool = False) -> None:
     """Print a matrix: the groups of cases with their total, and the bases.
 
@@ -156,14 +172,15 @@ def write(matrix: Matrix, out: Console, most: int | None = None, *, verbose: boo
         out.print("passed/total")
     headings = ["passed/total", "others"] if is_one else [report.title for report in matrix.reports]
 
-    def cells(row: Row) -> list[rich.text.Text]:
+    def cells(row: Row, room: int) -> list[rich.text.Text]:
         texts = [cell.texts() for cell in row.cells]
         if is_one:
-            return [texts[0][0], rich.text.Text(", ").join(texts[0][1:])]
+            return [texts[0][0], _in_lines(texts[0][1:], room)]
         return [rich.text.Text("\n").join(own) for own in texts]
 
     def shown(first: str, rows: Sequence[Row]) -> rich.table.Table:
-        made = table([(heading, "") for heading in headings], first, [(row.name, cells(row)) for row in rows])
+        room = out.width - max(len(row.name) for row in rows) - len(headings[0]) - SPACES
+        made = table([(heading, "") for heading in headings], first, [(row.name, cells(row, room)) for row in rows])
         made.columns[-1].justify = "left" if is_one else "right"
         return made
 

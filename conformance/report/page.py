@@ -1,7 +1,8 @@
-"""A run as an HTML page in a single file: totals, causes with pictures, the groups, and each case that did not pass."""
+"""A run as an HTML page in one file: totals, causes with pictures, groups, and each case that did not pass."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -15,6 +16,9 @@ from conformance.report.tally import MEANINGS, in_words, kind_of, reasons_of
 MAX_PICTURES = 8
 """How many causes have a picture."""
 
+MAX_WHOLE = 40
+"""The length of a name's part that fits on a line of a telephone."""
+
 
 def render(report: Report, causes: Sequence[Cause]) -> str:
     """A report and the causes of its failures as HTML."""
@@ -22,8 +26,10 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
     import markupsafe
 
     def breakable(name: str) -> markupsafe.Markup:
-        """A name that may be broken behind its punctuation marks, and nowhere else."""
-        return markupsafe.Markup("<wbr>").join(re.split("(?<=[/_.:])", name))
+        """A name in which a line may end after a slash or colon, and in a long part also after an underscore or a dot."""
+        parts = re.split("(?<=[/:])", name)
+        pieces = (re.split("(?<=[_.])", part) if len(part) > MAX_WHOLE else [part] for part in parts)
+        return markupsafe.Markup("<wbr>").join(itertools.chain.from_iterable(pieces))
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("conformance", "report"),

@@ -1,4 +1,4 @@
-"""A dask.distributed cluster, whose executor runs cases. Its workers need the packages of this process, nothing else.
+"""A dask.distributed cluster, whose executor runs cases. Its workers need the same packages as this process.
 
 The scheduler repeats the tasks of a lost worker elsewhere. A task that kills more workers than the cluster's setting
 `distributed.scheduler.allowed-failures`, 3 by default, comes back as an error.

@@ -1,4 +1,4 @@
-"""Diagnoses for a backend that fails: the mutants that give the same answers."""
+"""Diagnoses of failures: the mutants that give the same answers as the backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
 
 MAX_COMPARED = 9
-"""How many failing cases of a family are compared, and how many that passed."""
+"""How many failing cases of a family are compared, and how many passing ones."""
 
 MIN_SHARE = 0.8
 """The share of the compared failing cases that a mutant must explain."""
@@ -28,12 +28,12 @@ MAX_SHOWN = 2
 """How many mutants are named for a family."""
 
 MAX_BYTES = 2**20
-"""Cases with more bytes of inputs are not compared."""
+"""The largest size of a compared case's inputs, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A mutant that answers as a backend does.
+    """A mutant that gives the same answers as a backend.
 
     family: the family of the cases.
     agreed: the number of compared failing cases in which both give the same answer.
@@ -52,13 +52,13 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """What the mutant does."""
+        """What the mutant does, as a line of the report."""
         first, _, rest = self.mutant.description.rstrip(".").partition(" ")
         words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
         return f"answers like {self.name}: {words}"
 
     def explains(self, result: Result) -> bool:
-        """Whether the mutant gives the same answer as the backend did; a refusal explains itself."""
+        """Whether the mutant gives the backend's answer. False for refusals, whose messages are reason enough."""
         is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and not _is_refusal(result)
         return is_answer and _is_comparable(result) and _is_same(result, _answer(self.mutant, result.case))
 
@@ -66,8 +66,8 @@ class Diagnosis:
 def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
     """The mutants that explain most failures of each family of cases, the best first.
 
-    A mutant must give the backend's answers to at least `MIN_SHARE` of the compared failing cases, and
-    pass the compared cases that the backend passed.
+    A mutant must give the backend's answers to at least `MIN_SHARE` of the compared failing cases, and must pass the
+    compared cases that the backend passed.
 
     Args:
         results: the results of any cases, with the outputs of those that failed.
@@ -101,12 +101,12 @@ def _is_refusal(result: Result) -> bool:
 
 
 def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]) -> Iterator[Diagnosis]:
-    # The fastest first: most mutants are ruled out by two of them.
+    # The fastest cases first, because two of them rule out most mutants.
     control = OnnxBackend(type("Control", (Model,), {"FAMILY": failed[0].case.definition.family}))
     chosen = sorted(_chosen(failed), key=lambda result: ask(control, result.case).seconds)
     function = failed[0].case.id.split("/")[0]
     passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
-    # The same family first: the cases that it passes there tell one mutant from another.
+    # The same family first, because the cases that pass there distinguish the mutants.
     confirming = _chosen([r for r in passed if r.case.group == family]) + _chosen(passed)
     for mutant in all_mutants():
         if not mutant.concerns(failed[0].case.definition):
@@ -117,19 +117,19 @@ def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]
 
 
 def _chosen(results: Sequence[Result]) -> list[Result]:
-    """At most `MAX_COMPARED` of them, from as many scenarios as possible, float before other types."""
+    """At most `MAX_COMPARED` of the results, from as many scenarios as possible, float before other types."""
     ordered = sorted(results, key=lambda result: result.case.element_type != "float")
     firsts: dict[str, Result] = {}
     for result in ordered:
         firsts.setdefault(scenario_of(result.case.id), result)
-    # Neighbouring scenarios are alike, so take some from everywhere instead of the first ones.
+    # Neighbouring scenarios are similar, so take scenarios from everywhere instead of the first ones.
     spread = list(firsts.values())[:: max(len(firsts) // MAX_COMPARED, 1)]
     unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
     return list(unique.values())[:MAX_COMPARED]
 
 
 def _agreed(mutant: Mutant, failed: Sequence[Result]) -> int:
-    """The number of cases to which the mutant gives the backend's answer; 0 as soon as it is below `MIN_SHARE`."""
+    """The number of cases in which the mutant gives the backend's answer; 0 if the share is below `MIN_SHARE`."""
     misses = 0
     for result in failed:
         misses += not _is_same(result, _answer(mutant, result.case))

@@ -1,8 +1,7 @@
-"""Run cases in child processes, so that one that ends the interpreter or never answers does not end the suite.
+"""Run cases in child processes, so that a case that kills its process or never returns does not stop the suite.
 
-A child asks the backend and judges the answer, case after case. If it dies or takes too long, that case has crashed, and the
-next one gets a new child. Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a
-thousand times as long.
+A child runs and judges many cases. If it dies or takes too long, that case has crashed, and the next case gets a new child.
+Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a thousand times as long.
 """
 
 from __future__ import annotations
@@ -38,26 +37,26 @@ TIME_LIMIT = 10.0
 """Seconds that a backend may take for one case. Most take milliseconds."""
 
 COMPILE_LIMIT = 1800.0
-"""Seconds that a backend may take to compile what some cases need."""
+"""Seconds that a backend may take to compile for its cases."""
 
 MAX_CASES = 32
 """The maximum number of cases of one task of an executor."""
 
 CHECK_EVERY = 1.0
-"""Seconds between two looks at whether a worker is left."""
+"""Seconds between two checks that a worker is left."""
 
 MAX_TASKS = 4
 """The maximum number of unfinished tasks of an executor for each worker."""
 
 TWIN = "the valid twin"
-"""The stage of a call in which the backend is asked for the twin of a case."""
+"""The stage of a call in which the backend runs the twin of a case."""
 
 _MIB = 2**20
 
 _NO_MEMORY = re.compile(
     "MemoryError: $|Unable to allocate|Cannot allocate memory|bad_alloc|Failed to allocate memory|pthread_create failed"
 )
-"""What NumPy, Python and ONNX Runtime say when memory runs out. A backend's own MemoryError says something else."""
+"""The messages of NumPy, Python and ONNX Runtime when memory runs out. A backend's own MemoryError has another message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Setting:
 
 
 class Declaration(NamedTuple):
-    """What a backend says of itself: its expected failures, whether it is unsafe or compiles, and its conventions."""
+    """A backend's attributes: its expected failures, whether it is unsafe, whether it compiles, and its conventions."""
 
     expected_failures: Sequence[ExpectedFailure]
     is_unsafe: bool
@@ -103,10 +102,10 @@ class Child:
         self._setting, self._process = setting, process
 
     def declaration(self) -> Declaration:
-        """What the backend says of itself.
+        """The backend's declaration.
 
         Raises:
-            MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
+            MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
         """
         name = f"backend {self._setting.backend}"
         try:
@@ -117,7 +116,7 @@ class Child:
         return declared
 
     def answer(self, case: Case) -> Answer:
-        """The answer, which is a crash if the child ended or exceeded a limit."""
+        """The backend's answer; a crash if the child ended or exceeded a limit."""
         declared = self.declaration()
         try:
             answer = self._process.call(answer_within, self._setting, case)
@@ -133,7 +132,7 @@ class Child:
         return result
 
     def results(self, cases: Sequence[Case]) -> Iterator[Result]:
-        """The results of cases, which travel to the child together. One that it loses has crashed, and the others go on."""
+        """The results of cases, which the child gets in one message. If a case ends the child, it has crashed."""
         left = deque(cases)
         while left:
             declared = self.declaration()
@@ -150,7 +149,7 @@ class Child:
                 yield runner.result_of(left.popleft(), self._lost(error))
 
     def compile(self, cases: Sequence[Case]) -> None:
-        """Let the backend compile what the cases need. If that fails, the cases will tell."""
+        """Let the backend compile for the cases. If that fails, the cases themselves will fail."""
         with contextlib.suppress(ProcessLostError):
             self._process.call(_compile, self._setting, cases, seconds=COMPILE_LIMIT)
 
@@ -159,7 +158,7 @@ class Child:
         if limit is not None and text.startswith("the process ended"):
             text = f"{text}, allowed {limit} MiB"
         if error.stage == TWIN:
-            return Answer("unsupported", text=f"its valid twin is not answered: {text}", seconds=error.seconds)
+            return Answer("unsupported", text=f"no right answer to its valid twin: {text}", seconds=error.seconds)
         return Answer("crash", text=text, seconds=error.seconds)
 
 
@@ -172,12 +171,12 @@ def child_of(setting: Setting) -> Iterator[Child]:
 
 @contextlib.contextmanager
 def judge_of(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], Result]]:
-    """A function for the result of a case, within a block: of a backend in this process, unless it is to be isolated.
+    """A function that returns the result of a case, for a block. The backend runs in this process unless it is isolated.
 
-    An unsafe backend, and one with cases that are known to end the process, is always isolated.
+    An unsafe backend is always isolated, and so is one with cases that are known to end the process.
 
     Raises:
-        MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
+        MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
     """
     if not is_isolated:
         backend = backends.load(setting.backend, setting.provider)
@@ -197,15 +196,15 @@ def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -
 
 
 def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
-    """The result of each case, as soon as it is known, as an iterator. The backend is loaded before this returns.
+    """An iterator over the results of cases, as soon as each is ready. The backend is loaded before this returns.
 
-    Cases of one scenario run one after another in one process, since they share results of the reference. Those whose RoIs
-    have very many samples come last in their group, because a runtime that visits each sample may exceed its time. If the
-    backend compiles, it first compiles for the operators of each family in one process, and cases wait for the
-    compiler of their own family only. Two families may share code, which two processes may then compile at the same time.
+    Cases of one scenario run one after another in one process, because they share results of the reference. Cases with very
+    many samples come last in their group, because a runtime that visits each sample may exceed its time. If the backend
+    compiles, one process compiles for each family of operators, and cases wait only for their own family. Two processes may
+    compile the same code at the same time if two families share it.
 
     Raises:
-        MissingBackendError, ProviderError: see `backends.load`; or loading it ended the child.
+        MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
     """
     if not cases:
         return iter(())
@@ -240,7 +239,7 @@ def _is_huge(case: Case) -> bool:
 def _as_completed(
     pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]], compiling: Mapping[str, Future[None]]
 ) -> Iterator[Result]:
-    """The results of tasks, of which the executor gets the first ones that wait for no compiler, and never many."""
+    """The results of tasks. The executor gets a few at a time, the first ones that wait for no compiler."""
     waiting, running = deque(tasks), dict[Future[list[Result]], list[Case]]()
     while waiting or running:
         blocked = []
@@ -264,11 +263,11 @@ def _as_completed(
 
 
 def _choices(case: Case) -> tuple[object, ...]:
-    """The attributes that are strings, of which each value may have kernels of its own."""
+    """The values of attributes that are strings; each value may need other kernels."""
     return tuple(case.attributes.get(one.name, one.default) for one in case.definition.attributes if one.choices)
 
 
-# The tasks of an executor. A task of a cluster runs in another process, so cases are its values and not its identity.
+# Tasks of an executor.
 
 
 def _declared(setting: Setting) -> Declaration:
@@ -304,15 +303,15 @@ def _compile(setting: Setting, cases: Sequence[Case]) -> None:
 
 
 def answers_of(setting: Setting) -> AnswerFunction:
-    """A function that asks the backend for a case, and then for its twin."""
+    """A function that runs a case on the backend; the calls after the first run its twin."""
     stages = itertools.chain([""], itertools.repeat(TWIN))
     return lambda case: answer_within(setting, case, next(stages))
 
 
 def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
-    """The answer of the backend within the limits of time and memory, as a stage of this name.
+    """The backend's answer within the limits of time and memory, as a stage of this name.
 
-    Running out of memory is a crash, never a refusal.
+    Exceeding the memory limit is a crash, never a refusal.
     """
     stage(name, setting.time_limit)
     try:
@@ -329,6 +328,6 @@ def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
 
 
 def _judged_in_child(setting: Setting, case: Case) -> Result:
-    """The result of a case. The parent has the case, so the result does not."""
+    """The result of a case, without the case itself, which the parent has."""
     result = runner_of(setting, load(setting), answers_of(setting)).result(case)
     return replace(result, case=None)  # type: ignore[arg-type]

@@ -12,13 +12,13 @@ ACCEPTED = "accepted, though "
 """The start of a result's message if the backend accepted a case that expects an error."""
 
 WRITTEN = "the backend has written to "
-"""The start of a result's message if the backend changed its inputs, or an answer that it had given before."""
+"""The start of a result's message if the backend changed its inputs or an earlier answer."""
 
 MISSING = "no implementation: "
 """The start of a result's message if the runtime lacks an operator that it should have."""
 
 LISTED = "passed, but is listed as an expected failure: "
-"""The start of a result's message if a case passed that the list of expected failures has."""
+"""The start of a result's message if a case passed although the list of expected failures has it."""
 
 
 class Outcome(str, Enum):
@@ -44,7 +44,7 @@ class Outcome(str, Enum):
 class Difference:
     """An element of an output and its expected value, or a whole output if `index` is None.
 
-    error, allowed: None if there is no difference of numbers: a wrong shape or type, NaN.
+    error, allowed: None if the difference has no size: a wrong shape or type, or NaN.
     """
 
     output: str
@@ -67,8 +67,8 @@ class Result:
     message: the reason if the case did not pass, else empty.
     worst: the element with the largest ratio of error to tolerance, or the output with a wrong shape or type; None if no
         values were compared.
-    seconds: time that the backend took.
-    outputs: the backend's outputs by name if the case did not pass, without large ones.
+    seconds: the time that the backend took.
+    outputs: if the case did not pass, the backend's small outputs by name.
     """
 
     case: Case

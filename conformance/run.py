@@ -27,25 +27,25 @@ MAX_KEPT_BYTES = 2**16
 """The largest output that a result keeps."""
 
 MARGIN = 2.0
-"""How often the time that was estimated for a large case must fit into the time limit: other processes run, too."""
+"""A large case runs only if this many times its estimated time fits into the time limit: other processes run, too."""
 
 ASKED_TWICE = 5
-"""One case of this many is asked twice in a session."""
+"""One case in this many runs twice in a session."""
 
 STRICT = {"text": Basis.TEXT, "vectors": Basis.VECTORS, "reference": Basis.REFERENCE, "all": Basis.OURS}
-"""The weakest basis whose cases can fail a run, by the name that the option has for it."""
+"""The weakest basis whose cases can fail a run, by the value of the option."""
 
 Kind = Literal["outputs", "refusal", "missing", "unsupported", "crash"]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The reaction of a backend to a case.
+    """A backend's answer to a case.
 
-    outputs: by name, if `kind` is outputs.
-    text: the reason, if `kind` is another one; always printable.
+    outputs: by name, if `kind` is "outputs".
+    text: the reason, for other kinds; always printable.
     seconds: the time that the backend took.
-    written: what the backend wrote to that belongs to its caller, in words; empty if it did not.
+    written: names the caller's arrays that the backend wrote to; empty if there were none.
     """
 
     kind: Kind
@@ -62,16 +62,15 @@ AnswerFunction = Callable[[Case], Answer]
 
 
 def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
-    """The answer of a backend in this process. It gets copies of the inputs, so that it cannot change the case.
+    """Run a case on a backend in this process. The backend gets copies of the inputs, so it cannot change the case.
 
-    One case in `ASKED_TWICE` is asked again with other numbers, after which the first answer must be what it was. All calls
-    of backends go through this function. Whatever they raise becomes an answer, unless the user stops the run.
+    One case in `ASKED_TWICE` runs again with other numbers, and the first answer must not change. All calls of backends go
+    through this function. Every exception becomes an answer, unless the user stops the run.
 
     Args:
         backend: the runtime.
-        case: the question.
-        time_limit: in seconds. A large case for which the backend might need more, by its answer to a small one, is
-            unsupported.
+        case: the case to run.
+        time_limit: in seconds. A large case is unsupported if a smaller part of it suggests that it would take longer.
     """
     begun = time.perf_counter()
     given, outputs, written = _Kept({}), _Kept({}), ""
@@ -103,19 +102,19 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
 
 
 def is_asked_twice(case: Case) -> bool:
-    """Whether a backend is asked for a case a second time: one in `ASKED_TWICE`, always the same ones."""
+    """Whether a case runs a second time. These are one in `ASKED_TWICE`, the same ones in each run."""
     return case.expects_error is None and zlib.crc32(case.id.encode()) % ASKED_TWICE == 0
 
 
 class _Kept:
-    """Arrays, and what they were."""
+    """Arrays with checksums of their first content."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self.arrays = arrays
         self._before = self._sums()
 
     def changed(self) -> list[str]:
-        """The names of the arrays that are not what they were."""
+        """The names of the arrays whose content has changed."""
         now = self._sums()
         return [name for name, before in self._before.items() if now[name] != before]
 
@@ -123,12 +122,12 @@ class _Kept:
         return {
             name: zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data)
             for name, array in self.arrays.items()
-            if not array.dtype.hasobject  # `_plain` has left nothing of it
+            if not array.dtype.hasobject  # `_plain` has emptied it
         }
 
 
 def _with_other_numbers(case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs with negated maps and gradients. RoIs, indices, shapes and constants of the model stay."""
+    """The inputs with negated maps and gradients. RoIs, indices, shapes and constants of the model do not change."""
     kept = {tensor.name for tensor in case.definition.inputs if isinstance(tensor.shape[-1], int)} | {
         *case.initializers
     }
@@ -138,12 +137,12 @@ def _with_other_numbers(case: Case, inputs: Mapping[str, Array]) -> dict[str, Ar
 
 
 def _require_time(backend: Backend, case: Case, time_limit: float) -> None:
-    """Ask for small parts of a large case, unless there is no time limit.
+    """Time small parts of a large case, unless there is no time limit.
 
-    A ten-thousandth tells whether the backend is fast, and whether it can be asked for a hundredth.
+    A ten-thousandth of the case shows whether the backend is fast, and whether a hundredth can run.
 
     Raises:
-        UnsupportedError: by the time for such a part, the whole case might take more than the time limit.
+        UnsupportedError: the time of such a part suggests that the whole case might exceed the time limit.
     """
     if case.formula is None or not math.isfinite(time_limit):
         return
@@ -163,11 +162,11 @@ def _require_time(backend: Backend, case: Case, time_limit: float) -> None:
 
 
 def _too_slow(seconds: float, share: str) -> UnsupportedError:
-    return UnsupportedError(f"would take about {float(f'{seconds:.0e}'):g} s, by the time for a {share} of it")
+    return UnsupportedError(f"would take about {float(f'{seconds:.0e}'):g} s, judging by a {share} of it")
 
 
 def _seconds_of(backend: Backend, case: Case, formula: Formula) -> float:
-    """The time for another formula of the same form, at the second call: a runtime may compile something at the first."""
+    """The time of the second call with another formula of the same form: a runtime may compile in the first call."""
     probe = replace(case, inputs=Computed(formula), expected=Computed(formula, are_inputs=False), before=())
     session = backend.prepare(probe)
     inputs = _copied(probe.inputs)
@@ -179,7 +178,7 @@ def _seconds_of(backend: Backend, case: Case, formula: Formula) -> float:
 
 
 def _reaction(error: BaseException) -> tuple[Kind, str]:
-    """The kind of an answer for what a backend raised, and the reason."""
+    """The kind of answer that an exception of a backend means, and the reason."""
     if issubclass(type(error), UnsupportedError):
         return "unsupported", message_of(error)
     if issubclass(type(error), OperatorMissingError):
@@ -188,11 +187,11 @@ def _reaction(error: BaseException) -> tuple[Kind, str]:
         return "crash", f"it would have ended the process: {message_of(error)}"
     if not issubclass(type(error), Exception):  # SystemExit, KeyboardInterrupt, the panics of pyo3
         return "crash", f"it would have ended the process: {described(error)}"
-    return "refusal", described(error)  # whatever a runtime raises is its refusal
+    return "refusal", described(error)  # every other exception is a refusal
 
 
 def _plain(output: object) -> Array:
-    """An output as an array of NumPy's own class; of one with Python objects only the type and the shape remain."""
+    """An output as a plain NumPy array; an array of Python objects keeps only its type and shape."""
     array = np.asarray(output)
     return np.empty(array.shape, array.dtype) if array.dtype.hasobject else array
 
@@ -206,8 +205,8 @@ class CaseRunner:
 
     answer: the function that runs a case.
     known: the expected failures.
-    strict: the weakest basis whose cases can fail; a case of a weaker one departs instead.
-    conventions: those of `conformance.conventions` by which the backend is judged.
+    strict: the weakest basis whose cases can fail; cases of a weaker basis depart instead.
+    conventions: those of `conformance.conventions` with which the backend is judged.
     """
 
     def __init__(
@@ -225,28 +224,28 @@ class CaseRunner:
         return self.result_of(case, self.answer(case))
 
     def result_of(self, case: Case, answer: Answer) -> Result:
-        """The result of a case from the answer to it. If the answer is a refusal, this runs the valid twin as well."""
+        """The result of a case from its answer. If the answer is a refusal, this also runs the valid twin."""
         if case.expects_error and answer.kind in ("refusal", "missing"):
             answer = self._checked_refusal(case, answer)
         return self._with_known(judge(case, answer, self._conventions), find(self.known, case.id))
 
     def _checked_refusal(self, case: Case, answer: Answer) -> Answer:
-        """The refusal if the backend answers the valid twin right; else that the case is unsupported."""
+        """The refusal if the backend answers the valid twin correctly; else an answer that the case is unsupported."""
         if case.twin is None:
             return answer
         twin = judge(case.twin, self.answer(case.twin), self._conventions)
         if twin.outcome is Outcome.PASSED:
             return answer
-        return Answer("unsupported", text=f"its valid twin is not answered: {twin.message or twin.outcome.value}")
+        return Answer("unsupported", text=f"no right answer to its valid twin: {twin.message or twin.outcome.value}")
 
     def _with_known(self, result: Result, known: ExpectedFailure | None) -> Result:
-        """The result, changed to an expected failure or a departure where it is one."""
+        """The result, changed to an expected failure or a departure if it is one."""
         if known is not None:
             if result.outcome is Outcome.PASSED:
                 return replace(result, outcome=Outcome.FAILED, message=f"{LISTED}{known.reason}")
             if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
                 return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
-        # Whatever a case stands on, a node does not write to what its caller has.
+        # A node must never write to its caller's arrays, even if the case has a weak basis.
         is_text = result.has_written or not result.case.basis.is_weaker_than(self._strict)
         if result.outcome is Outcome.FAILED and not is_text:
             return replace(result, outcome=Outcome.DEPARTED)
@@ -254,12 +253,12 @@ class CaseRunner:
 
 
 def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Result:
-    """The result of a case from the answer to it, without regard to expected failures.
+    """The result of a case from its answer, ignoring expected failures.
 
     Args:
         case: the case.
-        answer: the backend's. A refusal counts without a look at the twin: see `CaseRunner` for that.
-        conventions: those by which the backend is judged.
+        answer: the backend's answer. A refusal counts without running the twin, which `CaseRunner` does.
+        conventions: those with which the backend is judged.
     """
     if answer.kind == "unsupported":
         return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
@@ -273,7 +272,7 @@ def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Resu
 
 
 def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of the case's outputs, because a backend may reuse its memory; large ones are left out."""
+    """Copies of the case's small outputs, because a backend may reuse its memory."""
     return {name: np.array(outputs[name]) for name in case.outputs if _is_small(outputs.get(name))}
 
 

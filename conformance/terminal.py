@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 10_000
-"""Characters of a line if the output is no terminal: enough for tables and lines of any length."""
+"""The length of a line if the output is not a terminal: enough for all tables and lines."""
 
 INDENT = 4
 """Spaces before the parts of a broken line, after the first part."""
 
 
 def console() -> Console:
-    """The standard output, with lines of `WIDTH` characters if it is no terminal."""
+    """The standard output, with lines of `WIDTH` characters if it is not a terminal."""
     from rich.console import Console  # of the extra conformance
 
     out = Console(file=sys.stdout)
@@ -46,9 +46,9 @@ def line(out: Console, text: str, style: str | None = None, *, is_whole: bool = 
 def table(
     columns: Iterable[tuple[str, str]], first: str, rows: Iterable[tuple[str, Iterable[str | Text]]] = ()
 ) -> rich.table.Table:
-    """A table with a column for names, one for each heading and colour, and rows of a name and the other cells.
+    """A table with a column for names and a column for each heading and colour. Rows have a name and the other cells.
 
-    Strings are shown as they are: rich's markup is not read in them.
+    Strings are printed literally, without rich's markup.
     """
     import rich.box
     import rich.table
@@ -65,7 +65,7 @@ def table(
 
 
 def with_total(table: rich.table.Table) -> rich.table.Table:
-    """The table, whose last row is set apart by a line."""
+    """The table with a line above its last row."""
     if table.row_count > 1:
         table.rows[-2].end_section = True
     return table

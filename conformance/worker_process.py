@@ -1,7 +1,7 @@
 """Child processes for calls that may crash or hang, threads that use them, and a memory limit for the current process.
 
-A task of an executor borrows a child process of its own process (`borrowed`), calls functions there, and gives the child
-back. The executor may be `LocalExecutor`, or one of a cluster, such as that of dask.distributed's `Client.get_executor`.
+A task of an executor borrows a child of its process (`borrowed`), calls functions in it, and returns it. The executor may be
+`LocalExecutor`, or a cluster's, such as dask.distributed's `Client.get_executor`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING or os.name == "posix":
     from multiprocessing import popen_spawn_posix
 
 START_TIMEOUT = 120.0
-"""Seconds that a process may take to start, and that a call may take unless it says something else."""
+"""Seconds that a process may take to start, and the default time limit of a call."""
 
 STEP = 0.5
-"""Seconds between two looks at whether a process lives."""
+"""Seconds between two checks that a process is alive."""
 
 IDLE_SECONDS = 20.0
-"""A child process that nothing uses ends after so long."""
+"""An idle child process ends after this many seconds."""
 
 SPAWN = multiprocessing.get_context("spawn")
 """Not fork: a forked child lacks the threads that a runtime or numba may have started in the parent."""
@@ -43,9 +43,9 @@ T = TypeVar("T")
 
 
 class ProcessLostError(Exception):
-    """A call has no result: its process ended, took too long or sent something else; the message says which.
+    """A call without a result: its process ended, took too long or sent something else. The message says which.
 
-    stage: what the call had named by `stage` last.
+    stage: the last stage that the call named.
     seconds: the time limit, if the call took longer; else 0.
     """
 
@@ -55,7 +55,7 @@ class ProcessLostError(Exception):
 
 
 class _Call(NamedTuple):
-    """What a child process is asked to do: to call a function with each of several tuples of arguments."""
+    """A task for a child process: to call a function with each of several tuples of arguments."""
 
     number: int
     function: Callable[..., object]
@@ -64,7 +64,7 @@ class _Call(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """What a child process sends for each tuple of arguments of call `number`: a result, or the error that it raised."""
+    """A child process's message for each tuple of arguments of call `number`: the result, or the error that was raised."""
 
     number: int
     is_error: bool
@@ -72,13 +72,13 @@ class _Message(NamedTuple):
 
 
 class _Stage:
-    """What a call does and until when it may, in memory that the two processes share; a message would take a thread."""
+    """The stage of a call and its deadline, in memory that both processes share; sending messages would need a thread."""
 
     def __init__(self) -> None:
         self._name, self._times = SPAWN.RawArray("c", 64), SPAWN.RawArray("d", 2)
 
     def set(self, name: str, seconds: float | None) -> None:
-        """Begin a stage with a time limit; None to keep the one that runs."""
+        """Begin a stage with a time limit; None keeps the current deadline."""
         self._name.value = name.encode()
         if seconds is not None:
             self._times[:] = time.monotonic() + seconds, seconds
@@ -91,14 +91,14 @@ class _Stage:
 if TYPE_CHECKING or os.name == "posix":
 
     class _Popen(popen_spawn_posix.Popen):
-        """A child process whose group ends before the child is reaped: afterwards its number may be another group's."""
+        """A child process whose group is killed before the child is reaped: later its number may belong to another group."""
 
         def __init__(self, process: BaseProcess) -> None:
             self._lock = threading.Lock()
             super().__init__(process)
 
         def poll(self, flag: int = os.WNOHANG) -> int | None:
-            """The exit code, or None. Whatever reaps the child does it here: see `multiprocessing.popen_fork`."""
+            """The exit code, or None. Only this method reaps the child: see `multiprocessing.popen_fork`."""
             if not hasattr(os, "waitid"):  # macOS before Python 3.13: `kill` alone ends the group
                 return super().poll(flag)
             with contextlib.suppress(ChildProcessError):  # another thread has reaped it
@@ -120,7 +120,7 @@ if TYPE_CHECKING or os.name == "posix":
                     os.killpg(self.pid, signal.SIGKILL)
 
     class _Process(SpawnProcess):
-        """A child process that ends with what it has started, such as the program that a backend compiles and runs."""
+        """A child process that ends together with the processes that it started, such as compiled programs."""
 
         @staticmethod
         def _Popen(process: BaseProcess) -> _Popen:  # noqa: N802  # multiprocessing's name for it
@@ -130,7 +130,7 @@ else:
 
 
 class WorkerProcess:
-    """A child process that runs one call at a time. It starts at the first one, and again after a call has ended it.
+    """A child process that runs one call at a time. It starts with the first call, and again if a call has ended it.
 
     Args:
         begin: a function of a module, which each new process calls first.
@@ -151,7 +151,7 @@ class WorkerProcess:
         self._is_closed = False
 
     def start(self) -> Any:
-        """Start the process unless it runs, and return the greeting.
+        """Start the process unless it is running, and return the result of `begin`.
 
         Raises:
             ProcessLostError: it ended, or took more than `START_TIMEOUT` to start.
@@ -200,7 +200,7 @@ class WorkerProcess:
     def calls(
         self, function: Callable[..., T], arguments: Iterable[tuple[Any, ...]], seconds: float = START_TIMEOUT
     ) -> Iterator[T]:
-        """The results of calls with each of several tuples of arguments, which travel together and cost less than alone.
+        """The results of calls with each of several tuples of arguments, sent in one message, which costs less.
 
         Each result is yielded as soon as it comes. The first call without a result ends the iterator with the exception that
         `call` raises; those after it have not been made. All results have to be taken before the next call.
@@ -217,7 +217,7 @@ class WorkerProcess:
         self._stage.set("", math.inf)
 
     def _result(self) -> Any:
-        """The result of the present call. Raises as `call`."""
+        """The result of the current call. Raises the same exceptions as `call`."""
         message, seconds = None, 0.0
         try:
             while message is None or message.number != self._number:  # another call may have left messages
@@ -232,7 +232,7 @@ class WorkerProcess:
                 raise CancelledError from None
         except Exception as error:  # noqa: BLE001  # unpickling what is no pickle raises any exception
             self.end()
-            lost = f"something else than an answer came from the process: {type(error).__name__}: {error}"
+            lost = f"the process sent something other than an answer: {type(error).__name__}: {error}"
         else:
             if message.is_error:
                 raise message.value
@@ -243,9 +243,9 @@ class WorkerProcess:
         """The next message of the process.
 
         Raises:
-            TimeoutError: it sends none in the time of the stage.
+            TimeoutError: it sent no message before the deadline.
             EOFError, OSError: it ended, or its end of the pipe is closed.
-            Exception: it sent something else.
+            Exception: it sent something that is not a message.
         """
         if self._running is None:
             raise EOFError
@@ -259,7 +259,7 @@ class WorkerProcess:
         return _Message(*connection.recv())
 
     def kill(self) -> None:
-        """End the process at once, and let the call that waits for it, and all later ones, raise CancelledError."""
+        """End the process at once. The call that waits for it and all later calls raise CancelledError."""
         self._is_closed = True
         if (running := self._running) is not None:
             running[0].kill()
@@ -278,22 +278,22 @@ class WorkerProcess:
 
 
 _current: _Stage | None = None
-"""In a child process: the stage of the call that it runs."""
+"""In a child process: the stage of the current call."""
 
 
 def stage(name: str, seconds: float | None = None) -> None:
-    """Name what the present call does next, for the error if it has no result; does nothing outside of child processes.
+    """Name the next step of the current call, for error messages. Does nothing outside of child processes.
 
     Args:
         name: the name.
-        seconds: the time limit from now on; None to keep the one that runs.
+        seconds: the time limit from now on; None keeps the current deadline.
     """
     if _current is not None:
         _current.set(name, seconds)
 
 
 def _end_in_time(process: BaseProcess, current: _Stage) -> None:
-    """Kill a process whose time is over: the parent would wait for ever for the rest of an object of which it has a part."""
+    """Kill a process at its deadline: otherwise the parent would wait forever for the rest of a partial message."""
     while not pipes.wait([process.sentinel], STEP):
         if time.monotonic() > current.deadline + STEP:
             process.kill()
@@ -333,7 +333,7 @@ _all: dict[WorkerProcess, threading.Timer | None] = {}
 
 @contextlib.contextmanager
 def borrowed(begin: Callable[..., object], *args: Any) -> Iterator[WorkerProcess]:
-    """A child process that no other thread uses in the block: an idle one with the same `begin` and `args`, or a new one."""
+    """A child process for a block, for this thread alone: an idle one with the same `begin` and `args`, or a new one."""
     with _lock:
         idle = (child for child, timer in _all.items() if timer and child.key == (begin, *args))
         child = next(idle, None) or WorkerProcess(begin, *args)
@@ -360,7 +360,7 @@ def _end_idle(child: WorkerProcess) -> None:
 
 
 class LocalExecutor(ThreadPoolExecutor):
-    """Threads for tasks that call functions in child processes. The end of the `with` block ends all child processes.
+    """Threads whose tasks call functions in child processes. All child processes end with the `with` block.
 
     Args:
         jobs: the number of threads.
@@ -378,7 +378,7 @@ class LocalExecutor(ThreadPoolExecutor):
         return future
 
     def __exit__(self, *_: object) -> None:
-        """Cancel what has not begun, end what runs, and all child processes."""
+        """Cancel waiting tasks, stop running ones, and end all child processes."""
         self.shutdown(wait=False, cancel_futures=True)
         while wait(list(self._unfinished), 0.0).not_done:
             with _lock:
@@ -391,13 +391,13 @@ class LocalExecutor(ThreadPoolExecutor):
 
 
 def can_limit_memory() -> bool:
-    """Whether the memory of this process can be limited, which is the case on Linux."""
+    """Whether this process's memory can be limited: only on Linux."""
     return _SIZES.exists()
 
 
 @contextlib.contextmanager
 def limited_memory(size: int) -> Iterator[None]:
-    """A context in which the process may take `size` bytes of address space beyond what it has."""
+    """A context in which the process may use `size` more bytes of address space."""
     import resource  # not on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,4 +1,4 @@
-"""The workers of a command: child processes of this one, or those of a dask.distributed cluster."""
+"""The workers of a command: child processes of this process, or a dask.distributed cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from conformance.worker_process import LocalExecutor
 
 
 class WorkerPoolError(PrintableError):
-    """No cluster, or none of its workers, is left for the remaining cases."""
+    """The cluster, or its last worker, was lost before all cases ran."""
 
 
 class WorkerPool:
@@ -29,7 +29,7 @@ class WorkerPool:
 
 
 class LocalPool(LocalExecutor, WorkerPool):
-    """Child processes of this one, of which a lost one is replaced."""
+    """Child processes of this process. A lost one is replaced."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)

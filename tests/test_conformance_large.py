@@ -212,11 +212,11 @@ TIMED = "roi_align/users/images_8/v16/avg/output_half_pixel/float"
     ("seconds", "text", "asked"),
     [
         # A loop in Python: a hundredth would take as long as a case may.
-        ({"each": 0.5}, "would take about 10000 s, by the time for a ten-thousandth of it", [4, 4, 1, 1]),
-        ({"each": 0.003}, "would take about 80 s, by the time for a hundredth of it", [4, 4, 40, 40]),
+        ({"each": 0.5}, "would take about 10000 s, judging by a ten-thousandth of it", [4, 4, 1, 1]),
+        ({"each": 0.003}, "would take about 80 s, judging by a hundredth of it", [4, 4, 40, 40]),
         # A program that starts anew for each call.
         (
-            *({"each": 0.003, "call": 0.5}, "would take about 100 s, by the time for a hundredth of it"),
+            *({"each": 0.003, "call": 0.5}, "would take about 100 s, judging by a hundredth of it"),
             [4, 4, 1, 1, 40, 40],
         ),
         # One that compiles, and one that starts slowly.

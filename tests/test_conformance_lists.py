@@ -89,7 +89,7 @@ crashes = true
         ('[[expected_failure]]\nglob = "*"\nreason = "x"\nnote = "y"', "note = 'y': must be one of id, glob"),
         ('[[expected_failure]]\nglob = "no/such/*"\nreason = "x"', "glob = 'no/such/*': must match a case"),
         ('[[expected_failure]]\nid = "roi_align/*"\nreason = "x"', "id = 'roi_align/*': must be the id of a case"),
-        ("at_least = true", "at_least = True: must be a number of cases, 1 at least"),
+        ("at_least = true", "at_least = True: must be a number of cases, at least 1"),
         ("at_least = 0", "at_least = 0: must be a number of cases"),
         ('select = "*"', "at_least = None: must be a number of cases"),
         ("at_least = 1\nselect = 1", "select = 1: must be a glob"),
@@ -211,7 +211,7 @@ def test_an_update_of_a_part_keeps_the_floor_and_one_of_the_whole_says_what_chan
     assert (floor_of_list(), "judged" in part.output) == (floor, False)
     whole = run("--backend", f"{backend}_fewer", "--select", GLOB, *written, "--update")
     assert floor_of_list() == Floor(len(FLOATS), GLOB)
-    assert f"- {floor}\n+ at least {len(FLOATS)} judged cases of {GLOB}\n" in whole.output
+    assert f"- {floor}\n+ at least {len(FLOATS)} judged cases in {GLOB}\n" in whole.output
 
 
 def test_a_shard_writes_no_floor(backend: str) -> None:

@@ -95,7 +95,7 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
     ("backend", "message"),
     [
         ("rude_backends:answers_for_another_case", "mine"),
-        ("rude_backends:writes_garbage_to_its_pipe", "something else than an answer came from the process: Unpickl"),
+        ("rude_backends:writes_garbage_to_its_pipe", "the process sent something other than an answer: Unpickl"),
         ("rude_backends:leaves_a_child_and_ends", "the process ended with exit code -9"),
         ("rude_backends:forks_and_both_return", "refused: ValueError: parent"),
         ("rude_backends:hangs", "no answer within 0.5 s"),

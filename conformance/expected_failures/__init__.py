@@ -1,32 +1,32 @@
-"""What runtimes are known to get wrong, as data with reasons: one JSON file a runtime.
+"""The known failures of runtimes, as data with reasons: one JSON file for each runtime.
 
     found_with      the release that the list was made with
     failures        `reason`, the globs of case ids in `cases`, and `crashes` where those may end the process
 
-The files of runtimes that docs/findings.md speaks of have more keys, which `docs.findings` reads:
+The files of the runtimes in docs/findings.md have more keys, which `docs.findings` reads:
 
     title, about, order     the runtime's heading, what was tested, and its place in the document
     backend                 its name in reports, where that is not the file's
     releases                all releases that were tested, the oldest first
     failures                `harm`: memory, numbers, refuses or accepts; `case`: the id of a case that shows it; `rule`:
                             what the specification says; `answer`: what the runtime answered; `upstream`: addresses of
-                            threads; `until`: the last release that has it, where the newest has not
+                            threads; `until`: the last release that has it, if a newer release does not
 
-An entry with `until` is no longer expected to fail: no backend has it in its list.
+An entry with `until` is no longer expected to fail, and is in no backend's list.
 
-The lists are strict both ways: a listed case that passes fails the suite, so that its entry is removed. Backends from
-elsewhere carry theirs as `EXPECTED_FAILURES`, a mapping from glob to reason. Whoever runs the suite may give a list of
-their own in its place, a TOML file with a table for each reason:
+The lists are strict: a listed case that passes fails the run, so that its entry is removed. Other projects' backends have
+their list in `EXPECTED_FAILURES`, a mapping from globs to reasons. A user can replace the list by a TOML file with a table
+for each reason:
 
-    found_with = "runtime 1.0"          # for readers; need not be there
-    at_least = 5000                     # fewer judged cases fail a run; need not be there
+    found_with = "runtime 1.0"          # optional, for readers
+    at_least = 5000                     # optional; fewer judged cases fail a run
     select = "roi_align/*"              # the cases that count for this, by default all; `exclude` is a list of globs
     [[expected_failure]]
     cases = ["roi_align/edge/*/v16/*"]  # or glob = "..." for one glob, or id = "..." for one case
     reason = "half a pixel off"
-    crashes = true                      # if they may end the process; false by default
+    crashes = true                      # if the cases may end the process; false by default
 
-`conformance.report.failure_list` makes one from a run.
+`conformance.report.failure_list` writes such a file from a run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FLOOR = ("at_least", "select", "exclude")
 
 @dataclass(frozen=True, slots=True)
 class ExpectedFailure:
-    """The cases that match a glob, which fail for one reason; with `crashes` they may end the process."""
+    """Cases that match a glob and fail for one reason; with `crashes` they may end the process."""
 
     glob: str
     reason: str
@@ -64,9 +64,9 @@ class ExpectedFailure:
 
 
 class Listed(NamedTuple):
-    """What a TOML file says.
+    """The content of a TOML file.
 
-    floor: the least number of cases that a run has to judge; None if the file does not say it.
+    floor: the number of cases that a run must judge; None if the file does not have it.
     """
 
     failures: tuple[ExpectedFailure, ...] = ()
@@ -104,7 +104,7 @@ def read(file: Path, ids: Sequence[str] | None) -> Listed:
 
     Args:
         file: its path.
-        ids: the ids of all cases, of which each glob must match at least one; None does not check that.
+        ids: the ids of all cases. Each glob must match at least one; None skips this check.
 
     Raises:
         OSError: the file cannot be read.
@@ -119,7 +119,7 @@ def read(file: Path, ids: Sequence[str] | None) -> Listed:
 def _floor(file: Path, given: Mapping[str, Any]) -> Floor | None:
     at_least, select, exclude = (given.get(name, default) for name, default in zip(FLOOR, (0, "*", []), strict=True))
     if given and (type(at_least) is not int or at_least < 1):
-        raise ValueError(f"{file}: at_least = {given.get('at_least')!r}: must be a number of cases, 1 at least")
+        raise ValueError(f"{file}: at_least = {given.get('at_least')!r}: must be a number of cases, at least 1")
     if not isinstance(select, str):
         raise ValueError(f"{file}: select = {select!r}: must be a glob")
     if not isinstance(exclude, list) or not all(isinstance(glob, str) for glob in exclude):

@@ -1,4 +1,4 @@
-"""The least number of cases that a run has to judge, so that none becomes green because cases are skipped."""
+"""The least number of cases that a run must judge, so that no run passes because cases are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A number of cases that a run has to judge. A case is judged unless its outcome is unsupported.
+    """A number of cases that a run must judge. A case is judged unless it is unsupported.
 
     at_least: the number.
     select, exclude: globs of the ids of the cases that count, as `--select` and `--exclude` take them.
@@ -22,16 +22,16 @@ class Floor:
     exclude: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        excluded = "".join(f" but not of {glob}" for glob in self.exclude)
-        return f"at least {self.at_least} judged cases of {self.select}{excluded}"
+        excluded = "".join(f" without {glob}" for glob in self.exclude)
+        return f"at least {self.at_least} judged cases in {self.select}{excluded}"
 
     def counted(self, ids: Collection[str]) -> set[str]:
-        """Those of the ids that count."""
+        """The ids that count."""
         excluded = {case_id for glob in self.exclude for case_id in ids if fnmatchcase(case_id, glob)}
         return {case_id for case_id in ids if fnmatchcase(case_id, self.select)} - excluded
 
     def breach(self, outcomes: Mapping[str, Outcome], ids: Collection[str]) -> str:
-        """A sentence if the run judged too few cases; empty if not, or if it did not ask all of the cases that count.
+        """A sentence if the run judged too few cases; empty if it judged enough, or did not run all cases that count.
 
         Args:
             outcomes: the outcomes of the run by case id.

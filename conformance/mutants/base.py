@@ -1,7 +1,7 @@
-"""How a mutant is made: a copy of the reference in which some functions are edited, or others are called in their place.
+"""How a mutant is made: a copy of the reference in which some functions are edited or replaced.
 
-A table has a sentence for each mutant and its steps: functions of `ortops.reference`, or `rounded`, and what replaces each.
-That is another function with the same parameters, or an edit of its source: text that it has once, and other text.
+A table has a sentence and steps for each mutant. Steps map functions of `ortops.reference`, or `rounded`, to replacements: a
+function with the same parameters, or an edit of the source, which replaces a text that occurs in it exactly once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ortops.spec import Operator
 
 Array = npt.NDArray[Any]
 Steps = dict[Any, Any]
-"""Functions, each with its replacement."""
+"""Functions and their replacements."""
 
 _MODULES = (
     reference,
@@ -58,13 +58,13 @@ class Category(str, Enum):
 
 
 class Edit(NamedTuple):
-    """Changes of a function's source: pairs of a text that it has once and the text in its place."""
+    """Changes of a function's source: pairs of an old text, which occurs exactly once, and a new text."""
 
     changes: tuple[tuple[str, str], ...]
 
 
 def edit(function: Callable[..., Any], *texts: str) -> Steps:
-    """A function is edited: `texts` are an old and a new text, or several pairs of them one after the other."""
+    """Steps that edit a function: `texts` are an old and a new text, or several such pairs."""
     return {function: Edit(tuple(zip(texts[::2], texts[1::2], strict=True)))}
 
 
@@ -87,7 +87,7 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """Its family and its name there."""
+        """The name of its family, and its own name there."""
         return f"{self.family}:{self.short_name}"
 
     def concerns(self, operator: Operator) -> bool:
@@ -105,14 +105,14 @@ class Mutants(dict[str, Mutant]):
     """The mutants of one family, by name."""
 
     def find(self, name: str) -> type[Model]:
-        """The backend of this name. It serves as a module's `__getattr__`, so that a backend can be `module:name`."""
+        """The backend of this name. A module's `__getattr__` calls this, so that `module:name` is a backend."""
         if name not in self:
-            raise AttributeError(f"there is no mutant {name!r}")
+            raise AttributeError(f"no mutant is called {name!r}")
         return self[name].backend
 
 
 class Table:
-    """Mutants, before they belong to a family, after those of other tables."""
+    """Mutants that do not yet belong to a family. They follow those of other tables."""
 
     def __init__(self, *others: Table) -> None:
         self.rows: list[tuple[Category, str, str, Steps]] = [row for other in others for row in other.rows]
@@ -133,7 +133,7 @@ class Table:
             self.rows.append((category, name, description, cast("Steps", next(left))))
 
     def add_limits(self, *rows: tuple[str, int, int, Callable[[int], Steps]]) -> None:
-        """Add mutants that are wrong from some size on, which is log-uniform in a range: cases cannot be fitted to it.
+        """Add mutants that are wrong from some size on. The size is drawn log-uniformly, so cases cannot be fitted to it.
 
         Args:
             rows: for each its name and a sentence, with {} for the size, the smallest and the largest size, and its steps.
@@ -147,12 +147,12 @@ class Table:
         """The mutants as those of a family.
 
         Raises:
-            ValueError: two rows have the same name, or a row changes nothing that the family calls.
+            ValueError: two rows have the same name, or the family does not call what a row replaces.
         """
         made, known = Mutants(), called_by(family) | {rounded}
         for category, name, description, steps in self.rows:
             if name in made:
-                raise ValueError(f"{family}: {name} twice: every mutant must have a name of its own")
+                raise ValueError(f"{family}: two mutants are called {name}: names must be unique")
             if steps and known.isdisjoint(steps):
                 names = ", ".join(step.__qualname__ for step in steps)
                 raise ValueError(f"{family}: {name} replaces {names}: must replace a function that the family calls")
@@ -165,8 +165,8 @@ class Call:
     """The call that a mutant is answering.
 
     dtype: the type of the tensors.
-    inputs: by name, without those that the node leaves out.
-    memory: what the mutant keeps from call to call of one model.
+    inputs: by name, without inputs that the node leaves out.
+    memory: what the mutant keeps between calls of one model.
     """
 
     operator: Operator
@@ -199,19 +199,19 @@ def is_gradient() -> bool:
 
 
 def narrowed(value: Any, dtype: Any = None) -> Any:
-    """A number, or several, rounded to a type, by default to that of the tensors."""
+    """One number or several, rounded to a type, by default the tensors' type."""
     if isinstance(value, tuple | list):
         return type(value)(narrowed(one, dtype) for one in value)
     return float(np.asarray(value).astype(dtype or call().dtype))
 
 
 def rounded(y: Array, dtype: np.dtype[Any]) -> Array:
-    """A result, rounded to the type of the tensors."""
+    """A result, rounded to the tensors' type."""
     return y.astype(dtype)
 
 
 EXTRA = {"is_gradient": is_gradient, "narrowed": narrowed, "call": call, "np": np, "math": math}
-"""What edited text may use in addition to the names of its module."""
+"""Names that edited text may use in addition to those of its module."""
 
 EVERYWHERE = edit(
     sampling.candidate_indices,
@@ -221,7 +221,7 @@ EVERYWHERE = edit(
     roi_align_rotated.Side.between,
     *("if low > high:", "if self.per_bin <= 1024: return range(first, last)\n    if low > high:"),
 )
-"""Samples are looked at wherever they are, for mutants that place them elsewhere or read them outside of the map."""
+"""All samples are visited, even those off the map, because some mutants move samples or read outside the map."""
 
 
 class Model:
@@ -251,7 +251,7 @@ class Model:
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU") -> bool:
-        """Whether the model's node is of the family."""
+        """Whether the model's node belongs to the family."""
         return device == "CPU" and _operator_of(model).family == cls.FAMILY
 
     @classmethod
@@ -277,7 +277,7 @@ class Model:
 
 
 def _operator_of(model: onnx.ModelProto) -> Operator:
-    """The operator of the model's only node; for one of ONNX the newest version up to the model's opset."""
+    """The operator of the model's only node; for ONNX's operators, the newest version up to the model's opset."""
     (node,) = model.graph.node
     if node.domain:
         return BY_NAME[node.op_type]
@@ -287,16 +287,16 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
 
 
 def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
-    """A copy of `evaluate` whose functions call the replacements, however deep.
+    """A copy of `evaluate` in which all functions, however deep, call the replacements.
 
     Raises:
-        ValueError: a replaced function is not of the reference, or an edit changes nothing, or the function does not have
-            the text to change exactly once.
+        ValueError: a key of `steps` is not a function of `ortops.reference`; or an edit changes nothing, or its function
+            does not contain the old text exactly once.
     """
     namespaces = {module.__name__: vars(module) | EXTRA for module in _MODULES}
     functions, methods = _definitions()
     if unknown := [step.__qualname__ for step in steps if step not in functions and step is not rounded]:
-        raise ValueError(f"{', '.join(unknown)}: must be functions of ortops.reference")
+        raise ValueError(f"not functions of ortops.reference: {', '.join(unknown)}")
 
     def made(function: types.FunctionType) -> Any:
         step = (EVERYWHERE | steps).get(function)

@@ -1,1 +1,1 @@
-"""Reports of runs: `record` stores them in JSON, and the other modules show one, two or several side by side."""
+"""Reports of runs: `record` stores them as JSON, and the other modules show one report or compare several."""

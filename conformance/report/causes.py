@@ -1,4 +1,4 @@
-"""The causes of failures: each failing case has one, and cases of several groups may share it."""
+"""The causes of failures. Each failing case has one cause, and cases of several groups may share it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_GROUPS = 2
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Cases that fail for one reason.
+    """Cases that fail for the same reason.
 
     outcome: failed or crashed.
-    reason: the reason in words.
+    reason: a phrase.
     results: the results of the cases, in the order of the suite.
     """
 
@@ -35,14 +35,14 @@ class Cause:
 
 
 def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list[Cause]:
-    """The causes of the failures: crashes first, then those of most cases.
+    """The causes of the failures: crashes first, then the causes with most cases.
 
-    The cause of a wrong output, or of an invalid case that was accepted, is the best diagnosis of its group. Else it is
-    what the backend said; messages that differ in numbers only are one cause.
+    The cause of a wrong output, or of an invalid case that was accepted, is the best diagnosis of its group. Otherwise it is
+    the backend's message; messages that differ only in numbers are one cause.
 
     Args:
         results: the results of a run.
-        diagnoses: those of its failures.
+        diagnoses: the diagnoses of its failures.
     """
     best = {one.family: one for one in reversed(diagnoses)}
     agreed, compared = Counter[str](), Counter[str]()
@@ -64,7 +64,7 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
 
 
 def _kind_of_answer(result: Result) -> str:
-    """What is wrong with an answer, without the element or the note of the case; empty if the backend gave none."""
+    """How an answer is wrong, without the element or the case's note; empty if the backend gave no answer."""
     if result.outcome is Outcome.FAILED and result.message.startswith(ACCEPTED):
         return result.message.partition(":")[0]
     return "wrong output" if result.outcome is Outcome.FAILED and result.message.startswith(result.case.outputs) else ""

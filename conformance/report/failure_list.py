@@ -1,4 +1,4 @@
-"""A list of expected failures that is written from a run: a table for each cause, with globs that cover no other case."""
+"""Lists of expected failures that are written from a run: a table for each cause, with globs that match no other case."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from conformance.report.tally import cut, pattern_of
 def listed(
     results: Sequence[Result], diagnoses: Sequence[Diagnosis], old: Sequence[ExpectedFailure], ids: Collection[str]
 ) -> list[ExpectedFailure]:
-    """The entries of an older list that still hold, and new ones for the other cases that fail.
+    """The entries of an older list that still hold, and new entries for the other cases that fail.
 
-    An entry keeps its reason, and its glob unless a case passes that the glob matches. Cases that were not run stay listed.
+    An entry keeps its reason, and its glob unless the glob matches a passing case. Cases that did not run stay listed.
 
     Args:
-        results: those of a run without a list.
-        diagnoses: those of its failures.
+        results: the results of a run without a list.
+        diagnoses: the diagnoses of its failures.
         old: the older list, which may be empty.
         ids: the ids of all cases of the suite.
     """
     ran = {result.case.id: result for result in results}
     outcomes = {case_id: result.outcome for case_id, result in ran.items()}
-    # A list may name unsupported cases, which are what they were.
+    # A glob may also match unsupported cases, whose outcome no list changes.
     supported = Counter(
         glob for case_id in ids if outcomes.get(case_id) is not Outcome.UNSUPPORTED for glob in _globs_of(case_id)
     )
@@ -62,11 +62,11 @@ def listed(
 def _causes(
     results: Iterable[Result], diagnoses: Sequence[Diagnosis]
 ) -> Mapping[tuple[str, bool], Mapping[str, tuple[str, str]]]:
-    """Failures and departures with one cause each: by id, what has the same reason and the reason.
+    """Failures and departures by cause: for each case id a key, which cases with the same reason share, and the reason.
 
-    The cause is the diagnosis that explains the case; other wrong outputs of a group are taken together, and a glob has the
-    reason of its first case. A kernel that is missing is one cause for each version of the operator, and so are other
-    messages that differ only in numbers. A case that ends the process has another cause than one that does not.
+    The cause is the diagnosis that explains the case. The other wrong outputs of a group are one cause, and a glob gets the
+    reason of its first case. A missing kernel is one cause for each version of the operator. Other messages that differ only
+    in numbers are one cause. Cases that end the process have causes of their own.
     """
     causes: dict[tuple[str, bool], dict[str, tuple[str, str]]] = {}
     for result in results:
@@ -85,7 +85,7 @@ def _causes(
 
 
 def _globs_of(case_id: str) -> set[str]:
-    """All globs that match the case and have `*` in place of some parts of its id, but not of the operator."""
+    """All globs that match the case and replace some parts of its id by `*`, but never the operator."""
     first, *parts = case_id.split("/")
     globs = set()
     for chosen in itertools.product(*((part, "*") for part in parts)):
@@ -94,16 +94,16 @@ def _globs_of(case_id: str) -> set[str]:
     return globs
 
 
-def covering(ids: Collection[str], known: Mapping[str, int], alike: Collection[str] = ()) -> list[str]:
-    """Globs that match these cases and no other known ones; few of them, although not always the fewest.
+def covering(ids: Collection[str], known: Mapping[str, int], others: Collection[str] = ()) -> list[str]:
+    """A few globs that match these cases and no other known ones, though not always the fewest.
 
     Args:
         ids: the ids of the cases.
-        known: how many of the known cases, these included, match each glob of `_globs_of`.
-        alike: the ids of known cases that may be matched as well.
+        known: how many of the known cases, including these, match each glob of `_globs_of`.
+        others: the ids of known cases that the globs may match as well.
     """
     matched: dict[str, set[str]] = {}
-    for case_id in {*ids, *alike}:
+    for case_id in {*ids, *others}:
         for glob in _globs_of(case_id):
             matched.setdefault(glob, set()).add(case_id)
     allowed = {glob: own for glob, own in matched.items() if len(own) == known[glob]}
@@ -116,7 +116,7 @@ def covering(ids: Collection[str], known: Mapping[str, int], alike: Collection[s
 
 
 def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report) -> str:
-    """A list and a floor as TOML, with the versions of the run."""
+    """A list and a floor as TOML, with the versions that the run used."""
     tables: dict[tuple[str, bool], list[str]] = {}
     for entry in known:
         tables.setdefault((entry.reason, entry.crashes), []).append(entry.glob)
@@ -134,11 +134,11 @@ def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report
 
 
 def _quoted(value: object) -> str:
-    """A value of TOML: strings have the escapes of JSON, and `printable` leaves no control characters."""
+    """A TOML value. Strings have JSON's escapes, and `printable` has removed control characters."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def changes(old: Sequence[ExpectedFailure], new: Sequence[ExpectedFailure]) -> Iterator[str]:
-    """A line for each entry that is in one of two lists only."""
+    """A line for each entry that only one of two lists has."""
     for mark, own, other in (("-", old, new), ("+", new, old)):
         yield from (f"{mark} {entry.glob}: {entry.reason}" for entry in own if entry not in other)

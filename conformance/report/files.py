@@ -1,4 +1,4 @@
-"""The report files of a run, which are written while it goes on and at its end."""
+"""The report files of a run, which are written during the run and at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
     "junit": lambda report, _: junit.render(report),
     "html": page.render,
 }
-"""What makes the text of a report's file, by the option that names the file."""
+"""The functions that make the text of a report file, by the option that names the file."""
 
 
 class Reports:
@@ -34,12 +34,12 @@ class Reports:
     Args:
         label: the backend's name in reports.
         cases: the cases of the run.
-        files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all of them at the end.
+        files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all files at the end.
 
     Attributes:
         failed: the number of failures so far.
-        waited: the seconds that the backend took for cases that exceeded their time.
-        diagnoses, causes: those of the failures, once the files are written.
+        waited: the seconds that cases took which exceeded their time limit.
+        diagnoses, causes: those of the failures, after the files are written.
         errors: the reasons why a file could not be written at the end.
     """
 
@@ -59,7 +59,7 @@ class Reports:
         self.errors: list[str] = []
 
     def take(self, earlier: Report, *, without_list: bool) -> None:
-        """Take the results of an earlier run; with `without_list` not those that its list of expected failures changed."""
+        """Take the results of an earlier run; `without_list` leaves out those that its list of expected failures changed."""
         self._earlier_seconds = earlier.seconds
         for result in earlier.results(self._cases):
             is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.message.startswith(LISTED)
@@ -84,7 +84,7 @@ class Reports:
         return report_of(self._label, self.results, complete=is_complete, seconds=self._earlier_seconds + seconds)
 
     def add(self, result: Result, *, is_late: bool = False) -> None:
-        """Add a result; `is_late` if the backend exceeded its time."""
+        """Add a result; `is_late` if the backend exceeded the time limit."""
         self._found[result.case.id] = result
         self.failed += result.outcome.is_bad
         self.waited += result.seconds if is_late else 0.0
@@ -94,7 +94,7 @@ class Reports:
             self._written = time.monotonic()
 
     def write(self) -> None:
-        """Write all files, with the causes of failures. One that cannot be written does not keep others from it."""
+        """Write all files, with the causes of failures. If one cannot be written, the others still are."""
         self._seconds = time.monotonic() - self._begun
         report, results = self.report, self.results
         self.diagnoses = diagnose(results)

@@ -1,7 +1,7 @@
-"""JUnit's XML, for continuous integration.
+"""A report as JUnit XML, for continuous integration.
 
 JUnit has failures, errors and skips. A crash becomes an error; unsupported cases, departures and expected failures become
-skips. Each test case has its outcome and its basis as properties as well.
+skips. Each test case also has its outcome and its basis as properties.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reports side by side: a table of groups of cases by backends, for the terminal and in Markdown."""
+"""A table of several reports: groups of cases by backends, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 MAX_ROWS = 10
-"""How many rows for single groups a short table has."""
+"""The largest number of rows for single groups in a short table."""
 
 SPACES = 10
 """Spaces of a row of a table with three columns."""
@@ -29,9 +29,9 @@ _MARKUP = re.compile(r"([\\`*|<>\[\]~&]|(?<!\w)_|_(?!\w))")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row for a group of cases, for several, or for a basis, with a cell for each backend.
+    """A row for one group of cases, for several groups, or for a basis, with a cell for each backend.
 
-    groups: the groups, if there are several.
+    groups: the groups of a row for several groups.
     """
 
     name: str
@@ -70,11 +70,11 @@ class Matrix:
         return _total_row("all", self.rows)
 
     def brief(self, most: int | None = None) -> list[Row]:
-        """The rows, with the groups that no backend supports in one.
+        """The rows, with one row for all groups that no backend supports.
 
         Args:
-            most: how many other rows there may be. If there are more, the groups that all backends pass are in one row,
-                too, and all but those with the most failures in another one.
+            most: how many other rows there may be. If there are more, one row has the groups that all backends pass,
+                and another one has the groups with fewer failures.
         """
         rows, unsupported = _split(self.rows, lambda row: _is_all(row, "unsupported"))
         passed: list[Row] = []
@@ -98,7 +98,7 @@ def _is_all(row: Row, kind: str) -> bool:
 
 
 def _in_one(name: str, rows: Sequence[Row]) -> Row:
-    """One row for several, which has their number in its name."""
+    """One row for several rows, with their number in its name."""
     total = _total_row(f"{len(rows)} {name}", rows)
     return rows[0] if len(rows) == 1 else replace(total, groups=tuple(row.name for row in rows))
 
@@ -120,7 +120,7 @@ def _total_row(name: str, rows: Sequence[Row]) -> Row:
 
 
 def markdown(matrix: Matrix) -> str:
-    """The matrix as a Markdown table, short enough for a README, and another one by basis if that is known."""
+    """The matrix as a Markdown table, short enough for a README, and a second table by basis if the reports have it."""
     titles, bases, every = (
         [report.title for report in matrix.reports],
         matrix.bases,
@@ -157,13 +157,13 @@ def _in_lines(texts: Iterable[rich.text.Text], room: int) -> rich.text.Text:
 
 
 def write(matrix: Matrix, out: Console, most: int | None = None, *, verbose: bool = False) -> None:
-    """Print a matrix: the groups of cases with their total, and the bases.
+    """Print a matrix: a table of the groups of cases with their total, and a table of the bases.
 
     Args:
         matrix: the matrix.
         out: the terminal.
         most: see `Matrix.brief`.
-        verbose: whether each group has a row.
+        verbose: whether each group gets its own row.
     """
     import rich.text  # of the extra conformance
 

@@ -1,4 +1,4 @@
-"""A picture for a cause of failures: the drawing of `conformance.explain` of one of its cases."""
+"""Pictures of causes of failures: what `conformance.explain` draws for one of the cases."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conformance.report.causes import Cause
 from conformance.run import Answer
 
 MAX_BYTES = 150_000
-"""The largest picture."""
+"""The size of the largest picture."""
 
 MAX_TRIED = 3
 """How many cases of a cause are drawn to find a picture that is small enough."""
 
 
 def address_of(cause: Cause) -> str:
-    """A picture as a data URL that holds an SVG file; empty if none of the smallest cases has a small one."""
+    """A picture as a data URL with an SVG file; empty if the smallest cases have no small picture."""
     drawable = [result for result in cause.results if not result.case.expects_error]
     for result in sorted(drawable, key=_size)[:MAX_TRIED]:
         answer = Answer("outputs", result.outputs) if result.outputs else None
@@ -31,5 +31,5 @@ def address_of(cause: Cause) -> str:
 
 
 def _size(result: Result) -> tuple[bool, int]:
-    """A sort key: gradients last, because a drawing of one shows no pixels, and small inputs first."""
+    """A sort key: small inputs first, and gradients last, because their drawings show no pixels."""
     return result.case.definition.is_gradient, result.case.nbytes

@@ -5,8 +5,8 @@
      "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
 A case has `outputs` only if the backend answered and did not pass: {name: {"type": ONNX's name, "shape", "data": the
-elements' bytes, little-endian, in base64}}. They are bytes because JSON has neither NaN nor infinities, and decimal digits
-take three times the space.
+elements' bytes, little-endian, in base64}}. Bytes, because JSON has neither NaN nor infinities, and decimal digits take
+three times the space.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Entry:
 
     message: the reason if the case did not pass, else empty.
     basis: the case's basis; None if the report does not have it.
-    seconds: time that the backend took.
+    seconds: the time that the backend took.
     max_error, allowed: error and tolerance of the element with the largest ratio of both; None if no numbers were compared.
     outputs: the backend's outputs by name if the case did not pass.
     """
@@ -82,7 +82,7 @@ class Entry:
         return self.outcome in (Outcome.FAILED, Outcome.DEPARTED) and self.message.startswith(ACCEPTED)
 
     def result(self, case: Case) -> Result:
-        """The result for this entry; of its worst element only the error and the tolerance are known."""
+        """The result for this entry. Its worst element has only the error and the tolerance."""
         worst = None
         if self.max_error is not None:
             worst = Difference(next(iter(case.outputs), ""), None, "", "", self.max_error, self.allowed)
@@ -93,8 +93,8 @@ class Entry:
 class Report:
     """The entries of a backend by case id, in the order of the cases.
 
-    complete: whether every selected case has an entry; not if the run still goes on or was stopped.
-    seconds: the time from the start of the run to its end; of several runs, the sum.
+    complete: whether every selected case has an entry, which is not so during a run or if it was stopped.
+    seconds: the time from the start of the run to its end; for several runs, the sum.
     """
 
     backend: str
@@ -124,7 +124,7 @@ class Report:
 
 
 def report_of(backend: str, results: Iterable[Result], *, complete: bool = True, seconds: float = 0.0) -> Report:
-    """The report of these results, with the present time and the versions in this environment."""
+    """The report of these results, with the current time and the versions in this environment."""
     entries = {}
     for result in results:
         error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)

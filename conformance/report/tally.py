@@ -26,7 +26,7 @@ COLOURS = {
     "passed": "green",
     "unsupported": "dim",
 }
-"""The kinds (see `kind_of`), the worst first, and their colours on a terminal."""
+"""The colours of the kinds (see `kind_of`) on a terminal, the worst kind first."""
 
 WHOSE = {
     Basis.TEXT: "text: the operator's specification",
@@ -39,19 +39,19 @@ WHOSE = {
 MEANINGS = {
     "passed": "the answer is right",
     "failed": "the answer is wrong, or the runtime refused a valid case",
-    "accepted": "a failure without a wrong number: the runtime accepted a case that expects an error",
-    "crashed": "the runtime ended its process, or gave no answer in time",
-    "departed": "the case failed, but its rule is weaker than those that can fail the run",
+    "accepted": "the case failed, because the runtime accepted an invalid node",
+    "crashed": "the process ended, or the case exceeded its time or memory",
+    "departed": "the case failed, but its rule is too weak to fail the run",
     "expected_failure": "the case failed, and the list of expected failures has it",
     "unsupported": "the runtime does not have the operator, the mode or the element type",
 }
-"""The meaning of each kind, in the order in which the page explains them."""
+"""The meaning of each kind, in the page's order."""
 
 _VARIES = re.compile(r"\b(b?float(16|32|64)?|double)\b|[-+]?(\d[\d.]*(e[-+]?\d+)?|\binf\b|\bnan\b)", re.ASCII)
 
 
 MAX_CHARACTERS = 240
-"""The length of a reason that is made from a message."""
+"""The largest length of a reason that is made from a message."""
 
 
 def in_words(kind: str) -> str:
@@ -65,7 +65,7 @@ def kind_of(entry: Entry) -> str:
 
 
 def pattern_of(message: str) -> str:
-    """A message with `#` for numbers and element types, which is the same for most failures with one cause."""
+    """A message with `#` in place of numbers and element types, so that most failures with one cause have the same."""
     return _VARIES.sub("#", message)
 
 
@@ -118,12 +118,12 @@ class Tally:
 
     @property
     def rest(self) -> dict[str, str]:
-        """Text for the cases that did not pass, by outcome; empty if the score is `unsupported`."""
+        """The counts of cases that did not pass, in words by outcome; empty if the score is `unsupported`."""
         return {} if self.worst == "unsupported" else self.words
 
     @property
     def words(self) -> dict[str, str]:
-        """Text for the cases that did not pass, by outcome."""
+        """The counts of cases that did not pass, in words by outcome."""
         words = {}
         for outcome in map(Outcome, (kind for kind in COLOURS if kind not in ("accepted", "passed"))):
             n, accepted = self.counts[outcome], self.kinds["accepted"] if outcome is Outcome.FAILED else 0
@@ -135,7 +135,7 @@ class Tally:
         return ", ".join((self.score, *self.rest.values()))
 
     def texts(self) -> list[rich.text.Text]:
-        """The score and the other outcomes, for a terminal."""
+        """The score and the counts of other outcomes, for a terminal."""
         import rich.text  # of the extra conformance
 
         score = rich.text.Text(self.score, COLOURS[self.worst] if self.worst in ("passed", "unsupported") else "")
@@ -159,9 +159,9 @@ def bases_of(report: Report) -> dict[Basis, Tally]:
 
 
 def reasons_of(report: Report, *outcomes: Outcome) -> list[tuple[Outcome, str, int]]:
-    """Why cases have these outcomes, and how many for each reason, the most frequent first.
+    """The reasons for these outcomes with their numbers of cases, the most frequent first.
 
-    Messages that have one pattern, and departures of one scenario, share the first of these messages.
+    Messages with the same pattern count as one reason, and so do departures of one scenario.
     """
     counts, first = Counter[tuple[Outcome, str]](), dict[tuple[Outcome, str], str]()
     for case_id, entry in report.entries.items():

@@ -27,16 +27,16 @@ MAX_CAUSES = 8
 """How many causes of failures are listed."""
 
 MAX_EXAMPLES = 4
-"""How many failures are told in full."""
+"""How many failures are shown in full."""
 
 MAX_REASONS = 4
-"""How many reasons of unsupported cases and expected failures are listed."""
+"""How many reasons for unsupported cases and expected failures are listed."""
 
 
 def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
     """Print a report: counts, causes of failures, some failures, the table of the groups, and `N passed, N failed`.
 
-    That last line counts crashes as failures, and adds the number of departures if there are any.
+    The last line counts crashes as failures, and adds the number of departures if there are any.
 
     Args:
         report: the report of a run.
@@ -61,7 +61,7 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
 
 
 def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, out: Console) -> None:
-    """Print lines with their styles, or the first of them and how many there are besides."""
+    """Print lines with their styles, or the first of them and the number of the others."""
     shown = lines if most is None or len(lines) <= most else lines[:most]
     for text, style in shown:
         line(out, text, style)
@@ -70,7 +70,7 @@ def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, o
 
 
 def _examples(report: Report, causes: Sequence[Cause]) -> list[str]:
-    """The failures that are told in full: all if they are few, else first one of each cause, then one of each scenario."""
+    """The failures that are shown in full: first one of each cause, then one of each scenario, then others."""
     first = [cause.results[0].case.id for cause in causes]
     scenarios = {scenario_of(case_id): case_id for case_id in reversed([*first, *report.failing])}
     return list(dict.fromkeys([*first, *reversed(scenarios.values()), *report.failing]))[:MAX_EXAMPLES]
@@ -100,7 +100,7 @@ class Group(Enum):
 
 
 def _group(before: Entry | None, after: Entry | None) -> Group:
-    """The kind of a change; None is for a report without the case. A new case that fails is newly failing."""
+    """The kind of a change; None stands for a report without the case. A new case that fails is newly failing."""
     if after is None:
         return Group.GONE
     was_bad = before is not None and before.outcome.is_bad
@@ -112,7 +112,7 @@ def _group(before: Entry | None, after: Entry | None) -> Group:
 
 
 def changes(before: Report, after: Report) -> dict[Group, list[str]]:
-    """The ids of the cases whose outcome changed, for every group, in the order of the later report."""
+    """The ids of the cases whose outcome changed, by kind of change, in the order of the later report."""
     grouped: dict[Group, list[str]] = {group: [] for group in Group}
     for case_id in {**after.entries, **before.entries}:
         old, new = before.entries.get(case_id), after.entries.get(case_id)
@@ -122,7 +122,7 @@ def changes(before: Report, after: Report) -> dict[Group, list[str]]:
 
 
 def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[str]]:
-    """Print the groups of cases whose counts differ, the cases that changed and the size of each kind of change."""
+    """Print the groups of cases whose counts differ, the changed cases, and the number of changes of each kind."""
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
     if differing.row_count:
@@ -143,7 +143,7 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
-    """A row for each group whose counts differ, and a column for each outcome in which they do."""
+    """A table of the groups whose counts differ, with a column for each outcome that differs."""
     old, new = ({name: own.counts for name, own in tally.groups_of(report).items()} for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}

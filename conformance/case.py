@@ -34,7 +34,7 @@ DTYPES = {
 """The NumPy type of each ONNX element type that the suite's operators have."""
 
 MAX_SAMPLES = 10**6
-"""Samples of all RoIs in one channel. A runtime that visits more of them takes seconds, or all memory."""
+"""Samples of all RoIs in one channel. A runtime that visits more samples takes seconds, or fills memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Basis(str, Enum):
 
     TEXT: the operator's specification, ONNX's or DirectML's, or a derivative that follows from it.
     VECTORS: numbers that ONNX or another implementation has published.
-    REFERENCE: what ONNX's reference evaluator computes and no text says, such as the border of the map.
-    OURS: this project's own reading of what all others leave open: most refusals, empty and negative RoIs, ties.
+    REFERENCE: what ONNX's reference evaluator computes and the text does not say, such as the border of the map.
+    OURS: this project's reading of what all others leave open: most refusals, empty and negative RoIs, ties.
     """
 
     TEXT = "text"
@@ -64,7 +64,7 @@ class Basis(str, Enum):
     OURS = "ours"
 
     def is_weaker_than(self, other: Basis) -> bool:
-        """Whether this basis stands after the other one in the order above."""
+        """Whether this basis comes after the other one in the order above."""
         order = list(Basis)
         return order.index(self) > order.index(other)
 
@@ -80,10 +80,10 @@ class Case:
 
     id: stable and unique, `function/group/scenario/variant/type`; the first two parts name the row of a report.
     source: the document from which the expected values follow.
-    operator: name of the definition in `ortops.OPERATORS`, its version included where ONNX has several.
-    attributes: those written on the node; an absent one has its default.
-    inputs: by name; an absent one is not connected. Those of a large case are `conformance.formula.Computed`.
-    outputs: names of the outputs that the node has.
+    operator: the name of the definition in `ortops.OPERATORS`, with the version if ONNX has several.
+    attributes: the node's attributes; others have their defaults.
+    inputs: by name; the node leaves out others. A large case's inputs are `conformance.formula.Computed`.
+    outputs: the names of the node's outputs.
     note: the statement that this case checks.
     expected: outputs by name, in float64; None if the reference computes them or the case expects an error.
     expects_error: what makes the node invalid, or None for a valid node. A runtime may refuse it when it loads the model
@@ -92,11 +92,11 @@ class Case:
     input_error: the largest difference between an element of the feature map (or of the output's gradient) and the number
         from which `expected` was computed, which was printed or rounded to its type as well.
     basis: the authority behind the case.
-    twin: for a case that expects an error, the same model and shapes with the one fault mended. A refusal counts only if
-        the backend answers the twin right; else the case is unsupported.
-    before: inputs of earlier calls of the same session; only the answer to `inputs` is compared.
+    twin: for a case that expects an error, the same model and shapes with the one fault corrected. A refusal counts only
+        if the backend answers the twin correctly; else the case is unsupported.
+    before: the inputs of earlier calls of the same session; only the answer to `inputs` is compared.
     named_axes: (tensor, axis) pairs whose length is symbolic in the model: a name instead of a number.
-    initializers: names of inputs that are constants of the model.
+    initializers: the names of inputs that are constants of the model.
     is_in_own_type: whether the backend may compute in the tensors' type, such as float16, instead of in float32 at least.
     """
 
@@ -149,7 +149,7 @@ class Case:
 
     @property
     def types(self) -> Mapping[str, TensorType]:
-        """The type and the shape of each input, which need no array."""
+        """The type and the shape of each input, without computing arrays."""
         return types_of(self.inputs)
 
     @property
@@ -159,7 +159,7 @@ class Case:
 
     @property
     def formula(self) -> Formula | None:
-        """What the inputs are computed from, for a large case."""
+        """For a large case, the formula that computes the inputs."""
         return self.inputs.formula if isinstance(self.inputs, Computed) else None
 
     @property

@@ -31,7 +31,7 @@ from conformance.outcome import Difference
 from conformance.printable import printable
 
 PART = 2**16
-"""The elements of a large output that are compared at once, which a core's cache holds."""
+"""How many elements of a large output are compared at once; they fit into a core's cache."""
 
 
 def allowed_errors(case: Case) -> dict[str, Floats]:
@@ -41,7 +41,7 @@ def allowed_errors(case: Case) -> dict[str, Floats]:
 
 
 def _terms(case: Case) -> dict[str, ErrorTerms]:
-    """The error terms of each output, which follow from what the reference computes from, and the type of the arithmetic."""
+    """The error terms of each output, which depend on the reference's arguments and on the type of the arithmetic."""
     if case.formula is not None:
         return error_terms(case)
     key = call_key(case.definition, case.attributes, case.inputs, case.outputs), compute_dtype(case)
@@ -65,7 +65,7 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
 
     Args:
         case: one that expects values.
-        answer: the outputs by name; further ones are ignored.
+        answer: the outputs by name; others are ignored.
 
     Returns:
         True or False, and the worst difference: None if the outputs are empty.
@@ -87,7 +87,7 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
 
 
 def _in_range(expected: Floats, case: Case) -> Floats:
-    """The expected values, with infinities for those beyond the range of the tensor's type."""
+    """The expected values, with infinity for values beyond the range of the tensor's type."""
     with np.errstate(over="ignore"):
         rounded = expected.astype(case.dtype).astype(np.float64)
     return np.where(np.isinf(rounded), rounded, expected)
@@ -107,7 +107,7 @@ class _Worst(NamedTuple):
     used: the ratio.
     at: the number of the element.
     expected, got: the numbers.
-    error, allowed: None if there is no difference of numbers.
+    error, allowed: None if the difference has no size.
     """
 
     used: float
@@ -137,7 +137,7 @@ def _worst_element(
 
 
 def _worst_of(case: Case, exact: Floats, given: Array, terms: ErrorTerms, first: int) -> _Worst:
-    """The worst of some elements, which are counted from `first`."""
+    """The worst of some elements, whose numbers begin at `first`."""
     exact, got = exact.astype(np.float64, copy=False), given.astype(np.float64)
     expected, allowed = _in_range(exact, case), _allowed(case, exact, terms)
     same = (expected == got) | (np.isnan(expected) & np.isnan(got))

@@ -1,8 +1,8 @@
-"""Readings of the specification by which a runtime can ask to be judged, instead of the suite's.
+"""Readings of the specification that a runtime can choose instead of the suite's.
 
 max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read, and not the largest weighted
                       pixel as in ONNX's vectors
-float16_arithmetic    float16 and bfloat16 tensors are computed in their own type, and not in float32 at least
+float16_arithmetic    float16 and bfloat16 tensors are computed in their own type, and not at least in float32
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CONVENTIONS = ("max_interpolated", "float16_arithmetic")
 
 
 def check(conventions: Collection[str]) -> None:
-    """Raise ValueError if one of them is unknown."""
+    """Raise ValueError if a convention is unknown."""
     for name in conventions:
         if name not in CONVENTIONS:
             raise ValueError(f"convention {name!r}: must be one of {', '.join(CONVENTIONS)}")
 
 
 def with_conventions(case: Case, conventions: Collection[str]) -> Case:
-    """The case with the expected values for a runtime with these conventions; the runtime gets the original case."""
+    """The case with the values that these conventions expect. The runtime itself gets the original case."""
     if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
         mode = "max_interpolated"
         case = replace(

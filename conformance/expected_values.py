@@ -1,6 +1,6 @@
-"""The expected values of cases: their own, or those of the float64 reference, computed on first use and cached.
+"""The expected values of cases: their own, or the float64 reference's, which are computed at first use and cached.
 
-Generated cases store no expected values, so that listing them is quick and a new case needs no new file.
+Generated cases store no expected values, so listing them is fast and a new case needs no new file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _cache: dict[Hashable, object] = {}
 def reference(
     operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
 ) -> dict[str, Floats]:
-    """The named outputs of `operator` by the float64 reference, unrounded. The cache shares them: do not write to them.
+    """The named outputs of `operator` by the float64 reference, unrounded. They are cached and shared: do not write to them.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type.
@@ -41,7 +41,7 @@ def reference(
 def evaluated(
     operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
 ) -> dict[str, Floats]:
-    """What `reference` returns, without the cache, which would keep large arrays."""
+    """The same as `reference`, without the cache, which would keep large arrays."""
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
     values = evaluate(operator, _widened(operator, inputs), attributes, wanted)
     return {t.name: y for t, y in zip(operator.outputs, values, strict=True) if y is not None}
@@ -50,7 +50,7 @@ def evaluated(
 def call_key(
     operator: Operator, attributes: Mapping[str, object], inputs: Mapping[str, Array], outputs: Sequence[str]
 ) -> Hashable:
-    """A key of what determines the unrounded outputs: equal for versions and element types with the same numbers.
+    """A key for the unrounded outputs: equal for versions and element types with the same numbers.
 
     Raises:
         TypeError, ValueError: the operator refuses an attribute.
@@ -68,21 +68,21 @@ def _arguments(operator: str, attributes: tuple[tuple[str, Any], ...]) -> tuple[
 
 
 def shared(key: Hashable, compute: Callable[[], T]) -> T:
-    """What `compute` returns, which it does once for a key. The cache shares it: do not write to it."""
+    """The result of `compute`, which runs once for each key. The result is cached and shared: do not write to it."""
     if key not in _cache:
         _cache[key] = compute()
     return cast(T, _cache[key])
 
 
 def clear_cache() -> None:
-    """Free all that is shared, as endless runs of cases must."""
+    """Empty the cache, as endless runs of cases must."""
     _cache.clear()
 
 
 def expected_outputs(case: Case) -> Mapping[str, Floats]:
-    """The expected outputs by name: the case's own, or else those of the reference, in float64.
+    """The expected outputs by name in float64: the case's own, or else the reference's.
 
-    Those of a large case are computed whenever they are asked for, and may be in float32.
+    For a large case, each access computes them again, and they may be in float32.
     """
     if case.formula is not None and case.expected is not None:
         return case.expected

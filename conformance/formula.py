@@ -1,7 +1,7 @@
-"""Tensors that are computed when they are needed, for cases that are too large to be kept or to travel between processes.
+"""Tensors that are computed when they are needed, for cases that are too large to be kept or sent between processes.
 
-A case with a `Formula` has few numbers instead of arrays. Its inputs and its expected outputs are `Computed`: mappings that
-compute an array whenever it is asked for, and keep none. Their types and shapes cost nothing.
+A case with a `Formula` has a few numbers instead of arrays. Its inputs and its expected outputs are `Computed`: mappings
+that compute an array at each access and keep none. Their types and shapes need no computation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TensorType(NamedTuple):
 
 
 class Formula(abc.ABC):
-    """What a large case is computed from. Subclasses are frozen dataclasses, compared and sent by their fields."""
+    """The formula of a large case's tensors. Subclasses are frozen dataclasses, compared and sent by their fields."""
 
     @property
     @abc.abstractmethod
@@ -43,12 +43,12 @@ class Formula(abc.ABC):
     @property
     @abc.abstractmethod
     def outputs(self) -> Mapping[str, TensorType]:
-        """Those of each expected output. Its array may be of another floating-point type, but of no less precise one."""
+        """The type and the shape of each expected output. Its array may have a more precise floating-point type."""
 
     @property
     @abc.abstractmethod
     def work(self) -> float:
-        """A number to which the time of a runtime is about proportional, such as that of samples in all channels."""
+        """A number that is roughly proportional to a runtime's time, such as the number of samples in all channels."""
 
     @abc.abstractmethod
     def tensor(self, name: str) -> Array:
@@ -65,7 +65,7 @@ class Formula(abc.ABC):
 
     @abc.abstractmethod
     def smaller(self) -> Formula:
-        """A problem of the same form with about a hundredth of the work."""
+        """A formula of the same form with about a hundredth of the work."""
 
     @abc.abstractmethod
     def with_mode(self, mode: str) -> Formula:
@@ -74,7 +74,7 @@ class Formula(abc.ABC):
 
 @dataclass(frozen=True, slots=True)
 class Computed(Mapping[str, Array]):
-    """The inputs or the expected outputs of a formula, computed whenever they are asked for."""
+    """The inputs or the expected outputs of a formula, computed at each access."""
 
     formula: Formula
     are_inputs: bool = True
@@ -91,7 +91,7 @@ class Computed(Mapping[str, Array]):
         return self.formula.tensor(name)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a tensor of this name; a mapping's own method would compute it."""
+        """Whether there is a tensor of this name, without computing it, which Mapping's own method would do."""
         return name in self.types
 
     def __iter__(self) -> Iterator[str]:

@@ -20,19 +20,19 @@ IR_VERSION = 10
 """The first version with all element types of the suite, and the last that ONNX Runtime 1.20 reads."""
 
 _ANY_OPSET = 21
-"""The opset of a model that has custom operators only."""
+"""The opset of a model with only custom operators."""
 
 
 def build(case: Case, dialect: Dialect) -> onnx.ModelProto:
     """The model of a case, valid for onnx's checker: one node, the case's inputs and its outputs.
 
-    The node has only the attributes that the case has, and no empty lists: these mean the same as no list, and not every
-    runtime reads them. Every tensor has its type and shape. The axes of `Case.named_axes`, and all axes of the outputs if
-    the case expects an error, have symbolic lengths, so that it is the operator that has to refuse and not the graph.
+    The node has only the case's attributes, and no empty lists: an empty list means the same as none, and not every runtime
+    reads it. Every tensor has its type and shape. The axes of `Case.named_axes` have symbolic lengths. If the case expects
+    an error, so do all axes of the outputs, so that the operator must refuse it and not the graph.
 
     Args:
         case: any case.
-        dialect: standard for ONNX's own node where there is one with these attributes; ortops for the custom operator.
+        dialect: standard for ONNX's own node, if one has these attributes; ortops for the custom operator.
     """
     operator = case.definition
     is_standard = dialect == "standard" and operator.standard is not None
@@ -69,7 +69,7 @@ def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributePro
 
 
 def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
-    """The shapes of the outputs; for a case that expects an error those of its twin, or else zeros of the right rank."""
+    """The shapes of the outputs. For a case that expects an error, its twin's, or zeros of the right rank without a twin."""
     operator, right = case.definition, case.twin or case
     shapes = {name: one.shape for name, one in right.types.items()}
     values = {
@@ -112,5 +112,5 @@ def tensor_type(dtype: np.dtype[Any]) -> int:
 
 
 def feeds(case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a call without the initializers of the case's model."""
+    """The inputs of a call, without the initializers of the case's model."""
     return {name: array for name, array in inputs.items() if name not in case.initializers}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from conformance.stopping import is_stop
 
 MAX_LENGTH = 2000
-"""Characters of a text that are kept."""
+"""The largest length of a text."""
 
 
 def printable(text: str) -> str:
-    """The text in one line of printable characters, cut to `MAX_LENGTH` before it is escaped."""
+    """The text as one line of printable characters, cut to `MAX_LENGTH` before it is escaped."""
     if len(text) > MAX_LENGTH:
         left_out = f"... and {len(text) - MAX_LENGTH} more characters"
         text = f"{text[: MAX_LENGTH - len(left_out)]}{left_out}"
@@ -23,7 +23,7 @@ def printable(text: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception, not escaped; if its `__str__` raises, a message that says so."""
+    """The message of an exception, unescaped; if its `__str__` raises, a message that says so."""
     try:
         return str.__str__(str(error))  # `str` may return a subclass, whose methods may be anyone's
     except BaseException as other:  # so may the class of the error
@@ -33,12 +33,12 @@ def message_of(error: BaseException) -> str:
 
 
 def name_of(error: BaseException) -> str:
-    """The name of an exception's class, without use of attributes that a metaclass may define."""
+    """The name of an exception's class, without attributes that a metaclass may define."""
     return str.__str__(type.__dict__["__name__"].__get__(type(error)))
 
 
 def described(error: BaseException) -> str:
-    """The name of an exception's class and its message, not escaped."""
+    """The name of an exception's class and its message, unescaped."""
     return f"{name_of(error)}: {message_of(error)}"
 
 

@@ -1,4 +1,4 @@
-"""The suite as a collector and items of pytest; see `pytest_plugin.py`."""
+"""The suite as a pytest collector with items; see `pytest_plugin.py`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class FailedError(Exception):
 
 
 class CrashedError(Exception):
-    """A case that ended the backend's process, or got no answer."""
+    """A case that ended the backend's process or exceeded a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The selected cases, and what runs one."""
+    """The selected cases, and the function that runs one."""
 
     cases: Sequence[Case]
     result_of: Callable[[Case], Result]
@@ -99,7 +99,7 @@ class Suite(pytest.Directory):
 
 
 class AnswerCheck:
-    """Fails a test run in which the backend supports no case, or judges too few: pytest takes skipped tests for a success.
+    """Fails a test run if the backend supports no case, or if too few are judged: to pytest, skipped tests are a success.
 
     floor: that of the list of expected failures, or None.
     """
@@ -156,7 +156,7 @@ class CaseItem(pytest.Item):
             raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The worst element or the reason, without a traceback, which would show the suite's own code only."""
+        """The worst element or the reason, without a traceback, which would only show the suite's own code."""
         if isinstance(excinfo.value, FailedError | CrashedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)

@@ -1,8 +1,8 @@
-"""A pytest plugin that runs the suite within another project's tests, with an item for each case.
+"""A pytest plugin that runs the suite among another project's tests, with an item for each case.
 
     pytest --pyargs conformance --conformance-backend your_module:function
 
-Without `--conformance-backend` it does nothing, and imports nothing but pytest.
+Without `--conformance-backend` it does nothing and imports only pytest.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--conformance-backend",
         metavar="B",
-        help="backend to check, as for `python -m conformance --backend`; makes --pyargs conformance collect the suite",
+        help="backend to check, as for `python -m conformance --backend`; with it, --pyargs conformance collects the suite",
     )
-    group.addoption("--conformance-provider", metavar="NAME", help="execution provider of ONNX Runtime")
+    group.addoption("--conformance-provider", metavar="NAME", help="ONNX Runtime's execution provider")
     group.addoption("--conformance-select", metavar="GLOB", default="*", help="run only cases whose id matches")
     group.addoption(
         "--conformance-expected-failures",
         metavar="FILE",
-        help="TOML file with the expected failures, which replaces the backend's own list",
+        help="TOML file with the expected failures; it replaces the backend's own list",
     )
     group.addoption(
         "--conformance-strict",
         choices=["text", "vectors", "reference", "all"],
         default="reference",
-        help="weakest basis whose cases can fail: see `python -m conformance run --help`",
+        help="fail only cases whose rule is at least this strong: see `python -m conformance run --help`",
     )
     group.addoption(
-        "--conformance-isolate", action="store_true", help="run the backend in a child process, which a case may end"
+        "--conformance-isolate",
+        action="store_true",
+        help="run the backend in a child process, which may crash",
     )
 
 

@@ -1,4 +1,4 @@
-"""A run that the user stops by a signal, told apart from a backend that raises KeyboardInterrupt itself."""
+"""Distinguishes a user who stops the run by a signal from a backend that raises KeyboardInterrupt itself."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 
 
 class StoppedError(KeyboardInterrupt):
-    """A signal that the block of `stopped_by_signals` has received."""
+    """The block of `stopped_by_signals` has received a signal."""
 
 
 def is_stop(error: BaseException) -> bool:
-    """Whether an exception that a call of a backend raised has to end the run."""
+    """Whether an exception from a call of a backend must end the run."""
     return issubclass(type(error), StoppedError)  # isinstance would call __class__, which may be anyone's
 
 
 @contextlib.contextmanager
 def user_told_apart() -> Iterator[None]:
-    """A context for a call of a backend in which the user's Ctrl-C raises `StoppedError`, and only that.
+    """A context for a call of a backend. In it the user's Ctrl-C raises `StoppedError`, which nothing else does.
 
-    It does so at the end of the block if the backend has swallowed the exception. SIGINT has its handler again afterwards,
-    whatever the backend did.
+    If the backend swallows the exception, it is raised at the end of the block. Afterwards SIGINT has its earlier handler,
+    even if the backend changed it.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
@@ -40,7 +40,7 @@ def user_told_apart() -> Iterator[None]:
 
 
 def _stopper(received: list[int]) -> Callable[[int, object], None]:
-    """A handler of signals that notes the signal's number and raises `StoppedError`."""
+    """A signal handler that stores the signal's number and raises `StoppedError`."""
 
     def stop(number: int, _frame: object) -> None:
         received.append(number)
@@ -53,7 +53,7 @@ def _stopper(received: list[int]) -> Callable[[int, object], None]:
 def stopped_by_signals() -> Iterator[list[int]]:
     """Let SIGINT and SIGTERM end the block; the list then has the signal's number.
 
-    A backend may swallow the exception, so the block has to look at the list after each call of one.
+    A backend may swallow the exception, so the block must check the list after each call of a backend.
     """
     stopped: list[int] = []
     if threading.current_thread() is not threading.main_thread():

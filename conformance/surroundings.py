@@ -1,4 +1,4 @@
-"""What a call of a backend must leave as it found it: the standard streams, Ctrl-C, and one process that goes on."""
+"""Protects the process from a backend's call: the standard streams, Ctrl-C, os._exit and forks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from conformance.stopping import user_told_apart
 
 
 class EndOfProcessError(BaseException):
-    """A call of os._exit, which does not end the process here."""
+    """Raised in place of os._exit, which would end the process."""
 
 
 @contextlib.contextmanager
 def kept_surroundings() -> Iterator[None]:
-    """A context for a call of a backend, after which standard output and standard error are again what they were.
+    """A context for a call of a backend, which restores standard output and standard error afterwards.
 
-    os._exit raises `EndOfProcessError` in the block. A process that is forked in the block ends at the block's end: it would
-    run the rest of the suite, too, and write the same reports. In another thread than the main one the context does nothing,
-    because the streams are the whole process's.
+    os._exit raises `EndOfProcessError` in the block. A process that is forked in the block ends with the block: otherwise it
+    would run the rest of the suite, too, and write the same reports. Outside of the main thread the context does nothing,
+    because the streams belong to the whole process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,7 +72,7 @@ def _copies() -> dict[int, int]:
 
 
 def _restore(descriptor: int, copy: int) -> None:
-    """Let a descriptor be what it was copied from, unless the copy was closed as well."""
+    """Restore a descriptor from its copy, unless the copy was closed as well."""
     with contextlib.suppress(OSError):
         if not _is_same(descriptor, copy):
             os.dup2(copy, descriptor)
@@ -88,7 +88,7 @@ def _is_same(descriptor: int, copy: int) -> bool:
 
 
 def _open(stream: TextIO, descriptor: int) -> TextIO:
-    """The stream, or if it was closed another one that writes to the descriptor."""
+    """The stream; if it was closed, a new one that writes to the descriptor."""
     if not getattr(stream, "closed", False):
         return stream
     try:

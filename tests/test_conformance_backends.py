@@ -262,8 +262,8 @@ def test_a_torchvision_without_faults_passes_all_that_it_is_asked(monkeypatch: p
 @pytest.mark.parametrize(
     ("case_id", "reason"),
     [
-        ("roi_align/edge/max_on_pixels/v16/float", "averages only"),
-        ("roi_align/edge/max_interpolated_on_pixels/v16/float", "averages only"),
+        ("roi_align/edge/max_on_pixels/v16/float", "only averages"),
+        ("roi_align/edge/max_interpolated_on_pixels/v16/float", "only averages"),
         ("roi_align/refusal/coordinates_upper_case/v16/float", "cannot express 'HALF_PIXEL'"),
         ("roi_align/refusal/sampling_ratio_negative/v16/float", "sampling_ratio -1 is valid in torchvision"),
         ("roi_align/refusal/fewer_batch_indices/v16/float", "one batch index in the row of each RoI"),
@@ -288,7 +288,7 @@ def test_a_type_without_a_kernel_is_unsupported(monkeypatch: pytest.MonkeyPatch)
 
     backend = play_torchvision(monkeypatch, roi_align)
     answer = ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/bfloat16"))
-    assert (answer.kind, answer.text) == ("unsupported", "torchvision has float16, float, double only")
+    assert (answer.kind, answer.text) == ("unsupported", "torchvision has only float16, float, double")
     assert ask(backend, case_of("roi_align/edge/half_pixel_inside/v22/float16")).kind == "outputs"
 
 

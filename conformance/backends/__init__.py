@@ -1,6 +1,6 @@
-"""The runtimes that answer cases: a module for each runtime, and `external.py` for backends outside this package.
+"""The runtimes that run cases: a module for each runtime, and `external.py` for backends outside this package.
 
-Loading a backend imports its runtime, so that listing cases needs none.
+A runtime is imported only when its backend is loaded, so listing cases needs no runtime.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = [
 
 
 class Known(NamedTuple):
-    """What is known of a backend without importing its runtime.
+    """The facts about a backend that need no import of its runtime.
 
-    maker: module in this folder and function or class that makes the backend.
+    maker: the module in this folder, and the function or class in it that makes the backend.
     package: the distribution whose version it reports.
-    takes_provider: whether it makes sessions of ONNX Runtime, so that the maker takes an execution provider.
-    is_compared: whether `matrix` asks it if no backend is named.
+    takes_provider: whether it uses sessions of ONNX Runtime, so that the maker takes an execution provider.
+    is_compared: whether `matrix` runs it by default.
     """
 
     maker: str
@@ -68,14 +68,14 @@ BACKENDS: Mapping[str, Known] = {
 """The backends of this package by name."""
 
 LIBRARIES: Mapping[str, Dialect] = {"library": "ortops", "library-standard": "standard"}
-"""What comes before `:PATH` for a library of `python -m ortops library`, and the nodes that it runs."""
+"""The names before `:PATH` for a library that `python -m ortops library` wrote, and the nodes that it runs."""
 
 NAMES = tuple(BACKENDS)
 WITH_PROVIDER = tuple(name for name, known in BACKENDS.items() if known.takes_provider)
 
 
 def package_of(name: str) -> str:
-    """The distribution whose version a backend reports; empty for a backend from elsewhere."""
+    """The distribution whose version a backend reports; empty for a backend outside this package."""
     return BACKENDS[name].package if name in BACKENDS else ""
 
 
@@ -84,10 +84,10 @@ def load(name: str, provider: str | None = None) -> Backend:
 
     Args:
         name: the name as given to `--backend`.
-        provider: execution provider of ONNX Runtime for those of `WITH_PROVIDER`; None for the CPU's.
+        provider: ONNX Runtime's execution provider for a backend of `WITH_PROVIDER`; None for the CPU's.
 
     Raises:
-        MissingBackendError: there is no such backend, or a package that it needs is not installed.
+        MissingBackendError: no backend has this name, or a package that it needs is not installed.
         ProviderError: ONNX Runtime cannot use this provider here, or the backend does not use ONNX Runtime.
     """
     if provider is not None and name not in WITH_PROVIDER:

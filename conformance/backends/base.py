@@ -9,7 +9,7 @@ from conformance.expected_failures import ExpectedFailure
 from conformance.printable import PrintableError
 
 Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""A function that runs the node of a case once: from all its inputs by name, initializers included, to its outputs."""
+"""A function that runs a case's node once. It takes all inputs by name, including initializers, and returns the outputs."""
 
 
 class MissingBackendError(PrintableError):
@@ -17,22 +17,22 @@ class MissingBackendError(PrintableError):
 
 
 class ProviderError(PrintableError):
-    """An execution provider that a backend cannot use; the message begins with its name."""
+    """An execution provider that a backend cannot use. The message begins with its name."""
 
 
 class UnsupportedError(Exception):
-    """Raised by a backend for a case that needs something which it does not claim to support."""
+    """Raised by a backend for a case that it does not claim to support."""
 
 
 class OperatorMissingError(Exception):
-    """Raised by a backend if the runtime lacks an operator that it should have; never counts as a refusal."""
+    """Raised by a backend if the runtime lacks an operator that it should have. It never counts as a refusal."""
 
 
 class Backend:
-    """A runtime that answers cases.
+    """A runtime that runs cases.
 
     expected_failures: the cases that it is known to fail.
-    conventions: the `conformance.conventions.CONVENTIONS` by which it is judged.
+    conventions: those of `conformance.conventions.CONVENTIONS` with which it is judged.
     is_unsafe: whether invalid data may end its process or corrupt its memory.
     compiles: whether `compile` does something.
     """
@@ -48,22 +48,22 @@ class Backend:
         Both this method and the session raise:
             UnsupportedError: this backend does not claim to support the case.
             OperatorMissingError: the runtime has no implementation of the operator.
-            Exception: any other is a refusal of the case.
-            BaseException: any that is no Exception, such as SystemExit or a panic of pyo3, is a crash.
+            Exception: every other exception is a refusal of the case.
+            BaseException: others, such as SystemExit or a panic of pyo3, are a crash.
         """
         raise NotImplementedError
 
     def compile(self, cases: Sequence[Case]) -> None:
-        """Compile what the runtime needs for these cases, before their time is measured."""
+        """Compile for these cases, before their time is measured."""
 
 
 def is_standard(case: Case) -> bool:
-    """Whether ONNX has the operator of the case with its attributes and their values."""
+    """Whether ONNX has the case's operator with these attributes and values."""
     return case.definition.standard is not None and case.attributes.get("mode") != "max_interpolated"
 
 
 def require_standard(case: Case, *, element_types: Collection[str]) -> None:
-    """Check that the case is a node of ONNX with tensors of one of `element_types`.
+    """Check that the case is a node of ONNX with tensors of one of the `element_types`.
 
     Raises:
         UnsupportedError: it is not.

@@ -1,6 +1,6 @@
 """Backends outside this package: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
 
-docs/conformance.md tells how to write one.
+docs/conformance.md explains how to write one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FunctionBackend(Backend):
 
 @contextlib.contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Turn the exceptions of Python and ONNX for missing support into the suite's."""
+    """Turn NotImplementedError and SkipTest into the suite's UnsupportedError."""
     try:
         yield
     except (NotImplementedError, unittest.SkipTest) as error:
@@ -95,7 +95,7 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
 
 
 def _attributes(case: Case) -> dict[str, AttributeValue]:
-    """All attributes as a node stores them, and those that its opset fixes."""
+    """All attributes as a node stores them, and those whose value the opset fixes."""
     given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
     return {**case.definition.constants, **given}
 
@@ -108,7 +108,7 @@ def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
 
 
 def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
-    """The outputs by name. There may be too few; the comparison finds a missing one."""
+    """The outputs by name. Some may be missing, which the comparison reports."""
     if isinstance(answer, Mapping):
         return {str(name): np.asarray(value) for name, value in answer.items()}
     values = answer if isinstance(answer, list | tuple) else [answer]
@@ -131,8 +131,8 @@ def load(name: str) -> Backend:
     """The backend that `module[:Class]` or `module:function` names.
 
     Raises:
-        MissingBackendError: see `target_of`; or the object is no function and has no `prepare`, or what it declares has a
-            wrong form.
+        MissingBackendError: see `target_of`; or the object is neither a function nor has `prepare`; or its
+            EXPECTED_FAILURES or CONVENTIONS have a wrong form.
     """
     target = target_of(name)
     with _loading(name, "loading it"), kept_surroundings():
@@ -145,7 +145,7 @@ def load(name: str) -> Backend:
 
 @contextlib.contextmanager
 def _loading(name: str, what: str) -> Iterator[None]:
-    """Turn whatever a module raises while it is loaded into a MissingBackendError, unless the user stops the run."""
+    """Turn every exception of a module that is being loaded into a MissingBackendError, unless the user stops the run."""
     try:
         yield
     except BaseException as error:

@@ -16,7 +16,7 @@ from conformance.model import Dialect, build
 
 
 class Library(Backend):
-    """Runs the operators that a library has, for the types that it has.
+    """Runs the operators of a library, for its element types.
 
     path: its file.
     dialect: "standard" for models of ONNX's own nodes.
@@ -32,7 +32,7 @@ class Library(Backend):
         try:
             for options in (self._options, self._options_of_small_cases):
                 options.register_custom_ops_library(str(Path(path).absolute()))
-        except Exception as error:  # ONNX Runtime has one for each of its codes
+        except Exception as error:  # ONNX Runtime has an exception for each of its codes
             raise MissingBackendError(f"library {path}: {error}") from error
 
     def prepare(self, case: Case) -> Session:
@@ -51,4 +51,4 @@ class Library(Backend):
 
 
 _LACKS = ("is not a registered function/op", "Type Error: Type 'tensor(", "Could not find an implementation")
-"""Parts of ONNX Runtime's messages for operators and for types that nothing in a session has."""
+"""Parts of ONNX Runtime's messages for operators and for types that a session lacks."""

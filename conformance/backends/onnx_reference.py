@@ -14,7 +14,7 @@ from conformance.case import Array, Case
 from conformance.model import build, feeds
 
 MAX_SAMPLES = 10**6
-"""Samples of one RoI. The evaluator makes a Python object for each, so a huge RoI would take all memory."""
+"""The largest number of samples of a RoI. The evaluator makes a Python object for each sample, which could fill memory."""
 
 
 class OnnxReference(Backend):
@@ -27,7 +27,7 @@ class OnnxReference(Backend):
         """See `Backend`.
 
         Raises:
-            MemoryError: a RoI has more than `MAX_SAMPLES` samples, so this does not try it.
+            MemoryError: a RoI has more than `MAX_SAMPLES` samples; the case does not run.
         """
         require_standard(case, element_types=("float16", "bfloat16", "float", "double"))
         if _samples(case) > MAX_SAMPLES:
@@ -62,6 +62,6 @@ class PortableReference(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        from onnx_models.portable import attach  # half a second that the other backend need not wait
+        from onnx_models.portable import attach  # takes half a second, which the other backend saves
 
         return _session(attach(build(case, "ortops")), case)

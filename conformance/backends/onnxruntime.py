@@ -15,7 +15,7 @@ from conformance.case import DTYPES, Case
 from conformance.model import build
 
 NO_FALLBACK = "session.disable_cpu_ep_fallback"
-"""The session option that refuses a session in which another provider would leave nodes to the CPU."""
+"""The session option that refuses a session if a provider would leave nodes to the CPU."""
 
 FELL_BACK = "fallback to CPU EP has been explicitly disabled"
 """Part of ONNX Runtime's message for that refusal."""
@@ -24,14 +24,14 @@ FELL_BACK = "fallback to CPU EP has been explicitly disabled"
 class OnnxRuntime(Backend):
     """Runs the standard node in an `onnxruntime.InferenceSession`.
 
-    provider: the execution provider. Cases for which another one than the CPU's has no kernel are unsupported, because
-        the CPU would answer them.
+    provider: the execution provider. If a provider other than the CPU's has no kernel for a case, the case is
+        unsupported, because the CPU would run it.
     """
 
     def __init__(self, provider: str | None = None) -> None:
         self._provider = session.check_provider(provider)
         self._is_cpu = self._provider == session.CPU
-        # The list is for the kernels of the CPU.
+        # The list is for the CPU's kernels.
         if self._is_cpu:
             _, self.expected_failures = expected_failures.load("onnxruntime")
 
@@ -61,9 +61,9 @@ class OnnxRuntime(Backend):
 
 
 class Portable(Backend):
-    """Runs standard operators in place of ours, in a session without our kernels.
+    """Runs standard operators in place of this project's, in a session without its kernels.
 
-    change: makes them: the function of `onnx_models.portable` that changes the model.
+    change: the function of `onnx_models.portable` that changes the model.
     failures: the name of the list of expected failures.
     provider: the execution provider; the CPU runs the standard operators that it lacks, as in any session.
     """
@@ -76,7 +76,7 @@ class Portable(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        from onnx_models import portable  # half a second that the other backend need not wait
+        from onnx_models import portable  # takes half a second, which the other backend saves
 
         model = getattr(portable, self.change)(build(case, "ortops")).SerializeToString()
         made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
@@ -84,6 +84,6 @@ class Portable(Backend):
 
 
 class Lowered(Portable):
-    """As `Portable`, with standard nodes in place of the node, instead of the body of a function."""
+    """Like `Portable`, but with standard nodes in place of the node instead of a function's body."""
 
     change, failures = "lower", "lowered"

@@ -20,9 +20,9 @@ PRECISE = {
     hint.inference_precision(): openvino.Type.f32,
     hint.execution_mode(): hint.ExecutionMode.ACCURACY,
 }
-"""Options against the plug-in's default of computing float tensors in bfloat16 or float16 on processors that have these.
+"""Options that keep the plug-in from computing float tensors in bfloat16 or float16, its default on some processors.
 
-A user's session may want that default, but half precision would hide errors in the operator's semantics.
+Half precision would hide errors in the operator's semantics.
 """
 
 MMDEPLOY, MMDEPLOY_NODE = "mmdeploy", "MMCVRoIAlignRotated"
@@ -39,7 +39,7 @@ class OpenVino(Backend):
     """Runs the standard node in a model compiled for the CPU."""
 
     is_unsafe = True
-    """It reads pixels of maps that have none, which is out of bounds."""
+    """It reads out of bounds if the map has no pixels."""
 
     def __init__(self) -> None:
         _, self.expected_failures = expected_failures.load("openvino")

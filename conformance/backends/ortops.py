@@ -21,7 +21,7 @@ from ortops.library import installed
 Engine = Literal["direct", "library", "pyop"]
 
 SMALL = 724
-"""The elements of all tensors from which a session has threads: at most the root of the work that our kernels share."""
+"""A session with at least this many elements in all tensors has threads: at most the root of the work that kernels share."""
 
 SIX_DIGITS = "onnxruntime-extensions gives Python operators the float attributes of a node as texts with six digits"
 _LONG_ATTRIBUTES = (
@@ -31,13 +31,13 @@ _LONG_ATTRIBUTES = (
     "dml_roi_align/digits/input_pixel_offset/float",
     "dml_roi_align/digits/out_of_bounds_input_value/*",
 )
-"""The cases of such attributes whose results six digits change."""
+"""The cases whose results change if an attribute is cut to six digits."""
 
 
 class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
-    engine: the way in which ONNX Runtime calls the operators; a process cannot use both "direct" and "pyop".
+    engine: how ONNX Runtime calls the operators; a process cannot use both "direct" and "pyop".
     dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
@@ -69,20 +69,20 @@ class Ortops(Backend):
         return session.as_session(made, case)
 
     def compile(self, cases: Sequence[Case]) -> None:
-        """Compile what the operators need for the element types and the string attributes of the cases."""
+        """Compile the kernels for the cases' element types and string attributes."""
         for case in cases if self._engine != "library" else ():
             kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
             for kernels in precompile.nodes([case.operator], kinds):
                 if all(case.attributes.get(name, value) == value for name, value in kernels.choices.items()):
-                    with contextlib.suppress(Exception):  # the cases will tell
+                    with contextlib.suppress(Exception):  # the cases themselves will fail
                         kernels.load()
 
 
 def is_small(case: Case, model: onnx.ModelProto) -> bool:
-    """Whether our kernels, which run little work on one thread, do so for every input of this case's model.
+    """Whether this project's kernels use one thread for every input of this case's model.
 
-    RoIs and pixels are elements of the tensors, so fewer pixels are read and written than the square of `SMALL`. The work
-    of RoIAlignRotated grows with the number of samples, too.
+    They do so for little work. RoIs and pixels are elements of the tensors, so fewer pixels are read and written than the
+    square of `SMALL`. RoIAlignRotated is left out, because its work also grows with the number of samples.
     """
     if case.definition.family == "roi_align_rotated":
         return False
@@ -96,7 +96,7 @@ def is_small(case: Case, model: onnx.ModelProto) -> bool:
 
 
 def load(provider: str | None = None) -> Ortops:
-    """The backend with the direct engine; on a platform without it with the libraries of a wheel, or with pyop."""
+    """The backend with the direct engine. Without that engine, the backend with a wheel's libraries, or with pyop."""
     try:
         return Ortops("library" if installed.is_preferred() else "direct", provider)
     except RuntimeError:
@@ -104,7 +104,7 @@ def load(provider: str | None = None) -> Ortops:
 
 
 def load_standard(provider: str | None = None) -> Ortops:
-    """The backend for models of ONNX's own nodes, which have not been converted.
+    """The backend for unconverted models, with ONNX's own nodes.
 
     Raises:
         MissingBackendError: the platform or this process cannot run them.
@@ -116,7 +116,7 @@ def load_standard(provider: str | None = None) -> Ortops:
 
 
 def load_pyop(provider: str | None = None) -> Ortops:
-    """The backend with the Python operators of onnxruntime-extensions.
+    """The backend with onnxruntime-extensions' Python operators.
 
     Raises:
         MissingBackendError: the platform or this process cannot use them.

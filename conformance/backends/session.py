@@ -25,9 +25,10 @@ onnxruntime.set_default_logger_severity(QUIET)
 
 
 def options() -> Any:
-    """Session options that print nothing, and whose idle threads do not spin.
+    """Session options without output and without spinning threads.
 
-    A session runs one small case. Spinning took a third of the processor time of our operators, half of the bodies'.
+    A session runs one small case. Spinning took a third of the processor time with this project's operators, and half of it
+    with portable bodies.
     """
     made = onnxruntime.SessionOptions()
     made.log_severity_level = QUIET
@@ -36,11 +37,11 @@ def options() -> Any:
 
 
 def check_provider(provider: str | None) -> str:
-    """The name of an execution provider, which a session here can use; the CPU's for None.
+    """The name of an execution provider that sessions can use here; the CPU's for None.
 
     Raises:
-        ProviderError: ONNX Runtime has no provider of this name, or a session silently does without it, as happens if
-            it lacks a library or a device.
+        ProviderError: ONNX Runtime has no provider of this name, or a session silently ignores it because a library or a
+            device is missing.
     """
     if provider is None or provider == CPU:
         return CPU
@@ -49,10 +50,10 @@ def check_provider(provider: str | None) -> str:
         raise ProviderError(f"{provider!r}: must be one of {', '.join(available)}")
     try:
         made = onnxruntime.InferenceSession(_IDENTITY, options(), providers=[provider])
-    except Exception as error:  # each provider has exceptions of its own
-        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but makes no session with it: {error}") from error
+    except Exception as error:  # each provider has its own exceptions
+        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot make a session with it: {error}") from error
     if provider not in made.get_providers():
-        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot start it here: see what it needs")
+        raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot start it here: check its requirements")
     return provider
 
 
@@ -67,7 +68,7 @@ _IDENTITY = _identity()
 
 
 def as_session(session: Any, case: Case) -> Session:
-    """The suite's kind of session for an ONNX Runtime session, whose tensors have the case's names."""
+    """An ONNX Runtime session as the suite's `Session`. Its tensors have the case's names."""
     names = [output.name for output in session.get_outputs()]
     run_options = onnxruntime.RunOptions()
     run_options.log_severity_level = QUIET

@@ -7,7 +7,7 @@ RoiAlign's inputs and attributes become:
     sampling_ratio 0                 0: adaptive, like every number below 1
     dX of RoiAlignGrad               autograd's gradient for a map of zeros, because an average's does not depend on the map
 
-Invalid data are passed on wherever boxes can express them.
+Invalid data are passed on if boxes can express them.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Attributes = Mapping[str, AttributeValue]
 
 
 class Torchvision(FunctionBackend):
-    """Calls `torchvision.ops.roi_align`, in the element types that its kernels turn out to support."""
+    """Calls `torchvision.ops.roi_align` in the element types that its kernels support, which a trial shows."""
 
     is_unsafe = True
-    """It reads the image of any batch index and the pixel of a NaN coordinate, also out of bounds."""
+    """It reads out of bounds for invalid batch indices and for NaN coordinates."""
 
     def __init__(self) -> None:
         super().__init__(self._answer)
@@ -54,7 +54,7 @@ class Torchvision(FunctionBackend):
         arguments = _arguments(attributes)
         boxes = _boxes(inputs["rois"], inputs["batch_indices"])
         if boxes.dtype not in self._taken:
-            raise NotImplementedError(f"torchvision has {', '.join(self._taken.values())} only")
+            raise NotImplementedError(f"torchvision has only {', '.join(self._taken.values())}")
         if op_type == "RoiAlign":
             sizes = attributes["output_height"], attributes["output_width"]
             return to_numpy(roi_align(to_torch(inputs["X"]), to_torch(boxes), sizes, **arguments))
@@ -68,7 +68,7 @@ def _arguments(attributes: Attributes) -> dict[str, Any]:
         NotImplementedError: torchvision cannot express them.
     """
     if attributes["mode"] != "avg":
-        raise NotImplementedError("torchvision has averages only")
+        raise NotImplementedError("torchvision has only averages")
     coordinates = attributes["coordinate_transformation_mode"]
     if coordinates not in ALIGNED:
         raise NotImplementedError(f"aligned is True or False: it cannot express {coordinates!r}")

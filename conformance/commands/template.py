@@ -1,6 +1,6 @@
 """A backend for the conformance suite that computes RoiAlign in NumPy. Call your runtime instead.
 
-It runs as it is. docs/conformance.md in the sources of the suite tells what else a backend can do:
+It runs without changes. docs/conformance.md in the suite's sources explains what else a backend can do:
 
     python -m conformance --backend MODULE:answer
 """
@@ -20,21 +20,21 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     """Run one node once. The suite calls this for all of its operators and element types.
 
     op_type: RoiAlign, RoIAlignRotated, MaxRoiPool, DmlRoiAlign, DmlResample, or one of these with Grad appended. RoiAlign
-        and MaxRoiPool are ONNX's, of any opset; the attributes tell the opsets of RoiAlign apart.
-    inputs: all inputs of the operator by name, in its order; None for one that the node does not have. They are copies,
-        but some cases fail a backend that writes to them.
+        and MaxRoiPool are ONNX's, of any opset; the attributes show the opset of RoiAlign.
+    inputs: all inputs by name, in the operator's order; None for an input that the node does not have. They are copies,
+        but a backend that writes to them fails the case.
     attributes: all attributes by name, with defaults for those that the node does not have. Pass wrong values on, because
-        your runtime has to refuse them.
-    outputs: names of the wanted outputs, in the operator's order.
+        your runtime must refuse them.
+    outputs: the names of the wanted outputs, in the operator's order.
 
     Return an array, or several in the order of `outputs`, or a mapping by name. Element types and shapes are compared, too.
     """
-    # Raise NotImplementedError for what the runtime lacks: the case then counts neither for nor against it.
+    # Raise NotImplementedError for what the runtime lacks: the case is then unsupported and does not count.
     if op_type != "RoiAlign":
         raise NotImplementedError(f"no {op_type}")
     if attributes["mode"] != "avg":
         raise NotImplementedError(f"no mode {attributes['mode']}")
-    # Any other exception is a refusal. It passes a case that expects an error if the valid twin of the case is answered.
+    # Every other exception is a refusal. It passes a case that expects an error if the valid twin gets a right answer.
     x, rois, indices = inputs["X"], inputs["rois"], inputs["batch_indices"]
     if x.ndim != 4 or rois.shape != (len(indices), 4) or not np.all(np.isfinite(rois)):
         raise ValueError(f"X {x.shape}, rois {rois.shape}: must have 4 axes, and a finite RoI for each batch index")
@@ -45,7 +45,7 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
         of_columns = _weights(x1, x2, sizes[1], x.shape[3], attributes)
         image = x[indices[r]].astype(np.float64)
         for i, j in np.ndindex(sizes):
-            # Without the pixels of weight 0: times 0, NaN and infinity would be NaN.
+            # Leave out pixels of weight 0, because NaN and infinity times 0 are NaN.
             rows, columns = np.flatnonzero(of_rows[i]), np.flatnonzero(of_columns[j])
             y[r, :, i, j] = image[:, rows][:, :, columns] @ of_columns[j, columns] @ of_rows[i, rows]
     return y.astype(x.dtype)

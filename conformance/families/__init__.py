@@ -1,18 +1,18 @@
-"""The suite's part of each family of operators, a folder for each: `Operator.family` is its name.
+"""The suite's part of each family of operators, in one folder for each family: `Operator.family` is its name.
 
-A folder has a record `FAMILY` that names its parts, and these files:
+A folder has a record `FAMILY`, which names its parts, and these files:
 
     vectors/*.json   cases with published or derived numbers (`conformance.vectors.literal`)
     refusals.json    what the operators must refuse (`conformance.vectors.refusals`)
-    cases.py         further cases, if it has any
-    geometry.py      where they read their input; with `samples` if they sample RoIs
+    cases.py         further cases, if the family has any
+    geometry.py      where the operators read their input, and `samples` if they sample RoIs
     bounds.py        how much an answer may differ
     random.py        random cases, and whether rounding decides their results
-    mutants.py       implementations that are wrong on purpose
+    mutants.py       deliberately wrong implementations
     drawing.py       what `explain` shows
 
 `conformance.upright` has what families with upright RoIs share. No family imports another one. A family by analogy
-(`conformance.analogy`) has a record and mutants alone.
+(`conformance.analogy`) has only a record and mutants.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "drawing": ("explanation",),
     "geometry": (),
 }
-"""The modules that every family has unless it is one by analogy, and the names in them."""
+"""The modules of every family that is not by analogy, and the names in them."""
 
 
 class Family:
-    """The record of a family. A part is loaded at its first use, since some need packages that others do without.
+    """The record of a family. A part is loaded at its first use, because some parts need more packages than others.
 
     Args:
         package: the package of the family.
         has_cases: whether it has the module `cases`.
-        elsewhere: the modules of those parts that the family shares with others, by the names of `PARTS`.
+        elsewhere: the modules of parts that the family shares with others, by the names of `PARTS`.
     """
 
     like = ""
-    """The name of the family of which this one is an analogy, if any."""
+    """For a family by analogy, the name of the other family."""
 
     def __init__(self, package: str, *, has_cases: bool = False, **elsewhere: str) -> None:
         self.has_cases = has_cases
@@ -82,7 +82,7 @@ class Family:
 
     @property
     def refusals(self) -> dict[str, Any]:
-        """The content of its file of faults; empty without the file."""
+        """The content of `refusals.json`; empty without the file."""
         file = self.folder / "refusals.json"
         return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
 
@@ -95,7 +95,7 @@ class Family:
             yield from importlib.import_module(f"{self.package}.cases").cases()
 
     def cases_like(self, cases: Iterable[Case]) -> Iterator[Case]:
-        """Those of its cases that follow from cases of other families."""
+        """Its cases that follow from cases of other families."""
         del cases
         return iter(())
 
@@ -105,7 +105,7 @@ class Family:
         return float(found(case)) if found else 0.0
 
     def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
-        """The terms of the error bounds of the outputs, by name, of a case that no runtime should refuse."""
+        """The terms of the error bounds of a valid case's outputs, by name."""
         return self._part("bounds").error_terms(case)  # type: ignore[no-any-return]
 
     def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
@@ -117,7 +117,7 @@ class Family:
         return self._part("random").work(case)  # type: ignore[no-any-return]
 
     def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
-        """Whether the result of a valid case does not depend on how a number is rounded; the oracle is the reference."""
+        """Whether a valid case's result does not depend on how a number is rounded. The oracle is the reference."""
         return self._part("random").is_well_posed(case, oracle)  # type: ignore[no-any-return]
 
     @property
@@ -143,14 +143,14 @@ def family_of(operator: Operator) -> Family:
 
 @functools.cache
 def families() -> tuple[Family, ...]:
-    """All families that have a folder here, in the order of their operators; a test says which one has none."""
+    """All families with a folder here, in the order of their operators. A test finds families without one."""
     names = dict.fromkeys(operator.family for operator in OPERATORS)
     known = {name for name in names if find_spec(f"{__name__}.{name}")}
     return tuple(dict.fromkeys(family_of(operator) for operator in OPERATORS if operator.family in known))
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
-    """The terms of the error bounds of a case's outputs, by name, for a case that no runtime should refuse."""
+    """The terms of the error bounds of a valid case's outputs, by name."""
     if case.formula is not None:
         rounding = unit_roundoff(compute_dtype(case))
         return {name: case.formula.error_terms(name, rounding) for name in case.outputs}

@@ -1,11 +1,12 @@
-"""The suite's part of an operator that is another one with inputs or outputs rearranged.
+"""The suite's part of an operator that is another operator with rearranged inputs or outputs.
 
-An `Analogy` says how, by a pair of functions. The first turns calls of the other operator into calls of the own one: cases,
-refusals and random cases follow. The second says where the tensors of the own operator lie in those of the other one: error
-bounds, whether a case is well-posed, numbers of samples and drawings follow from the other operator's case.
+Below, the operator itself is called "own" and the one that it resembles "other". An `Analogy` has two functions. The first
+turns calls of the other operator into calls of the own operator, which gives cases, refusals and random cases. The second
+locates the own operator's tensors in the other one's. So error bounds, numbers of samples, drawings and the question whether
+a case is well-posed follow from the other operator's case.
 
-Where the other operator's case has printed numbers, so has the own one. The own reference computes all other expected
-values. A test compares them with the other operator's reference, so the two check each other.
+If the other operator's case has printed numbers, so does the own one. The own reference computes all other expected values.
+A test compares them with the other operator's reference, so the two check each other.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, Array]
 
 Changes = Mapping[str, Callable[[Array], Array]]
-"""What becomes of tensors, by name."""
+"""The changes of tensors, by name."""
 
 
 MAX_BYTES = 2**19
@@ -40,40 +41,40 @@ MAX_BYTES = 2**19
 
 
 class Places(NamedTuple):
-    """Where the elements of a tensor lie in that of another operator.
+    """The places of a tensor's elements in the other operator's tensor.
 
-    shape: that of the other tensor.
-    at: an array for each axis of the other tensor; they broadcast to the shape of the own one.
+    shape: the shape of the other tensor.
+    at: an array of indices for each axis of the other tensor. They broadcast to the own tensor's shape.
     """
 
     shape: tuple[int, ...]
     at: tuple[Array, ...]
 
     def taken(self, values: Array | float) -> Array:
-        """The own tensor, from the other one or what broadcasts to it."""
+        """The own tensor, from the other tensor or from values that broadcast to it."""
         return np.asarray(np.broadcast_to(values, self.shape)[self.at])
 
     def put(self, values: Array, others: Array) -> Array:
-        """The other tensor, from the own one and the values of its other elements, or what broadcasts to it."""
+        """The other tensor, from the own tensor and values for all other elements, which may broadcast."""
         made = np.array(np.broadcast_to(others, self.shape).astype(values.dtype, copy=False))
         made[self.at] = values
         return made
 
     @property
     def share(self) -> float:
-        """The part of the other tensor's elements that are own ones."""
+        """The share of the other tensor's elements that belong to the own tensor."""
         own = math.prod(np.broadcast_shapes(*(axis.shape for axis in self.at)))
         return own / math.prod(self.shape) if own else 1.0
 
 
 class Analogy(NamedTuple):
-    """How an operator and its gradient are others with tensors rearranged. Tensors and attributes have the same names.
+    """How an operator and its gradient follow from others with rearranged tensors. All names are the same.
 
-    family: that of the other operators. The newest version of an operator counts.
-    changes: takes the attributes and the inputs of a call of the other operator. It returns what becomes of the call's
-        tensors, or None if the own operator cannot express the call. Inputs that it does not name stay as they are. The
-        printed numbers of outputs that it does not name are dropped.
-    places: for each tensor that lies elsewhere, a function that takes its shape and returns its places.
+    family: the family of the other operators. The newest version of an operator counts.
+    changes: takes the attributes and the inputs of a call of the other operator. It returns the changes of the call's
+        tensors, or None if the own operator cannot express the call. Inputs that it does not name do not change. Printed
+        numbers of outputs that it does not name are dropped.
+    places: for each rearranged tensor, a function that takes its shape and returns its places.
     """
 
     family: str
@@ -82,11 +83,11 @@ class Analogy(NamedTuple):
 
 
 class FamilyByAnalogy(Family):
-    """A family of which only the mutants are its own.
+    """A family that has only its own mutants; everything else follows from another family.
 
     Args:
         package: the package of the family.
-        analogy: how its operators are others.
+        analogy: how its operators follow from the other family's.
     """
 
     def __init__(self, package: str, analogy: Analogy) -> None:
@@ -106,7 +107,7 @@ class FamilyByAnalogy(Family):
         return next(one for one in of_family if one.is_gradient == own.is_gradient)
 
     def places(self, case: Case) -> dict[str, Places]:
-        """The places of the inputs and outputs of a valid case that lie elsewhere in those of the other operator."""
+        """The places of the rearranged inputs and outputs of a valid case."""
         operator, shapes = case.definition, {name: array.shape for name, array in case.inputs.items()}
         values = {t.name: case.inputs[t.name].tolist() for t in operator.inputs if t.element_axes}
         lengths = output_shapes(operator, shapes, values, operator.check_attributes(case.attributes))
@@ -114,7 +115,7 @@ class FamilyByAnalogy(Family):
         return {name: places(shapes[name]) for name, places in self.analogy.places.items() if name in shapes}
 
     def other(self, case: Case) -> Case:
-        """The case of the other operator whose outputs have those of a valid case at their places."""
+        """The case of the other operator that has a valid case's outputs at their places."""
         places = self.places(case)
         inputs = {n: places[n].put(a, np.zeros((), a.dtype)) if n in places else a for n, a in case.inputs.items()}
         return replace(case, operator=self._other(case.definition).name, inputs=inputs, expected=None, decimals=None)
@@ -128,10 +129,10 @@ class FamilyByAnalogy(Family):
                     yield own
 
     def _case(self, case: Case) -> Case | None:
-        """The own case that follows from one of the other operator; None if there is none."""
+        """The own case that follows from a case of the other operator; None if none does."""
         operator, valid = self._own(case.definition), case.twin or case
         known = {attribute.name for attribute in operator.attributes}
-        # An attribute that the own operator does not have cannot be wrong.
+        # An attribute that the own operator lacks cannot be wrong.
         if any(valid.attributes.get(name) != value for name, value in case.attributes.items() if name not in known):
             return None
         found = [self.analogy.changes(valid.attributes, inputs) for inputs in (valid.inputs, *case.before)]
@@ -160,7 +161,7 @@ class FamilyByAnalogy(Family):
         return self._family.samples(self.other(case))
 
     def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
-        """See `Family`: those of the other case, at the places of the own outputs."""
+        """See `Family`: the other case's terms, at the places of the own outputs."""
         places, found = self.places(case), self._family.error_terms(self.other(case))
         for name in places.keys() & found.keys():
             one, taken = found[name], places[name].taken
@@ -168,7 +169,7 @@ class FamilyByAnalogy(Family):
         return found
 
     def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
-        """See `Family`: like a random case of the other operator, but tensors of other shapes have numbers of their own."""
+        """See `Family`: a random case of the other operator, with new numbers for tensors whose shape changes."""
         known, changes = {attribute.name for attribute in operator.attributes}, None
         while changes is None:
             attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
@@ -178,16 +179,16 @@ class FamilyByAnalogy(Family):
         return {name: value for name, value in attributes.items() if name in known}, own, outputs
 
     def work(self, case: Case) -> float:
-        """See `Family`: that of the other case, of whose elements the own reference computes only its own."""
+        """See `Family`: the other case's work, times the share of elements that the own reference computes."""
         share = max((places.share for places in self.places(case).values()), default=1.0)
         return share * self._family.work(self.other(case))
 
     def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
-        """See `Family`. A case is not if the other one is not, also because of elements that are not its own."""
+        """See `Family`. A case is well-posed only if all elements of the other case are."""
         return self._family.is_well_posed(self.other(case), oracle)
 
     def explanation(self, case: Case, focus: Focus) -> View:
-        """See `Family`: that of the other case, with the elements of all channels of the RoI."""
+        """See `Family`: the explanation of the other case, with the elements of all channels of the RoI."""
         other, places, worst = self.other(case), self.places(case), focus.worst
         if worst is not None and worst[0] in places:
             at = np.broadcast_arrays(*places[worst[0]].at)

@@ -1,6 +1,6 @@
-"""The terms of a forward error bound: what `conformance.compare` computes a case's tolerance from.
+"""Helpers for the terms of forward error bounds, from which `conformance.compare` computes a case's tolerance.
 
-Each family of operators computes its own (`conformance.families`).
+Each family of operators computes its own terms (`conformance.families`).
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@ Floats = npt.NDArray[np.float64]
 class ErrorTerms:
     """The terms of the error bound of one output; arrays broadcast against the output.
 
-    magnitude: the sum of the absolute values of the products that an element is the sum of.
-    terms: an upper bound of the number of these products.
-    coordinate_error: the most that an element changes if coordinates are computed in `compute_dtype(case)`.
-    condition: the absolute condition number: the most that an element changes if every element of the data changes by 1.
+    An element is a sum of products.
+
+    magnitude: the sum of the products' absolute values.
+    terms: an upper bound of the number of products.
+    coordinate_error: the largest change of an element if coordinates are computed in `compute_dtype(case)`.
+    condition: the absolute condition number: the largest change of an element if all data change by at most 1.
     """
 
     magnitude: Floats
@@ -27,5 +29,5 @@ class ErrorTerms:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether they are the same for all elements."""
+        """Whether the terms are the same for all elements."""
         return all(np.ndim(one) == 0 for one in (self.magnitude, self.terms, self.coordinate_error, self.condition))

@@ -9,18 +9,18 @@
 KIND is the dialect. NAME is the case's id with `_` in place of characters that an identifier cannot have. The calls of a
 session become data sets, which a runner may take in any order. The same cases give the same bytes.
 
-The whole suite has two more kinds, which ONNX's runners must not be given, and DIR/index.json:
+With --whole there are two more kinds, which ONNX's runners must not get, and DIR/index.json:
 
-    DIR/must_fail/test_NAME/...       without outputs: the runtime has to refuse the model or its inputs
-    DIR/must_fail/test_NAME/twin/...  a valid case, which differs in the one fault; a refusal counts if the twin is answered
+    DIR/must_fail/test_NAME/...       without outputs: the runtime must refuse the model or its inputs
+    DIR/must_fail/test_NAME/twin/...  a valid case, which differs only in the fault; a refusal counts if the twin passes
     DIR/huge/test_NAME/...            cases with more than `MAX_SAMPLES` samples
 
-Cases of large inputs, which take up to 60 MB each, are written only where they are asked for.
+Cases with large inputs, which take up to 60 MB each, are written only with --with-large.
 
     {"generator", "licence", "cases": [{"id", "folder", "dialect", "basis", "source", "note", "must_fail",
      "atol", "rtol", "twin", "sha256"}]}
 
-`sha256` is that of the lines that `sha256sum` prints for the folder's files in the order of their paths. `dialect` is
+`sha256` is the sum of the lines that `sha256sum` prints for the folder's files in the order of their paths. `dialect` is
 ortops for nodes that ONNX does not have. A runtime must not write to its inputs.
 
 Both runners accept y' for y if |y' - y| <= atol + rtol |y|, with one atol and one rtol for all elements and with y rounded
@@ -57,7 +57,7 @@ from conformance.model import Dialect, build
 DATA_SET = "test_data_set_"
 
 LARGE = "large inputs, which a formula computes (--with-large)"
-"""The reason why a case is left out unless it is asked for."""
+"""The reason why a case is left out without --with-large."""
 
 _LEAST_PRINTED = float(np.finfo(np.float64).tiny)
 """The smallest atol, because a reader may refuse a subnormal decimal number."""
@@ -95,7 +95,7 @@ def split_exportable(
 def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_large: bool) -> str:
     """The reason why a case cannot be exported; empty if it can."""
     if case.expects_error:
-        return "the case expects an error, and the layout has values only"
+        return "the case expects an error, and the layout only has values"
     if dialect == "standard":
         try:
             require_standard(case, element_types=DTYPES)
@@ -133,7 +133,7 @@ def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
 
 
 def _write_into(folder: Path, case: Case, dialect: Dialect) -> None:
-    """Write a case; one that must fail has no outputs, and its twin is a folder in its own."""
+    """Write a case. One that must fail has no outputs, and its folder contains its twin's."""
     for stale in folder.glob(f"{DATA_SET}*"):
         shutil.rmtree(stale)
     model = build(case, dialect)
@@ -193,7 +193,7 @@ def _digest(folder: Path) -> str:
 
 
 def _calls(case: Case) -> list[Case]:
-    """Each call of a case's session as a case of its own; only the last can have printed values."""
+    """Each call of a case's session as a separate case; only the last one can have printed values."""
     earlier = [replace(case, inputs=i, before=(), expected=None, decimals=None, input_error=0.0) for i in case.before]
     return [*earlier, case]
 

@@ -195,7 +195,7 @@ def test_what_is_left_out_is_counted_with_its_reason(tmp_path: Path) -> None:
     result = run("export", tmp_path, "--select", "roi_align/*/mode_*")
     due = sum(case.expects_error is not None for case in collect() if case.id.startswith("roi_align/refusal/mode_"))
     assert (
-        result.output.splitlines()[-1] == f"{due} left out: the case expects an error, and the layout has values only"
+        result.output.splitlines()[-1] == f"{due} left out: the case expects an error, and the layout only has values"
     )
 
 

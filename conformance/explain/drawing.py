@@ -24,7 +24,7 @@ MAX_CELLS = 40
 """The largest number of pixels of the map that a drawing shows along an axis."""
 
 MAX_SAMPLES = 400
-"""The largest number of samples in a drawing; of more, it shows none."""
+"""The largest number of samples in a drawing. If there are more, it shows none."""
 
 _COLOURS = {
     "light": {
@@ -46,7 +46,7 @@ _DOT = 3.5  # pixels: the radius of a sample
 
 
 class Sample(NamedTuple):
-    """A point that the operator reads; `largest` is for the pixel that a maximum takes."""
+    """A point that the operator reads; `largest` marks the pixel that is a maximum."""
 
     y: float
     x: float
@@ -82,7 +82,7 @@ class Drawing:
 
 
 class _Frame(NamedTuple):
-    """The rows and columns of pixels that a drawing shows, which may lie off the map, and the edge of a cell in pixels."""
+    """The rows and columns of pixels that a drawing shows, which may lie off the map, and the size of a cell in pixels."""
 
     rows: range
     columns: range
@@ -99,7 +99,7 @@ class _Frame(NamedTuple):
         return _MARGIN + len(self.rows) * self.cell
 
     def at(self, point: Point) -> Point:
-        """The position x, y in the drawing of a point of the map; one that is far away is moved to just off the drawing."""
+        """The position x, y of a point of the map in the drawing. A distant point is moved to just outside the drawing."""
         views = (self.columns, point[1]), (self.rows, point[0])
         near = [min(max(c, view.start - 99.0), view.stop + 99.0) if c == c else -99.0 for view, c in views]
         starts = self.columns.start, self.rows.start
@@ -239,7 +239,7 @@ def _panel(drawing: Drawing, frame: _Frame) -> dict[str, Any]:
 
 
 def _heat(values: Iterable[float]) -> Iterator[tuple[str, float]]:
-    """The class and the opacity of each pixel: the larger its value, the fuller its colour."""
+    """The class and the opacity of each pixel: the larger its value, the stronger its colour."""
     values = list(values)
     finite = [value / 2 for value in values if math.isfinite(value)]  # halves, so that no difference overflows
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -251,7 +251,7 @@ def _heat(values: Iterable[float]) -> Iterator[tuple[str, float]]:
 
 
 def _labels(frame: _Frame) -> Iterator[tuple[str, str, Point]]:
-    """The numbers of rows and columns: of each one, or of every fifth if cells are small."""
+    """The numbers of rows and columns, or of every fifth row and column if cells are small."""
     every = 1 if frame.cell >= 20 else 5
     yield from (("label", str(j), (frame.at((0, j))[0], _MARGIN / 2)) for j in frame.columns if j % every == 0)
     yield from (("label", str(i), (_MARGIN / 2, frame.at((i, 0))[1])) for i in frame.rows if i % every == 0)
@@ -263,6 +263,6 @@ def number(value: float) -> str:
 
 
 def number_list(values: Floats) -> str:
-    """The values of an array [rows, columns] in brackets, without them for a single one."""
+    """The values of an array [rows, columns] in brackets; a single value has no brackets."""
     rows = [", ".join(map(number, row)) for row in values.tolist()]
     return rows[0] if values.size == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"

@@ -20,8 +20,8 @@ from conformance.run import Answer
 class Explanation:
     """The explanation of a case.
 
-    facts: the lines under the id of the case, by heading.
-    heading: what the drawing shows, in words; may be empty.
+    facts: the lines below the id of the case, by heading.
+    heading: a description of the drawing; may be empty.
     drawing: where the operator reads the map; None if there is nothing to draw.
     """
 
@@ -71,7 +71,7 @@ def _facts(case: Case, backend: str, result: Result | None) -> Iterator[tuple[st
     yield "note", case.note
     yield "source", str(case.source)
     yield "operator", f"{case.operator}, tensors of {case.element_type}"
-    yield "attributes", attributes or "none, all by default"
+    yield "attributes", attributes or "all by default"
     yield "inputs", ", ".join(f"{name} {list(one.shape)}" for name, one in case.types.items())
     if result is not None:
         said = result.outcome.value.replace("_", " ")
@@ -81,7 +81,7 @@ def _facts(case: Case, backend: str, result: Result | None) -> Iterator[tuple[st
 
 
 def _refusal(case: Case) -> str:
-    """A sentence that says why an error is expected, with the message of the reference."""
+    """A sentence that says why an error is expected, with the reference's message."""
     due = f"An error is expected: its {case.expects_error} is wrong."
     try:
         reference(case.definition, case.attributes, case.inputs, case.outputs)
@@ -115,7 +115,7 @@ def _worst(
 def _outputs(
     name: str, expected: Mapping[str, Floats], got: Mapping[str, Floats], focus: Focus, part: tuple[int, ...]
 ) -> Table:
-    """The elements of an output whose first indices are `part`: expected and from the backend, as far as these are known."""
+    """The elements of an output whose first indices are `part`: expected, and from the backend if it gave them."""
     columns = {heading: values[name] for heading, values in (("expected", expected), ("got", got)) if name in values}
     if len(columns) == 2:
         columns["difference"] = _differences(columns["got"], columns["expected"])

@@ -1,4 +1,4 @@
-"""What a family says of a case: the part that is in focus, a drawing and tables."""
+"""A family's explanation of a case: the part in focus, a drawing and tables."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Table(NamedTuple):
 class View(NamedTuple):
     """A family's view of a valid case.
 
-    heading: what the drawing shows, in words.
+    heading: a description of the drawing.
     drawing: None if there is nothing to draw.
-    part: the first indices of the elements of the outputs that belong to it; empty for all elements.
+    part: the first indices of the drawn elements of the outputs; empty for all elements.
     notes: the reasons why something is left out.
     """
 
@@ -44,7 +44,7 @@ class View(NamedTuple):
 
 
 class Focus(NamedTuple):
-    """What to look at.
+    """The part of a case to explain.
 
     roi: the number of the RoI that the user has chosen, or None.
     worst: the output and the index of the element with the largest error; None without outputs to compare.
@@ -54,7 +54,7 @@ class Focus(NamedTuple):
     worst: tuple[str, tuple[int, ...]] | None = None
 
     def chosen(self, case: Case, images: Sequence[int]) -> tuple[int, int, tuple[int, ...] | None]:
-        """The RoI that is chosen or that the worst element belongs to, the channel, and the bin of the worst element in it.
+        """The chosen RoI or the one of the worst element, its channel, and the bin of the worst element.
 
         Args:
             case: a case of an operator with RoIs, whose first gradient is that by the map.

@@ -51,12 +51,12 @@ class Placed(NamedTuple):
 
 
 class SampledRois(NamedTuple):
-    """The RoIs of a case, as a family places them.
+    """The RoIs of a case and their places.
 
     geometry: the tensors of the case.
     numbers: the names of the numbers of a RoI; an `angle` is in radians.
-    convention: what decides where samples lie, in words.
-    place: takes the number of a RoI and returns where it is.
+    convention: the rule that places the samples.
+    place: takes the number of a RoI and returns its place.
     """
 
     geometry: RoiCase
@@ -66,7 +66,7 @@ class SampledRois(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A sample of a bin: where it is, and its interpolated value; NaN if the case has no map."""
+    """A sample of a bin: its place, and its interpolated value, which is NaN if the case has no map."""
 
     bin: tuple[int, int]
     number: tuple[int, int]

@@ -1,4 +1,4 @@
-"""Fuzz campaigns: rounds of random cases, which hypothesis draws and shrinks, and which child processes run.
+"""Fuzz campaigns: rounds of random cases. hypothesis draws and shrinks them, and child processes run them.
 
 A round depends only on the seed and its number, so counts and failures do not depend on the workers or their timing. Its
 child process runs the backend and the reference, so a crash or a hang costs one case and can be shrunk like any failure.
@@ -34,7 +34,7 @@ _REFERENCE = "the reference"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a campaign runs: the backend, the seed of the cases, and the names of their operators; all if it is empty."""
+    """The backend of a campaign, the seed of the cases, and the names of their operators (all if empty)."""
 
     backend: str
     seed: int
@@ -56,7 +56,7 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
         plan: the backend, the seed and the operators.
         pool: the workers.
         count: the number of cases; None for no limit.
-        seconds: the time after which no further case starts, and no failure is made smaller; None for no limit.
+        seconds: the time after which no more case starts and no failure is shrunk; None for no limit.
 
     Raises:
         WorkerPoolError: no worker is left.
@@ -88,7 +88,7 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
 
 
 def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:
-    """Run the cases of a round until `deadline`, in epoch seconds. Of failures that are alike, the first one is reported."""
+    """Run the cases of a round until `deadline`, in epoch seconds. The first of several similar failures is reported."""
     search = _Search(deadline)
     with checks(plan.backend) as search.check:
         while (left := count - search.counts.total()) > 0 and search.finds_another(plan, number, left):
@@ -107,7 +107,7 @@ class _Search:
         self._found: list[Failure] = []
 
     def finds_another(self, plan: Plan, number: int, count: int) -> bool:
-        """Whether one of so many cases fails otherwise than those before it; the failure is shrunk."""
+        """Whether one of `count` cases fails in a new way. The failure is shrunk."""
         self._found.clear()
         place = f"{plan.seed}/{number}"
         search(plan.operators, place, f"{place}/{len(self.failures)}", count, self._fails)
@@ -115,7 +115,7 @@ class _Search:
         return bool(self._found)
 
     def _fails(self, case: Case) -> bool:
-        """Whether a case fails otherwise than those before it, and like the one that is being shrunk."""
+        """Whether a case fails in a new way and, during shrinking, in the same way as the case that is being shrunk."""
         if time.time() >= self._deadline:
             return False
         earlier = self._found[-1] if self._found else None

@@ -32,7 +32,7 @@ class Failure:
 
     kind: "values" are wrong, a valid case is "refused", an invalid one is "accepted", the operator is "missing", the process
         ends ("crash"), or the "reference" itself fails.
-    message: what is wrong, in words.
+    message: a description of what is wrong.
     """
 
     case: Case
@@ -53,7 +53,7 @@ class Failure:
 
 
 def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) -> Failure | Verdict:
-    """Run a case and return its failure or verdict. The oracle is the reference: it says what the case expects."""
+    """Run a case and return its failure or verdict. The oracle is the reference, which computes the expected values."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -79,7 +79,7 @@ def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) ->
 
 
 def with_expectation(case: Case, oracle: AnswerFunction = REFERENCE) -> Case:
-    """Return the case with what the reference makes of it: expected values, or the expected error with its message as note.
+    """Return the case with the reference's result: expected values, or the expected error with its message as note.
 
     Raises:
         ReferenceFailedError: the reference neither computes the case nor refuses it.

@@ -1,4 +1,4 @@
-"""Make a random change to a case that usually makes it invalid; the reference decides whether it is."""
+"""Make a random change to a case, which usually makes it invalid. The reference decides whether it is."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _shape(case: Case, draw: RandomDraw) -> Case:
 
 
 def _missing(case: Case, draw: RandomDraw) -> Case:
-    """Leave out an optional input, or change the shape of a tensor if there is none."""
+    """Leave out an optional input; without one, change the shape of a tensor."""
     optional = [t.name for t in case.definition.inputs if t.optional and t.name in case.inputs]
     if not optional:
         return _shape(case, draw)

@@ -1,11 +1,11 @@
 """Failing cases as JSON files, which `conformance fuzz --replay` reads.
 
-    id, note                         the case's name, and what it is about
+    id, note                         the case's name and description
     operator, attributes, outputs    of the node
     inputs                           by name: element type, shape and flat values; NaN and infinities as Python writes them
     backend, kind, message           the backend that failed, the kind of failure, and its message
 
-Expected values are not written, because the reference computes them again.
+Expected values are not stored, because the reference computes them again.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from conformance.error_bounds import smallest_subnormal
 from ortops.spec import AttributeValue, Operator
 
 FEW = 48
-"""Arrays of at most so many elements are drawn one by one, and shrunk so. Others follow from a seed."""
+"""Arrays of up to this many elements are drawn and shrunk element by element. Larger ones are drawn from a seed."""
 
 STEPS = 2**20
-"""Random real numbers are multiples of this part of their range, so that none is subnormal."""
+"""Random real numbers are multiples of their range divided by this number, so that none is subnormal."""
 
 T = TypeVar("T")
 FLOAT = np.dtype(np.float32)
@@ -30,7 +30,7 @@ Shape = Sequence[int]
 class RandomDraw:
     """The random choices of one case.
 
-    draw: what hypothesis gives to a composite strategy.
+    draw: the function that hypothesis passes to a composite strategy.
     exact: whether numbers are short binary fractions, which float32 arithmetic does not round.
     no_extremes: whether to leave out infinities, NaN and numbers near either end of the type's range.
     dtype: the type of maps and gradients.
@@ -47,7 +47,7 @@ class RandomDraw:
         return bool(self.draw(st.integers(1, 100)) > round((1 - part) * 100))
 
     def integer(self, least: int, most: int) -> int:
-        """An integer from `least` to `most`, both included. It shrinks to 0 or what is next to it."""
+        """An integer from `least` to `most`, both included. It shrinks to the number nearest to 0."""
         return int(self.draw(st.integers(least, most)))
 
     def choice(self, choices: Sequence[T]) -> T:
@@ -55,7 +55,7 @@ class RandomDraw:
         return choices[self.integer(0, len(choices) - 1)]
 
     def some(self, count: int, most: int) -> Array:
-        """Some `count` of the integers below `most`, each at most once."""
+        """`count` different integers below `most`."""
         return self._generator().choice(most, count, replace=False)
 
     def integers(self, least: int, most: int, shape: Shape) -> Array:
@@ -84,7 +84,7 @@ class RandomDraw:
         return np.array([self.draw(one) for _ in range(count)]).reshape(shape)
 
     def is_large(self) -> bool:
-        """Whether the case is large along one or two axes, as half of them are."""
+        """Whether the case is large along one or two axes, as half of the cases are."""
         return self.chance(0.5)
 
     def length(self, most: int) -> int:

@@ -3,8 +3,8 @@
 A share of the cases is exact: coordinates and all intermediate numbers are short binary fractions, so that samples lie
 exactly on borders and pixels, and numbers of samples are exactly whole. The other cases have arbitrary numbers.
 
-At most two axes of a case are as long as in practice, since the reference computes every sample in Python. A case that would
-take it too long is drawn again.
+At most two axes of a case are as long as in practice, because the reference computes every sample in Python. A case that
+would take too long is drawn again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3
 infinities, NaN and numbers at either end of their type's range."""
 
 ROUND = 32
-"""The cases of a search: in a longer one hypothesis varies what it has drawn, which is of less use."""
+"""The number of cases in a search: in a longer search hypothesis varies earlier draws, which finds less."""
 
 MAX_WORK = 15_000
 """The most samples that the reference computes for a case, which takes 0.1 to 0.2 s."""
@@ -72,7 +72,7 @@ def _case(draw: Callable[[Any], Any], operator: Operator, id_: str, *, no_extrem
 
 
 def search(names: Sequence[str], place: str, seed: str, count: int, is_meant: Callable[[Case], bool]) -> None:
-    """Draw `count` cases, as `cases` does, until one is meant; that is shrunk. The same seed draws the same cases."""
+    """Draw at most `count` cases until `is_meant` is true for one, and shrink it. The same seed draws the same cases."""
     chosen = settings(
         max_examples=count,
         phases=[Phase.generate, Phase.shrink],

@@ -1,6 +1,6 @@
 """Whether a case is well-posed: whether its result does not depend on how a coordinate or a product is rounded.
 
-Only cases that failed are tested, because a test evaluates the reference some dozens of times. The conditions depend on the
+Only failing cases are tested, because a test evaluates the reference dozens of times. The conditions depend on the
 operator's family, except for overflow, which is tested here.
 """
 

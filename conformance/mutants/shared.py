@@ -1,4 +1,4 @@
-"""Mutants that several families have: mistakes of indexing, of blocked and threaded code, and of sampling."""
+"""Mutants that several families share: mistakes in indexing, in blocked and threaded code, and in sampling."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scaled(change: Any) -> Steps:
 
 
 def averaged(change: Any) -> Steps:
-    """Averages are computed sample by sample: `change` takes partial sums."""
+    """Averages are computed sample by sample, and `change` changes each partial sum."""
 
     def upright(bin_: Any, channel: Any, outside_value: float) -> float:
         total = 0.0
@@ -76,17 +76,17 @@ def border(is_kept: str) -> Steps:
 
 
 def border_of_regions(is_kept: str) -> Steps:
-    """As `border`, of DmlRoiAlign alone."""
+    """Like `border`, but only for DmlRoiAlign."""
     return edit(is_on_map, "-1.0 < c <= length", is_kept)
 
 
 def sized(upright: tuple[str, ...], turned: tuple[str, ...]) -> Steps:
-    """The size of a RoI is computed otherwise: the changes for upright and for rotated RoIs."""
+    """The computation of a RoI's size is changed, for upright and for rotated RoIs."""
     return edit(sampling.size_of, *upright) | edit(rotated.size_of, *turned)
 
 
 def shifted(upright: tuple[str, str], turned: tuple[str, str]) -> Steps:
-    """The shift by half a pixel is another one: the changes for upright and for rotated RoIs."""
+    """The shift by half a pixel is changed, for upright and for rotated RoIs."""
     return edit(sampling.start_of, *upright) | edit(rotated.center_of, *turned)
 
 
@@ -106,14 +106,14 @@ def images_of_call() -> list[int]:
 
 
 def uncleared(dx: Array) -> Array:
-    """DX in which images between those with RoIs, and without RoIs, are garbage."""
+    """DX with garbage in the images without RoIs that lie between images with RoIs."""
     used = images_of_call()
     dx[[n for n in range(min(used, default=0), max(used, default=0)) if n not in used]] = 7.5
     return dx
 
 
 def overwritten(operator: Any, inputs: Any, attributes: Any, wanted: Any) -> Any:
-    """The results, in which only the last RoI of each image counts for dX."""
+    """The results, where only the last RoI of each image contributes to dX."""
     whole = evaluate(operator, inputs, attributes, wanted)
     if not operator.is_gradient or whole[0] is None:
         return whole
@@ -123,7 +123,7 @@ def overwritten(operator: Any, inputs: Any, attributes: Any, wanted: Any) -> Any
 
 
 def six_digits(value: Any) -> Any:
-    """Floating-point attributes of six digits."""
+    """A floating-point attribute rounded to six digits; other values do not change."""
     if isinstance(value, tuple | list):
         return tuple(map(six_digits, value))
     return float(f"{value:g}") if isinstance(value, float) else value

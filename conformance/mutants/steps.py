@@ -1,4 +1,4 @@
-"""Steps that mutants of several families share: what changes inputs, outputs and attributes of any operator."""
+"""Steps that mutants of several families share: changes of the inputs, outputs and attributes of any operator."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def of_dx(change: Any) -> Steps:
 
 
 def cleared(part: Callable[[Array], Any]) -> Steps:
-    """Some results are 0, and nothing is passed back from them; `part` takes an array and returns the index of these."""
+    """Some results are 0 and pass no gradient back. `part` takes an array and returns their index."""
 
     def without(values: Array) -> Any:
         made = values.copy()
@@ -97,7 +97,7 @@ def cleared(part: Callable[[Array], Any]) -> Steps:
 
 
 def unread(part: Callable[[Array], Any]) -> Steps:
-    """Some pixels are neither read nor get a gradient; `part` takes an image [H, W] and returns the index of these."""
+    """Some pixels are neither read nor get a gradient. `part` takes an image [H, W] and returns their index."""
 
     def kept(array: Array) -> Array:
         made: Array = array.copy()
@@ -160,13 +160,13 @@ def refused_if(function: Callable[..., Any], refuses: Callable[..., bool]) -> St
 
 
 def flushed(y: Array, dtype: Any) -> Array:
-    """A result whose subnormal numbers are 0."""
+    """A result with 0 in place of subnormal numbers."""
     least = 2.0**-1022 if dtype == np.float64 else 2.0**-14 if dtype == np.float16 else 2.0**-126
     return rounded(np.where(np.abs(y) < least, 0.0, y), dtype)
 
 
 def of_the_last_call(*names: str) -> Steps:
-    """These inputs are those of the call before, if all inputs had the same sizes."""
+    """These inputs are replaced by those of the previous call, if all inputs had the same sizes."""
 
     def changed(inputs: Inputs) -> Inputs:
         last, call().memory["last"] = call().memory.get("last", inputs), inputs

@@ -35,10 +35,10 @@ from conformance.upright.geometry import AxisGeometry, Geometry, Mode
 from ortops.reference.sampling import SampledAxis, points_inside
 
 MIN_SIZE = 1e-9
-"""In pixels. The samples of a smaller RoI are counted as if they were all at one place."""
+"""In pixels. All samples of a smaller RoI count as if they were at one place."""
 
 MAX_ADDED = 4096.0
-"""The most samples outside the map that a runtime would add one by one: for more it would multiply, or never finish."""
+"""Samples outside the map are assumed to be added one by one up to this number; a runtime multiplies more of them."""
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
@@ -172,7 +172,7 @@ class _Weights:
 
 @functools.lru_cache(maxsize=512)
 def _weights_of(axis: Any) -> _Weights:
-    """The weights of an axis. The cases of the suite have two hundred thousand axes, of which two thousand differ."""
+    """The weights of an axis, cached: the suite's two hundred thousand axes have only two thousand different ones."""
     return _Weights(axis)
 
 
@@ -211,7 +211,7 @@ class _Region:
     """A RoI on image `n`.
 
     inside [PH, PW]: the output if every pixel is 1 and samples outside the map are 0.
-    summed: an upper bound of the samples on the map that an output is the sum of; 1 for a maximum.
+    summed: an upper bound of the number of samples on the map in an output's sum; 1 for a maximum.
     outside: the absolute value of samples outside the map; 0 if it is infinite, since it then decides the whole output.
     """
 

@@ -63,7 +63,7 @@ class AxisGeometry(NamedTuple):
 
     @property
     def on_map(self) -> float:
-        """An upper bound of the number of samples on the map, close to it."""
+        """A close upper bound of the number of samples on the map."""
         step = abs(self.axis.progression(0)[1]) if self.samples else 0.0
         return min(float(self.samples), self.axis.length / step + 4) if step else float(self.samples)
 

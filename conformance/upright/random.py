@@ -34,7 +34,7 @@ LARGEST = Sizes(images=300, channels=300, height=1000, width=1000, rois=300, bin
 
 
 OFTEN = (*Sizes._fields, "images", "channels", "channels", "rois", "rois")
-"""The axes from which a large case draws its large ones; those listed twice are more likely."""
+"""The axes that may be large in a large case; those listed twice are more likely."""
 
 
 KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
@@ -42,7 +42,7 @@ KINDS = ("inside", "across", "mirrored", "flat", "point", "outside", "huge")
 
 
 def random_sizes(draw: RandomDraw) -> Sizes:
-    """Draw small lengths; in a share of the cases, one or two are large and the others smaller still."""
+    """Draw small lengths. In some cases one or two are large, and the others are then even smaller."""
     is_large = draw.is_large()
     bins, ratios = ((1, 2, 4), (0, 1, 2)) if draw.exact else ((1, 2, 3, 4, 7), (0, 0, 1, 2, 3, 5))
     few = 2 if is_large else len(ratios)
@@ -80,7 +80,7 @@ def random_rois(draw: RandomDraw, sizes: Sizes, scale_y: float, scale_x: float) 
 
 
 def _moved(draw: RandomDraw, roi: Array, kind: str) -> Array:
-    """Move or reshape a RoI to be of one of the `KINDS`; the map reaches from 0 to 1."""
+    """Move or reshape a RoI to one of the `KINDS`; the map reaches from 0 to 1."""
     if kind == "mirrored":
         roi = roi[list(draw.choice(((2, 3, 0, 1), (2, 1, 0, 3), (0, 3, 2, 1))))]
     if kind == "flat":

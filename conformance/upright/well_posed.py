@@ -24,7 +24,7 @@ from conformance.upright.geometry import AxisGeometry, Geometry
 from ortops.reference.sampling import points_inside
 
 FEW = 4
-"""With at most so many RoIs, all are perturbed in every direction; with more, only in some random ones."""
+"""Up to this many RoIs are perturbed in every direction; more only in some random directions."""
 
 ROUNDINGS = 16.0
 """The roundings of a candidate of a maximum, which is a sum of products of products."""

@@ -149,7 +149,7 @@ def _nothing(scene: ResampleScene) -> dict[str, Array]:
 
 
 def _sessions() -> Iterator[Case]:
-    """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
+    """A call of a session after earlier calls with other data, with the same sizes, other sizes, or both."""
     note = "a later call of a session, after calls with other data"
     asked = ResampleScene("asked", note, (2, 3, 5, 6), (1, 1, 1.75, 0.625), seed=31)
     others = {

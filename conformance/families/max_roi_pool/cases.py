@@ -255,7 +255,7 @@ def _beyond_float16() -> Iterator[Case]:
 
 
 def _sessions() -> Iterator[Case]:
-    """A later call of a session, after calls with other data: of the same sizes, of other sizes, or both."""
+    """A call of a session after earlier calls with other data, with the same sizes, other sizes, or both."""
     others = {name: (crop, dict) for name, crop in OTHER_CROPS} | {"another_map": (CROP, reversed_channels)}
     for scenario, names in (*((name, [name]) for name in others), ("all_of_these", list(others))):
         words = f"session/after_{scenario}", "a later call of a session, after calls with other data"

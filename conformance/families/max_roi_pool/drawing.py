@@ -1,4 +1,4 @@
-"""The view of a case of MaxRoiPool: the pixels of each bin, and the largest one, whose value the bin takes."""
+"""The view of a MaxRoiPool case: the pixels of each bin, and the largest one, whose value is the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HINT = (
 )
 
 _INSETS = 0.06, 0.14
-"""How far an outline is inside of its pixels, in turn: neighbours that share pixels then do not cover each other."""
+"""The distances of outlines from their pixels' edges, alternating, so that neighbours with shared pixels do not overlap."""
 
 
 def explanation(case: Case, focus: Focus) -> View:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["is_well_posed", "random_case", "work"]
 
 PIXELS_A_SAMPLE = 20
-"""The number of pixels that the reference compares in the time in which RoiAlign's computes a sample."""
+"""How many pixels the reference compares in the time of one RoiAlign sample."""
 
 MAX_IMAGES = 256
 """The most images of a case: bfloat16 represents every batch_id below this exactly."""

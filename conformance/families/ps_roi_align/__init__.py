@@ -12,7 +12,7 @@ from conformance.case import Array
 from ortops.spec import AttributeValue
 
 FACTORS = np.array([1.0, -0.5, 0.25, -1.0, 0.5, -0.25])
-"""By which the copies of a channel are multiplied in turn, so that no two neighbours are the same. Products are exact."""
+"""Alternating factors of a channel's copies, so that no two neighbours are the same. Products are exact."""
 
 
 def repeated(attributes: Mapping[str, AttributeValue], inputs: Inputs) -> Changes | None:

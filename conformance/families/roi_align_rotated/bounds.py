@@ -1,7 +1,7 @@
 """Forward error bounds of RoIAlignRotated and its gradient: the terms for Y, dX and drois.
 
-The coordinate of a sample is x = cx s - o + u cos(t) + v sin(t), and y likewise, with u = W a and v = H b, where a and b are
-the sample's positions on the upright region, from -1/2 to 1/2. A runtime may also compute u as -W/2 + p W/P + (i + 0.5)
+The coordinate of a sample is x = cx s - o + u cos(t) + v sin(t), and y is similar, with u = W a and v = H b, where a and b
+are the sample's positions on the upright region, from -1/2 to 1/2. A runtime may also compute u as -W/2 + p W/P + (i + 0.5)
 W/(P K), where sums as large as W/2 cancel: at most ten roundings of W/2. Sine and cosine are accurate to two units in the
 last place, and the angle may have been rounded once. With the unit roundoff e, their error is
 

@@ -2,19 +2,21 @@
 
 A call uses these modules in this order:
 
-- `pool` has the entry of all poolings and that of their gradients: they check the data, place the samples of the RoIs and
-  call a driver. `entries` tells what operators, modes and element types differ in, as records; `refusals` writes errors.
+- `pool` has two entries, one for all poolings and one for their gradients. An entry checks the data, places the samples of
+  the RoIs and calls a driver. Records in `entries` describe how operators, modes and element types differ. `refusals`
+  writes errors.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
-  `rotated_grid` does so for rotated RoIs. `pixel_bins` has the bins of MaxRoiPool, which are whole pixels, and its gradient.
-- `parts` calls a driver for parts of the RoIs, and `sums` rounds the drois of all parts.
-- `tables` sums up the samples of one axis as weights of pixels; `roi_tables` does so for all RoIs.
-- `schedule` splits the work into tasks. The drivers `gather` and `scatter` have them.
-- `pack` interleaves LANES channels; `average`, `maximum` and `argmax` apply the tables to them.
+  `rotated_grid` does so for rotated RoIs. `pixel_bins` computes MaxRoiPool's bins of whole pixels and its gradient.
+- `parts` splits the RoIs and calls a driver for each part. `sums` adds up and rounds the drois of all parts.
+- `tables` turns the samples along one axis into pixel weights. `roi_tables` fills the tables of all RoIs.
+- `schedule` splits the work into tasks. The drivers `gather` and `scatter` run them.
+- `pack` interleaves LANES channels. `average`, `maximum` and `argmax` apply the tables to them.
 - `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` applies them.
 - `resample` scales whole tensors.
 
-Drivers and tables are compiled once, since `layout.Elements` carry their type with them. `pack` is compiled for each element
-type, arithmetic for float and double, and for each type where it reads single planes. They call each other by address.
+Drivers and tables are compiled once, because an `Elements` pointer carries its type. `pack` is specialised for each element
+type. Arithmetic is specialised for float and double, and for each element type where it reads single planes. All of them
+call each other by address.
 
 `layout` defines the constants and tuples that Python shares with compiled code. `jit` compiles, stores and loads kernels and
 runs their tasks.

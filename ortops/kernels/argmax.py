@@ -1,7 +1,7 @@
-"""The argmax of each bin, in the two meanings of `maximum.py`, and what its gradient adds to.
+"""Each bin's argmax, for both kinds of maximum in `maximum.py`, and the gradients that depend on it.
 
-Weights and products are float64, so that rounding to float32 causes no ties. The argmax of one channel and those of a panel
-compute and compare the same float64s in the same order, so a channel has the same in either.
+Weights and products are float64, so that rounding to float32 causes no ties. Single channels and panels compute and compare
+the same float64s in the same order, so both give a channel the same argmax.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ortops.kernels.layout import Table
 from ortops.kernels.tables import OFF_MAP, Candidates, candidates_in
 
 WHOLE_SAMPLE = 4
-"""In place of a corner's number (0 to 3) if the maximum is an interpolated sample."""
+"""The value of `Argmax.corner` if the maximum is an interpolated sample; corners are 0 to 3."""
 
 
 class Argmax(NamedTuple):
-    """The row candidate, the column candidate and the corner of a bin's maximum; the corner is -1 if it is off the map."""
+    """A bin's maximum: its row candidate, column candidate and corner. The corner is -1 if the maximum is off the map."""
 
     i: int
     j: int
@@ -31,7 +31,7 @@ class Argmax(NamedTuple):
 
 @compiled
 def _place_bits(columns: Candidates) -> int:
-    """The number of bits for the place of a column's candidate in its bin."""
+    """The number of bits that hold a column candidate's position in its bin."""
     bits = 0
     for q in range(columns.bins):
         while (1 << bits) < columns.start[q + 1] - columns.start[q]:
@@ -51,10 +51,10 @@ def _find(
     bits: int,
     codes: Any,
 ) -> None:
-    """Store the argmax of bin (p, q) in each channel as a code; `_argmax_of` has its meaning.
+    """Store each channel's argmax of bin (p, q) as a code, which `_argmax_of` decodes.
 
-    A code is an integer, or -1 if the maximum is off the map. It has the places of both candidates and the corner, and
-    remains an exact float64 for as many pairs of candidates as can be tried.
+    A code is an integer that holds the positions of both candidates and the corner, or -1 if the maximum is off the map.
+    Any practical number of candidate pairs gives codes that float64 represents exactly.
     """
     top, left = rows.start[p], columns.start[q]
     is_empty, zeros = top == rows.start[p + 1] or left == columns.start[q + 1], cast_like(codes, 0.0)
@@ -95,7 +95,7 @@ def _find(
 
 @inline
 def _argmax_of(code: float, bits: int, rows: Candidates, columns: Candidates, p: int, q: int) -> Argmax:
-    """The argmax of bin (p, q) that a code says."""
+    """Decode the argmax of bin (p, q)."""
     number = int(code)
     if number < 0:
         return Argmax(-1, -1, -1)
@@ -115,7 +115,7 @@ def add_to_max_corner(
     dx: Sums,
     stride: int,
 ) -> None:
-    """Add the gradient [PH, PW] of each channel to the argmax of each bin in the rows top:bottom of dx [H, W].
+    """Add each channel's gradient [PH, PW] to each bin's argmax, if it lies in the rows top:bottom of dx [H, W].
 
     Rows of the source and of dx are `stride` pixels apart; `codes` [PW] is a buffer.
     """
@@ -134,7 +134,7 @@ def add_to_max_sample(
     dx: Sums,
     stride: int,
 ) -> None:
-    """As `add_to_max_corner`, to the four pixels of the sample."""
+    """As `add_to_max_corner`, but add to the sample's four pixels."""
     _add_to_dx(False, source, gradient, row_table, column_table, top, bottom, codes, dx, stride)
 
 
@@ -167,7 +167,7 @@ def _add_to_dx(
                 fy, fx = rows.weight[i], columns.weight[j]
                 has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
                 for other in range(1 if takes_corners else 4):
-                    # Without branches on the corner, which would be mispredicted.
+                    # No branch on the corner: the processor would mispredict it.
                     which = corner if takes_corners else other
                     below, beside = which // 2, which % 2
                     wy, wx = fy if below else 1.0 - fy, fx if beside else 1.0 - fx
@@ -179,7 +179,7 @@ def _add_to_dx(
 
 @compiled
 def _reads(table: Candidates, p: int, top: int, bottom: int) -> bool:
-    """Whether a bin reads a pixel of top:bottom."""
+    """Whether a bin reads a pixel in top:bottom."""
     for n in range(table.start[p], table.start[p + 1]):
         where = table.region[n]
         if where != OFF_MAP and where // 2 < bottom and (where + 1) // 2 >= top:
@@ -198,7 +198,7 @@ def add_drois_of_max_corner(
     codes: Wide,
     drois: Doubles,
 ) -> None:
-    """Add the derivatives of all maxima times their gradients, one channel after the other, to drois [4].
+    """Add the derivatives of all maxima, times their gradients, to drois [4], channel by channel.
 
     codes [PH, PW] is a buffer.
     """

@@ -1,10 +1,10 @@
 """Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
-The rows of the map that a bin needs are combined first, elementwise; then each output is a short sum over the combined row.
-If the rows are few, they are combined for each bin by itself, and no combined row is stored.
+First the map's rows that a bin needs are combined elementwise. Then each output is a short sum over the combined row. If the
+rows are few, each bin combines its own pixels, and no combined row is stored.
 
-The functions are compiled for panels, whose pixels are vectors of LANES channels, and for single planes. They add in the
-same order with the same instructions, so a channel has the same bits in each.
+The functions are specialised for panels, whose pixels are vectors of LANES channels, and for single planes. Both add in the
+same order with the same instructions, so a channel gets the same bits from both.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from ortops.kernels.layout import Table
 from ortops.kernels.tables import Weights, weights_in
 
 MAX_ROWS = 8
-"""The most rows of a panel to combine for each pixel of a bin anew, although bins may share pixels.
+"""Up to this many rows of a panel are recombined for each bin, without a stored row, although bins may share pixels.
 
-Measured: without storing a combined row, P4 takes 76 % of the time, P2 81 %, P2 adaptive, which has up to 9 rows, 86 %, and
-bins of a fifth of a pixel, which combine most pixels several times, 84 %. With four rows P2 adaptive takes 91 %.
+Measured: without a stored row, P4 takes 76 % of the time, P2 81 %, P2 adaptive, which has up to 9 rows, 86 %, and bins of a
+fifth of a pixel, which combine most pixels several times, 84 %. With four rows P2 adaptive takes 91 %.
 """
 
 MAX_DERIVED_ROWS = 4
-"""The most rows of a panel to combine with their derivatives for each pixel of a bin anew, without storing three lines.
+"""Up to this many rows of a panel are recombined with their derivatives for each bin, and no lines are stored.
 
 Measured: P4 takes 73 % of the time, P2 80 %, C4 85 % and masks 90 %.
 """
 
 ROWS_AT_ONCE, DERIVED_ROWS_AT_ONCE = 4, 2
-"""The rows of a panel to combine in a line at once, or to which a line is added. Of a plane it is one: LLVM makes vectors of
-neighbouring pixels only if it has to compare few addresses.
+"""The number of a panel's rows that one pass combines into a line, or adds a line to. In a plane the number is 1, since LLVM
+makes vectors of neighbouring pixels only if it has to compare few addresses.
 
 Measured: four rows of dX at once take 92 % of the time on P4, 95 % on P2, 94 % on C4.
 """
@@ -62,7 +62,7 @@ def average(
 
 @inline
 def _sum_rows(count: int, source: Any, stride: int, rows: Weights, columns: Weights, p: int, sums: Any) -> None:
-    """Compute row p of the sums from its `count` rows of X, without a combined row in between."""
+    """Compute row p of the sums directly from its `count` rows of X, without a combined row."""
     at, weight = _rows(count, source, stride, rows, rows.start[p])
     for q in range(columns.bins):
         total = cast_like(sums, 0.0)
@@ -76,7 +76,7 @@ def _sum_rows(count: int, source: Any, stride: int, rows: Weights, columns: Weig
 
 @inline
 def _rows(count: int, source: Any, stride: int, rows: Weights, i: int) -> Any:
-    """Where the rows of X of `count` entries of a table begin, from entry i on, and their weights."""
+    """The start addresses in X and the weights of the rows in `count` table entries from entry i on."""
     at, weight = local(source), local(rows.weight[0])
     for k in range(count):
         at[k], weight[k] = offset(source, rows.pixel[i + k] * stride), rows.weight[i + k]
@@ -95,7 +95,7 @@ def _sum_line(columns: Weights, p: int, line: Any, sums: Any) -> None:
 
 @compiled
 def _add_outside(rows: Weights, columns: Weights, p: int, outside: float, sums: Any) -> None:
-    """Add to row p of the sums the share of samples off the map, whose value is `outside`."""
+    """Add the samples off the map, whose value is `outside`, to row p of the sums."""
     for q in range(columns.bins):
         off_map = 1.0 - rows.coverage[p] * columns.coverage[q]
         share = off_map * outside if off_map > 0.0 else 0.0
@@ -166,7 +166,7 @@ def add_gradient(
 
 @inline
 def _add_to_rows(count: int, line: Any, rows: Weights, i: int, ranges: Any, dx: Any, stride: int) -> None:
-    """Add the ranges of a line to `count` rows of dX, those of the entries of the rows' table from entry i on."""
+    """Add a line's ranges to the `count` rows of dX in the row table's entries from entry i on."""
     at, weight = _rows(count, dx, stride, rows, i)
     for n in range(ranges[0]):
         for j in range(ranges[2 * n + 1], ranges[2 * n + 2]):
@@ -197,10 +197,10 @@ def add_box_gradient(
     of_channels: Wide,
     drois: Doubles,
 ) -> None:
-    """Add the derivatives with respect to x1, y1, x2 and y2, summed over channels one after the other, to drois [4].
+    """Add the derivatives with respect to x1, y1, x2 and y2 to drois [4], channel by channel.
 
-    Each is the sum of dY * (A_y X A_x^T) with A_y or A_x replaced by its derivative. `line` has three buffers for a row,
-    `stride` pixels apart; of_channels [4] is a buffer.
+    A derivative is the sum of dY * (A_y X A_x^T), where the derivative of A_y or A_x replaces that matrix. `line` has three
+    row buffers, `stride` pixels apart; of_channels [4] is a buffer.
     """
     rows, columns = weights_in(row_table, gradient), weights_in(column_table, gradient)
     lanes, sums = lane_count(gradient), compute_pointer(of_channels, of_channels)
@@ -231,7 +231,7 @@ def _add_products(
     line: Any,
     of_channels: Any,
 ) -> None:
-    """Add the dot products of row p of dY and of Y's four derivatives, from its `count` rows of X, or from lines if 0."""
+    """Add the dot products of dY and Y's four derivatives in row p, from `count` rows of X, or from lines if it is 0."""
     at, weight, d_start, d_end = _derived_rows(count, source, stride, rows, rows.start[p])
     zeros = cast_like(gradient, 0.0)
     x1, y1, x2, y2 = zeros, zeros, zeros, zeros

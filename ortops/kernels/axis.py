@@ -16,14 +16,14 @@ from ortops.jit.scalar import ceil, float64_pointer, maximum, minimum, offset
 from ortops.kernels.layout import ABOVE, AXIS_FIELDS, BELOW, NEAREST, NEXT, PlacedRois
 
 MAX_SAMPLES = 2**62
-"""The most samples along an axis, so that int64 numbers them. They would be less than 1e-18 of a RoI apart."""
+"""The most samples along an axis: int64 can number them. They would be less than 1e-18 of a RoI apart."""
 
 BEFORE_MAP = -2
 """The region of samples off the map before its first pixel. After the last pixel, it is twice the map's length."""
 
 
 _ABOVE_MINUS_1 = -1.0 + 2.0**-53
-"""The least float64 above -1: a sample of DirectML's at -1 is off the map."""
+"""The smallest float64 above -1: in DirectML's operators, a sample at -1 is off the map."""
 
 
 class Axis(NamedTuple):
@@ -34,7 +34,7 @@ class Axis(NamedTuple):
     scale: d(coordinate)/d(stored coordinate).
     is_fixed: whether the size does not depend on the RoI.
     rule: NEXT or another interpolation rule of `layout`.
-    least: the least coordinate on the map.
+    least: the smallest coordinate on the map.
     margin: the distance after the last pixel at which a sample still reads that pixel.
     """
 
@@ -86,7 +86,7 @@ def _dml_axis(
 ) -> Axis:
     """The samples by DirectML ROI_ALIGN1's convention for a region from r1 to r2, before scaling."""
     start, size = r1 * scale, r2 * scale - r1 * scale
-    # Not minimum and maximum, since the comparison also replaces a NaN from an overflowed size.
+    # A comparison, unlike minimum and maximum, also replaces a NaN from an overflowed size.
     wanted = ceil(size / bins)
     samples = float(min_samples) if not wanted > min_samples else minimum(wanted, float(max_samples))
     samples = minimum(samples, float(MAX_SAMPLES // bins))
@@ -98,8 +98,8 @@ def _dml_axis(
 
 @compiled
 def resample_axis(scale: float, length: int, bins: int, input_offset: float, output_offset: float, rule: int) -> Axis:
-    """The samples of DirectML's RESAMPLE, one for each output; scale 0 stands for the ratio of the lengths."""
-    # size/steps keeps the ratio as a fraction: rounding must not move a coordinate that is an integer off its pixel.
+    """The samples of DirectML's RESAMPLE, one for each output; scale 0 means the ratio of the lengths."""
+    # size/steps keeps the ratio as a fraction, since rounding must not move an integer coordinate off its pixel.
     size, steps = (1.0, scale) if scale > 0.0 else (float(length), float(bins))
     return Axis(-input_offset, size, bins, 1, -output_offset, steps, 0.0, True, rule, -np.inf, np.inf)
 
@@ -108,8 +108,8 @@ def resample_axis(scale: float, length: int, bins: int, input_offset: float, out
 def coordinate(axis: Axis, p: int, i: int) -> float:
     """The pixel coordinate of sample i of bin p.
 
-    As one fraction it stays monotonic along the axis when rounded, on which the lengths of all tables rely: if p*size/bins
-    were added separately, the bins of a RoI that starts at -1e30 would overlap.
+    The lengths of all tables rely on coordinates that increase along the axis. A single fraction keeps them so when rounded.
+    If p*size/bins were added separately, the bins of a RoI that starts at -1e30 would overlap.
     """
     return axis.origin + (p * axis.samples + i + axis.shift) * axis.size / axis.steps
 
@@ -160,15 +160,15 @@ def is_inside(where: int, length: int) -> bool:
 
 @compiled
 def is_between(where: int) -> bool:
-    """Whether a region on the map lies between two pixels. In others the value is constant and its derivative 0."""
+    """Whether a region on the map lies between two pixels. In other regions the value is constant and its derivative 0."""
     return where % 2 == 1
 
 
 @compiled
 def region_end(axis: Axis, p: int, i: int, here: int, length: int) -> tuple[int, int]:
-    """The first sample of bin p after i that is not in sample i's region `here`, and its region if it exists.
+    """The first sample of bin p after sample i that lies outside its region `here`, and that sample's region if it exists.
 
-    Steps double, then bisection follows: the work depends on the size of the map and not on the number of samples.
+    The search doubles its steps, then bisects: its work depends on the map's size and not on the number of samples.
     """
     low, high, step, there = i, axis.samples, 1, here
     while low + step < high:
@@ -239,8 +239,8 @@ def place_onnx_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int
 
     Args:
         rois: the RoIs.
-        placed: what is filled.
-        parameters: spatial_scale as the bits of a float64, whether the first pixel's centre is at 0.5, sampling_ratio.
+        placed: the result, which is filled.
+        parameters: spatial_scale as a float64's bits; whether the first pixel's centre is at 0.5; sampling_ratio.
 
     Returns:
         The number of the first RoI with an invalid batch index or a coordinate that is not finite; -1 if there is none.
@@ -261,7 +261,7 @@ def place_onnx_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int
 
 @compiled
 def place_bins(whole: PlacedRois, placed: PlacedRois) -> int:
-    """Place each bin of RoIs as a RoI with one bin, on an image of its own: the channels that the bin reads."""
+    """Place each bin as a RoI with a single bin, on an image that consists of the channels that the bin reads."""
     shape, bins = whole.shape, placed.shape.interleaved
     for r in range(shape.rois):
         rows, columns = axis_of(whole.axes, r, 0, shape.bins_y), axis_of(whole.axes, r, 1, shape.bins_x)
@@ -284,7 +284,7 @@ def _axis_of_bin(axis: Axis, p: int) -> Axis:
 def place_dml_regions(regions: Doubles, placed: PlacedRois, parameters: Words) -> int:
     """Place the samples of all regions by DirectML's convention; see `place_onnx_rois`.
 
-    The parameters are spatial_scale_y, spatial_scale_x, input_pixel_offset and output_pixel_offset as the bits of float64s,
+    The parameters are spatial_scale_y, spatial_scale_x, input_pixel_offset and output_pixel_offset as float64 bits,
     minimum_samples_per_output, maximum_samples_per_output, align_regions_to_corners and the interpolation rule.
     """
     shape, p, real = placed.shape, parameters, float64_pointer(parameters)

@@ -1,9 +1,9 @@
-"""What the operators' entries and their drivers are made of, as records (`calls.records`).
+"""The records (`calls.records`) that configure the operators' entries and drivers.
 
-Entries check the data, place samples and call drivers: `pool` has one for all poolings and one for their gradients,
-`resample` another. Drivers and what fills tables are compiled once. They get the addresses of the functions that load and
-store elements, compiled for each element type, and of the arithmetic, compiled for float and double, and for each type where
-it reads single planes. Only this file knows how an operator's attributes choose all of these.
+An entry checks the data, places samples and calls drivers. `pool` has an entry for all poolings and one for their gradients;
+`resample` has another. Drivers and the functions that fill tables are compiled once. Records give them the addresses of
+specialised functions: loading and storing for each element type; arithmetic for float and double, and for each element type
+where it reads single planes. Only this file knows how an operator's attributes choose these functions.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ else:
     scatter, sliding, sums = map(Unimported, ("kernels.scatter", "kernels.sliding", "kernels.sums"))
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
-"""The most pixels to read and bins to fill, or maps if these have more pixels, in a call of a driver for several RoIs.
+"""The most work of one driver call for several RoIs: pixels to read plus bins to fill, or whole maps if they are larger.
 
-A driver may pool all RoIs of an image in one task, during which no signal handler runs.
+No signal handler runs during a task, and a driver may pool all RoIs of an image in one task.
 """
 
 MAX_LIST_BYTES = 16 << 20
-"""The most bytes of the lists of a part, which all panels of channels share, unless a single bin takes more."""
+"""The most bytes for the lists of one part, unless a single bin takes more. All panels of channels share the lists."""
 
 KINDS: Mapping[str, int] = {"float16": FLOAT16, "bfloat16": BFLOAT16, "float": FLOAT, "double": DOUBLE}
 """The element types that kernels compute."""
@@ -84,10 +84,10 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 class Drivers(NamedTuple):
-    """The records of the drivers of a node, 0 for one that it never needs.
+    """A node's driver records; 0 if the node never needs the driver.
 
-    driver: that of Y or dX.
-    of_rois: that of drois.
+    driver: fills Y or dX.
+    of_rois: fills drois.
     """
 
     driver: Record
@@ -95,10 +95,10 @@ class Drivers(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The drivers of an operator.
+    """An operator's drivers, and the attribute that chooses among them.
 
-    row: the number of the attribute that decides, or -1 if none does.
-    drivers: for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
+    row: the attribute's number, or -1 if no attribute decides.
+    drivers: the drivers for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
     """
 
     row: int
@@ -106,8 +106,7 @@ class Choices(NamedTuple):
 
 
 Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel", "avg_rotated"]
-"""What is pooled: an average, the largest weighted corner, the largest sample, the largest pixel, or an average over rotated
-RoIs."""
+"""The kind of pooling: average, largest weighted corner, largest sample, largest pixel, or average over rotated RoIs."""
 
 _POOLING: Mapping[Mode, tuple[int, Pooling]] = {
     "avg": (WEIGHTS, average.average),
@@ -116,7 +115,7 @@ _POOLING: Mapping[Mode, tuple[int, Pooling]] = {
     "max_pixel": (PIXELS, maximum.max_pixel),
     "avg_rotated": (LISTS, rotated.average),
 }
-"""The form of the tables, and the function that applies them to panels and to planes."""
+"""For each mode, the form of its tables and the function that applies them to panels and planes."""
 
 _ADDING_TO_DX: Mapping[Mode, tuple[int, AddingToDx]] = {
     "avg": (WEIGHTS, average.add_gradient),
@@ -140,7 +139,7 @@ _FILL: Mapping[int, Filling] = {
 
 
 def _values_of(kind: int) -> int:
-    """The type in which elements are computed: FLOAT or DOUBLE."""
+    """The element type's compute type: FLOAT or DOUBLE."""
     return max(kind, FLOAT)
 
 
@@ -153,13 +152,13 @@ def _gather_of(mode: Mode, kind: int) -> Record:
 @functools.cache
 def _scatter_of(mode: Mode, kind: int) -> Record:
     form, arithmetic = _ADDING_TO_DX[mode]
-    # An average does not read the maps, so that its planes have values of the compute type.
+    # An average's dX does not depend on the maps, so its planes have the compute type.
     of_planes = _values_of(kind) if form in (WEIGHTS, LISTS) else kind
     return _driver(f"dx_{mode}", scatter.scatter, TO_DX, form, arithmetic, kind, of_planes, _more_of_dx(mode, kind))
 
 
 def _more_of_dx(mode: Mode, kind: int) -> tuple[Word, Word]:
-    """What rounds the sums of several parts, and the driver that computes them."""
+    """The function that rounds the sums of several parts, and the driver that computes these sums."""
     return (FunctionOf(parts.add_up_in_float), _scatter_of(mode, FLOAT)) if kind < FLOAT else (0, 0)
 
 
@@ -184,16 +183,16 @@ def _driver(
     of_planes: int,
     after: tuple[Word, Word] = (0, 0),
 ) -> Record:
-    """A driver for an element type; `layout` tells its words.
+    """The record of a driver for an element type; `layout` describes its words.
 
     Args:
-        name: a part of its record's name.
-        drive: the driver.
-        role: what it fills. If that is drois, tables have derivatives by the RoIs' coordinates.
-        form: that of the tables.
-        arithmetic: the function for panels and for planes.
+        name: a part of the record's name.
+        drive: the driver's function.
+        role: the output that it fills. For drois, tables also hold derivatives with respect to the RoIs' coordinates.
+        form: the form of the tables.
+        arithmetic: the function that computes panels and planes.
         kind: the element type to load and store.
-        of_planes: the element type of planes. Panels have values of the compute type.
+        of_planes: the element type of planes. Panels have the compute type.
         after: the words ROUND and OF_SUMS.
     """
     lists, element = form == LISTS, _NAMES[kind]
@@ -227,13 +226,13 @@ class _Roi(NamedTuple):
     """An operator on RoIs.
 
     place: the function that places its RoIs.
-    parameters: those of the function: an attribute, an attribute with what stands for its choices, or a constant.
-    modes: the modes, by the choices of an attribute if there are several.
-    mode: this attribute.
-    names: those of X, rois, batch_indices, and Y or dY.
-    columns: the number of coordinates of a RoI.
-    interleaves: whether each bin reads channels of its own.
-    outside: the attribute for the value of samples off the map.
+    parameters: the function's parameters: an attribute, an attribute with a number for each of its choices, or a constant.
+    modes: the modes. If there are several, the attribute `mode` has as many choices, in the same order.
+    mode: the attribute's name.
+    names: the names of X, rois, batch_indices, and Y or dY.
+    columns: the number of a RoI's coordinates.
+    interleaves: whether each bin reads its own channels.
+    outside: the attribute that gives samples off the map their value.
     """
 
     place: Function
@@ -280,12 +279,12 @@ ENTRIES = {name + suffix for name in (*_ROI_OPERATORS, "dml_resample") for suffi
 
 
 def _row(operator: Operator, name: str) -> int:
-    """The number of an attribute, or -1 if the operator does not have it."""
+    """An attribute's number, or -1 if the operator does not have the attribute."""
     return next((i for i, attribute in enumerate(operator.attributes) if attribute.name == name), -1)
 
 
 def _value_at(operator: Operator, name: str) -> int:
-    """The index of a node's word for the first value of an attribute, or 0 if the operator does not have it."""
+    """The index of the node's word that holds an attribute's first value; 0 if the operator does not have the attribute."""
     row = _row(operator, name)
     return 0 if row < 0 else ATTRIBUTES + ATTRIBUTE_WORDS * row + 1
 
@@ -296,7 +295,7 @@ def _by_choice(operator: Operator, name: str, meanings: Mapping[str, int]) -> Re
 
 
 def _parameter(operator: Operator, parameter: str | tuple[str, Mapping[str, int]] | int) -> tuple[Word, Word]:
-    """The words of a parameter of the function that places RoIs."""
+    """The words that describe a parameter of the function that places RoIs."""
     if isinstance(parameter, int):
         return 0, parameter
     if isinstance(parameter, str):
@@ -309,7 +308,7 @@ def _parameter(operator: Operator, parameter: str | tuple[str, Mapping[str, int]
 
 @functools.cache
 def entry_of(operator: Operator) -> Record:
-    """The record of an operator's entry; `layout` tells its words."""
+    """The record of an operator's entry; `layout` describes its words."""
     tensors = {
         tensor.name: TENSORS + TENSOR_WORDS * i for i, tensor in enumerate((*operator.inputs, *operator.outputs))
     }
@@ -374,7 +373,7 @@ def drivers_of(operator: Operator) -> Choices:
 
 
 def drivers_for(operator: Operator, attributes: Mapping[str, AttributeValue], kind: int) -> Drivers:
-    """The drivers of a node, which one of its attributes and its element type choose."""
+    """A node's drivers, chosen by an attribute and the element type."""
     row, drivers = drivers_of(operator)
     attribute = operator.attributes[row]
     return drivers[kind][0 if row < 0 else attribute.choices.index(attributes[attribute.name])]

@@ -1,6 +1,6 @@
-"""The functions that are called by their addresses: what each of them takes, and the tuples that hold the addresses.
+"""The types of functions that compiled code calls by address, and the tuples that hold these addresses.
 
-Type checkers compare every call (`jit.parallel.call`) and every function whose address is loaded with these types. In
+Type checkers check every call (`jit.parallel.call`) and every function with a loaded address against these types. In
 compiled code an address is an integer.
 """
 
@@ -48,17 +48,17 @@ else:
 
 
 class Functions(NamedTuple):
-    """The addresses of the functions that a driver calls, or 0 as long as no call needs them; their numbers are in `layout`.
+    """The addresses of the functions that a driver calls, 0 until a call needs them. `layout` numbers these fields.
 
     share: `roi_tables.share` or `rotated_tables.share`.
     fill: the function that fills the tables of a RoI.
     sort: `sliding.sort_by_first_row`.
     run: `jit.tasks.run_in_chunks`.
-    stop: whether a call is to end before its next chunk or part (`jit.python_api.signal_raised`).
-    pack, unpack: those of `pack` for panels of an element type.
-    read, write: those for planes.
+    stop: says whether a call must end before its next chunk or part (`jit.python_api.signal_raised`).
+    pack, unpack: convert panels of an element type (`pack`).
+    read, write: convert planes of an element type (`pack`).
     panel: the arithmetic for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`.
-    plane: that for single planes, the same for other types; or `AddProducts`.
+    plane: the same arithmetic, specialised for single planes; or `AddProducts`.
     """
 
     share: Share
@@ -77,9 +77,9 @@ class Functions(NamedTuple):
 class Sizes(NamedTuple):
     """The sizes of the tables of all RoIs.
 
-    words: those of all tables together.
-    rows, columns: the entries of the largest tables along y and along x.
-    fits: whether `roi_tables.share` fills all tables once; otherwise each task fills those that it uses.
+    words: the words of all tables together.
+    rows, columns: the entries of the largest table along y and along x.
+    fits: whether `roi_tables.share` fills all tables once; otherwise each task fills the tables that it uses.
     """
 
     words: int
@@ -89,9 +89,9 @@ class Sizes(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The RoIs grouped by image: those of image n are order[first[n]:first[n + 1]].
+    """The RoIs grouped by image: image n has order[first[n]:first[n + 1]].
 
-    They are in ascending order, or in that of their first rows after `sliding.sort_by_first_row`.
+    A group is in ascending order, or ordered by first row after `sliding.sort_by_first_row`.
     """
 
     order: Words
@@ -102,12 +102,12 @@ class SharedTables(NamedTuple):
     """The memory that all tasks share.
 
     failed: a status, which a worker sets if it cannot allocate memory.
-    tables: those of each slot along y and along x [slots, 2, TABLE_WORDS].
-    is_filled: whether each RoI has a slot, which is filled already if it is of the part to compute; otherwise each worker
-        has a slot, which it fills.
+    tables: each slot's tables along y and along x [slots, 2, TABLE_WORDS].
+    is_filled: whether each RoI has a slot, already filled for the RoIs of the part to compute. Otherwise each worker has a
+        slot, which it fills.
     groups: the RoIs by image.
     form: what the tables hold.
-    fill: the function that fills those of a RoI.
+    fill: the function that fills a RoI's tables.
     """
 
     failed: Words

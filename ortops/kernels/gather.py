@@ -1,6 +1,6 @@
 """Pool over RoIs, or compute gradients drois, in tasks with disjoint outputs.
 
-A task has some panels of channels of a RoI, or of an image whose map is packed as a whole.
+A task computes some panels of channels, of one RoI or of all RoIs of an image whose map is packed as a whole.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from ortops.kernels.schedule import (
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
 
 MAX_STAGED_BINS = 1 << 12
-"""The most bins to stage before non-temporal stores; more of them would leave the cache first."""
+"""The most bins to stage before non-temporal stores; more bins would leave the cache first."""
 
 
 class Gathering(NamedTuple):
-    """What all tasks of a call have.
+    """The data that all tasks of a call share.
 
     x: the maps.
     placed, outside: as in `gather`.
     form: what the tables hold.
-    sizes: those of the tables.
-    functions: those that fill tables, load and store x and y, and pool.
-    finds_argmax: whether the functions find the argmax of each bin, for which windows are packed that are not sparse.
+    sizes: the sizes of the tables.
+    functions: the functions that fill tables, load and store x and y, and pool.
+    finds_argmax: whether the functions find each bin's argmax; then sparse windows are not packed.
     plan: the split into tasks.
     work: the number of pixels to read or write, in all channels.
-    lines: the number of lines of a packed panel.
-    lines_size: the number of values of the buffer behind those of a RoI's bins.
-    spare_size: the number of values of the buffer behind that; a packed panel follows.
-    workspace_size: the number of values of all of them.
+    lines: the number of lines in a packed panel.
+    lines_size: the number of values in the buffer for lines, which follows the values of a RoI's bins.
+    spare_size: the number of values in the spare buffer, which comes next; a packed panel follows.
+    workspace_size: the number of values in the whole workspace.
     """
 
     x: Elements
@@ -86,15 +86,15 @@ class Gathering(NamedTuple):
 class Reading(NamedTuple):
     """A RoI and a panel of channels that it reads.
 
-    r: the number of the RoI.
-    following: that of the next RoI that reads the same panel, or -1.
-    panel: the number of the panel among those of the tasks.
-    channel, lanes: its first channel and the number of its channels.
-    packs: whether it is packed.
-    source: the first pixel of the map, of the packed panel or of the first of its planes.
+    r: the RoI's number.
+    following: the number of the next RoI that reads the same panel, or -1.
+    panel: the panel's number among the panels of all tasks.
+    channel, lanes: the panel's first channel and its number of channels.
+    packs: whether the panel is packed.
+    source: the map's first pixel, in the packed panel or in the first plane.
     stride: the number of pixels from row to row.
     next_channel: the number of pixels from plane to plane.
-    rows, columns: the tables of the RoI.
+    rows, columns: the RoI's tables.
     line: a buffer for lines.
     """
 
@@ -125,11 +125,11 @@ def gather(
         placed: the RoIs with their samples.
         driver: the driver's record.
         outside: the value of samples off the map, or of bins without pixels.
-        runner: the address of the runner of the tasks.
-        context: its context.
+        runner: the address of the runner, which runs the tasks.
+        context: the runner's context.
 
     Returns:
-        0, OUT_OF_MEMORY, INTERRUPTED or the address of a word of the record, for a function that the call needs.
+        0, OUT_OF_MEMORY, INTERRUPTED, or the address of the record's word for a function that the call needs.
     """
     maps, output = Elements(x, driver[KIND]), Elements(y, driver[KIND])
     panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, output)
@@ -152,8 +152,8 @@ def gather_drois(
 ) -> int:
     """Add drois to float64 sums [R, 4], which are 0, from x [N, C, H, W] and dy [R, C, PH, PW].
 
-    Sums over channels are float64, since large terms of opposite signs cancel to a small result. The functions add up a
-    RoI's gradient; the other arguments and the result are as in `gather`.
+    Sums over channels are float64, since large terms of opposite signs cancel to a small result. The other arguments and the
+    result are as in `gather`.
     """
     maps, gradient, sums = Elements(x, driver[KIND]), Elements(dy, driver[KIND]), float64_pointer(drois)
     shape, finds_argmax = placed.shape, driver[FORM] == CANDIDATES
@@ -162,8 +162,8 @@ def gather_drois(
     sums_size = (
         (shape.bins_y * shape.bins_x if finds_argmax else 4) * LANES * 8 // itemsize(compute_pointer(maps, maps))
     )
-    # Each panel of an average has sums of its own, which are then added in the order of the panels. A maximum adds one
-    # channel after the other, all panels in one task.
+    # For averages each panel has its own sums, which are then added in the order of the panels. For maxima one task adds up
+    # all panels, channel by channel.
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
     lines_size = 3 * shape.width * LANES
@@ -202,7 +202,7 @@ def _plan(
     spare_size: int,
     runner: int,
 ) -> tuple[Gathering, int]:
-    """Plan the tasks of up to `panels` panels; also the address of a word of the record that is missing, or 0."""
+    """Plan the tasks of up to `panels` panels. The second result is the address of a missing word of the record, or 0."""
     part, bins, form = placed.part, placed.shape.bins_y * placed.shape.bins_x, form_of(driver)
     is_whole, sizes = should_pack_maps(placed) and not finds_argmax, table_sizes(placed, form)
     lines = panel_lines(placed, is_whole, x, form, sizes)
@@ -229,7 +229,7 @@ def _share(gathering: Gathering, runner: int, context: int) -> tuple[int, Words,
 
 @compiled
 def staging_size_of(placed: PlacedRois, y: Elements) -> int:
-    """The number of values to stage for non-temporal stores of a RoI's output; 0 if y is stored directly."""
+    """The number of values to stage for the non-temporal stores of a RoI's output; 0 if y is stored directly."""
     shape, bins = placed.shape, placed.part.high - placed.part.low
     streams = bins <= MAX_STAGED_BINS and should_stream(y, shape.rois * shape.channels * bins)
     is_dense = bins == shape.bins_y * shape.bins_x and shape.interleaved == 1
@@ -324,15 +324,15 @@ def _read_maps(
     """Run a task: call apply(gathering, reading, values, spare, arrays) for each RoI and each panel that it reads.
 
     Args:
-        gathering: what all tasks have.
+        gathering: the data that all tasks share.
         shared: the tables.
         first_panel: the first panel of channels.
         panels: the number of panels.
-        apply: a compiled function; `values` and `spare` are the buffers for a RoI's bins and behind the lines.
-        arrays: its last argument.
+        apply: a compiled function; `values` is the buffer for a RoI's bins, and `spare` the buffer after the lines.
+        arrays: the function's last argument.
         first: the first index of the chunk.
-        last: the one after the last.
-        worker: the number of the worker.
+        last: the end of the chunk, exclusive.
+        worker: the worker's number.
     """
     placed, plan, functions, lines = gathering.placed, gathering.plan, gathering.functions, gathering.lines
     memory, values = allocate_workspace(gathering.workspace_size, gathering.x)
@@ -351,7 +351,7 @@ def _read_maps(
         image, begin, end, window, packs = work_item(placed, plan, shared, worker, index // plan.blocks)
         if gathering.finds_argmax:
             packs = packs and not is_sparse(placed, shared.groups.order[begin])
-        # Tables number the pixels on the whole map, also if only a window of it is packed.
+        # Tables number the pixels of the whole map, even if only a window is packed.
         packed = offset(panel, -(window.top * window.width + window.left) * LANES)
         line = offset(whole_line, -window.left * LANES) if packs else whole_line
         stride = window.width if packs else shape.width

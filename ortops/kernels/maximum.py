@@ -1,8 +1,8 @@
-"""Max pooling over samples, in two meanings, and over whole pixels.
+"""Max pooling: two kinds over samples, and one over whole pixels.
 
-The maximum *sample* is the largest interpolated value. The maximum *weighted corner* is the largest product of a weight and
-a pixel of any sample, as in ONNX's reference evaluator and ONNX Runtime. The functions have the arguments of
-`average.average`, and are compiled for panels and for single planes as those.
+The maximum *sample* is the largest interpolated value. The maximum *weighted corner* is the largest product of a pixel and
+its weight in any sample, as in ONNX's reference evaluator and ONNX Runtime. Like `average.average`, the functions are
+specialised for panels and for single planes; their arguments are the same.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ortops.kernels.layout import Table
 from ortops.kernels.tables import OFF_MAP, Extremes, candidates_in, extremes_in
 
 MAX_ROWS = 8
-"""The most rows of a panel to find the maximum of for each pixel of a bin anew, although bins may share pixels."""
+"""Each bin finds its own maximum over up to this many rows of a panel, although bins may share pixels."""
 
 ROWS_AT_ONCE = 4
-"""The rows to take together for the maxima in a line."""
+"""The number of rows whose maxima one pass stores in a line."""
 
 MAX_SHARED = 2.0
-"""How many bins may share a pixel of a row on average, if the maximum is found for each bin by itself.
+"""The most bins that may share a row's pixel, on average, where each bin finds its own maximum without a stored line.
 
-Measured: without a line in between, P4 takes 87 % of the time. Masks, where bins share more pixels, take 97 %, and
-106 % without this limit.
+Measured: without a stored line, P4 takes 87 % of the time. Masks, where bins share more pixels, take 97 %, and 106 % without
+this limit.
 """
 
 
@@ -38,8 +38,8 @@ def max_corner(
 ) -> None:
     """Compute the maximum weighted corner of each bin in best [PH, PW], from tables of extremes.
 
-    Weights are not negative, so the maximum over products can be taken along rows first, then along columns. `_outside` is
-    not used.
+    Weights are not negative, so the function can maximise the products along rows first, then along columns. It ignores
+    `_outside`.
     """
     _max_entries(True, source, stride, extremes_in(row_table, best), extremes_in(column_table, best), 0.0, line, best)
 
@@ -48,7 +48,7 @@ def max_corner(
 def max_pixel(
     source: Source, stride: int, row_table: Table, column_table: Table, outside: float, line: Sums, best: Sums
 ) -> None:
-    """Compute the maximum pixel of each bin in best [PH, PW]; `outside` for a bin without pixels."""
+    """Compute each bin's maximum pixel in best [PH, PW]; `outside` for a bin without pixels."""
     rows, columns = extremes_in(row_table, best), extremes_in(column_table, best)
     _max_entries(False, source, stride, rows, columns, outside, line, best)
 
@@ -57,9 +57,9 @@ def max_pixel(
 def _max_entries(
     has_weights: bool, source: Any, stride: int, rows: Extremes, columns: Extremes, empty: float, line: Any, best: Any
 ) -> None:
-    """Compute the maxima of all bins along rows, then columns, in best [PH, PW]; `empty` for a bin without entries.
+    """Compute all bins' maxima along rows, then columns, in best [PH, PW]; `empty` for a bin without entries.
 
-    The tables are of extremes if has_weights, else of whole pixels.
+    The tables hold extremes if has_weights, else whole pixels.
     """
     max_rows = _max_rows_at_once(columns) if lane_count(best) > 1 else 0
     for p in range(rows.bins):
@@ -83,13 +83,13 @@ def _max_entries(
 
 @compiled
 def _has_zero(rows: Extremes, columns: Extremes, p: int, q: int) -> bool:
-    """Whether a product is 0: samples off the map, and those that read fewer than four pixels, have one."""
+    """Whether a product is 0, as for samples that are off the map or read fewer than four pixels."""
     return rows.reads_pairs[p] * columns.reads_pairs[q] == 0.0
 
 
 @inline
 def _rows(count: int, has_weights: bool, source: Any, stride: int, rows: Extremes, i: int) -> Any:
-    """Where the rows of X of `count` entries of a table begin, from entry i on, and their weights."""
+    """The start addresses in X and the weights of the rows in `count` table entries from entry i on."""
     at, largest, smallest = local(source), local(rows.largest[0]), local(rows.largest[0])
     for k in range(count):
         at[k] = offset(source, rows.pixel[i + k] * stride)
@@ -100,7 +100,7 @@ def _rows(count: int, has_weights: bool, source: Any, stride: int, rows: Extreme
 
 @inline
 def _max_at(count: int, has_weights: bool, rows: Any, j: int, pixels: Any) -> Any:
-    """The maximum of pixels and of pixel j of `count` rows."""
+    """The maximum of `pixels` and of pixel j in `count` rows."""
     at, largest, smallest = rows
     for k in range(count):
         pixels = nan_max(pixels, _product(has_weights, largest[k], smallest[k], load(at[k], j)))
@@ -111,7 +111,7 @@ def _max_at(count: int, has_weights: bool, rows: Any, j: int, pixels: Any) -> An
 def _max_in_line(
     count: int, has_weights: bool, adds: bool, source: Any, stride: int, rows: Extremes, i: int, ranges: Any, line: Any
 ) -> None:
-    """Store the maximum of `count` rows of X in a line, and of what is there if `adds`."""
+    """Store the maximum of `count` rows of X in a line; if `adds`, the line's old values take part."""
     found = _rows(count, has_weights, source, stride, rows, i)
     for n in range(ranges[0]):
         for j in range(ranges[2 * n + 1], ranges[2 * n + 2]):
@@ -122,7 +122,7 @@ def _max_in_line(
 
 @compiled
 def _max_rows_at_once(columns: Extremes) -> int:
-    """The most rows to find the maximum of for each bin by itself: MAX_ROWS, or 0 if a line in between is faster."""
+    """The most rows over which each bin finds its own maximum: MAX_ROWS, or 0 if a stored line is faster."""
     ranges, pixels = columns.ranges, 0
     for n in range(ranges[0]):
         pixels += ranges[2 * n + 2] - ranges[2 * n + 1]
@@ -142,7 +142,7 @@ def _max_rows(
     empty: float,
     best: Any,
 ) -> None:
-    """Compute row p of the maxima from its `count` rows of X, without a line in between."""
+    """Compute row p of the maxima directly from its `count` rows of X, without a stored line."""
     found = _rows(count, has_weights, source, stride, rows, rows.start[p])
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
@@ -157,7 +157,7 @@ def _max_rows(
 
 @inline
 def _product(has_weights: bool, largest: float, smallest: float, pixels: Any) -> Any:
-    """The larger products of pixels and a largest or a smallest weight; the pixels without weights."""
+    """The larger of each pixel's products with its largest and its smallest weight; without weights, the pixels."""
     # If the first product is NaN, so is the second, and `larger` takes the second.
     return larger(multiply(largest, pixels), multiply(smallest, pixels)) if has_weights else pixels
 
@@ -172,9 +172,9 @@ def _product_of_entry(has_weights: bool, table: Extremes, i: int, pixels: Any) -
 def max_sample(
     source: Source, stride: int, row_table: Table, column_table: Table, outside: float, _line: Sums, best: Sums
 ) -> None:
-    """Compute the maximum interpolated sample of each bin in best [PH, PW], from tables of candidates.
+    """Compute each bin's maximum interpolated sample in best [PH, PW], from tables of candidates.
 
-    It has neither the float64 nor the argmax of `argmax.py`. Measured: 1.5 to 13 times as fast.
+    Unlike `argmax.py`, it finds no argmax and does not widen to float64. Measured: 1.5 to 13 times as fast.
     """
     rows, columns = candidates_in(row_table), candidates_in(column_table)
     for p in range(rows.bins):

@@ -1,6 +1,6 @@
-"""Parts of the RoIs, for each of which a driver is called: those whose lists have room, or that take at most a second or so.
+"""Call a driver for parts of the RoIs, so that a part's lists fit into memory and a part takes at most a second or so.
 
-A driver may pool all RoIs of an image in one task, during which no signal handler runs; it runs between parts.
+A driver may pool all RoIs of an image in one task, during which no signal handler runs. Handlers run between parts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ortops.kernels.roi_tables import group_by_image
 from ortops.kernels.schedule import functions_of, missing
 
 _SUMS_BYTES = 4 * 8
-"""The bytes of the drois of a RoI while they are float64; those of rotated RoIs have parts of their own."""
+"""The bytes of a RoI's drois as float64; rotated RoIs have another driver for parts."""
 
 
 @compiled
@@ -47,7 +47,7 @@ def drive_in_parts(
 ) -> int:
     """Call a driver for parts of RoIs that have tables; a `functions.Drive`.
 
-    A part of dX is computed by itself and then added.
+    Each part of dX is computed separately and then added.
     """
     shape, drive, kind, role = placed.shape, driver[DRIVE], driver[KIND], driver[ROLE]
     needed = address_of(driver) if drive == 0 else missing(driver, FOR_CHUNKS)
@@ -93,7 +93,7 @@ def _drive(
     runner: int,
     context: int,
 ) -> int:
-    """Call the function of a word of a record; its address if that is not loaded."""
+    """Call the function that a record's word holds; return the word's address if the function is not loaded."""
     drive: Drive = word[0]
     if drive == 0:
         return address_of(word)
@@ -102,7 +102,7 @@ def _drive(
 
 @compiled
 def _end_of_part(placed: PlacedRois, begin: int, most: int) -> int:
-    """The end of the part from a RoI on. If bins are RoIs, those of a row of the output stay together."""
+    """The end of the part that starts at RoI `begin`. If bins are RoIs, a part keeps each output row's bins together."""
     shape, end, total = placed.shape, begin, 0
     while end < shape.rois:
         for r in range(end, end + shape.interleaved):
@@ -127,7 +127,7 @@ def _part(placed: PlacedRois, begin: int, end: int) -> PlacedRois:
 def drive_with_lists(
     x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
 ) -> int:
-    """Call a driver for parts of rotated RoIs, whose lists have room; a `functions.Drive`. Parts of sums are added up."""
+    """Call a driver for parts of rotated RoIs whose lists fit, and add up the parts' sums; a `functions.Drive`."""
     needed, rois = missing(driver, FOR_CHUNKS), placed.shape.rois
     if needed != 0:
         return needed
@@ -162,7 +162,7 @@ def drive_with_lists(
 
 @compiled
 def _next_part(placed: PlacedRois, groups: Groups, last: Part, entry_bytes: int, most_bytes: int) -> Part:
-    """The part after another one: as many RoIs as have room, or some bins of one RoI."""
+    """The part after `last`: as many RoIs as fit, or some bins of one RoI."""
     bins = placed.part.high
     begin, low = (last.begin, last.high) if last.high < bins else (last.end, 0)
     end, pixels, total = begin, 0, 0.0
@@ -182,7 +182,7 @@ def _next_part(placed: PlacedRois, groups: Groups, last: Part, entry_bytes: int,
 def add_up_in_float(
     x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
 ) -> int:
-    """Fill dx of a 16-bit type from several parts, which are added up as float32 and rounded once; a `functions.Drive`."""
+    """Fill a 16-bit type's dx from several parts, added up as float32 and rounded once; a `functions.Drive`."""
     of_sums, functions, shape = int64_pointer(driver[OF_SUMS]), functions_of(driver), placed.shape
     needed = missing(driver, 1 << READ | 1 << WRITE)
     if needed != 0:

@@ -1,6 +1,6 @@
 """MaxRoiPool's bins, which consist of whole pixels, and its gradient.
 
-A RoI's ends are rounded, so integers give its bins. The gradient of each bin is added to its argmax.
+A RoI's ends are rounded, so integer arithmetic gives its bins. Each bin's gradient is added to its argmax.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def _rounded(value: float, largest: int) -> int:
     """Round to the nearest integer, ties away from 0, and clip to [-largest, largest]."""
     size = minimum(abs(value), float(largest))
     whole = int(size)
-    # Not int(size + 0.5), which is 1 for the largest float64 below 0.5.
+    # int(size + 0.5) would be wrong: it is 1 for the largest float64 below 0.5.
     whole += 1 if size - whole >= 0.5 else 0
     return whole if value > 0.0 else -whole
 
 
 @compiled
 def place_whole_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int:
-    """Store the ends and the batch indices of all RoIs [R, 5], each batch_id, x1, y1, x2, y2; see `axis.place_onnx_rois`.
+    """Store the ends and batch indices of all RoIs [R, 5], each batch_id, x1, y1, x2, y2; see `axis.place_onnx_rois`.
 
-    The parameters are spatial_scale, as the bits of a float64, and where scaled and rounded ends are clipped.
+    The parameters are spatial_scale, as a float64's bits, and the limit to which scaled and rounded ends are clipped.
 
     Returns:
         The number of the first RoI that is not finite or has an invalid batch_id; -1 if there is none.
@@ -100,10 +100,10 @@ def add_to_argmax(
     dx: Sums,
     stride: int,
 ) -> None:
-    """Add the gradient [PH, PW] of each channel to the argmax of each bin in the given rows of dx [H, W].
+    """Add each channel's gradient [PH, PW] to each bin's argmax, if it lies in the given rows of dx [H, W].
 
-    Of equals, it is the first.
-    Rows of the source and of dx are `stride` pixels apart; `argmax` is a buffer for a pixel.
+    The argmax is the first of equal pixels. Rows of the source and of dx are `stride` pixels apart; `argmax` is a buffer for
+    a pixel.
     """
     rows, columns = pixels_in(row_table), pixels_in(column_table)
     lanes, of_bin, to, found = (

@@ -1,7 +1,7 @@
-"""The entries of the operators on RoIs: one function for all poolings, and one for all of their gradients.
+"""The entries of the operators on RoIs: one function for all poolings, and one for all their gradients.
 
-An entry checks the data, places the samples of the RoIs and calls drivers. The record of an entry says what is special to an
-operator, and that of a driver what is special to a mode and an element type (`layout`, `entries`).
+An entry checks the data, places the RoIs' samples and calls drivers. An entry's record says what is special to an operator;
+a driver's record says what is special to a mode and an element type (`layout`, `entries`).
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ from ortops.kernels.layout import (
 from ortops.kernels.pack import clear
 
 _ROI_WORDS = 2 * AXIS_FIELDS + 2 + 1
-"""The number of words of a RoI in `PlacedRois`, without those of rotated RoIs."""
+"""The number of words for a RoI in `PlacedRois`, without rotation."""
 
 _ROTATED_WORDS = 3 + 3
-"""The number of further words of a rotated RoI."""
+"""The number of further words for a rotated RoI."""
 
 _UINT32 = 12
-"""The number of the type in ONNX's TensorProto."""
+"""The number of uint32 in ONNX's TensorProto."""
 
 
 @small
@@ -93,12 +93,12 @@ def pool(node: Words, call: Words) -> int:
 
 @small
 def pool_gradient(node: Words, call: Words) -> int:
-    """Fill dX [N, C, H, W] and drois [R, 4] or [R, 5], or one of them."""
+    """Fill dX [N, C, H, W], drois [R, 4] or [R, 5], or both."""
     entry = int64_pointer(node[ENTRY])
     status, memory, placed = _place(node, call)
     x, dy, dx = offset(call, entry[MAP]), offset(call, entry[OUTPUT]), offset(call, entry[TO_MAP])
     if status == OK and dx[TYPE] != 0 and _count(dx) > 0:
-        maps = x[ADDRESS] if x[TYPE] != 0 else dx[ADDRESS]  # averages do not read them
+        maps = x[ADDRESS] if x[TYPE] != 0 else dx[ADDRESS]  # averages do not read the maps
         status = _drive(call, int64_pointer(node[DRIVER]), placed, maps, dy[ADDRESS], dx[ADDRESS], 0.0)
     if status == OK and entry[TO_BOXES] != 0:
         status = _fill_drois(node, call, placed, memory)
@@ -115,13 +115,14 @@ def _fill_drois(node: Words, call: Words, placed: PlacedRois, parameters: Words)
         return OK
     nearest = entry[CAN_BE_NEAREST]
     if nearest >= 0 and parameters[nearest] == NEAREST:
-        # The nearest pixel does not change with the region, so the derivative is 0, also if the pixel is NaN.
+        # The nearest pixel does not change with the region, so the derivative is 0, even if the pixel is NaN.
         clear(Elements(drois[ADDRESS], int64_pointer(node[DRIVER])[KIND]), 0, 1, 0, _count(drois))
         return OK
     driver = int64_pointer(node[DRIVER_OF_ROIS])
     if driver[ROUND] == 0:
         return _needs(call, offset(driver, ROUND))
-    # Each block of channels of rotated RoIs has sums of its own, and each bin that is a RoI; they are added in order.
+    # Each block of a rotated RoI's channels has its own sums, and so has each bin that counts as a RoI. They are added in
+    # order.
     blocks = (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS if driver[FORM] == LISTS else 1
     size = shape.rois * columns
     memory = allocate(blocks * size)
@@ -151,7 +152,7 @@ def _count(tensor: Words) -> int:
 
 @compiled
 def _needs(call: Words, word: Words) -> int:
-    """Say that a call needs the function of a word of a record."""
+    """Report that the call needs the function of a record's word."""
     call[NEEDED] = address_of(word)
     return NEEDS
 
@@ -171,10 +172,10 @@ def _drive(call: Words, driver: Any, placed: PlacedRois, x: int, dy: int, out: i
 
 @compiled
 def _place(node: Words, call: Words) -> tuple[int, Words, PlacedRois]:
-    """Place the samples of all RoIs, from copies: another thread may write to the caller's tensors at any time.
+    """Place the samples of all RoIs, from copies, since another thread may write to the caller's tensors at any time.
 
     Returns:
-        A status; memory to release, which begins with the parameters of the entry's function; and what was placed.
+        A status; memory to release, which begins with the parameters of the entry's function; and the placed RoIs.
     """
     entry = int64_pointer(node[ENTRY])
     lengths, boxes, bins = (
@@ -183,7 +184,7 @@ def _place(node: Words, call: Words) -> tuple[int, Words, PlacedRois]:
         offset(call, entry[OUTPUT] + DIMS + 2),
     )
     count, columns, channels = boxes[DIMS + boxes[DIMS_COUNT] - 2], entry[COLUMNS], lengths[1]
-    # Without channels there may be any number of bins, and no memory that many need.
+    # Without channels the number of bins is unlimited, so they get no memory.
     turns = bins[0] * bins[1] if entry[INTERLEAVES] != 0 and channels > 0 else 0
     memory = allocate(MAX_PARAMETERS + count * (columns + _ROTATED_WORDS + _ROI_WORDS * (1 + turns)))
     copies = float64_pointer(offset(memory, MAX_PARAMETERS))
@@ -192,7 +193,7 @@ def _place(node: Words, call: Words) -> tuple[int, Words, PlacedRois]:
     placed = _lay_out(words, rotated, Shape(lengths[0], channels, lengths[2], lengths[3], count, bins[0], bins[1], 1))
     if address_of(memory) == 0:
         return OUT_OF_MEMORY, memory, placed
-    if bins[0] == 0 or bins[1] == 0:  # only a gradient's, since attributes are checked
+    if bins[0] == 0 or bins[1] == 0:  # only in gradients: attributes are checked already
         return _refuse(call, entry, NO_BINS, 0, copies, 0), memory, placed
     if count > 0 and (lengths[2] == 0 or lengths[3] == 0):
         return _refuse(call, entry, NO_PIXELS, 0, copies, 0), memory, placed
@@ -218,7 +219,7 @@ def _place(node: Words, call: Words) -> tuple[int, Words, PlacedRois]:
 
 @compiled
 def _lay_out(memory: Words, rotated: Words, shape: Shape) -> PlacedRois:
-    """RoIs to place in memory of _ROI_WORDS for each, with _ROTATED_WORDS for each that may be rotated."""
+    """Lay out RoIs in memory: _ROI_WORDS for each RoI, and _ROTATED_WORDS for each RoI that may be rotated."""
     count = shape.rois
     axes = float64_pointer(memory)
     spans = offset(memory, 2 * AXIS_FIELDS * count)
@@ -253,7 +254,7 @@ def _read_parameters(node: Words, entry: Words, parameters: Words) -> None:
 
 @noinline
 def _refuse(call: Words, entry: Any, rule: int, number: int, roi: Doubles, image: int) -> int:
-    """Write the text of an error."""
+    """Write an error's text."""
     refuse: Refuse = entry[REFUSE]
     if refuse == 0:
         return _needs(call, offset(entry, REFUSE))

@@ -1,4 +1,4 @@
-"""The texts of errors about the data of a call."""
+"""The texts of errors about a call's data."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def refuse_rois(call: Words, entry: Words, rule: int, number: int, roi: Doubles,
         call: the call.
         entry: the entry's record.
         rule: NO_BINS, NO_PIXELS or BAD_ROI.
-        number: the number of the RoI.
-        roi: its coordinates.
-        image: its batch index.
+        number: the RoI's number.
+        roi: the RoI's coordinates.
+        image: the RoI's batch index.
     """
     lengths = offset(call, entry[MAP_DIMS])
     if rule == NO_BINS:
@@ -86,7 +86,7 @@ def _write_rule_of_images(call: Words, images: int) -> None:
 
 @small
 def refuse_to_resample(call: Words, entry: Words) -> None:
-    """Write that DmlResample has no element to read, or its gradient none to fill."""
+    """Write that DmlResample has no element to read, or that its gradient has no element to fill."""
     if entry[TRANSPOSED] == 0:
         write_text(call, text("InputTensor has shape "))
         write_shape(call, offset(call, entry[SOURCE]))

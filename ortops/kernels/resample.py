@@ -1,7 +1,7 @@
 """Resample a tensor of four axes by a sparse matrix along each, in tasks with disjoint outputs.
 
-The lines along the last axis that an output line needs are combined first, elementwise; then each of its elements is a
-short sum over the combined line. A task has some of the output lines.
+First the lines along the last axis that an output line needs are combined elementwise. Then each output element is a short
+sum over the combined line. A task computes some of the output lines.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ if TYPE_CHECKING:
     from ortops.jit.elements import Address
 
 MIN_TASK_ELEMENTS = 1 << 12
-"""The fewest elements of a task: below that, starting it costs more than a thread saves."""
+"""The fewest elements of a task: starting a smaller task costs more than a thread saves."""
 
 MAX_CHUNK_ELEMENTS = 1 << 27
-"""The most elements before signal handlers run: on one thread they take 0.2 to 1 s."""
+"""The most elements to compute before signal handlers run: on one thread this takes 0.2 to 1 s."""
 
 MIN_PARALLEL_ELEMENTS = 1 << 16
-"""The fewest elements to run on threads, of which each costs 20 us to start."""
+"""The fewest elements to compute on threads: starting a thread costs 20 us."""
 
 
 class _Matrix(NamedTuple):
-    """A sparse matrix (CSR) of one axis: the entries of row p are start[p]:start[p + 1], with column `at` and `weight`.
+    """A sparse matrix (CSR) for one axis: row p has the entries start[p]:start[p + 1], each with column `at` and `weight`.
 
     has_pairs_only: whether each row has one or two entries.
     is_identity: whether this is the identity matrix.
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
 
 @compiled
 def _typed(matrix: _Matrix, like: Any) -> Any:
-    """The matrix with a pointer to weights of the type of the values at `like`, for the code of one type."""
+    """The matrix with a typed pointer to its weights, for specialised code; `like` gives the type."""
     weight = compute_pointer(matrix.weight, like)
     return _Matrix(matrix.start, matrix.at, weight, matrix.has_pairs_only, matrix.is_identity)
 
@@ -131,7 +131,7 @@ def resample(node: Words, call: Words) -> int:
 
 @compiled
 def _dims(tensor: Words) -> Dims:
-    """The dimensions of a tensor of rank 1 to 4: leading axes of length 1 make the rank 4."""
+    """The dimensions of a tensor of rank 1 to 4, extended to rank 4 by leading axes of length 1."""
     rank = tensor[DIMS_COUNT]
     d = offset(tensor, DIMS + rank - MAX_RANK)
     return Dims(d[0] if rank > 3 else 1, d[1] if rank > 2 else 1, d[2] if rank > 1 else 1, d[3])
@@ -184,7 +184,7 @@ def _resample(node: Words, call: Words, x: Elements, y: Elements, source: Dims, 
 
 @compiled
 def _read_parameters(node: Words, entry: Words, rank: int, parameters: Doubles) -> None:
-    """Fill the scale, the input offset and the output offset of each axis [4, 3]; a leading axis keeps its element."""
+    """Fill each axis's scale, input offset and output offset [4, 3]; an added leading axis keeps its single element."""
     for k in range(3):
         at, default = entry[OF_AXES + 2 * k], float64_pointer(entry)[OF_AXES + 2 * k + 1]
         values = float64_pointer(offset(node, at + 1))
@@ -196,7 +196,7 @@ def _read_parameters(node: Words, entry: Words, rank: int, parameters: Doubles) 
 
 @compiled
 def _matrix_words(source: int, target: int) -> int:
-    """The int64 words for an axis's table and its transpose, with at most 2 entries for each sample."""
+    """The number of int64 words for an axis's table and its transpose, with at most 2 entries for each sample."""
     length, bins = maximum(source, target), maximum(source, target)
     return 2 * (length + 1) + bins + 4 * (2 * bins)
 
@@ -205,7 +205,7 @@ def _matrix_words(source: int, target: int) -> int:
 def _matrix(
     memory: Any, source: int, target: int, parameters: Any, rule: int, transposed: bool, like: Elements
 ) -> _Matrix:
-    """The matrix from `source` to `target` elements of an axis."""
+    """An axis's matrix, which maps `source` elements to `target` elements."""
     length, bins = (target, source) if transposed else (source, target)
     axis = resample_axis(parameters[0], length, bins, parameters[1], parameters[2], rule)
     entries = 2 * maximum(source, target)
@@ -259,7 +259,7 @@ def _make_matrix(start: Any, at: Any, weight: Any, rows: int, length: int) -> _M
 
 @compiled
 def _index_of_line(target: Dims, n: int) -> tuple[int, int, int]:
-    """The indices of output line n on the first three axes."""
+    """Output line n's indices on the first three axes."""
     plane = n // target.c
     return plane // target.b, plane % target.b, n % target.c
 
@@ -326,7 +326,7 @@ def sum_lines(
     """Compute the output lines begin:end; 0 or OUT_OF_MEMORY."""
     like = compute_pointer(x, x)
     a, b, c, d = _typed(of_a, like), _typed(of_b, like), _typed(of_c, like), _typed(of_d, like)
-    # One extra element, which is 0, is the second of rows with a single entry.
+    # Rows with a single entry read an extra element, which is 0, as their second.
     words = ((source.d + 1) * itemsize(compute_pointer(x, x)) + 7) // 8
     memory = allocate(words + 4 * target.d)
     if address_of(memory) == 0:

@@ -1,7 +1,7 @@
-"""The tables of all RoIs, filled once for all channels: for many RoIs that takes longer than pooling LANES channels.
+"""The tables of all RoIs, shared by all channels, since filling them can cost more than pooling LANES channels.
 
-`share` and the functions that fill tables of a form are compiled once, for all operators and types; the others call them by
-their addresses.
+`share` and the functions that fill the forms of tables are compiled once, for all operators and types; other functions call
+them by address.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from ortops.kernels.tables import (
 )
 
 MAX_TABLE_BYTES = 16 << 20
-"""The most bytes of shared tables. If they would be larger, each worker fills its own, for one RoI at a time."""
+"""The most bytes of shared tables. Above this, each worker fills its own tables, for one RoI at a time."""
 
 ROIS_PER_TASK = 16
-"""The number of RoIs of a task that fills tables."""
+"""The number of RoIs whose tables one task fills."""
 
 
 @compiled
@@ -73,8 +73,8 @@ def table_sizes(placed: PlacedRois, form: Form) -> Sizes:
 def _entries(placed: PlacedRois, r: int, k: int, form: Form) -> int:
     """The most entries of RoI r's table along an axis.
 
-    Neighbouring bins share at most two pixels. There is one candidate at each pixel, two between pixels, one off each end of
-    the map, and two more for each interval between pixels that a bin's border splits.
+    Neighbouring bins share at most two pixels. Candidates are one at each pixel, two between pixels, one off each end of the
+    map, and two more for each interval between pixels that a bin's border splits.
     """
     bins = placed.shape.bins_x if k else placed.shape.bins_y
     return (3 if form.kind == CANDIDATES else 1) * placed.spans[2 * r + k] + 2 * bins + 2
@@ -82,7 +82,7 @@ def _entries(placed: PlacedRois, r: int, k: int, form: Form) -> int:
 
 @compiled
 def _words(bins: int, entries: int, form: Form) -> int:
-    """The number of words of what a table refers to."""
+    """The number of words that a table refers to."""
     arrays = 3 if form.with_grad else (2 if form.kind == EXTREMES else 1)
     return 2 * bins + 1 + 2 * entries + arrays * _number_words(entries, form)
 
@@ -94,7 +94,7 @@ def _number_words(entries: int, form: Form) -> int:
 
 @compiled
 def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -> None:
-    """Write a table that refers to memory of `_words` words."""
+    """Write a table that refers to `memory`, which has `_words` words."""
     start, words = memory, _number_words(entries, form)
     coverage = offset(start, bins + 1)
     place = offset(coverage, bins)
@@ -121,11 +121,11 @@ def share_tables(
     Args:
         placed: the RoIs with their samples.
         plan: the plan of the tasks that will use the tables.
-        runner: the runner, also if the plan has none.
-        context: its context.
+        runner: the runner, even if the plan has none.
+        context: the runner's context.
         form: what the tables hold.
         sizes: the result of `table_sizes`.
-        functions: those that fill tables and sort RoIs.
+        functions: the functions that fill tables and sort RoIs.
         sorts: whether to sort the RoIs of each image by the first row that they read.
 
     Returns:
@@ -141,7 +141,7 @@ def share_tables(
 
 @compiled
 def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes, functions: Functions) -> SharedTables:
-    """The tables in memory whose first words are `shared_words`."""
+    """The tables in `memory`; the words that they refer to follow the first `shared_words` words."""
     first = offset(memory, 1)
     order = offset(first, placed.shape.images + 1)
     tables, is_filled = offset(order, placed.shape.rois), form.kind == LISTS or sizes.fits
@@ -150,7 +150,7 @@ def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes, funct
 
 @compiled
 def shared_words(placed: PlacedRois, slots: int) -> int:
-    """The number of words before those that tables refer to."""
+    """The number of words that precede the words that tables refer to."""
     return 2 + placed.shape.images + placed.shape.rois + 2 * slots * TABLE_WORDS
 
 
@@ -158,7 +158,7 @@ def shared_words(placed: PlacedRois, slots: int) -> int:
 def share(
     placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
 ) -> int:
-    """`share_tables` as a C function; the result is the address of the memory or 0, and `failed` the status."""
+    """`share_tables` as a C function: returns the memory's address or 0, and sets `failed` to the status."""
     shape, slots, words = placed.shape, placed.shape.rois, sizes.words
     if not sizes.fits:
         slots = plan.workers
@@ -258,7 +258,7 @@ def fill_with_candidates(placed: PlacedRois, tables: Words, form: Form, r: int) 
 
 @compiled
 def _table_to_fill(placed: PlacedRois, tables: Words, r: int, k: int) -> tuple[Table, Axis, int]:
-    """A table along an axis, the axis of RoI r, and the length of the map along it."""
+    """RoI r's table along an axis, the axis, and the map's length along it."""
     bins, length = (placed.shape.bins_x, placed.shape.width) if k else (placed.shape.bins_y, placed.shape.height)
     return offset(tables, k * TABLE_WORDS), axis_of(placed.axes, r, k, bins), length
 
@@ -286,10 +286,10 @@ def window_of(rows: Table, columns: Table, map_width: int) -> Window:
 
 
 class WorkItem(NamedTuple):
-    """The RoIs of a task: begin:end in the order of `Groups`, those of an image or one RoI.
+    """A task's RoIs, an image's or a single one: begin:end in the order of `Groups`.
 
     window: the part of the map to pack.
-    packs: whether to pack it.
+    packs: whether to pack the window.
     """
 
     image: int

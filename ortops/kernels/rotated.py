@@ -1,6 +1,6 @@
-"""Average pooling over rotated RoIs from lists of pixels: what the drivers of other RoIs apply, and a driver for drois.
+"""Average pooling over rotated RoIs from lists of pixels: functions that `gather` and `scatter` apply, and a drois driver.
 
-The drois are made of dot products over several panels of channels.
+This driver is separate because it computes dot products over several panels of channels.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def rotated_drois(
 ) -> int:
     """Add drois for each block of BLOCK_CHANNELS channels to float64 sums [blocks, R, 5], from x and dy [R, C, PH, PW].
 
-    The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight;
-    the rest is float64. The function for planes is `add_products`; the other arguments and the result are as in
+    The dot product of dY and a pixel over a block's channels is computed once, for all derivatives of the pixel's weight.
+    All else is float64. The function for planes is `add_products`. The other arguments and the result are as in
     `gather.gather`.
     """
     maps, gradient, sums = Elements(x, driver[KIND]), Elements(dy, driver[KIND]), float64_pointer(drois)
@@ -94,7 +94,7 @@ def rotated_drois(
     shape, part = placed.shape, placed.part
     rois, bins = part.end - part.begin, part.high - part.low
     value_size, blocks = itemsize(compute_pointer(maps, maps)), (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS
-    # Packs whole maps if two workers can hold them: many pixels of a rotated RoI's window are not read by any bin.
+    # Packs whole maps if two workers can hold them: bins read only some pixels of a rotated RoI's window.
     fits = 2 * BLOCK_PANELS * panel_size(placed, True) * value_size <= MAX_WORKSPACE_BYTES
     is_whole = should_pack_maps(placed) and fits
     size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
@@ -170,7 +170,7 @@ def add_products(
     table: Table,
     sums: Doubles,
 ) -> None:
-    """Add the products of each bin's gradient, the pixels that it reads and the derivatives of their weights.
+    """Add, for each bin, the products of its gradient, the pixels that it reads and the derivatives of their weights.
 
     Args:
         panels: the packed pixels, in panels `size` values apart.

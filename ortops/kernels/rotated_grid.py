@@ -1,4 +1,4 @@
-"""The sample grid of a rotated RoI: two axes as in `axis`, rotated about the RoI's centre."""
+"""A rotated RoI's sample grid: two axes as in `axis`, rotated about the RoI's centre."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ortops.kernels.layout import PlacedRois
 
 
 class Grid(NamedTuple):
-    """The samples of a rotated RoI: along its own two axes, and the rotation of these.
+    """A rotated RoI's samples along its own two axes, and the rotation.
 
     rows, columns: the axes along the RoI's height and width; their origin is the RoI's centre on the map.
-    cos, sin: of the counter-clockwise angle.
+    cos, sin: the cosine and the sine of the counter-clockwise angle.
     direction: d(angle)/d(stored angle).
     """
 
@@ -38,7 +38,7 @@ def grid_of(placed: PlacedRois, r: int) -> Grid:
 
 @compiled
 def from_centre(axis: Axis, i: int) -> float:
-    """The position of sample i (of all bins) along the RoI's axis, from the centre, as a fraction of the RoI's size."""
+    """The position of sample i, counted over all bins, on the RoI's axis: a fraction of the RoI's size from its centre."""
     return (i + axis.shift) / axis.steps - 0.5
 
 
@@ -51,13 +51,13 @@ def row_point(grid: Grid, i: int) -> tuple[float, float]:
 
 @compiled
 def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limit: float, counts: bool) -> int:
-    """The first of the samples low:high for which the ascending at + slope*u is beyond the limit; `high` if none is.
+    """The first of the samples low:high whose value at + slope*u, which ascends, is beyond the limit; else `high`.
 
     `counts` says whether a value equal to the limit counts as beyond it.
     """
     last = high
     while low < high:
-        # The last sample is tested first, since usually no sample is beyond the limit.
+        # Tests the last sample first, since usually no sample is beyond the limit.
         middle = high - 1 if high == last else low + (high - low) // 2
         value = at + slope * (axis.size * from_centre(axis, middle))
         if value > limit or (counts and value == limit):
@@ -71,9 +71,9 @@ def _first_beyond(axis: Axis, low: int, high: int, at: float, slope: float, limi
 def samples_within(
     axis: Axis, low: int, high: int, at: float, slope: float, near: float, far: float
 ) -> tuple[int, int]:
-    """The part of the samples low:high for which at + slope*u lies between near and far; u is the place on the RoI's axis.
+    """The samples of low:high whose value at + slope*u lies between near and far; u is the position on the RoI's axis.
 
-    Bisects the rounded values themselves, which are monotonic however they are rounded.
+    Bisects the rounded values, which stay monotonic under any rounding.
     """
     if slope * axis.size < 0.0:
         at, slope, near, far = -at, -slope, -far, -near
@@ -83,9 +83,9 @@ def samples_within(
 
 @compiled
 def lines_within(grid: Grid, low: int, high: int, height: int, width: int) -> tuple[int, int]:
-    """The part of the sample rows low:high that can meet the map."""
-    # For a sample on the map, u and v are at most the distance from the centre to the map, which bounds the rounding error.
-    # If that error exceeds the map's size, coordinates are meaningless, and rows may be left out.
+    """The sample rows of low:high that can meet the map."""
+    # For a sample on the map, u and v are at most the distance from the centre to the map. This bounds the rounding error.
+    # If the error exceeds the map's size, coordinates are meaningless, and rows may be left out.
     x, y = grid.columns.origin, grid.rows.origin
     slack = 1.0 + minimum(2.0**-48 * (abs(x) + abs(y) + height + width), float(height + width))
     near, far = np.inf, -np.inf
@@ -121,7 +121,7 @@ def _place_grid(placed: PlacedRois, r: int) -> None:
         return
     limits[0], limits[1] = line, pixel
     placed.spans[2 * r], placed.spans[2 * r + 1] = lines, pixels
-    # A sample reads pixels up to 1 away along either axis, so a bin's pixels lie in the rectangle of its samples, extended
+    # A sample reads pixels up to 1 away along either axis. So a bin's pixels lie in the rectangle of its samples, extended
     # by 1 and by rounding. A convex body has at most area + perimeter/2 + 1 lattice points (Nosarzewska, 1948).
     a = abs(columns.size) / columns.bins
     b = abs(rows.size) / rows.bins
@@ -137,7 +137,7 @@ def _place_grid(placed: PlacedRois, r: int) -> None:
 def place_rotated_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int:
     """Place the samples of all rotated RoIs [R, 5], each cx, cy, w, h, angle; see `axis.place_onnx_rois`.
 
-    The parameters are spatial_scale, as the bits of a float64, aligned, sampling_ratio and clockwise.
+    The parameters are spatial_scale, as a float64's bits, aligned, sampling_ratio and clockwise.
     """
     shape, scale, aligned = placed.shape, float64_pointer(parameters)[0], parameters[1] != 0
     sampling_ratio, clockwise = parameters[2], parameters[3] != 0

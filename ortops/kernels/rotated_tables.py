@@ -1,7 +1,7 @@
-"""Lists of the pixels that the bins of rotated RoIs read, filled once for all channels, for a part of the RoIs at a time.
+"""Lists of the pixels that rotated RoIs' bins read, shared by all channels and filled for a part of the RoIs at a time.
 
-The weights of a rotated RoI are not a product of two axes, so each bin has its own list: every pixel that its samples read,
-once, with the pixel's weight or with the derivatives of that weight.
+A rotated RoI's weights are not a product of two axes. So each bin has its own list, which has every pixel that the bin's
+samples read once, with the pixel's weight or the derivatives of that weight.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from ortops.kernels.rotated_grid import Grid, from_centre, grid_of, lines_within
 from ortops.kernels.schedule import Window, run_plan, runner_for, should_pack_window, worker_count
 
 BINS_PER_TASK = 16
-"""The number of bins of a task that fills lists."""
+"""The number of bins whose lists one task fills."""
 
 MAX_EXHAUSTIVE = 16
-"""If a bin has more rows or columns of samples, those that cannot be on the map are excluded first, by bisection."""
+"""If a bin has more rows or columns of samples, bisection first excludes those that cannot be on the map."""
 
 WORK_OF_SAMPLE = 64
 """The time to add a sample to a list, in pixels read or written. Measured: 10 to 30 ns."""
 
 
 class Lists(NamedTuple):
-    """The lists of one RoI: the entries of bin b are b*stride + i for i < counts[b].
+    """A RoI's lists: bin b has the entries b*stride + i for i < counts[b].
 
-    pixel: the number of an entry's pixel: its row on the map times the length of a line, plus its column. A line is that of
-        the map, or of the RoI's window if that is packed.
-    value: its weight, or 5 derivatives with respect to the stored cx, cy, w, h and angle.
+    pixel: the number of an entry's pixel: its row on the map times the width, plus its column. The width is the map's, or
+        the RoI's window's if the window is packed.
+    value: the pixel's weight, or its 5 derivatives with respect to the stored cx, cy, w, h and angle.
     """
 
     bins: int
@@ -68,14 +68,14 @@ class Lists(NamedTuple):
 
 @compiled
 def lists_in(table: Table, like: Any) -> Any:
-    """A table as lists of values of the type of the numbers at `like`."""
+    """A table as lists; `like` gives the type of their values."""
     counts, pixel = int64_pointer(table[START]), int64_pointer(table[PLACE])
     return Lists(table[BINS], table[COVERAGE], counts, pixel, compute_pointer(table[FIRST], like))
 
 
 @compiled
 def _values_of(form: Form) -> int:
-    """The number of values of an entry."""
+    """The number of values in an entry."""
     return 5 if form.with_grad else 1
 
 
@@ -83,7 +83,7 @@ def _values_of(form: Form) -> int:
 def share(
     placed: PlacedRois, plan: Plan, runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
 ) -> int:
-    """`roi_tables.share` for lists of a part of the RoIs."""
+    """`roi_tables.share` for the lists of a part of the RoIs."""
     part, values = placed.part, _values_of(form)
     rois, bins, samples, most_pixels, most_of_bin = part.end - part.begin, part.high - part.low, 0.0, 0, 0
     head = shared_words(placed, placed.shape.rois)
@@ -121,7 +121,7 @@ def share(
 
 @compiled
 def _most_samples(placed: PlacedRois, r: int) -> float:
-    """An estimate of the most samples of a RoI that are visited."""
+    """An estimate of the most samples that a RoI's lists visit."""
     shape, grid, total = placed.shape, grid_of(placed, r), 1.0
     for axis in (grid.rows, grid.columns):
         count, size = float(axis.bins) * float(axis.samples), abs(axis.size)
@@ -178,17 +178,17 @@ def _fill_task(
 def _fill(
     grid: Grid, shape: Shape, b: int, window: Window, width: int, found: Any, values: int, pixel: Any, sums: Any
 ) -> int:
-    """List the pixels that bin b reads and add up their values over its samples; the number of pixels.
+    """List the pixels that bin b reads, add up their values over its samples, and return the number of pixels.
 
     Args:
         grid: the samples.
         shape: the dimensions of the map and the output.
         b: the bin.
         window: the part of the map that the RoI can read.
-        width: the number of a pixel is its row times `width`, plus its column.
-        found: for each pixel of the window, its index in the list if it is there, else any number, so that the array need
-            not be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
-        values: the number of values of a pixel.
+        width: a pixel's number is its row times `width`, plus its column.
+        found: each window pixel's index in the list, or any number if the list lacks the pixel, so that the array need not
+            be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
+        values: the number of values for a pixel.
         pixel: the list to fill.
         sums: `values` sums for each pixel of the list, initially 0.
     """
@@ -222,7 +222,7 @@ def _fill(
                 number = (at_y + below) * width + at_x
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
-                    # Without a branch, which would be mispredicted. Measured: half the time.
+                    # No branch: the processor would mispredict it. Measured: half the time.
                     candidate = found[index + beside]
                     is_in_list = (candidate >= 0) & (candidate < count)
                     is_listed = is_in_list & (pixel[candidate if is_in_list else 0] == number + beside)

@@ -1,6 +1,6 @@
 """Gradients dX, in tasks with disjoint outputs.
 
-A task has a band of rows of a panel of channels of an image, or of one channel, and adds up all RoIs in their order.
+A task computes a band of an image's rows, in a panel of channels or in one channel, and adds up all RoIs in their order.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ from ortops.kernels.schedule import (
 from ortops.kernels.tables import span_of_bins
 
 MAX_BAND_BYTES = 1 << 20
-"""The most bytes of a band of rows, in which dX of a panel or a plane is summed up: a band stays in a core's cache.
+"""The most bytes of a band of rows, the part of dX that a task sums up: a band stays in a core's cache.
 
 Measured on P2, whose panels have 4 MB, with a cache of 2 MB: together with non-temporal stores, bands reduce the time to
 81 %, and with 100 RoIs to 72 %.
 """
 
 MIN_COVERED = 0.2
-"""The least share of the maps that RoIs cover for dX to be summed up in panels. Without RoIs a panel costs twice as much to
-clear and to store as its planes. Measured with 256 channels on P2: with a share of 0.26, panels take 78 % of the time; with
-0.61, 39 %; with 8 channels 123 % and 92 %.
+"""The fraction of the maps that RoIs must cover before dX is summed in panels. Without RoIs, clearing and storing a panel
+costs twice as much as clearing and storing its planes. Measured with 256 channels on P2: if RoIs cover 0.26, panels take
+78 % of the time; if they cover 0.61, 39 %; with 8 channels 123 % and 92 %.
 """
 
 
 class Scattering(NamedTuple):
-    """What all tasks of a call have.
+    """The data that all tasks of a call share.
 
     x, dy, dx, placed: as in `scatter`.
-    functions: those that fill tables, load and store dy and dx, and add up.
+    functions: the functions that fill tables, load and store dy and dx, and add up.
     shared: the tables.
-    lanes_per_pixel: LANES if dX is summed up in panels, 1 if it is in planes.
-    lines: the number of rows of a band.
-    sums_size: the number of values of the buffer for a band; 0 if sums are made directly in dx.
+    lanes_per_pixel: LANES if dX is summed in panels, 1 if it is summed in planes.
+    lines: the number of rows in a band.
+    sums_size: the number of values in the buffer for a band; 0 if dx itself holds the sums.
     """
 
     x: Elements
@@ -85,9 +85,9 @@ class Scattering(NamedTuple):
 def scatter(
     x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
 ) -> int:
-    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x; parts of the RoIs but the first add to dx.
+    """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x. Every part of the RoIs after the first adds to dx.
 
-    If there are several parts, dx has values of the compute type. The arguments and the result are as in `gather.gather`.
+    If there are several parts, dx has the compute type. The arguments and the result are as in `gather.gather`.
     """
     kind, form, functions = driver[KIND], form_of(driver), functions_of(driver)
     maps, gradient, total = Elements(x, kind), Elements(dy, kind), Elements(dx, kind)
@@ -96,18 +96,18 @@ def scatter(
     sizes = table_sizes(placed, form)
     # If the map is packed, too, two panels are in use.
     fits = 2 * pixels <= MAX_MAP_PIXELS if reads_x else sizes.fits or pixels <= MAX_MAP_PIXELS
-    # The map is packed also for few RoIs: it takes no longer than filling dx.
+    # The map is packed even for few RoIs: packing takes no longer than filling dx.
     is_covered = reads_x or covered_pixels(placed, 0) >= MIN_COVERED * float(shape.images * pixels)
     packs = uses_panels(shape) and fits and is_covered
-    # If elements are computed in their own type, sums of planes are made directly in dx.
+    # If the element type is the compute type, planes are summed directly in dx.
     size = itemsize(compute_pointer(total, total))
     lanes_per_pixel, is_direct = LANES if packs else 1, not packs and itemsize(total) == size
     lines = maximum(minimum(MAX_BAND_BYTES // (shape.width * lanes_per_pixel * size), shape.height), 1)
     if not sizes.fits or (reads_x and not packs):
-        lines = shape.height  # each band would fill all tables, or find all argmax, again
+        lines = shape.height  # otherwise each band would fill all tables, or find all argmax, again
     bands = (shape.height + lines - 1) // lines
     sums_size = 0 if is_direct else lines * shape.width * lanes_per_pixel
-    line_size = maximum(shape.width, 2 * shape.bins_x)  # which has room for a float64 of each bin of a row
+    line_size = maximum(shape.width, 2 * shape.bins_x)  # room for a float64 for each bin in a row
     workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
     needed = missing(driver, needs_of(packs, not packs, False, work))
@@ -170,7 +170,7 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
         if not adds:
             clear(planes, next_channel, lanes, top * shape.width, (high if is_narrow else low) * shape.width)
             clear(planes, next_channel, lanes, high * shape.width, bottom * shape.width)
-        # The pixels of the window: `runs` runs of `size` pixels, which begin a row of the map apart.
+        # The window's pixels are `runs` runs of `size` pixels; each run begins one row of the map after the run before.
         runs, size = (height, width) if is_narrow else (1, height * width)
         target = offset(planes, low * shape.width + left)
         sums = offset(own_sums, left * lanes_per_pixel) if sums_size else compute_pointer(target, dx)
@@ -219,9 +219,9 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
 
 @compiled
 def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bottom: int) -> Window:
-    """The window that the RoIs begin:end read in the rows top:bottom; whole rows unless they read less than half of them.
+    """The window that the RoIs begin:end read in the rows top:bottom; whole rows, unless the RoIs read less than half.
 
-    All rows if the tables are not filled: filling them would take longer than clearing rows and adding nothing to them.
+    The window has all rows if the tables are not filled: filling tables would take longer than clearing unused rows.
     """
     placed, shared, width = scattering.placed, scattering.shared, scattering.placed.shape.width
     if begin < end and not shared.is_filled:
@@ -243,7 +243,7 @@ def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bott
 
 @compiled
 def _rows_of_bins(scattering: Scattering, begin: int, end: int, top: int, bottom: int) -> tuple[int, int]:
-    """The span [low, high) of the rows that bins of the RoIs begin:end read, of those that read a row of top:bottom."""
+    """The span [low, high) of rows that bins of the RoIs begin:end read; only bins that read a row in top:bottom count."""
     placed, shared, form = scattering.placed, scattering.shared, scattering.shared.form
     if begin < end and not shared.is_filled:
         return 0, placed.shape.height

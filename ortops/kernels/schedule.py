@@ -34,40 +34,40 @@ from ortops.kernels.layout import (
 )
 
 TARGET_TASKS = 64
-"""The number of tasks to aim for if there are fewer RoIs or images: enough for threads to share them evenly."""
+"""The number of tasks to aim for if there are fewer RoIs or images: enough to give threads even shares."""
 
 MAX_WORKSPACE_BYTES = 40 << 20
-"""The most bytes of all workers' workspaces together, for any number of threads."""
+"""The most bytes of all workers' workspaces together, however many threads run."""
 
 MAX_MAP_PIXELS = 1 << 18
-"""The most pixels of a map to pack as a whole: then a panel of float32 takes 16 MiB."""
+"""The largest map to pack as a whole, in pixels: its panel takes 16 MiB as float32."""
 
 MAX_WINDOW_PIXELS = 1 << 14
-"""The most pixels of a RoI's window to pack: a larger one would not fit in a core's cache."""
+"""The largest window of a RoI to pack, in pixels: a larger window would not fit in a core's cache."""
 
 MAX_SPARSITY = 8.0
-"""The most pixels of a RoI's window for each pixel that its samples read, if the window is packed to find argmax.
+"""The most pixels that a RoI's window may have for each pixel that samples read, if it is packed to find the argmax.
 
 Measured with 128 channels and 40 RoIs: with 14 pixels, panels take 71 to 104 % of the time; with 18, 160 %.
 """
 
 MIN_CHANNELS_OF_BINS = 2
-"""The fewest channels for panels if bins are RoIs: a call for one plane of a bin has few pixels.
+"""The fewest channels for panels if bins count as RoIs: a call for one plane of a bin has few pixels.
 
 Measured with 7 x 7 bins and 300 RoIs on 50 x 68 pixels: with 2 channels, panels take 80 to 100 % of the time; with 7, 50 to
 80 %.
 """
 
 MIN_PARALLEL_PIXELS = 1 << 19
-"""The fewest pixels to read or write, in all channels, to use threads: below that, waking one costs more than it saves."""
+"""The fewest pixels to read or write, in all channels, to use threads: for fewer, waking one costs more than it saves."""
 
 MAX_CHUNK_PIXELS = float(1 << 28)
-"""The most pixels to read or write, in all channels, before signal handlers run: on one thread they take 40 ms to 1 s."""
+"""The most pixels to read or write, in all channels, before signal handlers run: on one thread this takes 40 ms to 1 s."""
 
 
 @compiled
 def covered_pixels(placed: PlacedRois, margin: int) -> float:
-    """The most pixels of the map that the RoIs read, counted for each RoI, if they read `margin` more of each row."""
+    """The most pixels that the RoIs read, added up over RoIs, if a RoI reads `margin` more pixels in each row."""
     total = 0.0
     for r in range(placed.shape.rois):
         total += float(placed.spans[2 * r]) * float(minimum(placed.spans[2 * r + 1] + margin, placed.shape.width))
@@ -76,7 +76,7 @@ def covered_pixels(placed: PlacedRois, margin: int) -> float:
 
 @compiled
 def uses_panels(shape: Shape) -> bool:
-    """Whether there are enough channels for panels. Half a panel of them is a choice."""
+    """Whether there are enough channels for panels. The limit of half a panel is a choice, not measured."""
     return shape.channels >= (LANES // 2 if shape.interleaved == 1 else MIN_CHANNELS_OF_BINS)
 
 
@@ -84,9 +84,9 @@ def uses_panels(shape: Shape) -> bool:
 def should_pack_maps(placed: PlacedRois) -> bool:
     """Whether to pack whole maps into panels.
 
-    A row of a window also reads up to a cache line beside it, so RoIs count with these pixels. Measured with 256 channels:
-    whole maps take 65 to 95 % of the time if RoIs cover the maps once, 120 to 160 % if they cover three quarters or less.
-    With 3 channels or one RoI, whole maps are slower, too.
+    Reading a window's row also reads up to a cache line next to it, so these pixels count as covered. Measured with 256
+    channels: whole maps take 65 to 95 % of the time if RoIs cover the maps once, 120 to 160 % if they cover three quarters
+    or less. With 3 channels or one RoI, whole maps are slower, too.
     """
     shape, pixels = placed.shape, placed.shape.height * placed.shape.width
     if not uses_panels(shape) or pixels > MAX_MAP_PIXELS or shape.rois <= shape.images:
@@ -96,7 +96,7 @@ def should_pack_maps(placed: PlacedRois) -> bool:
 
 @compiled
 def is_sparse(placed: PlacedRois, r: int) -> bool:
-    """Whether the samples of a RoI read few pixels of its window."""
+    """Whether a RoI's samples read few of its window's pixels."""
     rows, columns = float(placed.spans[2 * r]), float(placed.spans[2 * r + 1])
     y, x = axis_of(placed.axes, r, 0, placed.shape.bins_y), axis_of(placed.axes, r, 1, placed.shape.bins_x)
     read = minimum(2.0 * y.bins * y.samples, rows) * minimum(2.0 * x.bins * x.samples, columns)
@@ -105,7 +105,7 @@ def is_sparse(placed: PlacedRois, r: int) -> bool:
 
 @compiled
 def estimate_work(placed: PlacedRois, written: int) -> float:
-    """The number of pixels to read or write, in all channels, if `written` elements of a channel are written."""
+    """The number of pixels to read or write, in all channels, if a channel has `written` elements to write."""
     entries = placed.part.entries
     return ((float(entries) if entries else covered_pixels(placed, 0)) + float(written)) * placed.shape.channels
 
@@ -133,7 +133,7 @@ def plan_by_roi(placed: PlacedRois, runner: int, panels: int, worker_bytes: int)
 
 @compiled
 def plan_of_panels(placed: PlacedRois, is_whole: bool, runner: int, panels: int, worker_bytes: int) -> Plan:
-    """Split by image if maps are packed as a whole, else by RoI."""
+    """Split the work by image if maps are packed as a whole, else by RoI."""
     if is_whole:
         return plan_by_image(placed, runner, panels, worker_bytes)
     return plan_by_roi(placed, runner, panels, worker_bytes)
@@ -141,7 +141,7 @@ def plan_of_panels(placed: PlacedRois, is_whole: bool, runner: int, panels: int,
 
 @compiled
 def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
-    """The number of workers for the tasks, so that their workspaces have at most MAX_WORKSPACE_BYTES."""
+    """The number of workers for the tasks; their workspaces together have at most MAX_WORKSPACE_BYTES."""
     most = minimum(TARGET_TASKS, MAX_WORKSPACE_BYTES // maximum(worker_bytes, 1))
     return maximum(minimum(tasks, most), 1) if runner else 1
 
@@ -155,9 +155,9 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Fu
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.
-        functions: those that run chunks, whose addresses may be 0 if `chunk_count` is 1.
+        functions: the functions that run chunks; their addresses may be 0 if `chunk_count` is 1.
         task: the address of the task (`jit.parallel.task_of`).
-        data: its data.
+        data: the task's data.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
@@ -174,18 +174,18 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Fu
 
 @compiled
 def chunk_count(work: float) -> int:
-    """The number of chunks, between which signal handlers run."""
+    """The number of chunks; signal handlers run between chunks."""
     return 1 + int(work / MAX_CHUNK_PIXELS)
 
 
 @compiled
 def needs_of(panels: bool, planes: bool, slides: bool, work: float) -> int:
-    """The functions that a call of a driver needs, a bit for each.
+    """The functions that a driver call needs, as a set of bits.
 
     Args:
         panels: whether the call may compute in panels.
         planes: whether it may compute in single planes.
-        slides: whether its panels slide.
+        slides: whether its panels slide down the map.
         work: the number of pixels to read or write, in all channels.
     """
     needs = FOR_PANELS if panels else 0
@@ -196,7 +196,7 @@ def needs_of(panels: bool, planes: bool, slides: bool, work: float) -> int:
 
 @compiled
 def missing(driver: Words, needs: int) -> int:
-    """The address of the first word of a driver's record, of those that a call needs, that is 0; or 0."""
+    """The address of the first word in a driver's record that a call needs and that is 0; or 0 if no such word exists."""
     needs |= FOR_LISTS if driver[FORM] == LISTS else FOR_TABLES
     for i in range(PLANE + 1):
         if needs >> i & 1 and driver[FUNCTIONS + i] == 0:
@@ -206,14 +206,14 @@ def missing(driver: Words, needs: int) -> int:
 
 @compiled
 def functions_of(driver: Words) -> Functions:
-    """The functions of a driver's record."""
+    """The functions in a driver's record."""
     f: Any = offset(driver, FUNCTIONS)
     return Functions(f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10])
 
 
 @compiled
 def form_of(driver: Words) -> Form:
-    """The form of its tables."""
+    """The form of the tables that a driver reads."""
     return Form(driver[FORM], driver[FORM + 1], driver[FORM + 2])
 
 
@@ -232,9 +232,9 @@ def may_use_planes(placed: PlacedRois, is_whole: bool) -> bool:
 
 @compiled
 def plane_of(shape: Shape, number: int, channel: int) -> int:
-    """The place of an image's channel among the planes of the maps, or of a RoI's among those of the output.
+    """The index of an image's channel among the maps' planes, or of a RoI's channel among the output's planes.
 
-    The next channel is shape.interleaved planes behind it.
+    The next channel follows shape.interleaved planes later.
     """
     turns = shape.interleaved
     return (number // turns * shape.channels + channel) * turns + number % turns
@@ -248,7 +248,7 @@ def panel_count(channels: int) -> int:
 
 @compiled
 def panel_size(placed: PlacedRois, is_whole: bool) -> int:
-    """The number of values of a panel: for a whole map, for the largest window, or 0 if nothing is packed."""
+    """The number of values in a panel, which holds the whole map or the largest window; 0 if nothing is packed."""
     pixels = placed.shape.height * placed.shape.width
     if not is_whole:
         pixels = minimum(pixels, MAX_WINDOW_PIXELS) if uses_panels(placed.shape) else 0
@@ -257,10 +257,10 @@ def panel_size(placed: PlacedRois, is_whole: bool) -> int:
 
 @compiled
 def allocate_workspace(count: int, like: Any) -> Any:
-    """Allocate a worker's memory for `count` values of the compute type of the elements at `like`.
+    """Allocate a worker's memory for `count` values of the compute type; `like` points to elements, which determine it.
 
     Returns:
-        The memory to release, a null pointer if there is none left; and a pointer to the values, aligned to a cache line.
+        The memory to release, or a null pointer if allocation failed; and a pointer to the values, aligned to a cache line.
     """
     words = (count * itemsize(compute_pointer(like, like)) + 7) // 8
     memory = allocate(words + CACHE_LINE // 8)
@@ -279,7 +279,7 @@ class Window(NamedTuple):
 
 @compiled
 def make_window(rows: tuple[int, int], columns: tuple[int, int], map_width: int) -> Window:
-    """The window of two spans [low, high), at least LANES pixels wide unless the map is narrower."""
+    """The window that two spans [low, high) enclose, at least LANES pixels wide unless the map is narrower."""
     width = maximum(columns[1] - columns[0], minimum(LANES, map_width))
     return Window(rows[0], minimum(columns[0], map_width - width), rows[1] - rows[0], width)
 

@@ -1,4 +1,4 @@
-"""Round sums of float64 once to the element type of an output."""
+"""Round float64 sums once to an output's element type."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ def round_sums(sums: Doubles, rows: int, columns: int, terms: int, next_row: int
     """Add terms in order, and fill y [rows, columns] with the totals; a C function for each element type.
 
     Args:
-        sums: the terms, in which the totals are computed.
-        rows: the number of rows of y.
-        columns: the number of its columns.
-        terms: the number of terms of an element.
-        next_row: the distance from the first term of an element to that of the element below.
+        sums: the terms; they are overwritten.
+        rows: the number of y's rows.
+        columns: the number of y's columns.
+        terms: the number of terms for an element.
+        next_row: the distance from an element's first term to the first term of the element below.
         next_term: the distance from term to term.
         y: the result.
     """
@@ -26,23 +26,23 @@ def round_sums(sums: Doubles, rows: int, columns: int, terms: int, next_row: int
             total = at[0] if terms > 0 else 0.0
             for i in range(1, terms):
                 total += at[i * next_term]
-            # Not bfloat16, to which ml_dtypes rounds through float32, too.
+            # bfloat16 does not need this: ml_dtypes rounds to it through float32, too.
             odd = kind_of(y) == FLOAT16 and terms > 0
             store(y, r * columns + k, _rounded_to_odd(total, at) if odd else total)
 
 
 _LEAST_EXPONENT, _INFINITE = 1023 - 126, 1023 + 128
-"""The exponents, as float64s store them, of the least normal float32 and of the least number beyond float32's range."""
+"""The exponents, as a float64 stores them, of the smallest normal float32 and the smallest number beyond float32's range."""
 
 _LOST = 29
-"""The bits that a float32 has fewer."""
+"""The number of mantissa bits that float32 lacks, compared with float64."""
 
 
 @compiled
 def _rounded_to_odd(value: float, cell: Doubles) -> float:
-    """A number with as many bits as a float32: rounded on to float16, it has been rounded once.
+    """The number rounded to odd in float32's precision; rounding the result to float16 equals rounding the number once.
 
-    Beyond float32's range it stays as it is: float16 has 0 or infinity for it.
+    A number beyond float32's range is unchanged, since float16 rounds it to 0 or infinity.
     """
     word = int64_pointer(cell)
     cell[0] = value

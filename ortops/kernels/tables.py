@@ -1,11 +1,11 @@
 """Tables of the pixels that each bin reads along one axis, in four forms.
 
-A table has the weights of pixels, for averages; the largest and the smallest weight of each pixel, for maxima of weighted
-corners; pixels alone, for MaxRoiPool (`pixel_bins.py`); or candidates, the samples that can be the largest, for maxima of
-samples. Its length depends on the map and the bins, not on the number of samples.
+A table holds pixel weights, for averages; each pixel's largest and smallest weight, for maxima of weighted corners; pixels
+alone, for MaxRoiPool (`pixel_bins.py`); or candidates, the samples that can be the largest, for maxima of samples. Its
+length depends on the map and the bins, not on the number of samples.
 
-Each form has a named tuple, made from a `layout.Table` for numbers of one type, or for `Elements` where that is known at run
-time only.
+Each form has a named tuple, made from a `layout.Table`. Its numbers have one type, or are `Elements` if only the run knows
+their type.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from ortops.kernels.axis import (
 from ortops.kernels.layout import BINS, COVERAGE, FIRST, HIGH, LOW, PLACE, RANGES, SECOND, START, THIRD, Table
 
 OFF_MAP = -1
-"""In place of a candidate's region if it reads no pixel."""
+"""The region of a candidate that reads no pixel."""
 
 
 class Weights(NamedTuple):
     """A sparse matrix A [bins, length].
 
     pixel: an entry's column, ascending in each bin.
-    weight: its value.
-    d_start, d_end: the derivatives of weight with respect to the RoI's two stored coordinates.
+    weight: an entry's value.
+    d_start, d_end: the weight's derivatives with respect to the RoI's two stored coordinates.
     coverage: the fraction of a bin's samples that lie on the map.
     """
 
@@ -59,9 +59,9 @@ class Weights(NamedTuple):
 
 
 class Extremes(NamedTuple):
-    """The largest and the smallest weight that a sample of the bin gives a pixel; not set in tables of whole pixels.
+    """The largest and the smallest weight that the bin's samples give a pixel; not set in tables of whole pixels.
 
-    reads_pairs: 1 if every sample of the bin reads two pixels, else 0: a sample that reads fewer also has a weight of 0.
+    reads_pairs: 1 if every sample of the bin reads two pixels, else 0, since a sample that reads fewer has a weight of 0.
     """
 
     bins: int
@@ -85,8 +85,8 @@ class Candidates(NamedTuple):
     """The samples that can be the largest, in their order.
 
     region: the sample's region (`axis.region`) or OFF_MAP.
-    weight: that of the second of its two pixels.
-    d_start, d_end: the derivatives of its coordinate.
+    weight: the weight of the second of the sample's two pixels.
+    d_start, d_end: the derivatives of the sample's coordinate.
     """
 
     bins: int
@@ -99,7 +99,7 @@ class Candidates(NamedTuple):
 
 @compiled
 def weights_in(table: Table, like: Any) -> Any:
-    """A table as weights of the type of the numbers at `like`."""
+    """A table as weights; `like` gives the type of their numbers."""
     weight, d_start = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
     d_end, ranges = compute_pointer(table[THIRD], like), int64_pointer(table[RANGES])
     start, coverage, pixel = int64_pointer(table[START]), float64_pointer(table[COVERAGE]), int64_pointer(table[PLACE])
@@ -108,7 +108,7 @@ def weights_in(table: Table, like: Any) -> Any:
 
 @compiled
 def extremes_in(table: Table, like: Any) -> Any:
-    """A table as extremes of the type of the numbers at `like`; also a table of whole pixels."""
+    """A table of extremes or of whole pixels as extremes; `like` gives the type of their numbers."""
     largest, smallest = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
     start, reads_pairs = int64_pointer(table[START]), float64_pointer(table[COVERAGE])
     pixel, ranges = int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
@@ -123,7 +123,7 @@ def pixels_in(table: Table) -> Pixels:
 
 @compiled
 def candidates_in(table: Table) -> Any:
-    """A table as candidates, whose numbers are float64."""
+    """A table as candidates; their numbers are float64."""
     start, region, weight = int64_pointer(table[START]), int64_pointer(table[PLACE]), float64_pointer(table[FIRST])
     return Candidates(table[BINS], start, region, weight, float64_pointer(table[SECOND]), float64_pointer(table[THIRD]))
 
@@ -268,13 +268,13 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, table: Candidates)
 
 @compiled
 def find_span(table: Table, of_regions: bool) -> None:
-    """Set the span of the pixels that a table reads. Its entries have pixels or, those of candidates, regions."""
+    """Set the span of pixels that a table reads. Its entries hold regions if `of_regions`, as candidates do, else pixels."""
     table[LOW], table[HIGH] = span_of_bins(table, of_regions, 0, 1 << 62)
 
 
 @compiled
 def span_of_bins(table: Table, of_regions: bool, top: int, bottom: int) -> tuple[int, int]:
-    """The span [low, high) of the pixels of all bins whose spans meet top:bottom; (0, 0) if there are none."""
+    """The span [low, high) of pixels that the bins whose spans meet top:bottom read; (0, 0) if no span does."""
     start, place, low, high = int64_pointer(table[START]), int64_pointer(table[PLACE]), 0, 0
     for p in range(table[BINS]):
         bin_low, bin_high = 0, 0
@@ -292,7 +292,7 @@ def span_of_bins(table: Table, of_regions: bool, top: int, bottom: int) -> tuple
 
 @noinline
 def fill_ranges(table: Table) -> None:
-    """Fill the ranges from the pixels of the entries. The bins of an inverted RoI are in descending order."""
+    """Fill the ranges from the entries' pixels. An inverted RoI has its bins in descending order."""
     start, place, ranges = int64_pointer(table[START]), int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
     bins, n, descends, last = table[BINS], 0, False, -1
     for p in range(bins):

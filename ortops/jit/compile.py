@@ -1,6 +1,6 @@
 """Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-Besides this file only `parallel.py`, `scalar.py`, `simd.py` and `text.py` use private parts of numba.
+Apart from this file, only `parallel.py`, `scalar.py`, `simd.py` and `text.py` use numba's private parts.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ class _NoEnvironment:
 
 
 class _CalleeLibrary(JITCodeLibrary):
-    """The unoptimised LLVM module of one function, which its kernels link and optimise.
+    """A function's unoptimised LLVM module, which the kernels that use it link and optimise.
 
-    numba would optimise and emit each function by itself, and once more inside each caller. Measured: that doubles the
-    time of compilation.
+    numba would optimise and emit each function separately, and once more inside each caller. Measured: that doubles the
+    compilation time.
     """
 
     codegen = _NoEnvironment()
     inlining = ""
 
     def add_ir_module(self, ir_module: Any) -> None:
-        """Link the module, marking its function noinline or alwaysinline where asked for."""
+        """Link the module, and mark its function noinline or alwaysinline if asked to."""
         if self.inlining:
             for function in ir_module.functions:
                 if not function.is_declaration:
@@ -80,7 +80,7 @@ class _CalleeLibrary(JITCodeLibrary):
         self._finalized = True
 
     def callees(self) -> Iterator[Any]:
-        """The libraries of all functions that this one calls, and of those that they call, and so on."""
+        """The libraries of all functions that this function calls, directly or indirectly."""
         for library in self._linking_libraries:
             yield library
             if isinstance(library, _CalleeLibrary):
@@ -88,13 +88,13 @@ class _CalleeLibrary(JITCodeLibrary):
 
 
 class _Lower(Lower):
-    """numba's lowering without what counts references, and, unless asked for, without what describes variables."""
+    """numba's lowering without reference counts and, unless debugging is on, without descriptions of variables."""
 
     def delvar(self, name: str) -> None:
-        """Do nothing, where numba would clear the variable."""
+        """Do nothing; numba would clear the variable."""
 
     def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
-        """Store the value of a variable, without loading the old one."""
+        """Store a variable's value without loading the old value."""
         if self.flags.debuginfo:
             super().storevar(value, name, argidx)
         elif name in self._singly_assigned_vars:
@@ -104,8 +104,8 @@ class _Lower(Lower):
             self.builder.store(value, self.getvar(name))
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
-        """Emit an operator by the signature that inference found, where numba would find it again."""
-        if expr.op != "binop":  # the operator of an assignment such as +=, for which inference found another function
+        """Emit an operator with the signature that inference found; numba would search for it again."""
+        if expr.op != "binop":  # in an assignment such as +=, for which inference found another function
             return super().lower_binop(resty, expr, op)
         signature, context = self.fndesc.calltypes[expr], self.context
         operands = [
@@ -123,10 +123,10 @@ class _Lower(Lower):
 
 
 class _Typing(Context):
-    """numba's types of functions, which remembers what calls of them return.
+    """numba's type inference for calls, with a cache of their signatures.
 
-    numba tries all definitions of an operator for every use of it, and again whenever the type of another variable is
-    found. Measured: remembering them takes a tenth off the processor time of a first average.
+    numba tries all definitions of an operator for each of its uses, and again whenever it finds another variable's type.
+    Measured: the cache takes a tenth off the processor time of a first average.
     """
 
     signatures: ClassVar[dict[Any, Any]] = {}
@@ -135,8 +135,8 @@ class _Typing(Context):
         self.__dict__ = cpu_target.typing_context.__dict__
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        """The signature of a call with arguments of these types, or None if there is none."""
-        # A module that is imported later may define more for an operator, which then has another type.
+        """The signature of a call with arguments of these types, or None if numba finds no signature."""
+        # A module imported later may add definitions to an operator, which then has another type.
         key = self._lookup_global(func) or func, tuple(args), tuple(dict(kws).items())
         if key not in self.signatures:
             found = super().resolve_function_type(func, args, kws)
@@ -151,7 +151,7 @@ class _Assignments(ReconstructSSA):
     _name = "single_assignments"
 
     def run_pass(self, state: Any) -> bool:
-        """Give each assignment a variable, without the lifetimes of variables."""
+        """Give each assignment its own variable, without computing lifetimes."""
         state.func_ir = reconstruct_ssa(state.func_ir)
         state.func_ir._definitions = build_definitions(state.func_ir.blocks)  # noqa: SLF001 - as numba's own
         return True
@@ -162,7 +162,7 @@ class _StripPhis(PreLowerStripPhis):
     _name = "strip_phis_alone"
 
     def run_pass(self, state: Any) -> bool:
-        """Replace the nodes that join variables, without the lifetimes of variables."""
+        """Replace the nodes that join variables, without computing lifetimes."""
         state.func_ir = self._strip_phi_nodes(state.func_ir)
         return True
 
@@ -174,7 +174,7 @@ class _Lowering(NativeLowering):
 
 
 class _KernelLibrary(_CalleeLibrary):
-    """The code of a kernel and of all functions that it calls."""
+    """The code of a kernel and all functions that it calls."""
 
     is_small = False
 
@@ -203,13 +203,13 @@ class _KernelLibrary(_CalleeLibrary):
         return self._final_module
 
     def emit(self, module: Any) -> bytes:
-        """The object file of a module, for the processor that numba compiles for."""
+        """A module's object file, for the processor that numba compiles for."""
         code: bytes = self._codegen._tm.emit_object(module)  # noqa: SLF001 - the target of numba's own code
         return code
 
     def bitcode(self) -> bytes:
         """The optimised module as bitcode, the same in every process."""
-        numbers: dict[str, int] = {}  # in place of names that count what the process has compiled before
+        numbers: dict[str, int] = {}  # replace names that depend on what the process compiled before
         text = re.sub(r"_ZN\w+", lambda name: f"f{numbers.setdefault(name[0], len(numbers))}", str(self._final_module))
         code: bytes = llvm.parse_assembly(text).as_bitcode()
         return code
@@ -223,7 +223,7 @@ class _UseCalleeLibrary(AnalysisPass):
         AnalysisPass.__init__(self)
 
     def run_pass(self, state: Any) -> bool:
-        """Have numba lower into a `_CalleeLibrary` in place of its own."""
+        """Have numba lower into a `_CalleeLibrary` instead of its own library."""
         state.library = _CalleeLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.inlining = getattr(state.func_id.func, "inlining", "")
         return True
@@ -240,11 +240,11 @@ class _Compiler(CompilerBase):
         super().__init__(_Typing(), *arguments)
 
     def define_pipelines(self) -> list[Any]:
-        """The passes of numba's nopython pipeline that kernels need, with `_UseCalleeLibrary` added.
+        """The passes of numba's nopython pipeline that kernels need, plus `_UseCalleeLibrary`.
 
-        The others inline closures, rewrite array expressions and prune branches by literal types, of which there are none,
-        or find where variables end, which only counted references need.
-        Measured: without them a first average takes 13 % less processor time.
+        Kernels do not need the passes that inline closures, rewrite array expressions or prune branches by literal types, as
+        they have none of these; nor the passes that find where variables end, as they count no references. Measured: without
+        these passes a first average takes 13 % less processor time.
         """
         manager = PassManager("kernel")
         for one in _PASSES:
@@ -254,19 +254,19 @@ class _Compiler(CompilerBase):
 
 
 def compiled(function: F) -> F:
-    """Decorate a function to be compiled as part of a kernel. Python cannot call it."""
+    """Decorate a function that is compiled as part of a kernel. Python cannot call it."""
     dispatcher = njit(
         nogil=True,
         no_cpython_wrapper=True,
         no_cfunc_wrapper=True,
         error_model="numpy",  # a division by zero raises nothing
-        _nrt=False,  # nothing is counted by references
+        _nrt=False,  # kernels count no references
         pipeline_class=_Compiler,
     )(function)
     find = dispatcher.get_call_template
 
     def find_for_types(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        """Drop literal types, for each of which numba would compile the function again."""
+        """Replace literal types, since numba would compile the function again for each of them."""
         return find(
             tuple(map(types.unliteral, args)), {name: types.unliteral(arg_type) for name, arg_type in kws.items()}
         )
@@ -288,7 +288,7 @@ def inline(function: F) -> F:
 
 
 def small(function: F) -> F:
-    """Decorate as `compiled` a C function whose loops are not worth the time that LLVM takes to unroll or vectorise them."""
+    """Decorate a C function as `compiled`, without unrolling or vectorising its loops, which would not be worth the time."""
     function.__dict__["is_small"] = True
     return compiled(function)
 
@@ -305,17 +305,17 @@ def bitcode(source: Source) -> bytes:
 
 
 def _library(source: Source) -> _KernelLibrary:
-    """The code of a source."""
+    """A source's code."""
     dispatcher = getattr(importlib.import_module(f"ortops.{source.module}"), source.function)
     return library_of(source.name, dispatcher, source.arguments)
 
 
 @global_compiler_lock
 def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str) -> _KernelLibrary:
-    """The code of a `compiled` function: a kernel, or a C function whose parameters have the types of its annotations.
+    """The code of a `compiled` function: a kernel, or a C function whose annotations give its parameters' types.
 
     Args:
-        name: the name of the code.
+        name: the code's name.
         dispatcher: the function.
         arguments: as `Source.arguments`.
     """
@@ -348,11 +348,11 @@ def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str)
 
 
 _ELEMENTS = {"float16": types.uint16, "bfloat16": types.int16, "float": types.float32, "double": types.float64}
-"""The types of elements in compiled code."""
+"""The element types' numba types in compiled code."""
 
 
 def _annotated(hint: Any, element: str) -> Any:
-    """The numba type of a parameter or of a field of a named tuple."""
+    """The numba type of a parameter or a named tuple's field."""
     if hint in (int, float, bool):
         return {int: types.intp, float: types.float64, bool: types.boolean}[hint]
     if hasattr(hint, "__metadata__"):
@@ -376,7 +376,7 @@ def _word_count(numba_type: Any) -> int:
 
 
 def _type(arg_type: ArgType) -> Any:
-    """The numba type of an argument."""
+    """An argument's numba type."""
     if isinstance(arg_type, tuple):
         cls, fields = arg_type
         return types.BaseTuple.from_types([_type(field) for field in fields], cls)
@@ -384,5 +384,5 @@ def _type(arg_type: ArgType) -> Any:
 
 
 def _words_at(builder: Any, slots: Any) -> Iterator[Any]:
-    """Emit the loads of 8-byte words, one after the other."""
+    """Emit loads of consecutive 8-byte words."""
     return (builder.load(builder.gep(slots, [ir.IntType(32)(number)])) for number in itertools.count())

@@ -1,9 +1,9 @@
-"""What machine code is made of: all definitions that a compiled function uses, found in the kernels' source files.
+"""Digests of compiled functions: each covers all definitions that the function uses, found in the kernels' source files.
 
-The search follows names and imports, and takes too much where it cannot be sure: a local name counts as the global one, a
-module as all that it defines. Statements that run at the import of a module, such as the registration of a type with numba,
-count for every function of the modules that import it. Comments, docstrings and line numbers do not count. Of what comes
-from outside of the package only the name counts.
+The search follows names and imports. Where it cannot be sure, it takes too much: a local name counts as the global name, and
+a module as everything that it defines. Statements that run when a module is imported, such as those that register a type
+with numba, count for every function in the modules that import it. Comments, docstrings and line numbers do not count. For
+a definition from outside the package, only its name counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 Node: TypeAlias = tuple[str, str]
-"""A module, named from `ortops` on, and a name in it; or RUN for what runs at its import, ALL for all of its names."""
+"""A module's name below `ortops`, and a name in it; or RUN for what runs at its import, ALL for all its names."""
 
 RUN, ALL = "", "*"
 
@@ -23,10 +23,10 @@ PREFIX = "ortops."
 
 
 def digests(packages: Mapping[str, Path]) -> dict[str, str]:
-    """The digest of each function with all that it uses, by `{module}.{function}`.
+    """The digest of each function and all that it uses, by `{module}.{function}`.
 
     Args:
-        packages: the folders with compiled functions by the names of the packages, without "ortops.".
+        packages: the folders with compiled functions, by package name without "ortops.".
 
     Raises:
         SyntaxError: a source file is not Python.
@@ -40,7 +40,7 @@ def digests(packages: Mapping[str, Path]) -> dict[str, str]:
 
 
 class _Graph:
-    """The definitions of packages.
+    """The packages' definitions.
 
     Attributes:
         parts: the statements that define each name.
@@ -60,7 +60,7 @@ class _Graph:
         self._uses = {node: {*self._used(*node)} for node in self.parts}
 
     def _read(self, package: str, folder: Path) -> None:
-        """Find the definitions of a package."""
+        """Find a package's definitions."""
         for path in sorted(folder.rglob("*.py")):
             parts = (package, *path.relative_to(folder).with_suffix("").parts)
             module = ".".join(part for part in parts if part != "__init__")
@@ -72,7 +72,7 @@ class _Graph:
                 self._modules[module].add((module, name))
 
     def digest(self, node: Node) -> str:
-        """The digest of a definition and of all that it uses."""
+        """The digest of a definition and all that it uses."""
         seen, left = {node}, [node]
         while left:
             new = self._uses[left.pop()] - seen
@@ -97,7 +97,7 @@ class _Graph:
                 yield RUN, statement
 
     def _registers(self, module: str, decorator: ast.expr) -> bool:
-        """Whether a decorator is one of numba that does more than to return a function that callers name."""
+        """Whether numba's decorator does more than return a function that callers name."""
         root = next(node for node in ast.walk(decorator) if isinstance(node, ast.Name)).id
         origin = self.parts.get((module, root), [None])[0]
         return (
@@ -107,7 +107,7 @@ class _Graph:
         )
 
     def _used(self, module: str, name: str) -> Iterator[Node]:
-        """The definitions that one names, and what runs at imports."""
+        """The definitions that a definition names, and the statements that run at imports."""
         yield module, RUN
         if name == ALL:
             yield from self._modules[module]
@@ -119,7 +119,7 @@ class _Graph:
                 yield from self._targets(statement)
 
     def _targets(self, node: ast.stmt) -> Iterator[Node]:
-        """What an import names in the package."""
+        """The names in the package that an import names."""
         if not isinstance(node, ast.Import | ast.ImportFrom):
             return
         for alias in node.names:
@@ -145,7 +145,7 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 
 class _Content(NamedTuple):
-    """What counts of a statement: its code without docstrings, comments and line numbers, its names and its imports."""
+    """The parts of a statement that count: code without docstrings, comments and line numbers; names; imports."""
 
     code: str
     names: set[str]
@@ -153,7 +153,7 @@ class _Content(NamedTuple):
 
 
 def _content(statement: ast.stmt) -> _Content:
-    """Find it in one pass. Measured: with `ast.unparse` and `ast.walk` it takes twice the time."""
+    """Find a statement's content in one pass. Measured: `ast.unparse` and `ast.walk` take twice the time."""
     words: list[str] = []
     found = _Content("", set(), [])
     left: list[Any] = [statement]

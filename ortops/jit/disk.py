@@ -1,11 +1,11 @@
-"""Code on disk: the archive of LLVM bitcode in an installed wheel, and the cache of machine code made on this machine.
+"""Code on disk: an installed wheel's archive of LLVM bitcode, and the cache of machine code compiled on this machine.
 
-The cache has one file for each kernel and tuple of argument types, in the first folder that can be written. A file begins
-with the digest of its code and of all that the code was made from (`definitions.py`); a file whose digest does not match is
-compiled again and replaced. Files are independent, so any number of processes may write at once.
+The cache has a file for each kernel and tuple of argument types, in the first writable folder. A file begins with a digest
+of its code and of all sources of the code (`definitions.py`). If the digest does not match, the kernel is compiled again and
+the file replaced. Files are independent, so any number of processes may write at once.
 
-The code is executed as it is read. So a file, its folder and the two folders around that are opened without following
-links, and what has been opened must pass `_is_trusted`. On Windows, which has other rights, nothing is checked.
+The process executes the code that it reads. So it opens a file, the file's folder and the two folders above that without
+following links, and each must pass `_is_trusted`. On Windows, whose permissions differ, nothing is checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from llvmlite import binding as llvm
 from ortops.jit import machine_code
 
 DIGEST = 32
-"""The size in bytes of the digest at the start of a file."""
+"""The size of the digest at the start of a file, in bytes."""
 
 PACKAGES = {
     "jit": Path(__file__).parent,
@@ -45,33 +45,33 @@ PACKAGES = {
     "engine.compiled": Path(__file__).parents[1] / "engine" / "compiled",
     "library.compiled": Path(__file__).parents[1] / "library" / "compiled",
 }
-"""The folders with the source files of compiled functions, by the names of the packages."""
+"""The folders with the source files of compiled functions, by package name."""
 
 PACKAGE = PACKAGES["kernels"]
-"""The folder whose `__pycache__` has the machine code."""
+"""The folder whose `__pycache__` holds the machine code."""
 
 ARCHIVE = PACKAGE / "compiled" / "kernels.zip"
-"""The archive of an installed wheel."""
+"""An installed wheel's archive."""
 
 DEFINITIONS = "definitions.json"
 """The name of `definitions.digests` in the archive and in the cache."""
 
 
 BITCODE = ("bitcode",)
-"""Stands in the cache for the processor of LLVM bitcode, which is for any one."""
+"""The value that replaces the processor in the cache for LLVM bitcode, which works on any processor."""
 
 
 def find(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None = None) -> bytes | None:
-    """The machine code of a kernel for this CPU, or the code for another `processor`, from the cache; or None."""
+    """A kernel's machine code for this CPU, or its code for another `processor`, from the cache; or None."""
     processor = processor or machine_code.processor()
     return _find(_file_name(name, arg_types, processor), _origin(name, arg_types, processor))
 
 
 def save(name: str, arg_types: tuple[str, ...], code: bytes, processor: tuple[str, ...] | None = None) -> None:
-    """Store the code of a kernel, as `find` reads it, in the first folder that can be written, if any.
+    """Store a kernel's code for `find` in the first writable folder, if any.
 
     Warns:
-        UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. Where warnings are errors, it is logged instead.
+        UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. If warnings are errors, it is logged instead.
     """
     processor = processor or machine_code.processor()
     try:
@@ -83,14 +83,14 @@ def save(name: str, arg_types: tuple[str, ...], code: bytes, processor: tuple[st
 
 
 def file(name: str, make: Callable[[], bytes]) -> Path:
-    """The path of a file in the cache that others load by its path. Its name tells what it is made from.
+    """The path of a cached file, made if it is missing, that others load by path.
 
     Args:
-        name: the file's name.
-        make: makes the content where there is no such file.
+        name: the file's name, which must identify the file's sources.
+        make: makes the content if the file is missing.
 
     Raises:
-        OSError: no folder can be written.
+        OSError: no folder is writable.
     """
     for folder, _ in _folders():
         with contextlib.suppress(OSError), _opened(folder / name):
@@ -99,7 +99,7 @@ def file(name: str, make: Callable[[], bytes]) -> Path:
 
 
 def _find(name: str, origin: bytes) -> bytes | None:
-    """The content of a file in the cache; None if there is none of this origin."""
+    """A cached file's content; None if no file has this origin."""
     for folder, _ in _folders():
         with contextlib.suppress(OSError), _opened(folder / name) as file:
             content = file.read()
@@ -109,7 +109,7 @@ def _find(name: str, origin: bytes) -> bytes | None:
 
 
 def _save(name: str, content: bytes) -> Path:
-    """Write a file in the first folder that can be written; if there is none, raise the error of the last."""
+    """Write a file in the first writable folder; if no folder is writable, raise the last folder's error."""
     error: OSError = FileNotFoundError(errno.ENOENT, "the sources of the kernels cannot be read")
     for folder, mode in _folders():
         failed = _error_of_writing(folder / name, mode, content)
@@ -122,7 +122,7 @@ def _save(name: str, content: bytes) -> Path:
 _FOLDER_RULE = "must be a folder, no link, of this user or root that nobody else can write to"
 
 _OF_REFUSED_FOLDERS = (None, errno.ELOOP, errno.ENOTDIR)
-"""The numbers of errors for folders that break the rule; `_checked` raises one without a number."""
+"""The error numbers for folders that break the rule; `_checked` raises an error without a number."""
 
 
 @functools.cache  # once, although numba makes Python forget what it has warned of
@@ -130,22 +130,22 @@ def _warn(folder: str, reason: str) -> None:
     message = f"NUMBA_CACHE_DIR = {folder!r}: {reason}; compiled code is not kept"
     try:
         warnings.warn(message, stacklevel=4)
-    except UserWarning:  # -W error: a call can be computed all the same
+    except UserWarning:  # -W error: the call can be computed nevertheless
         logging.getLogger("ortops").warning(message)
 
 
 def member_name(name: str, arg_types: tuple[str, ...]) -> str:
-    """The name of an archive's member for a kernel and its argument types."""
+    """The name of the archive's member for a kernel and its argument types."""
     return f"{name}({','.join(arg_types)})"
 
 
 def bitcode(name: str, arg_types: tuple[str, ...]) -> bytes | None:
-    """The LLVM bitcode of a kernel from a wheel's archive, or None."""
+    """A kernel's LLVM bitcode from a wheel's archive, or None."""
     return _installed(member_name(name, arg_types))
 
 
 def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
-    """Write a wheel's archive, the same bytes for the same bitcode.
+    """Write a wheel's archive; the same bitcode gives the same bytes.
 
     Args:
         path: the file to write.
@@ -161,15 +161,15 @@ def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
 
 
 def archive_comment() -> bytes:
-    """What an archive that is built here is made from, and the version of LLVM from which on it can be read."""
+    """The digest of the sources of an archive that is built here, and the oldest LLVM version that can read it."""
     return sources() + bytes(llvm.llvm_version_info[:1])
 
 
 def _installed(member: str) -> bytes | None:
     """A member of a wheel's archive, or None.
 
-    An archive counts only if it was built from the installed sources and if the environment sets no options of numba. Each
-    call opens it anew, since forked processes would share the position in an open file. Members have checksums.
+    An archive counts only if it was built from the installed sources and the environment sets no numba options. Each call
+    opens the archive anew, since forked processes would share an open file's position. Members have checksums.
     """
     if not sources() or numba_options():
         return None
@@ -182,7 +182,7 @@ def _installed(member: str) -> bytes | None:
 
 
 def numba_options() -> list[tuple[str, str]]:
-    """The environment variables of numba that may change the generated code, with their values."""
+    """The numba environment variables that may change the generated code, with their values."""
     return sorted(
         item for item in os.environ.items() if item[0].startswith("NUMBA_") and item[0] not in _IGNORED_OPTIONS
     )
@@ -206,7 +206,7 @@ def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]
 
 
 def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
-    """All that machine code is made from: its identity, and the code of the kernel and of what compiles it."""
+    """All that machine code depends on: its identity, the kernel's sources and the compiler's."""
     digests, unknown = _digests(), sources().hex()
     code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
     return "\0".join(code).encode() + _key(name, arg_types, processor)
@@ -214,7 +214,7 @@ def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -
 
 @functools.cache
 def _digests() -> dict[str, str]:
-    """`definitions.digests`, kept in the cache: it takes longer than the start of a process should."""
+    """`definitions.digests`, cached on disk: computing it takes longer than the start of a process should."""
     known = _installed(DEFINITIONS) or _find(DEFINITIONS, sources())
     if known is not None:
         found: dict[str, str] = json.loads(known)
@@ -223,7 +223,7 @@ def _digests() -> dict[str, str]:
 
     try:
         found = definitions.digests(PACKAGES)
-    except SyntaxError:  # of a file that no kernel may need: whatever changes in any file counts
+    except SyntaxError:  # in a file that perhaps no kernel needs: a change in any file counts
         return {}
     content = json.dumps(found).encode()
     with contextlib.suppress(OSError):
@@ -242,7 +242,7 @@ def _digest(origin: bytes, content: bytes) -> bytes:
 
 @functools.cache
 def sources() -> bytes:
-    """The digest of all source files of the kernels; empty if they cannot be read."""
+    """The digest of all the kernels' source files; empty if they cannot be read."""
     digest = hashlib.sha256()
     paths = [(name, path) for name in PACKAGES for path in sorted(PACKAGES[name].rglob("*.py"))]
     for name, path in paths:
@@ -252,19 +252,19 @@ def sources() -> bytes:
 
 
 def _folders() -> Iterator[tuple[Path, int]]:
-    """The cache's folders, in the order in which they are tried, each with the mode of what is made.
+    """The cache's folders, in the order of preference, each with the permissions for new files and folders.
 
-    If $NUMBA_CACHE_DIR is set, it is the only one. Otherwise: `__pycache__` beside the sources, which a read-only
+    If $NUMBA_CACHE_DIR is set, it is the only folder. Otherwise: `__pycache__` next to the sources, which a read-only
     installation may fill in advance; the user's cache folder; and a private folder among the temporary files.
     """
-    if not sources():  # for example in a zip file: stale code could not be told from current code
+    if not sources():  # for example in a zip file: stale code would look like current code
         return
     part = f"ortops_{hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:16]}"
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"], part).absolute(), 0o755
         return
     yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent, 0o755
-    if _user_cache().is_absolute():  # it is relative if no home is known
+    if _user_cache().is_absolute():  # it is relative if the home folder is unknown
         yield _user_cache() / part, 0o700
     if os.name != "nt":  # on Windows the folder for temporary files belongs to the user anyway
         with contextlib.suppress(OSError):
@@ -272,7 +272,7 @@ def _folders() -> Iterator[tuple[Path, int]]:
 
 
 def _user_cache() -> Path:
-    """The platform's cache folder of this user."""
+    """The user's cache folder on this platform."""
     home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.expanduser raises where no home is known
     if os.name == "nt":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local", "ortops", "Cache")
@@ -282,7 +282,7 @@ def _user_cache() -> Path:
 
 
 def _write(path: Path, mode: int, content: bytes) -> None:
-    """Write a file atomically, into a folder that is made if it is missing. Raises OSError if it cannot be written."""
+    """Write a file atomically, and make its folder if it is missing. Raises OSError if the file cannot be written."""
     with _entered(path.parent, mode) as folder:
         target = str(path) if folder is None else path.name
         part = f"{target}.{uuid.uuid4().hex}"
@@ -310,11 +310,11 @@ def _error_of_writing(path: Path, mode: int, content: bytes) -> OSError | None:
 _PART = re.compile(r".+\.[0-9a-f]{32}")
 
 _MOST_SECONDS_OF_PART = 3600.0
-"""A part that is older belongs to a process that was ended before it could rename the part."""
+"""An older part belongs to a process that ended before it could rename the part."""
 
 
 def _remove_stale_parts(path: Path, folder: int | None) -> None:
-    """Remove the parts that were left in a folder, whose descriptor, if it has one, cannot list it."""
+    """Remove stale parts from a folder. `path` lists the folder, since its descriptor, if any, cannot."""
     for found in path.iterdir():
         part = str(found) if folder is None else found.name
         with contextlib.suppress(OSError):
@@ -325,7 +325,7 @@ def _remove_stale_parts(path: Path, folder: int | None) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file to read code from it. Raises OSError if there is none, or others could have written it."""
+    """Open a file to read code from it. Raises OSError if the file is missing or others could have written it."""
     with _entered(path.parent) as folder:
         name = path if folder is None else path.name
         with _checked(name, _BINARY, folder) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
@@ -334,9 +334,9 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def _entered(folder: Path, mode: int | None = None) -> Iterator[int | None]:
-    """Open a folder, made with this mode if one is given. Raises OSError if there is none, or others can write to it.
+    """Open a folder, and make it first if a mode is given. Raises OSError if it is missing or others can write to it.
 
-    On Windows, which opens no folders, the descriptor is None.
+    On Windows, which cannot open folders, the descriptor is None.
     """
     around = Path(os.path.realpath(folder.parent.parent))
     if mode is not None:
@@ -362,7 +362,7 @@ _BINARY, _SEARCH, _NO_LINK = (getattr(os, f"O_{name}", 0) for name in ("BINARY",
 
 @contextlib.contextmanager
 def _checked(path: Path | str, flags: int, folder: int | None) -> Iterator[int]:
-    """Open a file or folder, and check what has been opened. Raises OSError if it is a link, or others can write to it."""
+    """Open a file or folder, then check it. Raises OSError if it is a link or others can write to it."""
     descriptor = os.open(path, os.O_RDONLY | flags | _NO_LINK, dir_fd=folder)
     try:
         if os.name != "nt" and not _is_trusted(os.fstat(descriptor)):
@@ -373,7 +373,7 @@ def _checked(path: Path | str, flags: int, folder: int | None) -> Iterator[int]:
 
 
 def _is_trusted(found: os.stat_result) -> bool:
-    """Whether nobody can write to a file or folder but root, this user, and those who can write ortops' sources.
+    """Whether only root, this user and those who can write ortops' sources can write to a file or folder.
 
     Others may add to a folder with the sticky bit, since they cannot replace another user's files in it.
     """

@@ -1,17 +1,17 @@
-"""Element types of tensors, pointers to elements as parameters of compiled functions, and what kernels return."""
+"""Tensors' element types, the pointer types of compiled functions' parameters, and kernels' status codes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 FLOAT16, BFLOAT16, FLOAT, DOUBLE = 0, 1, 2, 3
-"""The element types of tensors. Values of the 16-bit types are computed as FLOAT."""
+"""Tensors' element types. FLOAT is the compute type of the 16-bit types; FLOAT and DOUBLE are their own."""
 
 
 class Elements(NamedTuple):
-    """A pointer to elements whose type is known at run time only, so that all types share the code that moves it.
+    """A pointer to elements that carries their type, so that code that only passes it on is compiled once for all types.
 
-    address: of the first element.
+    address: the first element's address.
     kind: FLOAT16, BFLOAT16, FLOAT or DOUBLE.
     """
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 class Pointer(Protocol[T]):
-    """What type checkers see of a pointer to numbers of 8 bytes; NumPy's arrays are passed as such."""
+    """A pointer to 8-byte numbers, for type checkers. Callers pass NumPy arrays for it."""
 
     def __getitem__(self, at: int, /) -> T:
         """Load number `at`."""
 
     def __setitem__(self, at: int, value: T, /) -> None:
-        """Store it."""
+        """Store number `at`."""
 
 
 if TYPE_CHECKING:
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
 
 
 Values: TypeAlias = Annotated[Any, "values"]
-"""A parameter of a compiled function: a pointer to numbers of the type in which the elements of a type are computed."""
+"""Parameter type: a pointer to values of the element type's compute type."""
 
 Stored: TypeAlias = Annotated[Any, "stored"]
-"""Likewise a pointer to elements as they are stored."""
+"""Parameter type: a pointer to stored elements."""
 
 Source: TypeAlias = Annotated[Any, "pixels"]
-"""Likewise a pointer to the pixels of a plane as they are stored; or, of a panel, to vectors of LANES channels."""
+"""Parameter type: a pointer to stored pixels (plane) or to LANES-wide vectors (panel)."""
 
 Sums: TypeAlias = Annotated[Any, "sums"]
-"""Likewise a pointer to values of the type in which a plane is computed; or, of a panel, to vectors of them."""
+"""Parameter type: a pointer to values of the compute type (plane) or to vectors of them (panel)."""
 
 Wide: TypeAlias = Annotated[Any, "wide"]
-"""Likewise a pointer to float64s for a plane; or, for a panel, to vectors of them."""
+"""Parameter type: a pointer to float64s (plane) or to vectors of them (panel)."""
 
 Places: TypeAlias = Annotated[Any, "places"]
-"""Likewise a pointer to numbers of pixels: float64s for a plane; `Sums` for a panel, which has at most 2**18 pixels."""
+"""Parameter type: a pointer to pixel numbers: float64s (plane) or `Sums` (panel, which has at most 2**18 pixels)."""
 
 PANEL = " panel"
-"""What follows the name of the element type of a function that is compiled for panels."""
+"""The suffix of the element type's name in functions that are specialised for panels."""
 
 Words: TypeAlias = Annotated[Pointer[int], "int64"]
-"""Likewise a pointer to int64."""
+"""Parameter type: a pointer to int64s."""
 
 Doubles: TypeAlias = Annotated[Pointer[float], "float64"]
-"""Likewise a pointer to float64."""
+"""Parameter type: a pointer to float64s."""
 
 OUT_OF_MEMORY, INTERRUPTED = 1, -(2**62)
-"""What a kernel returns if memory ran out, or if a signal handler raised; otherwise it returns 0."""
+"""A kernel's status if memory ran out or a signal handler raised; otherwise the status is 0."""

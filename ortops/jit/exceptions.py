@@ -1,4 +1,4 @@
-"""Handle asynchronous exceptions, which may come at any line: from a signal handler (Ctrl-C) or the recursion limit."""
+"""Handle asynchronous exceptions, which a signal handler (Ctrl-C) or the recursion limit may raise at any line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KEY = b"ortops"
 """The key under which compiled code saves an exception in the thread's dictionary (PyThreadState_GetDict)."""
 
 MAX_WAIT_SECONDS = 60.0
-"""The longest time for which the interpreter's exit waits for other threads."""
+"""The longest time that the interpreter's exit waits for other threads."""
 
 # c_void_p, since the result is a borrowed reference, which py_object would release.
 _thread_dict = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_GetDict", ctypes.pythonapi))
 
 
 def take() -> BaseException | None:
-    """Remove and return the exception that compiled code saved last for this thread, or None."""
+    """Remove and return the last exception that compiled code saved for this thread, or None."""
     address = _thread_dict()
     try:
         thread_dict: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
-    except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into it
+    except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into this
         raise RecursionError(str(error)) from error
     return thread_dict.pop(KEY.decode(), None)
 
@@ -33,9 +33,9 @@ _running: set[Any] = set()
 
 
 def uninterrupted(function: Callable[[], Any]) -> Any:
-    """Call a function that must run to its end; numba, for example, fails until the process ends if interrupted.
+    """Call a function that must run to its end; numba, for example, once interrupted, fails until the process ends.
 
-    The function runs on another thread, since signal handlers run on the main one. If a handler raises, only the waiting
+    The function runs on another thread, since signal handlers run on the main thread. If a handler raises, only the wait
     ends.
 
     Returns:
@@ -59,9 +59,9 @@ def uninterrupted(function: Callable[[], Any]) -> Any:
             done.release()
 
     try:
-        # Not threading.Thread, which an asynchronous exception may leave half started.
+        # An asynchronous exception may leave a threading.Thread half started.
         _thread.start_new_thread(work, ())
-    except RuntimeError:  # no new thread: there are too many, or the interpreter is exiting
+    except RuntimeError:  # there are too many threads, or the interpreter is exiting
         return function()
     done.acquire()
     if errors:
@@ -71,6 +71,6 @@ def uninterrupted(function: Callable[[], Any]) -> Any:
 
 @atexit.register
 def _wait() -> None:
-    """Wait for functions whose callers were interrupted: a compiler may crash if the interpreter goes away."""
+    """Wait for functions whose callers were interrupted: a compiler may crash if the interpreter exits."""
     for done in list(_running):
         done.acquire(timeout=MAX_WAIT_SECONDS)

@@ -1,6 +1,6 @@
 """Emit conversions between float32 and the bit patterns of float16 and bfloat16, for a scalar or a vector of LANES.
 
-The results are the same when the CPU flushes float32 subnormals to 0, which ONNX Runtime can ask for.
+The results do not change if the CPU flushes float32 subnormals to 0, which ONNX Runtime can request.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from ortops.jit import LANES
 
 
 def shaped_like(llvm_type: Any, scalar: Any) -> Any:
-    """The scalar type itself, or a vector of LANES of it if `llvm_type` is a vector."""
+    """The scalar type, or a vector of LANES such scalars if `llvm_type` is a vector."""
     return ir.VectorType(scalar, LANES) if isinstance(llvm_type, ir.VectorType) else scalar
 
 
 def constant(llvm_type: Any, value: float) -> ir.Constant:
-    """A constant of a scalar or vector type, in all lanes of a vector."""
+    """A constant of a scalar or vector type; a vector has it in all lanes."""
     return ir.Constant(llvm_type, [value] * LANES if isinstance(llvm_type, ir.VectorType) else value)
 
 
 def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
-    """Convert bits of float16 to float32."""
+    """Convert a float16's bits to float32."""
     floats, bits = shaped_like(bits16.type, ir.FloatType()), shaped_like(bits16.type, ir.IntType(32))
     if has_instruction:
         return builder.fpext(builder.bitcast(bits16, shaped_like(bits16.type, ir.HalfType())), floats)
@@ -41,7 +41,7 @@ def from_float16(builder: Any, bits16: Any, has_instruction: bool) -> Any:
 
 
 def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
-    """Convert float32 to bits of float16: rounded to nearest, ties to even; infinite beyond its range."""
+    """Convert float32 to a float16's bits: rounded to nearest, ties to even; infinite beyond float16's range."""
     bits16, bits = shaped_like(value.type, ir.IntType(16)), shaped_like(value.type, ir.IntType(32))
     if has_instruction:
         return builder.bitcast(builder.fptrunc(value, shaped_like(value.type, ir.HalfType())), bits16)
@@ -63,14 +63,14 @@ def to_float16(builder: Any, value: Any, has_instruction: bool) -> Any:
 
 
 def from_bfloat16(builder: Any, bits16: Any) -> Any:
-    """Convert bits of bfloat16 to float32."""
+    """Convert a bfloat16's bits to float32."""
     bits = shaped_like(bits16.type, ir.IntType(32))
     shifted = builder.shl(builder.zext(bits16, bits), constant(bits, 16))
     return builder.bitcast(shifted, shaped_like(bits16.type, ir.FloatType()))
 
 
 def to_bfloat16(builder: Any, value: Any) -> Any:
-    """Convert float32 to bits of bfloat16, rounded to nearest, ties to even."""
+    """Convert float32 to a bfloat16's bits, rounded to nearest, ties to even."""
     bits = shaped_like(value.type, ir.IntType(32))
     all_bits = builder.bitcast(value, bits)
     nan = builder.or_(builder.lshr(all_bits, constant(bits, 16)), constant(bits, 0x40))

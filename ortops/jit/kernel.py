@@ -1,8 +1,8 @@
-"""Kernels: functions of this package that are compiled for the types of their arguments.
+"""Kernels: functions of this package, specialised for the types of their arguments.
 
-A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Each argument is a number or the address of an array, in
-8 bytes, so all arrays of one element type share the code, including read-only ones and views of a session's memory. If the
-machine code is on disk, neither numba nor the kernel's source is imported.
+A kernel is a C function `int64_t kernel(const int64_t* arguments)`. Each argument is a number or an array's address, in 8
+bytes. So all arrays of one element type share the code, including read-only arrays and views of a session's memory. If the
+machine code is cached, neither numba nor the kernel's source is imported.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _POINTERS = {
         (np.int64, "int64"),
     )
 }
-"""The pointer type for each element type. Compiled code knows float16 as uint16 and bfloat16 as int16."""
+"""The pointer type for each element type. Compiled code uses uint16 for float16, and int16 for bfloat16."""
 
 _lock = threading.RLock()
 
 
 def code_of(source: Source) -> bytes:
-    """The object file, from disk; if it is not there, it is made from a wheel's bitcode or compiled, and stored.
+    """A source's object file, from the cache; otherwise made from a wheel's bitcode or compiled, then cached.
 
     Raises:
-        RuntimeError: it must be compiled, and an option of numba in the environment prevents that.
+        RuntimeError: the source must be compiled, and a numba option in the environment prevents that.
     """
     with _uncollected():
         code = disk.find(source.name, source.arg_types)
@@ -64,13 +64,13 @@ def code_of(source: Source) -> bytes:
 _PORTABLE = {
     one: {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+bmi2,+f16c,+fma"} for one in ("x86_64", "AMD64")
 }
-"""Options of numba where old processors lack instructions that bitcode needs (`machine_code.has_instructions`)."""
+"""numba's options on platforms where old processors lack instructions of bitcode (`machine_code.has_instructions`)."""
 
 
 def bitcode_of(source: Source) -> bytes:
-    """The LLVM bitcode for any processor: a wheel's, or from the cache; else it is compiled and stored.
+    """A source's LLVM bitcode for any processor, from a wheel or the cache; otherwise compiled, then cached.
 
-    numba reads its options when it is imported, so this is for processes that compile nothing else.
+    numba reads its options at import, so only processes that compile nothing else may call this.
     """
     code = disk.bitcode(source.name, source.arg_types)
     if code is not None:
@@ -88,7 +88,7 @@ def bitcode_of(source: Source) -> bytes:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Have Python not search for unused objects while a source is compiled, which makes many that are used to its end.
+    """Switch Python's garbage collector off during compilation, which makes many objects and uses them to its end.
 
     Measured: a first average takes a tenth less processor time.
     """
@@ -107,7 +107,7 @@ _pauses: list[bool] = []
 
 
 def _resume() -> None:
-    """Collect again, also in a process that was forked while another thread compiled."""
+    """Switch the collector on again, even in a process that was forked while another thread compiled."""
     if _pauses:
         _pauses.clear()
         gc.enable()
@@ -126,14 +126,14 @@ _RULES: tuple[tuple[str, Callable[[str], bool], str], ...] = (
         "must be features separated by commas, each prefixed by + or -",
     ),
 )
-"""Values of numba's options with which it compiles nothing or ends the process."""
+"""Rules for numba's options: other values make numba compile nothing or end the process."""
 
 
 def _compiler() -> Any:
     """The module `compile`, which imports numba.
 
     Raises:
-        RuntimeError: an option of numba in the environment would stop the compilation of kernels.
+        RuntimeError: a numba option in the environment would stop the compilation of kernels.
     """
     for name, is_allowed, rule in _RULES:
         value = os.environ.get(name)
@@ -150,14 +150,14 @@ loaded: list[Source] = []
 
 
 def _address_of(source: Source) -> int:
-    """Load the machine code of a source and return its address."""
+    """Load a source's machine code and return its address."""
     address = machine_code.load(code_of(source))
     loaded.append(source)
     return address
 
 
 class Kernel:
-    """A kernel, compiled or loaded from disk at the first call with arrays of each tuple of element types."""
+    """A kernel, compiled or loaded from the cache at the first call with each tuple of element types."""
 
     def __init__(self, function: Function) -> None:
         self._function: FunctionName = function
@@ -167,8 +167,8 @@ class Kernel:
         """Run the kernel and return its status.
 
         Args:
-            arguments: C-contiguous arrays, ints, floats, and named tuples of these. What was a number or a tuple in the
-                first call is of the same type, and has the same fields, in each call.
+            arguments: C-contiguous arrays, ints, floats, and named tuples of these. In each call, numbers must have the same
+                types as in the first call, and tuples the same fields.
 
         Raises:
             BaseException: a signal handler raised it while the kernel ran.
@@ -198,11 +198,11 @@ class Kernel:
 
 
 class CFunction:
-    """A compiled C function, whose parameters have the types of its annotations and are passed as 64-bit words.
+    """A compiled C function. Its annotations give its parameters' types; they are passed as 64-bit words.
 
     Args:
         function: the function.
-        element: the element type of `layout.Stored`; "" for a function without such parameters.
+        element: the element type of `elements.Stored` parameters; "" for a function without such parameters.
     """
 
     def __init__(self, function: Function, element: str = "") -> None:
@@ -221,11 +221,11 @@ class CFunction:
 
 
 _of_numbers: set[type[Any]] = set()
-"""The classes of named tuples, of those that kernels were called with, whose fields are all numbers."""
+"""The classes of named tuples in earlier calls whose fields are all numbers."""
 
 
 def _flatten(arguments: tuple[Any, ...], dtypes: list[Any], values: list[int | float]) -> None:
-    """Append the element type of each array and the value of each argument, flattening tuples."""
+    """Append each array's element type and each argument's value, flattening tuples."""
     for argument in arguments:
         kind = type(argument)
         if kind is int:  # the most frequent type comes first
@@ -247,7 +247,7 @@ _word_at = ctypes.c_size_t.from_address
 
 def data_pointer(array: Array) -> int:
     """The address of an array's first element."""
-    # NumPy's binary interface puts it right behind the object's head. Measured: a sixth of the time of array.ctypes.data.
+    # NumPy's binary interface puts it right after the object's head. Measured: a sixth of the time of array.ctypes.data.
     return _word_at(id(array) + _HEAD).value
 
 
@@ -257,7 +257,7 @@ if data_pointer(_PROBE) != _PROBE.ctypes.data:
 
 
 def _arg_type(argument: Any, words: list[str]) -> ArgType:
-    """The type of an argument, and in `words` those of the numbers and addresses that it is passed as."""
+    """An argument's type; appends the types of the numbers and addresses that the argument is passed as to `words`."""
     if isinstance(argument, tuple):
         types = tuple(_arg_type(field, words) for field in argument)
         if hasattr(argument, "_fields") and all(one in (INTEGER, FLOAT) for one in types):

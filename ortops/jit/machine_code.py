@@ -1,7 +1,7 @@
-"""Emit object files from LLVM bitcode and load them into this process, and ask what a processor can, without numba.
+"""Emit object files from LLVM bitcode, load them into this process, and query the processor's features, without numba.
 
-Without an instruction for fused multiply-add, LLVM calls `fmaf`, which is slow; without those for float16, functions that
-the process may not have. LLVM ends the process if a function is missing.
+On processors without fused multiply-add, LLVM calls `fmaf`, which is slow. On processors without float16 conversions, it
+calls functions that the process may not have, and LLVM ends the process if a function is missing.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PYTHON_FUNCTIONS = (
     "Py_DecRef",
     "Py_IncRef",
 )
-"""Functions of Python's C API that compiled code calls. LLVM may not find their symbols by itself if Python is embedded."""
+"""Functions of Python's C API that compiled code calls. LLVM may not find their symbols if Python is embedded."""
 
 
 def keep_forever(thing: object) -> None:
     """Keep an object alive until the process ends.
 
-    The interpreter clears modules when it exits, and ONNX Runtime may still use what it was given: sessions can end later.
+    The interpreter clears modules when it exits, but sessions can end later, and ONNX Runtime may use the object until then.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -60,8 +60,8 @@ def load(code: bytes) -> int:
         RuntimeError: LLVM rejects the file.
     """
     _initialize()
-    # Every file has an engine of its own, since all kernels have the same symbol.
-    target = llvm.Target.from_default_triple().create_target_machine(jit=True)  # the engine takes it over
+    # Every file has its own engine, since all kernels have the same symbol.
+    target = llvm.Target.from_default_triple().create_target_machine(jit=True)  # the engine takes ownership of it
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
@@ -73,12 +73,12 @@ def load(code: bytes) -> int:
 
 
 def has_instructions() -> bool:
-    """Whether this processor has the instructions that a wheel's bitcode takes for granted."""
+    """Whether this processor has the instructions that a wheel's bitcode requires."""
     return has_fma(_target_machine()) and has_float16(_target_machine())
 
 
 def emit(bitcode: bytes) -> bytes | None:
-    """The object file of a wheel's bitcode for this processor; None if the processor lacks instructions that it needs."""
+    """A wheel's bitcode as an object file for this processor; None if the processor lacks instructions that it needs."""
     target = _target_machine()
     if not has_instructions():
         return None
@@ -90,7 +90,7 @@ def emit(bitcode: bytes) -> bytes | None:
 
 @functools.cache
 def _target_machine() -> Any:
-    """This processor, with numba's choices."""
+    """The target machine for this processor, with numba's options."""
     _initialize()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     return target.create_target_machine(
@@ -109,7 +109,7 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
     for name in PYTHON_FUNCTIONS:
         llvm.add_symbol(name, _python_function(name))
-    if sys.platform == "win32":  # no DLL of the C library exports it
+    if sys.platform == "win32":  # no DLL of the C library exports this function
         llvm.add_symbol("snprintf", _python_function("PyOS_snprintf"))
 
 
@@ -119,7 +119,7 @@ def _python_function(name: str) -> int | None:
 
 
 def processor() -> tuple[str, str, str]:
-    """The target triple, the CPU's name and its features, on which the machine code depends."""
+    """The target triple, the CPU's name and its features; the machine code depends on them."""
     _initialize()
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
@@ -139,7 +139,7 @@ def has_fma(target: Any) -> bool:
 
 
 def has_float16(target: Any) -> bool:
-    """Whether a target machine converts between float32 and float16 by instructions."""
+    """Whether a target machine has instructions that convert between float32 and float16."""
     assembly = _assembly(
         target,
         """
@@ -150,7 +150,7 @@ def has_float16(target: Any) -> bool:
         }
         """,
     )
-    # __extendhfsf2, but __gnu_h2f_ieee on 32-bit ARM.
+    # The functions are called __extendhfsf2, but __gnu_h2f_ieee on 32-bit ARM.
     return not any(name in assembly for name in ("hfsf", "h2f"))
 
 

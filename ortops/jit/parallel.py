@@ -16,7 +16,7 @@ _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
 
 def from_words(context: Any, builder: Any, words: Iterator[Any], value_type: Any) -> Any:
-    """Emit a value from the next words, one for each number or pointer of a tuple."""
+    """Emit a value from the next words; a tuple takes a word for each number or pointer."""
     if isinstance(value_type, types.BaseTuple):
         parts = [from_words(context, builder, words, part) for part in value_type.types]
         return context.make_tuple(builder, value_type, parts)
@@ -29,7 +29,7 @@ def from_words(context: Any, builder: Any, words: Iterator[Any], value_type: Any
 
 
 def to_words(builder: Any, value: Any, value_type: Any) -> Iterator[Any]:
-    """Emit the words of a value."""
+    """Emit a value's words."""
     if isinstance(value_type, types.BaseTuple):
         for i, part in enumerate(value_type.types):
             yield from to_words(builder, builder.extract_value(value, i), part)
@@ -45,7 +45,7 @@ def to_words(builder: Any, value: Any, value_type: Any) -> Iterator[Any]:
 def task_of(typing: Any, kernel: Any, args: Any) -> Any:
     """The address of a C function task(data, worker) that calls kernel(*args, first, last, worker), and its data.
 
-    The data, on the caller's stack, are first and last, which the caller or `tasks.run_in_chunks` sets, and args.
+    The data lie on the caller's stack: first and last, which the caller or `tasks.run_in_chunks` sets, then args.
     """
     signature = kernel.get_call_type(typing, (*args.types, types.intp, types.intp, types.intp), {})
     result = types.Tuple((types.intp, types.CPointer(types.int64)))
@@ -75,7 +75,7 @@ def task_of(typing: Any, kernel: Any, args: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def for_count(typing: Any, function: Any, count: Any, most: Any, args: Any) -> Any:
-    """Call function(count, *args), where 1 <= count <= most, by code for each count: an `inline` function's loops unroll.
+    """Call function(count, *args), specialised for each count from 1 to `most`, so that an `inline` function's loops unroll.
 
     `most` is a constant, at most MAX_UNROLLED.
     """
@@ -104,7 +104,7 @@ def for_count(typing: Any, function: Any, count: Any, most: Any, args: Any) -> A
 
 @intrinsic
 def call_unchecked(_typing: Any, function: Any, args: Any) -> Any:
-    """`call` for a function whose type nobody knows."""
+    """`call` for a function of unknown type."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         words = []
@@ -125,9 +125,9 @@ if TYPE_CHECKING:
     Parameters = TypeVarTuple("Parameters")
 
     def call(function: Address[Callable[[Unpack[Parameters]], object]], args: tuple[Unpack[Parameters]]) -> int:
-        """Call the C function at an address with the words of each argument, and return its 64-bit result.
+        """Call the C function at an address with each argument's words, and return its 64-bit result.
 
-        `layout.Elements` are passed as their address: the function knows their type.
+        `Elements` are passed as their address, since the function knows their type.
         """
 else:
     call = call_unchecked
@@ -135,7 +135,7 @@ else:
 
 @intrinsic
 def pointer_to(typing: Any, function: Any) -> Any:
-    """The address of a C function that wraps a compiled one; its parameters and result are all 64-bit integers."""
+    """The address of a C function that wraps a compiled function; its parameters and result are 64-bit integers."""
     parameters = function.dispatcher.py_func.__code__.co_argcount
     signature = function.get_call_type(typing, (types.intp,) * parameters, {})
 
@@ -169,7 +169,7 @@ def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def static_word(_typing: Any) -> Any:
-    """A pointer to an int64 that is 0 when the code is loaded, one for each place in a source."""
+    """A pointer to a static int64, initially 0; each call in the source code has its own."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         word = cgutils.add_global_variable(builder.module, _INT64, builder.module.get_unique_name("static_word"))
@@ -181,7 +181,7 @@ def static_word(_typing: Any) -> Any:
 
 @intrinsic
 def exchange_if(_typing: Any, pointer: Any, old: Any, new: Any) -> Any:
-    """Store `new` in an int64 in memory if it is `old`, atomically; whether it was."""
+    """Atomically replace an int64 in memory by `new` if it equals `old`, and return whether it did."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         result = builder.cmpxchg(args[0], args[1], args[2], "seq_cst")
@@ -192,12 +192,12 @@ def exchange_if(_typing: Any, pointer: Any, old: Any, new: Any) -> Any:
 
 @intrinsic
 def allocate(_typing: Any, words: Any) -> Any:
-    """Allocate uninitialised memory for that many int64; a null pointer if there is none left."""
+    """Allocate uninitialised memory for `words` int64s; a null pointer if memory has run out."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         function_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
         malloc = cgutils.get_or_insert_function(builder.module, function_type, "malloc")
-        # Never 0 bytes, for which malloc may return null.
+        # Never ask for 0 bytes: malloc may return null.
         memory = builder.call(malloc, [builder.add(builder.mul(args[0], _INT64(8)), _INT64(8))])
         return builder.bitcast(memory, _INT64.as_pointer())
 
@@ -206,7 +206,7 @@ def allocate(_typing: Any, words: Any) -> Any:
 
 @intrinsic
 def release(_typing: Any, memory: Any) -> Any:
-    """Free memory of `allocate`; a null pointer is ignored."""
+    """Free memory that `allocate` returned; ignore a null pointer."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])

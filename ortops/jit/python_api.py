@@ -1,7 +1,7 @@
-"""Call Python from compiled code through its C API: call a function, run signal handlers.
+"""Call Python from compiled code through the C API: call a function, run signal handlers.
 
-A signal handler or the recursion limit may raise an exception before the first line of any Python function and after its
-last. Compiled code sees each exception and saves it for the thread (`exceptions.py`).
+A signal handler or the recursion limit may raise an exception before any Python function's first line and after its last
+line. Compiled code sees each exception and saves it for the thread (`exceptions.py`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
 
 @compiled
 def signal_raised() -> bool:
-    """Run the handlers of pending signals if this is the main thread; whether a handler raised an exception."""
+    """Run the handlers of pending signals if this is the main thread; return whether a handler raised."""
     lock = acquire_gil()
     raised = _check_signals() != 0
     if raised:
@@ -72,7 +72,7 @@ def call_python(function: int, argument: int) -> int:
 
 @compiled
 def int_attribute(thing: int, name: int) -> int:
-    """The value of an object's attribute, an integer; 0 if it has none. The caller must hold the GIL."""
+    """The value of an object's integer attribute; 0 if the object lacks it. The caller must hold the GIL."""
     value = _get_attribute(thing, name)
     if value == 0:
         _clear()
@@ -91,7 +91,7 @@ def exception_name() -> int:
 
 @compiled
 def save_exception() -> None:
-    """Clear the pending exception and save it in the thread's dictionary, from where `exceptions.take` gets it."""
+    """Clear the pending exception and save it in the thread's dictionary, where `exceptions.take` finds it."""
     memory = allocate(4)
     here = address_of(memory)
     if here == 0:

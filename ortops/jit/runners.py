@@ -1,11 +1,11 @@
-"""Runners, which run the tasks of a kernel in parallel.
+"""Runners, which run a kernel's tasks in parallel.
 
 A runner is a pair: the address of a C function with the signature of OrtApi's KernelContext_ParallelFor,
 
     void* runner(void* context, void (*task)(void* data, size_t index), size_t count, size_t batches, void* data)
 
-and its context. (0, 0) stands for a loop on the calling thread. In a session ONNX Runtime provides the runner; this module
-has the one for other calls.
+and its context. (0, 0) means a loop on the calling thread. In a session ONNX Runtime provides the runner; this module
+provides it for other calls.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def available_cpus() -> int:
 def thread_runner(count: int) -> Runner:
     """A runner that uses `count` POSIX threads; SERIAL for one thread and on Windows.
 
-    Each call starts its threads anew, at some 20 us each: unlike a pool they work after a fork. They run no Python, so no
-    exception can interrupt a call halfway.
+    Each call starts its own threads, which takes some 20 us each. Unlike a pool's threads, they work after a fork. They run
+    no Python, so no exception can interrupt a call halfway.
     """
     if count < 2 or os.name == "nt":
         return SERIAL

@@ -1,6 +1,7 @@
 """Scalar intrinsics for compiled code: pointers, loads and stores with conversion, fused multiply-add.
 
-numba has no float16 or bfloat16 on a CPU, so their elements are stored as uint16 and int16 and computed in float32.
+numba has no float16 or bfloat16 on a CPU. So compiled code stores their elements as uint16 and int16, and computes in
+float32.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ortops.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bflo
 from ortops.jit.machine_code import has_float16, has_fma
 
 MAX_UNROLLED = 8
-"""The most iterations of a loop that is compiled for each number of them (`parallel.for_count`)."""
+"""The most iterations of a loop that is specialised for each count (`parallel.for_count`)."""
 
 
 class LanesType(types.Type):
@@ -30,12 +31,12 @@ class LanesType(types.Type):
 
 
 def compute_type(element: Any) -> Any:
-    """The type in which elements of a stored type are computed: float32 for the 16-bit types, else the type itself."""
+    """The compute type of an element type: float32 for the 16-bit types, else the element type."""
     return types.float32 if element in (types.uint16, types.int16) else element
 
 
 def scalar_type(element: Any) -> Any:
-    """The compute type of elements, or of the lanes of a vector."""
+    """The compute type of elements or of a vector's lanes."""
     return element.scalar if isinstance(element, LanesType) else compute_type(element)
 
 
@@ -49,7 +50,7 @@ def target_of(context: Any) -> Any:
 
 
 def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
-    """Emit the load of a scalar or vector `kind` from a pointer to elements, converted to the compute type."""
+    """Emit the load of a scalar or vector of type `value_type` from a pointer to elements, converted to the compute type."""
     stored = pointer.type.pointee
     if not isinstance(element, LanesType):
         stored = shaped_like(context.get_value_type(value_type), stored)
@@ -60,7 +61,7 @@ def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type
 
 
 def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
-    """Emit the store of a scalar or vector at a pointer to elements, rounded once to their type."""
+    """Emit the store of a scalar or vector to a pointer to elements, rounded once to their type."""
     if element == types.uint16:
         value = to_float16(builder, value, has_float16(target_of(context)))
     elif element == types.int16:
@@ -69,12 +70,12 @@ def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: An
 
 
 def is_elements(pointer: Any) -> bool:
-    """Whether a numba type is that of `layout.Elements`."""
+    """Whether a numba type is the type of `Elements`."""
     return getattr(pointer, "instance_class", None) is Elements
 
 
 def emit_address(builder: Any, pointer: Any, value: Any) -> Any:
-    """Emit the address of a pointer or of Elements, or an address itself."""
+    """Emit the address in a pointer, in Elements or in an integer."""
     if is_elements(pointer):
         return builder.extract_value(value, 0)
     return value if pointer == types.intp else builder.ptrtoint(value, ir.IntType(64))
@@ -89,7 +90,7 @@ _KINDS = {types.uint16: FLOAT16, types.int16: BFLOAT16, types.float32: FLOAT, ty
 
 
 def emit_itemsize(builder: Any, pointer: Any, value: Any) -> Any:
-    """Emit the size in bytes of a pointer's elements."""
+    """Emit the size of a pointer's elements in bytes."""
     int64 = ir.IntType(64)
     if not is_elements(pointer):
         return int64(pointer.dtype.bitwidth // 8)
@@ -144,7 +145,7 @@ uint32_pointer, float32_pointer, float64_pointer = _cast(types.uint32), _cast(ty
 
 @intrinsic
 def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
-    """Cast a pointer to one to the compute type of the elements, or of the lanes, at `like`."""
+    """Cast a pointer; `like` points to elements or vectors, whose compute type the result points to."""
     result = like if is_elements(like) else types.CPointer(scalar_type(like.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -160,7 +161,7 @@ def compute_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
 
 @intrinsic
 def element_pointer(_typing: Any, pointer: Any) -> Any:
-    """Cast a pointer to vectors to one to their lanes; other pointers stay."""
+    """Cast a pointer to vectors into a pointer to their lanes; leave other pointers unchanged."""
     result = types.CPointer(getattr(pointer.dtype, "scalar", pointer.dtype))
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -184,7 +185,7 @@ def storage_pointer(_typing: Any, pointer: Any, like: Any) -> Any:
 
 @intrinsic
 def itemsize(_typing: Any, pointer: Any) -> Any:
-    """The size in bytes of a pointer's elements."""
+    """The size of a pointer's elements in bytes."""
     return types.intp(pointer), lambda _context, builder, _signature, args: emit_itemsize(builder, pointer, args[0])
 
 
@@ -205,7 +206,7 @@ def _typed(builder: Any, pointer: Any, value: Any, at: Any, real: Any) -> Any:
 
 @intrinsic
 def value_at(_typing: Any, pointer: Any, at: Any) -> Any:
-    """Load number `at` of Elements of a compute type, converted to float64."""
+    """Load number `at` from Elements of a compute type, converted to float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         found = cgutils.alloca_once(builder, ir.DoubleType())
@@ -228,7 +229,7 @@ def kind_of(_typing: Any, pointer: Any) -> Any:
 
 @intrinsic
 def number_at(_typing: Any, pointer: Any, at: Any) -> Any:
-    """Load number `at` of Elements of any type, converted to float64."""
+    """Load number `at` from Elements of any type, converted to float64."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         found = cgutils.alloca_once(builder, ir.DoubleType())
@@ -250,7 +251,7 @@ def number_at(_typing: Any, pointer: Any, at: Any) -> Any:
 
 @intrinsic
 def set_value(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
-    """Store a float64 as number `at` of Elements of a compute type, rounded once."""
+    """Store a float64 as number `at` in Elements of a compute type, rounded once."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         with builder.if_else(_is_double(builder, pointer, args[0])) as (double, single):
@@ -289,7 +290,7 @@ def store(_typing: Any, pointer: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
-    """Cast a number to the compute type of a pointer's elements; if these are vectors, in all lanes."""
+    """Cast a number to the compute type of a pointer's elements; fill all lanes if these are vectors."""
     value_type = compute_type(pointer.dtype)
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -301,14 +302,14 @@ def cast_like(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def lane_count(_typing: Any, pointer: Any) -> Any:
-    """LANES for a pointer to vectors, else 1: a constant, so that LLVM removes the code for the others."""
+    """LANES for a pointer to vectors, else 1. It is a constant, so that LLVM removes the other case's code."""
     count = LANES if isinstance(pointer.dtype, LanesType) else 1
     return types.intp(pointer), lambda _context, _builder, _signature, _args: ir.IntType(64)(count)
 
 
 @intrinsic
 def local(_typing: Any, like: Any) -> Any:
-    """Room on the stack for MAX_UNROLLED values of the type of `like`; LLVM keeps them in registers in unrolled loops."""
+    """Stack memory for MAX_UNROLLED values of `like`'s type; LLVM keeps them in registers in unrolled loops."""
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         return cgutils.alloca_once(builder, context.get_value_type(like), size=MAX_UNROLLED)
@@ -318,7 +319,7 @@ def local(_typing: Any, like: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def local_words(_typing: Any, count: Any) -> Any:
-    """Room on the stack for a constant number of int64."""
+    """Stack memory for a constant number of int64s."""
     size = count.literal_value
 
     def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
@@ -331,8 +332,8 @@ def local_words(_typing: Any, count: Any) -> Any:
 def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
     """a*b + c with one rounding, or with two if the CPU has no fused multiply-add.
 
-    b and c are both scalars or both vectors; a scalar `a` is splatted. Every sum of products uses this function, and LLVM
-    may not contract operations by itself: so a channel has the same bits alone and in a vector.
+    b and c are both scalars or both vectors; a scalar `a` fills all lanes. Every sum of products uses this function, and
+    LLVM must not contract other operations. So a channel gets the same bits alone and in a vector.
     """
     scalar_type = b.scalar if isinstance(b, LanesType) else b
     factor = a if isinstance(a, LanesType) else scalar_type
@@ -349,7 +350,7 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def _emit_intrinsic(builder: Any, name: str, *args: Any) -> Any:
-    """Emit a call of an LLVM math intrinsic on scalars or vectors."""
+    """Emit a call of LLVM's math intrinsic on scalars or vectors."""
     value_type = args[0].type
     is_vector = isinstance(value_type, ir.VectorType)
     scalar_type = value_type.element if is_vector else value_type
@@ -377,7 +378,7 @@ def ceil(_typing: Any, value: Any) -> Any:
 
 cos = types.ExternalFunction("cos", types.float64(types.float64))
 sin = types.ExternalFunction("sin", types.float64(types.float64))
-"""The functions of the C library."""
+"""The C library's functions."""
 
 
 def _select_by(integer: str, float_: str) -> Any:

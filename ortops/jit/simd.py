@@ -1,6 +1,6 @@
-"""SIMD intrinsics for compiled code, on vectors of LANES values; LLVM splits these to fit the CPU's registers.
+"""SIMD intrinsics for compiled code on vectors of LANES values, which LLVM splits to fit the CPU's registers.
 
-In scalar loops LLVM keeps sums in memory if arrays might overlap; vectors of this type stay in registers.
+In scalar loops LLVM keeps sums in memory if arrays might overlap. Vectors of this type stay in registers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def store_lanes(_typing: Any, pointer: Any, at: Any, lanes: Any) -> Any:
 
 @intrinsic
 def splat(_typing: Any, pointer: Any, value: Any) -> Any:
-    """A vector with one value in all lanes, of the compute type of a pointer's elements."""
+    """A vector with the value in all lanes; its type is the compute type of the pointer's elements."""
     lanes = LanesType(compute_type(pointer.dtype))
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -73,7 +73,7 @@ def splat(_typing: Any, pointer: Any, value: Any) -> Any:
 
 @intrinsic
 def multiply(_typing: Any, factor: Any, value: Any) -> Any:
-    """The product of a scalar and a value or each lane of a vector."""
+    """The product of a scalar and a value, or of a scalar and each lane of a vector."""
     scalar = value.scalar if isinstance(value, LanesType) else value
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -108,7 +108,7 @@ def nan_max(_typing: Any, first: Any, second: Any) -> Any:
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         a, b = args
-        # "And" becomes a masked comparison, "or" an instruction more. Measured: 93 % of the time on P4.
+        # "And" becomes a masked comparison; "or" would cost another instruction. Measured: 93 % of the time on P4.
         leads = builder.and_(builder.fcmp_unordered("<", a, b), builder.fcmp_ordered("ord", a, a))
         return builder.select(leads, b, a)
 
@@ -127,9 +127,9 @@ def larger(_typing: Any, first: Any, second: Any) -> Any:
 
 @intrinsic
 def select_new_max(_typing: Any, value: Any, best: Any, new: Any, old: Any) -> Any:
-    """`new` where `value` replaces the maximum `best`, `old` elsewhere, in each lane of vectors.
+    """In each lane, `new` if `value` replaces the maximum `best`, else `old`.
 
-    The first of equals and the first NaN stay, as in numpy.argmax.
+    The first of equal values and the first NaN stay, as in numpy.argmax.
     """
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -161,7 +161,7 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
     """Store the transpose of a LANES x LANES block.
 
     Row k of the source is at source + k*stride; column k is stored at target + k*target_stride. Rows from number `rows` on
-    are taken as 0, and columns from number `columns` on are not stored.
+    count as 0, and columns from number `columns` on are not stored.
     """
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -204,7 +204,7 @@ def _transposed(builder: Any, lines: list[Any]) -> list[Any]:
 
 @intrinsic
 def stream_cache_line(_typing: Any, source: Any, target: Any) -> Any:
-    """Copy a cache line by a non-temporal store to a target that is aligned to a cache line. Call `fence` afterwards."""
+    """Copy a cache line by a non-temporal store; the target must be aligned to a cache line. Call `fence` afterwards."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         line = ir.VectorType(_INT32, CACHE_LINE // 4)
@@ -250,6 +250,7 @@ def _prefetch(is_written: int) -> Any:
 prefetch_to_read, prefetch_to_write = _prefetch(0), _prefetch(1)
 """Prefetch `count` elements.
 
-A kernel reads a few cache lines of sixteen planes, then writes a few of sixteen others: too few for the hardware prefetcher.
+A kernel reads a few cache lines of sixteen planes, then writes a few lines of sixteen others: too few for the hardware
+prefetcher.
 Measured: with 1024 channels, prefetching a RoI's output before its sums reduces the time of the forward operator to 60 %.
 """

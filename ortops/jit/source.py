@@ -1,11 +1,11 @@
-"""What there is to compile, named without an import of the modules that define it and so of numba."""
+"""Names of functions to compile, which refer to functions without importing their modules and thus numba."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
 ArgType: TypeAlias = "str | tuple[type[Any], tuple[ArgType, ...]]"
-"""An argument's type: INTEGER, FLOAT or a pointer as in `kernel.py`; for a named tuple, its class and its fields' types."""
+"""An argument's type: INTEGER, FLOAT or a pointer as in `kernel.py`; for a named tuple, its class and field types."""
 
 
 class Source(NamedTuple):
@@ -23,30 +23,30 @@ class Source(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the function on disk."""
+        """The function's name in the cache."""
         return f"{self.module}.{self.function}"
 
     @property
     def arg_types(self) -> tuple[str, ...]:
-        """The types of its arguments, with the fields of named tuples; the element type of a `CFunction`."""
+        """The argument types, with the fields of named tuples; the element type of a `CFunction`."""
         return (self.arguments,) if isinstance(self.arguments, str) else tuple(map(_type_name, self.arguments))
 
 
 Function: TypeAlias = Any
-"""A compiled function, or a `FunctionName`, which stands for it at run time."""
+"""A compiled function, or the `FunctionName` that represents it at run time."""
 
 
 class FunctionName(NamedTuple):
-    """The module below `ortops` of a compiled function, and its name there."""
+    """A compiled function's module below `ortops`, and its name in the module."""
 
     module: str
     function: str
 
 
 class Unimported:
-    """Stands for a module of compiled functions, which is imported, with numba, only if one of them must be compiled.
+    """A placeholder for a module of compiled functions: module and numba are imported only to compile a function.
 
-    Where it is used, type checkers and editors see the module itself:
+    Type checkers and editors see the module itself:
 
         if TYPE_CHECKING:
             from ortops.kernels import axis

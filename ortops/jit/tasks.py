@@ -1,7 +1,7 @@
-"""Run tasks: in chunks with signal handlers between them, so that Ctrl-C ends a kernel that takes seconds; and on threads.
+"""Run tasks in chunks and on threads.
 
-Handlers run on the thread that called the kernel, while no task runs, since they may call kernels and sessions. The threads
-are for calls outside a session: POSIX threads that each call starts anew.
+Signal handlers run between chunks, so that Ctrl-C ends a kernel that takes seconds. They run on the thread that called the
+kernel while no task runs, since they may call kernels and sessions. Calls outside a session start their own POSIX threads.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.int
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
 
 _SHARE_FIELDS = 5
-"""The number of int64 in a thread's share: the task, its data, the first index, the step and the number of indices."""
+"""The number of int64s in a thread's share: the task, its data, the first index, the step and the number of indices."""
 
 
 @compiled
 def run_tasks(runner: int, context: int, count: int, task: int, data: Any) -> bool:
-    """Call task(data, index) for each index in range(count) through a runner; whether the runner succeeded."""
+    """Call task(data, index) for each index in range(count) through a runner; return whether the runner succeeded."""
     if runner == 0:
         for index in range(count):
             call_unchecked(task, (data, index))
@@ -36,20 +36,20 @@ def run_tasks(runner: int, context: int, count: int, task: int, data: Any) -> bo
 def run_in_chunks(
     runner: int, context: int, stop: int, workers: int, count: int, chunks: int, task: int, data: Words
 ) -> int:
-    """Split range(count) into chunks, and run a task of `parallel.task_of` for each chunk and worker. Also a C function.
+    """Split range(count) into chunks, and run a `parallel.task_of` task for each chunk and worker. Also a C function.
 
     Args:
         runner: the address of the runner (`runners.py`).
         context: the runner's context.
         stop: the address of a function that says whether to stop before the next chunk.
         workers: the number of workers that share a chunk.
-        count: the number of indices; those of a chunk are range(first, last).
+        count: the number of indices; a chunk has range(first, last).
         chunks: the number of chunks.
         task: the address of the task.
-        data: the task's data, of which first and last are set.
+        data: the task's data; this function sets first and last.
 
     Returns:
-        0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if it is to stop.
+        0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if `stop` said so.
     """
     chunk_size = maximum((count + chunks - 1) // chunks, 1)
     for first in range(0, count, chunk_size):
@@ -63,7 +63,7 @@ def run_in_chunks(
 
 @compiled
 def never() -> bool:
-    """A function for `stop` in a library, which has no signal handlers of its own."""
+    """The `stop` function in a library, which has no signal handlers."""
     return False
 
 
@@ -78,7 +78,7 @@ def work(share: int) -> int:
 
 @compiled
 def run_on_threads(context: int, task: int, count: int, _batches: int, data: int) -> int:
-    """Distribute the tasks over threads; the calling thread runs the tasks of threads that cannot be started."""
+    """Distribute the tasks over threads. If a thread cannot start, the calling thread runs its tasks."""
     max_threads, worker = int64_pointer(context)[0], int64_pointer(context)[1]
     workers = minimum(max_threads, count)
     shares = allocate(workers * (_SHARE_FIELDS + 1))

@@ -27,7 +27,7 @@ def text(_typing: Any, literal: Any) -> Any:
 
 
 def _print(value_type: Any) -> Any:
-    """An intrinsic for C's `snprintf` with one number, which is passed as a variable argument."""
+    """An intrinsic for C's `snprintf` with a single number as its variable argument."""
 
     @intrinsic
     def print_number(_typing: Any, target: Any, size: Any, form: Any, value: Any) -> Any:
@@ -44,7 +44,7 @@ def _print(value_type: Any) -> Any:
 
 
 format_integer, format_float = _print(types.int64), _print(types.float64)
-"""C's `snprintf`: print an int64 (%lld) or a float64 by a format into a number of bytes at an address."""
+"""C's `snprintf`: print an int64 (%lld) or a float64 into a buffer of a given address and size."""
 
 parse_float = types.ExternalFunction("strtod", types.float64(types.intp, types.intp))
 """C's `strtod`: the nearest float64 to the number at an address; the second argument is 0."""

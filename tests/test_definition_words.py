@@ -109,7 +109,7 @@ def test_what_words_cannot_tell_is_refused() -> None:
     more = tuple(replace(tensor, name=f"{tensor.name}{i}") for i in range(3) for tensor in roi_align.inputs)
     with pytest.raises(ValueError, match="RoiAlign_22 has more tensors or axes than compiled code has room for"):
         definition_of(replace(roi_align, inputs=more))
-    with pytest.raises(ValueError, match="compiled code cannot tell the shapes of its outputs"):
+    with pytest.raises(ValueError, match="compiled code cannot infer its outputs' shapes"):
         definition_of(replace(roi_align, shapes=lambda _shapes, _attributes: None))
     assert definition_of(replace(roi_align, rules=(ordered("output_height", "output_width"),)))
     assert ATTRIBUTE_WORDS == 1 + words.MAX_RANK

@@ -1,7 +1,7 @@
-"""The words of the record of an operator's definition (`definitions`), which compiled code reads.
+"""The words in an operator's definition record (`definitions`), which compiled code reads.
 
-A record begins with a head, of which each ``..._AT`` is the index, in the record, of the first item of a section. A text is
-the address of a C string in UTF-8. What compiled code would print of several words, such as a rule, is a text.
+A record begins with a head. In the head, each ``..._AT`` is the record index of a section's first item. A text is the
+address of a C string in UTF-8. Rules and other messages that several words would determine are stored as texts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MAX_RANK = 4
 """The largest rank of a tensor of variable rank, and the most values of an attribute (`spec.MAX_RANK`)."""
 
 NONE = -1
-"""In place of a number of an attribute, an input or an axis: there is none."""
+"""The number of an attribute, an input or an axis that does not exist."""
 
 (
     NAME,
@@ -37,11 +37,11 @@ NONE = -1
 ) = range(19)
 """The head.
 
-NAME: text, the name of the operator, as in errors.
-IS_GRADIENT: 1 if the operator computes the gradient of another one, and so needs a wanted output; else 0.
+NAME: text, the operator's name in errors.
+IS_GRADIENT: 1 if the operator computes another operator's gradient, and so needs a wanted output; else 0.
 OUTPUT_NAMES: text, the names of all outputs, joined by " and ".
-REFUSE: the address of the function that writes errors of shapes (`refusals.refuse`), 0 until it is loaded.
-RANK_AXIS: the number of the axis that is the rank of the tensors of variable rank, NONE if there are none.
+REFUSE: the address of the function that writes shape errors (`refusals.refuse`), 0 until it is loaded.
+RANK_AXIS: the number of the axis whose length is the rank of the tensors with variable rank; NONE if all ranks are fixed.
 """
 
 (
@@ -69,25 +69,24 @@ ATTRIBUTE_NAME: text.
 ATTRIBUTE_TYPE: INT, FLOAT, STRING or their lists, as OrtOpAttrType.
 TYPE_NAME: text, the type in errors.
 IS_REQUIRED: 1 if ONNX requires the attribute.
-MINIMUM, MAXIMUM: the least and the largest allowed number of INT and INTS, those of int64 where there is no limit.
-IS_POSITIVE, IS_FINITE: of FLOAT and FLOATS, 1 if a number must be finite and above 0, or finite.
+MINIMUM, MAXIMUM: the smallest and the largest allowed number for INT and INTS; int64's limits if there is no other limit.
+IS_POSITIVE, IS_FINITE: for FLOAT and FLOATS: 1 if a number must be finite and above 0; 1 if it must be finite.
 RULE: text, the rule for a value or for each value of a list (`spec.Attribute.rule`).
-CHOICE_COUNT, CHOICES_AT: the number of the allowed strings, and the index of the first of their texts. A node has the number
-    of the string among them.
-IS_PER_AXIS: 1 for a list that is empty or has one value for each axis of the tensors of variable rank; at most MAX_RANK.
-    Those of a node that are not empty must have the same number of values.
+CHOICE_COUNT, CHOICES_AT: the number of allowed strings, and the index of their first text. A node holds the string's number.
+IS_PER_AXIS: 1 for a list that is empty or has a value for each axis of the tensors with variable rank; at most MAX_RANK.
+    All such lists of a node that are not empty must have the same number of values.
 AXIS_NAME_COUNT: for a list that gives the lengths of named axes: the number of values that it must have; else 0.
 AXIS_NAMES: text, the names of these axes, joined by ", ".
-HAS_DEFAULT: 0 if there is no default; then a node must have the attribute.
+HAS_DEFAULT: 0 if there is no default, so that a node must have the attribute.
 DEFAULT: ATTRIBUTE_WORDS, as in a node.
 """
 
 INT, INTS, FLOAT, FLOATS, STRING = 1, 2, 3, 4, 5
-"""Types of attributes, as OrtOpAttrType."""
+"""Attribute types, as OrtOpAttrType."""
 
 RULE_KIND, RULE_ROW_COUNT, RULE_ROWS = 0, 1, 2
 RULE_ITEM_WORDS = RULE_ROWS + 4
-"""A rule between attributes, at RULES_AT + RULE_ITEM_WORDS * number: its kind, and the rows of its attributes.
+"""A rule between attributes, at RULES_AT + RULE_ITEM_WORDS * number: its kind, and its attributes' rows.
 
 ASCENDING: two numbers a and b; the error is "a = 3: must be <= b = 2".
 ONE_GIVEN: lists, one of which must have values; the error is "a and b are empty: at least one must have values".
@@ -116,42 +115,42 @@ ASCENDING, ONE_GIVEN = 0, 1
 ELEMENT_AXES = AXES + MAX_DIMS
 REQUIRED_FOR = ELEMENT_AXES + MAX_RANK
 TENSOR_ITEM_WORDS = REQUIRED_FOR + 2
-"""A tensor, at TENSORS_AT + TENSOR_ITEM_WORDS * row, first the inputs and then the outputs, as in a call.
+"""A tensor, at TENSORS_AT + TENSOR_ITEM_WORDS * row; inputs come first, then outputs, as in a call.
 
 TENSOR_NAME: text. IS_OPTIONAL: 1 if a node may leave the tensor out.
-TYPE_VARIABLE: the number of its type, below TYPE_COUNT. Tensors with the same number have the same element type.
+TYPE_VARIABLE: the number of the tensor's type, below TYPE_COUNT. Tensors with the same number have the same element type.
 IS_VARIABLE_RANK: 1 if the tensor may have 1 to MAX_RANK axes.
-LEAST_RANK, LARGEST_RANK: the ranks that it may have. RANK_RULE: text, these and the axes, in an error.
+LEAST_RANK, LARGEST_RANK: the smallest and the largest allowed rank. RANK_RULE: text, these and the axes, in an error.
 LEADING_FROM: for an output: the row of the input that has the same leading axes of length 1, or NONE.
-DERIVED_FROM: for an output of variable rank whose lengths follow from others (`spec.Scaled`): the number of the first axis
-    that they follow from, or NONE. SIZES_ROW, SCALES_ROW: the rows of the attributes.
-REQUIRED_UNLESS, EXEMPT_VALUE: for an optional input: the row of an attribute and its only value with which the input may be
-    left out; or NONE.
-REQUIRED_FOR_COUNT, REQUIRED_FOR: for an optional input: the rows, in the call, of the outputs that need it.
-ELEMENT_COUNT, ELEMENT_AXES: for an int64 input whose elements are lengths: how many axes these can be, and their numbers.
-AXES: the number of each axis, or -1 - length for an axis whose length is fixed: MAX_RANK of them where the rank is variable;
-    else LEAST_RANK of them, before which more axes, of length 1, may come.
+DERIVED_FROM: for an output with variable rank whose lengths follow from other axes (`spec.Scaled`): the number of the first
+    of these axes, or NONE. SIZES_ROW, SCALES_ROW: the rows of the attributes.
+REQUIRED_UNLESS, EXEMPT_VALUE: for an optional input: the row of an attribute, and its only value that lets a node leave the
+    input out; or NONE.
+REQUIRED_FOR_COUNT, REQUIRED_FOR: for an optional input: the call's rows of the outputs that need it.
+ELEMENT_COUNT, ELEMENT_AXES: for an int64 input whose elements are lengths: the number of axes, and the axes' numbers.
+AXES: each axis's number, or -1 - length for an axis of fixed length. There are MAX_RANK numbers for a variable rank, else
+    LEAST_RANK; more axes, of length 1, may come before these.
 """
 
 ELEMENT_TYPE_COUNT, ELEMENT_TYPES, TYPE_ITEM_WORDS = 0, 1, 16
-"""A type variable, or a type of its own, at TYPES_AT + TYPE_ITEM_WORDS * number: the number of element types that it may
-have, and these as ONNX's TensorProto.DataType."""
+"""A type variable, or a tensor's own type, at TYPES_AT + TYPE_ITEM_WORDS * number: the number of allowed element types, then
+these types as ONNX's TensorProto.DataType."""
 
 AXIS_NAME, AXIS_ROW, AXIS_VALUE, AXIS_SOURCE, AXIS_ITEM_WORDS = range(5)
-"""An axis with a name, at AXES_AT + AXIS_ITEM_WORDS * number. Axes of a tensor of variable rank have consecutive numbers.
+"""A named axis, at AXES_AT + AXIS_ITEM_WORDS * number. The axes of a tensor with variable rank have consecutive numbers.
 
 AXIS_NAME: text.
-AXIS_ROW, AXIS_VALUE: the row of the attribute that gives the length, and which of its values; or NONE.
+AXIS_ROW, AXIS_VALUE: the row of the attribute that gives the length, and the index of its value; or NONE.
 AXIS_SOURCE: text, the attribute in errors.
 """
 
 MAX_AXES = 16
-"""The most axes with a name."""
+"""The most named axes."""
 
 EQUATION_PART, EQUATION_WHOLE, DIVISOR, EQUATION_SOURCE, DIVISOR_COUNT, DIVISORS = range(6)
 EQUATION_ITEM_WORDS = DIVISORS + 2
-"""An equation (`spec.Quotient`), at EQUATIONS_AT + EQUATION_ITEM_WORDS * number: the axis EQUATION_PART is EQUATION_WHOLE
-divided by all DIVISORS, which are numbers of axes.
+"""An equation (`spec.Quotient`), at EQUATIONS_AT + EQUATION_ITEM_WORDS * number: axis EQUATION_PART is axis EQUATION_WHOLE
+divided by all axes in DIVISORS.
 
 DIVISOR: text, the product of the divisors' names. EQUATION_SOURCE: text, the equation in errors.
 """

@@ -1,4 +1,4 @@
-"""Definitions of operators for compiled code: records of the words that `definition_words` describes."""
+"""Operators' definitions for compiled code, as records whose words `definition_words` describes."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ _TYPES = {"INT": words.INT, "INTS": words.INTS, "FLOAT": words.FLOAT, "FLOATS": 
 
 @functools.cache
 def definition_of(operator: Operator) -> Record:
-    """The record of an operator's definition.
+    """An operator's definition as a record.
 
     Raises:
-        ValueError: the definition has what these words cannot tell.
+        ValueError: these words cannot express the definition.
     """
     tensors = (*operator.inputs, *operator.outputs)
     if operator.shapes or any(tensor.shape == ANY_SHAPE or tensor.variadic for tensor in tensors):
-        raise ValueError(f"{operator.label}: compiled code cannot tell the shapes of its outputs")
+        raise ValueError(f"{operator.label}: compiled code cannot infer its outputs' shapes")
     if len(tensors) > MAX_TENSORS or len(_axis_names(operator)) > words.MAX_AXES:
         raise ValueError(f"{operator.label} has more tensors or axes than compiled code has room for")
     if any(rule.holds not in _KINDS for rule in operator.rules):
         raise ValueError(f"{operator.label} has a rule that compiled code does not know")
     if any(tensor.ranks[-1] > MAX_DIMS for tensor in tensors):
-        raise ValueError(f"{operator.label} has a tensor of more axes than compiled code has room for")
+        raise ValueError(f"{operator.label} has a tensor with more axes than compiled code has room for")
     return _Words(operator).record()
 
 
 def attribute_words(attribute: Attribute, value: AttributeValue) -> list[Word]:
-    """The words of a checked attribute's value in a node (`layout.ATTRIBUTE_WORDS`); floats stand for their bits.
+    """A node's words for a checked attribute's value (`layout.ATTRIBUTE_WORDS`); a float is stored as its bits.
 
     Args:
         attribute: the attribute.
-        value: a number, one of the choices, or a tuple of numbers: of at most four if they are not of any length.
+        value: a number, one of the choices, or a tuple of numbers: at most four unless the attribute allows any length.
     """
     values = value if isinstance(value, tuple) else (value,)
     numbers: list[Word] = [attribute.choices.index(one) if isinstance(one, str) else one for one in values]
@@ -59,14 +59,14 @@ def attribute_words(attribute: Attribute, value: AttributeValue) -> list[Word]:
     return [len(numbers), *shown, *[0] * (ATTRIBUTE_WORDS - 1 - len(shown))]
 
 
-@functools.cache  # since records stay for good
+@functools.cache  # records are never freed
 def _list_of(values: tuple[int | float, ...], _shown: str) -> Record:
-    """A record of numbers; as text 1 is not 1.0 and 0.0 is not -0.0."""
+    """A record of numbers. `_shown` keeps 1 and 1.0, and 0.0 and -0.0, apart in the cache."""
     return Record("list", values)
 
 
 class _Words:
-    """The words of a definition, while they are made."""
+    """A definition's words under construction."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -196,7 +196,7 @@ class _Words:
 
 
 def _axis_names(operator: Operator) -> dict[str, None]:
-    """The names of the axes that shapes, elements of inputs and equations have."""
+    """The axis names in shapes, inputs' elements and equations."""
     axes: list[int | str] = []
     for tensor in (*operator.inputs, *operator.outputs):
         if not tensor.has_variable_rank or str(tensor.shape[0]) not in operator.derived_axes:
@@ -209,15 +209,15 @@ def _axis_names(operator: Operator) -> dict[str, None]:
 
 
 def _item(given: dict[int, Word], size: int) -> list[Word]:
-    """The words of an item, by index."""
+    """An item's words from values by index."""
     return [given[i] for i in range(size)]
 
 
 def _padded(numbers: Sequence[int], size: int) -> list[Word]:
-    """Numbers and zeros behind them.
+    """Numbers, followed by zeros.
 
     Raises:
-        ValueError: there are more than the record has room for.
+        ValueError: the record has no room for so many numbers.
     """
     if len(numbers) > size:
         raise ValueError(f"a definition has {len(numbers)} values where compiled code has room for {size}")

@@ -1,4 +1,4 @@
-"""Write the text of an error into a call (`layout.TEXT`): as UTF-8 with a zero byte at its end, cut off where it is full."""
+"""Write an error's text into a call (`layout.TEXT`): UTF-8 with a zero byte at the end, cut off if there is no more room."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ortops.jit.scalar import address_of, byte_pointer, local, maximum, minimum,
 from ortops.jit.text import format_float, format_integer, parse_float, text
 
 _BUFFER_BYTES = 64
-"""The size of `local` for int64."""
+"""The size of `local` memory for int64s."""
 
 _BASE, _LIMBS = 10**9, 8
-"""How numbers beyond 64 bits are stored: as so many digits to this base."""
+"""Numbers beyond 64 bits are stored as _LIMBS digits in base _BASE."""
 
 _PRECISION = int.from_bytes(b"%.00e\0\0\0", sys.byteorder)
-"""The format of a float with 0 digits after the point."""
+"""The format for a float with 0 digits after the point."""
 
 _MAX_PRECISION = 16
-"""So many digits after the first tell every float64 from all others."""
+"""The number of digits after the first that distinguish every float64 from all others."""
 
 _MINUS, _PLUS, _POINT, _ZERO, _NINE, _EXPONENT = b"-+.09e"
 
 
 @noinline
 def write_text(call: Words, string: int) -> None:
-    """Append the C string at an address, UTF-8, cut off between two characters where the text is full."""
+    """Append the UTF-8 C string at an address, cut off between two characters if there is no more room."""
     start, source = call[TEXT], byte_pointer(string)
     target = byte_pointer(address_of(offset(call, TEXT + 1)) + start)
     count, room = 0, TEXT_BYTES - 1 - start
@@ -50,7 +50,7 @@ def write_int(call: Words, value: int) -> None:
 
 @noinline
 def write_float(call: Words, value: float) -> None:
-    """Append a float as Python's `repr` does: the fewest digits that no other float64 is nearer to."""
+    """Append a float as Python's `repr` does: with the fewest digits that identify this float64."""
     if value != value:
         write_text(call, text("nan"))
         return
@@ -74,7 +74,7 @@ def _write_shortest(target: int, value: float) -> None:
         format_float(target, _BUFFER_BYTES, address_of(form), value)
         if parse_float(target, 0) == value:
             return
-        # Below a power of 2, floats are nearer to each other: the nearest decimal may be another one's, and the next not.
+        # Below a power of 2, floats lie closer together: the nearest decimal may belong to another float.
         last = 0
         while number[last + 1] != _EXPONENT:
             last += 1
@@ -86,7 +86,7 @@ def _write_shortest(target: int, value: float) -> None:
 
 @noinline
 def _lay_out(scientific: int, target: int) -> None:
-    """Write a number in C's %e, of any locale, as Python lays it out."""
+    """Write a number given in C's %e format, in any locale, in Python's layout."""
     source, result, digits = byte_pointer(scientific), byte_pointer(target), byte_pointer(address_of(local(0)))
     at, end, count, exponent = 0, 0, 0, 0
     if source[0] == _MINUS:
@@ -118,13 +118,13 @@ def _lay_out(scientific: int, target: int) -> None:
 
 @compiled
 def write_shape(call: Words, tensor: Words) -> None:
-    """Append the dimensions that a tensor's words have as Python prints a list, and None for -1, an unknown one."""
+    """Append a tensor's dimensions as Python prints a list, with None for -1, an unknown dimension."""
     write_list(call, offset(tensor, DIMS), minimum(tensor[DIMS_COUNT], MAX_DIMS), True)
 
 
 @noinline
 def write_list(call: Words, values: Words, count: int, are_lengths: bool) -> None:
-    """Append integers as Python prints a list; None for -1 if they are lengths."""
+    """Append integers as Python prints a list; if they are lengths, with None for -1."""
     write_text(call, text("["))
     for i in range(count):
         if i > 0:
@@ -138,7 +138,7 @@ def write_list(call: Words, values: Words, count: int, are_lengths: bool) -> Non
 
 @noinline
 def write_product(call: Words, factors: Words, count: int) -> None:
-    """Append the product of up to three numbers >= 0 in decimal, also one that does not fit in 64 bits."""
+    """Append the product of up to three numbers >= 0 in decimal, even if it does not fit in 64 bits."""
     limbs, product = local(0), local(0)  # to the base 10**9, the lowest first
     for i in range(_LIMBS):
         limbs[i] = 1 if i == 0 else 0

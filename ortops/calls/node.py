@@ -1,4 +1,4 @@
-"""Nodes that compiled code computes: their words, and calls of compiled code with arrays."""
+"""Nodes that compiled code computes: their words, and compiled calls with arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ else:
     shapes = Unimported("calls.shapes")
 
 Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
-"""Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
+"""Takes an output's number and shape; returns an array to fill, or None if the output is not wanted."""
 
 SHAPES = Record("shapes", [FunctionOf(shapes.infer_shapes), FunctionOf(shapes.check_wanted)])
 """The functions that check shapes, for all operators."""
@@ -49,7 +49,7 @@ TYPES = {
         ),
     )
 }
-"""The numbers of NumPy's types in ONNX's TensorProto."""
+"""The numbers that ONNX's TensorProto gives NumPy's types."""
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _word_at = ctypes.c_int64.from_address
@@ -61,8 +61,8 @@ class Node:
     Args:
         operator: the definition.
         attributes: the result of `Operator.check_attributes`.
-        entry: the record of the entry.
-        drivers: those of the drivers that the entry calls.
+        entry: the entry's record.
+        drivers: the records of the drivers that the entry calls.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Node:
         self._checks = operator.is_gradient
 
     def run(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int]) -> None:
-        """Compute the outputs of a call.
+        """Compute a call's outputs.
 
         Args:
-            inputs: an array for each input, None for an absent one, C-contiguous and aligned.
+            inputs: a C-contiguous, aligned array for each input; None for an absent input.
             allocate: called once for each output.
             runner: runs the tasks (`jit.runners`).
 
         Raises:
             ValueError: shapes disagree, or the data breaks a rule of the operator.
-            MemoryError: there is not enough memory.
+            MemoryError: memory ran out.
             BaseException: a signal handler raised it.
         """
         words = [*runner, *_ZEROS]
@@ -137,7 +137,7 @@ class Node:
         return _function(self._entry, layout.ENTER)
 
     def _finish(self, function: Any, here: int, call: Array) -> None:
-        """Call a compiled function with a call and its address, and load what it needs."""
+        """Call a compiled function with a call and its address, and load the functions that it needs."""
         while (status := function(self.address, here)) == layout.NEEDS:
             records.load(int(call[layout.NEEDED]))
         if status != layout.OK:
@@ -154,12 +154,12 @@ class Node:
 
 
 def node_of(operator: Operator, attributes: Mapping[str, AttributeValue], dtype: Any) -> Node:
-    """A node of one of this project's operators, for a NumPy type of elements."""
+    """A node of one of this project's operators, for a NumPy element type."""
     return Node(operator, attributes, entry_of(operator), drivers_for(operator, attributes, _KINDS[dtype]))
 
 
 def _function(record: Record, number: int) -> Any:
-    """A function of a record."""
+    """A record's function."""
     slot = address_of(record) + 8 * number
     if not _word_at(slot).value:
         records.load(slot)
@@ -169,4 +169,4 @@ def _function(record: Record, number: int) -> Any:
 _ZEROS = (0,) * (layout.TENSORS - layout.NEEDED)
 _ABSENT = (0,) * layout.TENSOR_WORDS
 _PADDING = [(0,) * (layout.MAX_DIMS - rank) for rank in range(layout.MAX_DIMS + 1)]
-"""What follows the dimensions of a tensor, by its rank."""
+"""The zeros that follow a tensor's dimensions, by rank."""

@@ -1,4 +1,4 @@
-"""Records: words that compiled code reads, told once for a process and for a library."""
+"""Records: words that compiled code reads, defined once for both a process and a library."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ortops.jit.source import Function
 
 @dataclass(frozen=True)
 class FunctionOf:
-    """A C function, for elements of a type if it has a parameter of them (`jit.kernel.CFunction`).
+    """A C function, specialised for an element type if it has parameters that point to elements (`jit.kernel.CFunction`).
 
-    function: the function, or what compiles and loads it, and returns its address, when it is called.
+    function: the function; or a callable that compiles and loads it, and returns its address.
     """
 
     function: Function
@@ -28,15 +28,15 @@ class FunctionOf:
 
 
 Word: TypeAlias = "int | float | str | FunctionOf | Record"
-"""A number, or what stands for an address: of a text as a C string, of a function or of another record."""
+"""A number, or an object whose address is the word: a text (as a C string), a function or another record."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Words that do not change, except that the address of a function is 0 until a call needs it.
+    """Words that do not change, except that a function's address is 0 until a call needs the function.
 
-    name: an identifier of its own.
-    words: its words.
+    name: a unique identifier.
+    words: the words.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Record:
 
 @functools.cache
 def address_of(record: Record) -> int:
-    """The address of a record in this process, valid until it ends."""
+    """A record's address in this process, valid until the process ends."""
     memory = np.zeros(len(record.words), np.int64)
     keep_forever(memory)
     address: int = memory.ctypes.data
@@ -58,7 +58,7 @@ def address_of(record: Record) -> int:
 
 
 def value_of(word: Word) -> int:
-    """The word itself, or the address that it stands for in this process."""
+    """A word's value in this process: the number or the address."""
     if isinstance(word, Record):
         return address_of(word)
     if isinstance(word, str):
@@ -75,7 +75,7 @@ def _text(text: str) -> int:
 
 
 _unloaded: dict[int, FunctionOf] = {}
-"""The functions of records by the address of their word, also once they are loaded."""
+"""The records' functions by the address of their word; loaded functions stay in it."""
 
 
 @functools.cache
@@ -87,12 +87,12 @@ def _loaded(function: FunctionOf) -> int:
 
 
 def load(needed: int) -> None:
-    """Load the function of a word of a record, which a call needs (`layout.NEEDED`)."""
+    """Load the function of a record's word that a call needs (`layout.NEEDED`)."""
     ctypes.c_int64.from_address(needed).value = _loaded(_unloaded[needed])
 
 
 def functions(record: Record) -> Iterator[FunctionOf]:
-    """The functions of a record and of all records that it has the addresses of."""
+    """The functions in a record and in all records to which it refers."""
     for word in record.words:
         if isinstance(word, Record):
             yield from functions(word)
@@ -101,7 +101,7 @@ def functions(record: Record) -> Iterator[FunctionOf]:
 
 
 def load_all(record: Record) -> None:
-    """Load these functions."""
+    """Load all `functions` of a record."""
     for i, word in enumerate(record.words):
         if isinstance(word, Record):
             load_all(word)

@@ -1,4 +1,4 @@
-"""The text of an error that `shapes` finds. It is compiled when the first error is found."""
+"""Write the text of an error that `shapes` finds. This code is compiled when the first error occurs."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local,
 from ortops.jit.text import text
 
 STATE_WORDS = 2 * MAX_AXES
-"""What is known of axes: their lengths, then the texts of what gave each."""
+"""The known lengths of axes, then for each a text that names its source."""
 
 UNKNOWN, TOO_LONG = -1, -2
-"""In place of a length: it is not known; it does not fit in 64 bits."""
+"""Values for a length that is unknown, and for a length that does not fit in 64 bits."""
 
 (
     REQUIRED,
@@ -61,15 +61,15 @@ UNKNOWN, TOO_LONG = -1, -2
     NEEDED_BY_ATTRIBUTE,
     NEEDED_BY_OUTPUT,
 ) = range(MAX_AXES, MAX_AXES + 9)
-"""The rules that can be broken, besides the number of an axis, whose length an input must have, and -1 - length.
+"""The rules that a call can break. A rule may also be an axis number, whose length an input must have, or -1 - length.
 
-REQUIRED: a call must have the input.
-ANY_RANK: its rank must be one of several.
+REQUIRED: the call must have the input.
+ANY_RANK: the input must have one of several ranks.
 NO_NEGATIVE: an element must be >= 0.
 PRODUCT, MULTIPLE: an equation, whose number is the place: a length must be a product of others, or a multiple of it.
-SCALED: a scale, whose axis is the place, must not make it too long.
-LEFT_OUT: one output must be wanted.
-NEEDED_BY_ATTRIBUTE, NEEDED_BY_OUTPUT: the value of an attribute or an output, whose row is the place, needs the input.
+SCALED: a scale must not make an axis too long; the place is the axis.
+LEFT_OUT: at least one output must be wanted.
+NEEDED_BY_ATTRIBUTE, NEEDED_BY_OUTPUT: an attribute's value or an output needs the input; the place is its row.
 """
 
 OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
@@ -78,14 +78,14 @@ OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
 
 @small
 def refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: int) -> int:
-    """Write the text of an error into a call. A C function.
+    """Write an error's text into a call. A C function.
 
     Args:
         node: the node.
         call: the call.
-        state: what is known of axes (STATE_WORDS), for rules of lengths.
-        row: the input that breaks a rule; for SCALED an output.
-        place: what of it is wrong, as the rule says; for a rule of lengths, an index or see OF_ELEMENTS.
+        state: the known lengths of axes (STATE_WORDS), for rules about lengths.
+        row: the row of the input that breaks the rule; for SCALED, of the output.
+        place: the part that is wrong, as the rule describes; for a rule about lengths, an index, or see OF_ELEMENTS.
         rule: the rule.
 
     Returns:
@@ -120,7 +120,7 @@ def refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: i
 
 @compiled
 def _write_missing(node: Words, call: Words, name: int, place: int, rule: int) -> None:
-    """Write that an input is missing and why it must be given."""
+    """Write that an input is missing and why it is needed."""
     definition = int64_pointer(node[DEFINITION])
     write_text(call, name)
     write_text(call, text(" is missing: "))
@@ -154,7 +154,7 @@ def _write_given(call: Words, name: int, given: Words, of_elements: bool) -> Non
 
 @compiled
 def _write_length(definition: Words, call: Words, state: Words, name: int, place: int, rule: int) -> None:
-    """Write which length of an input is wrong, and its rule."""
+    """Write which of an input's lengths is wrong, and the rule."""
     if place == OF_RANK:
         write_text(call, text("rank"))
     else:
@@ -175,7 +175,7 @@ def _write_length(definition: Words, call: Words, state: Words, name: int, place
 
 @compiled
 def _write_known(definition: Words, call: Words, state: Words, axis: int) -> None:
-    """Write the length of an axis."""
+    """Write an axis's length."""
     if state[axis] != TOO_LONG:
         write_int(call, state[axis])
         return
@@ -187,7 +187,7 @@ def _write_known(definition: Words, call: Words, state: Words, axis: int) -> Non
 
 @compiled
 def _write_equation(definition: Words, call: Words, state: Words, equation: Words, rule: int) -> None:
-    """Write the length that an equation forbids, and what it must be."""
+    """Write the length that an equation forbids, and the correct length."""
     whole, part = equation[EQUATION_WHOLE], equation[EQUATION_PART]
     write_text(call, _axis_name(definition, whole))
     write_text(call, text(" = "))
@@ -204,7 +204,7 @@ def _write_equation(definition: Words, call: Words, state: Words, equation: Word
 
 @compiled
 def _write_product(call: Words, state: Words, equation: Words, factor: int) -> None:
-    """Write the product of a length and an equation's divisors, also one that does not fit in 64 bits."""
+    """Write the product of a length and an equation's divisors, even if it does not fit in 64 bits."""
     factors = local(0)
     factors[0] = factor
     for k in range(equation[DIVISOR_COUNT]):

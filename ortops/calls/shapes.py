@@ -1,4 +1,4 @@
-"""Shape inference and the checks of tensors that a call has, compiled once for all operators: the definition is a table.
+"""Infers shapes and checks a call's tensors, compiled once for all operators, since an operator's definition is a table.
 
 `ortops.shapes` does the same for models, whose lengths may have names.
 """
@@ -95,15 +95,15 @@ _MAX_LENGTH, _TOO_LONG = 2**63 - 1, 2.0**63
 
 @small
 def infer_shapes(node: Words, call: Words) -> int:
-    """Check the shapes of the inputs in a call, and set the rank and the dimensions of all outputs. A C function.
+    """Check the shapes of a call's inputs, and set the rank and the dimensions of all outputs. A C function.
 
-    Lengths that are elements of an input are copied to LENGTHS, once, since another thread may write to the input. In shape
-    inference of a model, a dimension of an input may be -1 and its rank, too, where it is unknown, and the address of
-    its elements 0; an output's dimension or rank that does not follow is then -1.
+    If an input's elements are lengths, they are copied to LENGTHS once, since another thread may write to the input. When a
+    model's shapes are inferred, an input's unknown dimension or rank is -1, and the address of unknown elements is 0. If an
+    output's dimension or rank does not follow from these, it is -1.
 
     Args:
         node: the node (`layout.DEFINITION`).
-        call: the call (`layout.TENSORS`), in which an input with TYPE 0 is absent. Its text is emptied.
+        call: the call (`layout.TENSORS`), in which an input with TYPE 0 is absent. The function clears its text.
 
     Returns:
         OK; INVALID with a text in the call if an input is missing, a rank is wrong, two inputs disagree on an axis, or a
@@ -129,14 +129,14 @@ def infer_shapes(node: Words, call: Words) -> int:
 
 @compiled
 def check_wanted(node: Words, call: Words) -> int:
-    """Check a gradient: that an output is wanted, and every input present that the wanted ones need. A C function.
+    """Check that a gradient has a wanted output, and every input that the wanted outputs need. A C function.
 
     Args:
         node: the node.
         call: the call after `infer_shapes`, in which an input or an output with TYPE 0 is absent.
 
     Returns:
-        OK, also for an operator that is no gradient; INVALID with a text in the call.
+        OK, also for an operator that is not a gradient; INVALID with a text in the call.
     """
     definition = int64_pointer(node[DEFINITION])
     if definition[IS_GRADIENT] == 0:
@@ -170,7 +170,7 @@ def _check_absent(node: Words, call: Words, row: int) -> int:
 
 @noinline
 def _refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: int) -> int:
-    """Have the text of an error written (`refusals.refuse`): INVALID, or NEEDS if what writes it is not loaded."""
+    """Write an error's text (`refusals.refuse`) and return INVALID, or NEEDS if that function is not loaded."""
     definition = int64_pointer(node[DEFINITION])
     if definition[REFUSE] == 0:
         call[NEEDED] = address_of(offset(definition, REFUSE))
@@ -187,25 +187,25 @@ def _tensor(definition: Words, row: int) -> Words:
 
 @compiled
 def _given(call: Words, row: int) -> Words:
-    """What the call has of it."""
+    """The words of an input or an output in the call."""
     return offset(call, TENSORS + TENSOR_WORDS * row)
 
 
 @compiled
 def _attribute(node: Words, row: int) -> Words:
-    """The value of an attribute."""
+    """An attribute's value."""
     return offset(node, ATTRIBUTES + ATTRIBUTE_WORDS * row)
 
 
 @compiled
 def _axis(definition: Words, axis: int) -> Words:
-    """The definition of an axis."""
+    """An axis's definition."""
     return offset(definition, definition[AXES_AT] + AXIS_ITEM_WORDS * axis)
 
 
 @compiled
 def _take_attributes(definition: Words, node: Words, state: Words) -> None:
-    """Begin with the lengths that attributes give."""
+    """Store the lengths that attributes give."""
     for number in range(definition[AXIS_COUNT]):
         axis = _axis(definition, number)
         row, state[number], state[MAX_AXES + number] = axis[AXIS_ROW], UNKNOWN, axis[AXIS_SOURCE]
@@ -220,7 +220,7 @@ def _take_attributes(definition: Words, node: Words, state: Words) -> None:
 
 @compiled
 def _bind(node: Words, call: Words, state: Words, row: int) -> int:
-    """Take the lengths of an input's axes and those that are its elements, and check that they agree with known ones."""
+    """Store the lengths in an input's shape or elements, and check that they agree with known lengths."""
     definition = int64_pointer(node[DEFINITION])
     tensor, given = _tensor(definition, row), _given(call, row)
     rank, is_variable, name = given[DIMS_COUNT], tensor[IS_VARIABLE_RANK] != 0, tensor[TENSOR_NAME]
@@ -252,7 +252,7 @@ def _bind(node: Words, call: Words, state: Words, row: int) -> int:
 
 @compiled
 def _agree(state: Words, axis: int, length: int, source: int) -> bool:
-    """Take the length of an axis, of which `source` is the text of what gives it; whether it agrees with a known one."""
+    """Store an axis's length and the text `source` that names its origin; return whether it agrees with a known length."""
     if axis >= 0 and state[axis] == UNKNOWN:
         state[axis], state[MAX_AXES + axis] = length, source
         return True
@@ -261,14 +261,14 @@ def _agree(state: Words, axis: int, length: int, source: int) -> bool:
 
 @compiled
 def _solve(node: Words, call: Words, state: Words, row: int, place: int) -> int:
-    """Add the lengths that follow from equations, and check those known.
+    """Add the lengths that follow from equations, and check known lengths.
 
     Args:
         node: the node.
         call: the call.
-        state: what is known of axes.
-        row: the input that has given lengths.
-        place: 0 if its shape has, OF_ELEMENTS if its elements have.
+        state: the known lengths of axes.
+        row: the row of the input that gave lengths.
+        place: 0 if its shape gave them, OF_ELEMENTS if its elements did.
     """
     definition = int64_pointer(node[DEFINITION])
     for number in range(definition[EQUATION_COUNT]):
@@ -294,7 +294,7 @@ def _solve(node: Words, call: Words, state: Words, row: int, place: int) -> int:
 
 @compiled
 def _product(equation: Words, state: Words, factor: int) -> int:
-    """The product of a length and an equation's divisors; UNKNOWN if one of them is unknown or 0, TOO_LONG if it is."""
+    """The product of a length and an equation's divisors; UNKNOWN if one of them is unknown or 0; or TOO_LONG."""
     result = factor
     for k in range(equation[DIVISOR_COUNT]):
         divisor = state[equation[DIVISORS + k]]
@@ -306,7 +306,7 @@ def _product(equation: Words, state: Words, factor: int) -> int:
 
 @compiled
 def _set_shape(node: Words, call: Words, state: Words, row: int) -> int:
-    """Set the rank and the dimensions of an output, and check that its lengths fit in 64 bits."""
+    """Set an output's rank and dimensions, and check that its lengths fit in 64 bits."""
     definition = int64_pointer(node[DEFINITION])
     tensor, target = _tensor(definition, row), _given(call, row)
     is_variable, leading, source = tensor[IS_VARIABLE_RANK] != 0, 0, tensor[LEADING_FROM]
@@ -314,7 +314,7 @@ def _set_shape(node: Words, call: Words, state: Words, row: int) -> int:
         leading = maximum(_given(call, source)[DIMS_COUNT] - _tensor(definition, source)[LEAST_RANK], 0)
     rank = state[definition[RANK_AXIS]] if is_variable else tensor[LEAST_RANK] + leading
     if is_variable and rank > MAX_RANK:
-        rank = UNKNOWN  # it is the length of a shape whose tensor has none
+        rank = UNKNOWN  # a shape may be this long, but no tensor has this rank
     target[DIMS_COUNT] = rank
     for i in range(rank):
         if tensor[DERIVED_FROM] != NONE:
@@ -330,7 +330,7 @@ def _set_shape(node: Words, call: Words, state: Words, row: int) -> int:
 
 @compiled
 def _scaled(node: Words, tensor: Words, length: int, i: int) -> int:
-    """The length of axis i of an output, as `spec.Scaled` has it; TOO_LONG if it does not fit in 64 bits."""
+    """The length of an output's axis i by `spec.Scaled`; TOO_LONG if it does not fit in 64 bits."""
     sizes, scales = _attribute(node, tensor[SIZES_ROW]), _attribute(node, tensor[SCALES_ROW])
     if sizes[0] > 0:
         return sizes[1 + i]

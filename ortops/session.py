@@ -40,7 +40,7 @@ _TWO_LIBRARIES = "Domain already set in registry"
 """Likewise, for options with two domains of one name."""
 
 _NOT_SERVED = (
-    "the pyop engine, that of Windows, cannot run nodes of ONNX: must be None; onnx_models.convert makes nodes of this "
+    "the pyop engine (Windows) cannot run nodes of ONNX: must be None; onnx_models.convert makes nodes of this "
     "project of them"
 )
 
@@ -100,7 +100,7 @@ class _Registration:
 
             if self.has_library:
                 raise ValueError(
-                    f"operators has {missing[0].label}: the pyop engine, that of Windows, takes operators only in the first "
+                    f"operators has {missing[0].label}: the pyop engine (Windows) takes operators only in the first "
                     "call for session options"
                 )
             for operator in missing:

@@ -799,8 +799,8 @@ def test_a_variable_of_several_inputs_has_one_type() -> None:
     assert session(graph.format("bool", "float", "bool", "float", "n", "y"), operator)
     assert session(graph.format("bool", "int8", "int8", "double", "", ""), operator)
     for types, says in (
-        (("bool", "float", "int8", "float"), "t::f: y has type int8: must be bool, that of x"),
-        (("bool", "float", "bool", "double"), "t::f: z has type double: must be float, that of n"),
+        (("bool", "float", "int8", "float"), "t::f: y has type int8: must be bool, the type of x"),
+        (("bool", "float", "bool", "double"), "t::f: z has type double: must be float, the type of n"),
         (("bool", "int64", "bool", "int64"), "t::f: n has type int64: must be float or double"),
     ):
         with pytest.raises(Exception, match=says):

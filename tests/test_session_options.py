@@ -73,8 +73,8 @@ WRONG = [
     (onnxruntime.RunOptions, "RunOptions: must be an onnxruntime.SessionOptions"),
     (lambda: onnxruntime.SessionOptions, "pybind11_type: must be an onnxruntime.SessionOptions"),
     (lambda: None, "NoneType: must be an onnxruntime.SessionOptions"),
-    (Both, "Both, which derives from RunOptions, too: must derive from SessionOptions alone"),
-    (Hidden, "Hidden, which derives from RunOptions, too: must derive from SessionOptions alone"),
+    (Both, "Both, which also derives from RunOptions: SessionOptions must be its only base class"),
+    (Hidden, "Hidden, which also derives from RunOptions: SessionOptions must be its only base class"),
     (lambda: new(is_used=False), "SessionOptions whose __init__ was not called: must be initialised"),
     (lambda: new(is_used=True), "SessionOptions whose __init__ was not called: must be initialised"),
 ]

@@ -1,4 +1,4 @@
-"""The two ways in which ONNX Runtime calls the operators, both through the library of onnxruntime-extensions.
+"""Two engines through which ONNX Runtime calls the operators, both based on onnxruntime-extensions' library.
 
-`direct` registers tables of C functions. `pyop` registers Python operators, where the library has no entry for C operators.
+`direct` registers tables of C functions. `pyop` registers Python operators, for libraries that do not accept C operators.
 """

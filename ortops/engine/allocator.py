@@ -1,4 +1,4 @@
-"""Memory that ONNX Runtime fills and whose size it does not tell, such as strings that may contain zero bytes."""
+"""Memory that ONNX Runtime fills without reporting its size, such as strings that may contain zero bytes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def sized_allocator(api: Api) -> int:
 
 
 class SizedBlocks:
-    """An allocator for functions of OrtApi, and the content of what they allocated with it.
+    """An allocator that remembers the size of each block that OrtApi's functions allocate.
 
     Attributes:
-        address: the address of the OrtAllocator.
+        address: the OrtAllocator's address.
     """
 
     def __init__(self, api: Api) -> None:
@@ -48,7 +48,7 @@ class SizedBlocks:
         self.address = sized_allocator(api)
 
     def take(self, memory: int) -> bytes:
-        """The whole content of a block, which is freed; nothing for a null pointer."""
+        """Free a block and return its whole content; b"" for a null pointer."""
         if not memory:
             return b""
         content = ctypes.string_at(memory, c_int64.from_address(memory - ctypes.sizeof(c_int64)).value)

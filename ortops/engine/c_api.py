@@ -1,4 +1,4 @@
-"""The two C tables between an operator and ONNX Runtime: OrtApi, whose functions we call, and OrtCustomOp, which it calls.
+"""The C tables between operators and ONNX Runtime: OrtApi, whose functions we call, and OrtCustomOp, which it calls.
 
 Later releases only append to both, so a function keeps its position. Source: onnxruntime_c_api.h, API version 20.
 """
@@ -33,10 +33,10 @@ ELEMENT_TYPES = {
     "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
 }  # fmt: skip
 ANY_TYPE = 0
-"""Of an input of any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
+"""The type of an input that may have any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
 ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
 
-# The argument types of each function. It returns a status unless it is in _OTHER_RESULTS.
+# Each function's argument types. A function returns a status unless it is in _OTHER_RESULTS.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "CreateStatus": (c_int, c_char_p),
     "GetErrorMessage": (c_void_p,),
@@ -91,11 +91,11 @@ _OTHER_RESULTS = {"GetErrorMessage": c_char_p} | {name: None for name in _FUNCTI
 _LATER_FUNCTIONS = {
     "KernelInfoGetAttributeArray_string": ((1, 27), 417, (c_void_p, c_char_p, c_void_p, c_void_p, c_void_p)),
 }
-"""Functions of later releases, each with the first release that is known to have it."""
+"""Functions of later releases, each with the oldest release known to have it."""
 
 
 class Api:
-    """The functions of an OrtApi table as ctypes functions, with their names in C."""
+    """An OrtApi table's functions as ctypes functions, with their C names."""
 
     def __init__(self, address: int) -> None:
         self.address, table = address, ctypes.cast(address, POINTER(c_void_p))
@@ -111,7 +111,7 @@ class Api:
         raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
 
     def check(self, status: int | None) -> None:
-        """Raise OrtError with the message of a status, and release it. A null status means success."""
+        """Raise OrtError with a status's message, and release the status. A null status means success."""
         if status:
             message = self.GetErrorMessage(status).decode(errors="replace")
             self.ReleaseStatus(status)
@@ -143,29 +143,29 @@ REQUIRED, OPTIONAL, VARIADIC = range(3)
 
 
 class TensorType(NamedTuple):
-    """An input or an output of an operator: its value in `ELEMENT_TYPES` or ANY_TYPE, whether it is optional or variadic."""
+    """An operator's input or output: a value of `ELEMENT_TYPES` or ANY_TYPE; required, optional or variadic."""
 
     element_type: int
     presence: int = REQUIRED
 
 
 class CustomOp:
-    """An OrtCustomOp of version 1, for one combination of the element types of outputs.
+    """An OrtCustomOp of version 1, for one combination of the outputs' element types.
 
     ONNX Runtime may use it while this object lives.
 
-    ONNX Runtime calls `create` with the address of an OrtKernelInfo, the function that it returns with that of an
-    OrtKernelContext, and `infer` with that of an OrtShapeInferContext. They return 0 for success, else an OrtStatus. If
-    they raise, the exception is stored for the thread (`exceptions.take`) and ONNX Runtime gets a status with the text
-    "interrupted".
+    ONNX Runtime calls `create` with an OrtKernelInfo's address, the function that `create` returns with an
+    OrtKernelContext's address, and `infer` with an OrtShapeInferContext's address. They return 0 for success, else an
+    OrtStatus. If they raise, the exception is stored for the thread (`exceptions.take`) and ONNX Runtime gets a status with
+    the text "interrupted".
 
     Args:
         name: the operator's name.
-        label: its name in messages.
-        inputs: its inputs.
-        outputs: its outputs.
-        create: returns the function that computes a node, or a status. Without it a session can be made but not run.
-        infer: sets the shapes of the outputs.
+        label: the operator's name in messages.
+        inputs: the operator's inputs.
+        outputs: the operator's outputs.
+        create: returns the function that computes a node, or a status. Without it, sessions can be made but not run.
+        infer: sets the outputs' shapes.
 
     Attributes:
         table: the OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
@@ -199,23 +199,23 @@ class CustomOp:
         self.address: int = table.ctypes.data
 
     def rename(self, name: str) -> None:
-        """Give the operator another name, for sessions that are made from now on."""
-        # Earlier names stay in memory, since a thread that makes a session may be reading one.
+        """Give the operator another name, for sessions made from now on."""
+        # Earlier names stay in memory, since a thread that makes a session may be reading them.
         text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
         self.table[layout.NAME] = ctypes.addressof(text)
 
     def add_to_extensions(self) -> None:
-        """Add the operator to the library of onnxruntime-extensions, for sessions that register it later.
+        """Add the operator to onnxruntime-extensions' library, for sessions that register the library later.
 
         Raises:
-            OrtError: the library refuses the operator, or takes no operators in C.
+            OrtError: the library refuses the operator, or does not accept C operators.
         """
         keep_forever(self)
         add_c_operator(self.address)
 
 
 def onnxruntime_version() -> tuple[int, ...]:
-    """The major and minor version of onnxruntime."""
+    """The major and minor version of the installed onnxruntime."""
     import onnxruntime
 
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
@@ -232,12 +232,12 @@ _api_address: list[int] = []
 def ort_api() -> Api:
     """The OrtApi of the onnxruntime that this process imports.
 
-    Its sessions pass it to the kernels that they create, so the first call makes a session with an operator that does
-    nothing. The module that Python imports contains the runtime and exports no OrtGetApiBase; the libonnxruntime beside it
-    in the wheels is a second runtime, which nothing else loads.
+    Sessions pass it to the kernels that they create, so the first call makes a session with an operator that does nothing.
+    The Python module contains the runtime and does not export OrtGetApiBase. The wheel's libonnxruntime is a second runtime,
+    which nothing else loads.
 
     Raises:
-        OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions takes no operators in C (on Windows).
+        OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions does not accept C operators (on Windows).
     """
     if not _api_address:
         uninterrupted(_probe)
@@ -245,7 +245,7 @@ def ort_api() -> Api:
 
 
 def _probe() -> None:
-    """Store the address of OrtApi in `_api_address`."""
+    """Store OrtApi's address in `_api_address`."""
     import onnxruntime
 
     # If an operator has a later API version than the runtime, every session that registers the library fails.
@@ -262,7 +262,7 @@ def _probe() -> None:
 
 
 def probe_session() -> Any:
-    """A session of one node, the operator OrtopsProbe, from x, float [n], to y, float [n]."""
+    """A session with a single OrtopsProbe node, from x, float [n], to y, float [n]."""
     import onnx
     import onnxruntime
 

@@ -1,7 +1,7 @@
-"""Adds domains of custom operators to session options, so that each session has operators of its own.
+"""Adds domains of custom operators to session options, so that each session has its own operators.
 
 OrtApi's AddCustomOpDomain needs the address of the OrtSessionOptions that Python's object holds. The documented way is a
-shared library (RegisterCustomOps), and this project has none, since it compiles in memory.
+shared library (RegisterCustomOps), but this engine compiles in memory and has no shared library.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ortops.engine.extensions import OrtError
 
 _WORD = ctypes.sizeof(c_void_p)
 _HEAD = object.__basicsize__
-"""Where an object of pybind11 has the address of what it wraps, since pybind11 2.2: right behind the object's head.
+"""The offset at which a pybind11 object holds the address of the object that it wraps, since pybind11 2.2: after its head.
 
-Its owner, a std::unique_ptr whose only word is the same address, follows once ``__init__`` has run. To call a method is no
-way to find out whether it has: before ``__init__``, pybind11 allocates memory with no content for the call.
+Once ``__init__`` has run, the owner follows: a std::unique_ptr whose only word is the same address. Calling a method would
+not show whether ``__init__`` has run: before that, pybind11 allocates memory without content for the call.
 """
 
 
 class Domains:
-    """The custom domains of one SessionOptions object, which must outlive the operators' use by it.
+    """A SessionOptions object's custom domains. This object must live as long as the options use the operators.
 
-    ONNX Runtime's options hold addresses of domains, and domains those of operators: neither owns what it has. A session
-    copies what it needs when it is made, and its kernels keep their operators (`ortops.engine.direct`).
+    ONNX Runtime's options hold addresses of domains, and domains hold addresses of operators; neither owns them. A new
+    session copies what it needs, and its kernels keep their operators alive (`ortops.engine.direct`).
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Domains:
         self._operators: list[CustomOp] = []
 
     def add(self, options: onnxruntime.SessionOptions, domain: str, operators: Iterable[CustomOp]) -> None:
-        """Add operators to a domain of the options, for sessions that are made with them later.
+        """Add operators to a domain of the options, for sessions made later with these options.
 
         Raises:
             OrtError: ONNX Runtime refuses the domain or an operator.
@@ -55,21 +55,21 @@ class Domains:
             api.check(api.CustomOpDomain_Add(self._handles[domain][1], operator.address))
 
     def release(self) -> None:
-        """Release the domains once the options are gone."""
+        """Release the domains. The options must be gone."""
         for _, handle in self._handles.values():
             ort_api().ReleaseCustomOpDomain(handle)
 
 
 def check_options(options: object, name: str) -> None:
-    """Check that an object is what ONNX Runtime and this module take for session options, without any call of the object.
+    """Check that ONNX Runtime and this module accept an object as session options, without calling its methods.
 
     Args:
         options: any object.
         name: the argument's name, for errors.
 
     Raises:
-        TypeError: it is no instance of onnxruntime.SessionOptions, one of a class that derives from another class of
-            pybind11 too, or one whose ``__init__`` has not run.
+        TypeError: the object is not an onnxruntime.SessionOptions, its class also derives from another pybind11 class, or
+            its ``__init__`` has not run.
     """
     kind = type(options)
     if not issubclass(kind, onnxruntime.SessionOptions):
@@ -79,22 +79,22 @@ def check_options(options: object, name: str) -> None:
         is_own = issubclass(base, onnxruntime.SessionOptions) or base in onnxruntime.SessionOptions.__mro__
         if isinstance(base, type(onnxruntime.SessionOptions)) and not is_own:
             raise TypeError(
-                f"{name} is a {kind.__name__}, which derives from {base.__name__}, too: must derive from SessionOptions "
-                "alone of the classes of onnxruntime"
+                f"{name} is a {kind.__name__}, which also derives from {base.__name__}: SessionOptions must be its only "
+                "base class from onnxruntime"
             )
     if _has_known_layout() and not _value(options):
         raise TypeError(f"{name} is a {kind.__name__} whose __init__ was not called: must be initialised")
 
 
 def _value(options: onnxruntime.SessionOptions) -> int:
-    """The address of what an instance wraps, 0 before its ``__init__``. It reads words of the instance alone."""
+    """The address of the object that an instance wraps, 0 before its ``__init__``. Reads only the instance's words."""
     value, owner = (c_void_p.from_address(id(options) + _HEAD + i * _WORD).value or 0 for i in range(2))
     return value if value == owner else 0
 
 
 @functools.cache
 def _has_known_layout() -> bool:
-    """Whether instances have the size and the parts of pybind11's ``instance``, so that `_value` reads what it means to.
+    """Whether instances have the size and the parts of pybind11's ``instance``, so that `_value` reads the right words.
 
     These are the address, two words for the owner, the list of weak references and a word of flags.
     """
@@ -107,19 +107,19 @@ def _has_known_layout() -> bool:
 
 
 def _address(options: onnxruntime.SessionOptions) -> int:
-    """The address of the OrtSessionOptions of options that `check_options` has let through."""
+    """The OrtSessionOptions' address, for options that `check_options` has accepted."""
     _check_layout()
     return _value(options)
 
 
 @functools.cache
 def _check_layout() -> None:
-    """Check on options of its own that the address is where this module reads it: an entry set by Python is found there.
+    """Check that the address is where this module reads it: set an entry in new options from Python, and find it there.
 
-    ONNX Runtime gets the address only if an instance has the known layout and address and owner agree.
+    ONNX Runtime gets the address only if an instance has the known layout, and address and owner agree.
 
     Raises:
-        OrtError: it is elsewhere.
+        OrtError: the address is elsewhere.
     """
     options, api, found = onnxruntime.SessionOptions(), ort_api(), c_int()
     options.add_session_config_entry("ortops.probe", "1")

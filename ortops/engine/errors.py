@@ -1,4 +1,4 @@
-"""Raises the exceptions of operators at the end of a session's call, since ONNX Runtime's errors only tell of them."""
+"""Raises operators' exceptions at the end of a session's call, since ONNX Runtime's errors contain only their text."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ _numbers = itertools.count(1)
 
 
 def keep_causes() -> None:
-    """From now on let calls of sessions keep causes: there are operators of users, whose errors have some."""
-    global _keeps_causes  # noqa: PLW0603 - what it costs is saved as long as there are none
+    """Let sessions' calls keep causes of errors from now on, since users' operators exist, whose errors have causes."""
+    global _keeps_causes  # noqa: PLW0603 - without users' operators, sessions save the cost
     _keeps_causes = True
 
 
 def _call() -> RaiseOperatorErrors | None:
-    """The innermost call of a session of this project's class that runs on this thread."""
+    """The innermost call of an `ortops.InferenceSession` that runs on this thread."""
     return getattr(_thread, "call", None)
 
 
 def is_inside_call() -> bool:
-    """Whether a call of a session of this project's class runs on this thread."""
+    """Whether a call of an `ortops.InferenceSession` runs on this thread."""
     return _call() is not None
 
 
 def keep_cause(error: BaseException) -> None:
-    """Keep the cause of an error that becomes a status, for the call of a session that runs on this thread, if any."""
+    """Keep the cause of an error that becomes a status, for the session's call on this thread, if any."""
     call = _call()
     if call is not None and error.__cause__ is not None:
         call.causes.append(error.__cause__)
 
 
 def session_in_the_making() -> SessionErrors | None:
-    """The errors of the session of this project's class that this thread makes, if any."""
+    """The errors of the `ortops.InferenceSession` that this thread is making, if any."""
     call = _call()
     return call.session if call is not None and call.is_making else None
 
 
 class SessionErrors:
-    """The errors of a session's operators on threads of ONNX Runtime's own, which belong to one of the session's calls.
+    """The errors of a session's operators on ONNX Runtime's own threads, each of which belongs to a call of the session.
 
-    Such a thread (ORT_PARALLEL) does not know its call. So the status of an error gets a number, and the call whose error
-    has this number takes it from there.
+    Such a thread (ORT_PARALLEL) does not know its call. So the error's status gets a number, and the call whose error has
+    this number takes the error.
     """
 
     def __init__(self) -> None:
@@ -61,17 +61,17 @@ class SessionErrors:
         self._kept: dict[int, tuple[BaseException, bool]] = {}
 
     def begin(self, call: RaiseOperatorErrors) -> None:
-        """Let errors have numbers until the call ends."""
+        """Number errors until the call ends."""
         self._calls.add(call)
 
     def keep(self, error: BaseException, *, leaves: bool) -> str:
-        """Keep an error of an operator, and return what to add to the text of its status.
+        """Keep an operator's error, and return the text to append to its status.
 
         Args:
             error: the error.
-            leaves: whether the call raises the error itself, and not one of ONNX Runtime with the cause of this error.
+            leaves: whether the call raises this error, and not ONNX Runtime's error with this error's cause.
         """
-        if not self._calls:  # of run_async, say, which would show the number to users
+        if not self._calls:  # in run_async, for example, which would show users the number
             return ""
         number = next(_numbers)
         self._kept[number] = error, leaves
@@ -80,12 +80,12 @@ class SessionErrors:
         return f" (error {number} of an operator)"
 
     def end(self, call: RaiseOperatorErrors, raised: BaseException | None) -> tuple[BaseException | None, bool]:
-        """End a call, and take the error that ONNX Runtime's error tells of, whose text then loses the number."""
+        """End a call, take the error whose number ONNX Runtime's error contains, and remove the number from the text."""
         kept = self._taken(raised) if raised is not None and self._kept else None
         self._calls.discard(call)
         if self._kept:
-            # Those that no call has told of, of nodes that failed beside another one. The errors of a call that begins after
-            # the next line have larger numbers.
+            # Drop errors that no call took, as when several nodes fail at once. A call that begins after the next line has
+            # errors with larger numbers.
             number = next(_numbers)
             for old in [] if self._calls else [one for one in list(self._kept) if one < number]:
                 self._kept.pop(old, None)
@@ -104,15 +104,15 @@ _NUMBER = re.compile(r" \(error (\d+) of an operator\)")
 
 
 class RaiseOperatorErrors:
-    """A context for calls of ONNX Runtime that raises the exception of an operator at its end.
+    """A context for ONNX Runtime's calls that raises an operator's exception at its end.
 
-    ONNX Runtime gets only a status with the text "interrupted" for an exception that is no answer of an operator, such as
-    KeyboardInterrupt, which is raised in place of ONNX Runtime's error. An exception in a user's function becomes the cause
-    of that error. With the pyop engine ONNX Runtime gets no error at all.
+    For an exception that is not an operator's answer, such as KeyboardInterrupt, ONNX Runtime gets only a status with the
+    text "interrupted", and this context raises the exception instead of ONNX Runtime's error. An exception in a user's
+    function becomes the cause of ONNX Runtime's error. With the pyop engine, ONNX Runtime gets no error.
 
     Args:
-        run_errors: begins to collect the errors of the run with the pyop engine.
-        session: the errors of the session.
+        run_errors: starts to collect the run's errors with the pyop engine.
+        session: the session's errors.
         is_making: whether the call makes the session.
     """
 
@@ -122,7 +122,7 @@ class RaiseOperatorErrors:
         self._run_errors, self.session, self.is_making = run_errors, session, is_making
 
     def __enter__(self) -> None:
-        """Drop an exception that an earlier session of onnxruntime's own class has left on this thread."""
+        """Drop an exception that an earlier onnxruntime.InferenceSession has left on this thread."""
         exceptions.take()
         self._keeps_causes = _keeps_causes
         if _keeps_causes:
@@ -132,7 +132,7 @@ class RaiseOperatorErrors:
         self._errors = self._run_errors() if self._run_errors else None
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
-        """Raise the first exception, in place of ONNX Runtime's error."""
+        """Raise the first exception instead of ONNX Runtime's error."""
         error = exceptions.take()
         causes: list[BaseException] = []
         if self._keeps_causes:

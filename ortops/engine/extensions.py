@@ -1,7 +1,7 @@
 """All uses of onnxruntime-extensions.
 
-Most of its parts that are used here are not documented, so each function names those that it relies on. Releases 0.13.0,
-0.15.0 and 0.15.2 have all of them on Linux. Release 0.14.0 fails to import without transformers, which it does not require.
+Most parts used here are undocumented, so each function names the parts that it relies on. Releases 0.13.0, 0.15.0 and
+0.15.2 have all of them on Linux. Release 0.14.0 cannot be imported without transformers, which it does not require.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
 _fill = Kernel(pyop_hook.fill)
 
 _METH_VARARGS = 1
-"""The flag of a PyMethodDef for a function that takes its arguments as a tuple."""
+"""A PyMethodDef's flag for a function that takes its arguments as a tuple."""
 
 _C_ENTRY = "AddExternalCustomOp"
 
@@ -48,8 +48,8 @@ _interrupted_results: dict[int, tuple[Any, ...]] = {}
 def library_path() -> str:
     """The path of the library that sessions register.
 
-    It relies on `get_library_path`, which is documented, and on this library being the extension module that Python has
-    imported, so that every session that registers it has the operators that were added to the module.
+    It relies on `get_library_path`, which is documented. It also relies on this library being the extension module that
+    Python imported, so that a session that registers it gets the operators that were added to the module.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported.
@@ -70,8 +70,8 @@ def takes_c_operators() -> bool:
 def add_c_operator(table: int) -> None:
     """Add an operator to the domain ai.onnx.contrib, for all sessions that register the library later.
 
-    It relies on the export `bool AddExternalCustomOp(const OrtCustomOp*)`, which stores the pointer for the life of the
-    process and neither reads the table nor checks its API version.
+    It relies on the export `bool AddExternalCustomOp(const OrtCustomOp*)`, which stores the pointer until the process ends
+    and neither reads the table nor checks its API version.
 
     Args:
         table: the address of an OrtCustomOp, which must live as long as the process.
@@ -81,9 +81,9 @@ def add_c_operator(table: int) -> None:
     """
     library = ctypes.CDLL(library_path())
     if not hasattr(library, _C_ENTRY):
-        raise OrtError(f"onnxruntime-extensions does not export {_C_ENTRY} here: it cannot take an operator in C")
+        raise OrtError(f"onnxruntime-extensions does not export {_C_ENTRY} here: it cannot accept C operators")
     if not ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)((_C_ENTRY, library))(table):
-        raise OrtError("onnxruntime-extensions refused an operator in C")
+        raise OrtError("onnxruntime-extensions refused a C operator")
 
 
 def add_python_operator(
@@ -94,18 +94,18 @@ def add_python_operator(
     attributes: Mapping[str, str],
     interrupted: Sequence[Array],
 ) -> None:
-    """Make a Python function an operator of the domain ai.onnx.contrib.
+    """Turn a Python function into an operator of the domain ai.onnx.contrib.
 
-    It relies on `Opdef.create`, on the numbers `PyCustomOpDef.dt_*`, and on `id` of the Opdef being the handle that the
-    library passes to the hook.
+    It relies on `Opdef.create` and the numbers `PyCustomOpDef.dt_*`, and on the library passing the Opdef's `id` to the hook
+    as its handle.
 
     Args:
         name: the operator's name.
         body: called with an array for each input and the attributes by name; returns an array for each output.
-        inputs: the element type of each input, as in `PyCustomOpDef.dt_*`.
-        outputs: the element type of each output, likewise.
-        attributes: the type of each attribute, "int64", "float" or "string".
-        interrupted: the outputs of a call in which Python raises. The exception is stored for the thread.
+        inputs: each input's element type, as in `PyCustomOpDef.dt_*`.
+        outputs: each output's element type, as in `PyCustomOpDef.dt_*`.
+        attributes: each attribute's type: "int64", "float" or "string".
+        interrupted: the outputs if Python raises during a call. The exception is stored for the thread.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported or lacks one of these parts.
@@ -122,10 +122,10 @@ def add_python_operator(
 
 
 def install_call_hook() -> None:
-    """Replace the library's hook for calls of Python operators by one that returns the outputs of our operators as arrays.
+    """Replace the library's hook for calls of Python operators by a hook that returns our operators' outputs as arrays.
 
     It relies on `PyCustomOpDef.install_hooker`, which replaces the only hook; on the original hook, `_on_pyop_invocation`,
-    which converts outputs to lists and still handles the operators of others; and on `Opdef.cast_attributes`.
+    which converts outputs to lists and still handles other packages' operators; and on `Opdef.cast_attributes`.
 
     Raises:
         OrtError: onnxruntime-extensions cannot be imported or lacks one of these parts.
@@ -147,7 +147,7 @@ def _hook_result(handle: int, outputs: Sequence[Array]) -> tuple[Any, ...]:
 
 
 def _builtin(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    """A builtin function that calls `invoke` and lets no exception of our operators through (`compiled.pyop_hook`)."""
+    """A builtin function that calls `invoke` and blocks our operators' exceptions (`compiled.pyop_hook`)."""
     name, own = ctypes.create_string_buffer(b"invoke"), (invoke, _interrupted_results)
     method = np.array([ctypes.addressof(name), 0, _METH_VARARGS, 0])
     _fill(method)
@@ -162,7 +162,7 @@ def _type_number(kind: str) -> int:
 
 
 def _imported(name: str) -> Any:
-    """An object of onnxruntime_extensions._ocos, by its name, which may have dots."""
+    """An object in onnxruntime_extensions._ocos, by its name, which may contain dots."""
     try:
         package = importlib.import_module("onnxruntime_extensions")
         return operator.attrgetter(name)(importlib.import_module("onnxruntime_extensions._ocos"))

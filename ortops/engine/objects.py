@@ -1,7 +1,7 @@
-"""Objects that operators have for a session: made with its first kernel, closed with its last one.
+"""Operators' objects for a session: made with the session's first kernel, closed with its last kernel.
 
-ONNX Runtime does not tell a kernel of which session it is. But all kernels of a session get the session's own logger, which
-outlives them, so that its address names the session as long as one of them lives.
+ONNX Runtime does not tell a kernel which session it belongs to. But all kernels of a session get the session's logger, which
+outlives them. So the logger's address identifies the session while a kernel lives.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _sessions: dict[int, _Session] = {}
 
 
 class _Session:
-    """The objects of one session."""
+    """A session's objects."""
 
     def __init__(self, address: int) -> None:
         self._address = address
@@ -29,18 +29,18 @@ class _Session:
         self._exits = contextlib.ExitStack()
 
     def bind_of(self, operator: Operator, constructor: Constructor) -> Bind:
-        """What binds nodes to the object of an operator, which the first call makes."""
+        """The function that binds nodes to an operator's object; the first call makes the object."""
         if operator not in self._made:
             self._made[operator], close = constructor()
             self._exits.callback(close)
         return self._made[operator]
 
     def enter(self, kernel: object) -> None:
-        """Keep the objects for a kernel."""
+        """Keep the objects alive for a kernel."""
         self._kernels.add(kernel)
 
     def leave(self, kernel: object) -> None:
-        """End a kernel; the last one closes all objects."""
+        """End a kernel; the last kernel closes all objects."""
         self._kernels.discard(kernel)
         if not self._kernels:
             _sessions.pop(self._address, None)
@@ -51,17 +51,17 @@ class _Session:
 def kernel_with_object(
     api: Api, info: int, operator: Operator, constructor: Constructor, make: Callable[[Bind], Callback]
 ) -> Callback:
-    """Make a kernel with the object that its operator has for the session.
+    """Make a kernel with its operator's object for the session.
 
     Args:
-        api: the functions of ONNX Runtime.
+        api: ONNX Runtime's functions.
         info: the address of the node's OrtKernelInfo.
         operator: the operator.
-        constructor: makes its object.
-        make: makes the kernel from what binds nodes to the object.
+        constructor: makes the object.
+        make: makes the kernel from the function that binds nodes to the object.
 
     Returns:
-        The kernel, to which ONNX Runtime must hold the only reference.
+        The kernel; ONNX Runtime must hold the only reference to it.
     """
     logger, token = c_void_p(), object()
     api.check(api.KernelInfo_GetLogger(info, byref(logger)))
@@ -69,17 +69,17 @@ def kernel_with_object(
     session = _sessions.setdefault(address, _Session(address))
     session.enter(token)
     try:
-        # Not the function itself, which the traceback of an exception may keep alive.
+        # Not the function itself: an exception's traceback may keep it alive.
         kernel = functools.partial(make(session.bind_of(operator, constructor)))
     except BaseException:
         session.leave(token)
         raise
-    weakref.finalize(kernel, session.leave, token)  # at the exit of the interpreter, too
+    weakref.finalize(kernel, session.leave, token)  # also when the interpreter exits
     _close_last()
     return kernel
 
 
 @functools.cache
 def _close_last() -> None:
-    """Let the exit of the interpreter wait for running calls before it closes objects."""
+    """Make the interpreter's exit wait for running calls before it closes objects."""
     register_exit_function()

@@ -1,13 +1,13 @@
-"""The pyop engine: Python operators of onnxruntime-extensions, for libraries that do not export AddExternalCustomOp.
+"""The pyop engine: onnxruntime-extensions' Python operators, for libraries that do not export AddExternalCustomOp.
 
 It has these limits. Tensors are float or double. Every input and output must be present. A float attribute has only 6
-digits. Threads are not those of the session. In a session of onnxruntime's own class every attribute must be present, and
-lists cannot be read; `ortops.InferenceSession` rewrites such models (`pyop_attributes`). An exception that left the body
-would abort the process, so the outputs become NaN, the error is logged once, and `ortops.InferenceSession` raises it after
-the run.
+digits. The session's threads are not used. In an onnxruntime.InferenceSession every attribute must be present, and lists
+cannot be read; `ortops.InferenceSession` rewrites such models (`pyop_attributes`). An exception that left the body would
+abort the process, so the outputs become NaN, the error is logged once, and `ortops.InferenceSession` raises it after the
+run.
 
-An operator of a user runs in sessions of `ortops.InferenceSession`, which writes the attributes of its nodes as
-JSON. It can have all types but float16 and bfloat16, and no variadic tensors.
+A user's operator runs only in an `ortops.InferenceSession`, which writes the attributes of its nodes as JSON. It can use all
+types except float16 and bfloat16, and no variadic tensors.
 """
 
 from __future__ import annotations
@@ -37,44 +37,44 @@ def add_operator(operator: Operator, bind: Bind) -> None:
     """Add an operator to the library, for all sessions that register it later. A second call does nothing.
 
     Raises:
-        ValueError: the process has another operator of this domain and name, or its inputs have too many combinations of
+        ValueError: the process has another operator with this domain and name, or its inputs have too many combinations of
             element types.
         TypeError: the library cannot run such an operator.
     """
     if _added.get(operator.label, operator) is not operator:
         raise ValueError(
-            f"{operator.label}: the pyop engine has another operator of this name: must have one in a process"
+            f"{operator.label}: the pyop engine already has another operator of this name: names must be unique"
         )
     if operator.label in _added:
         return
     if operator.constructor is not None:
-        raise TypeError(f"{operator.label}: is a class: the pyop engine, that of Windows, has none such")
+        raise TypeError(f"{operator.label} is a class: the pyop engine (Windows) does not support this")
     tensors = (*operator.inputs, *operator.outputs)
     for tensor in tensors:
         if tensor.variadic or set(operator.element_types(tensor)) <= set(_REFUSED_TYPES):
             what = "variadic" if tensor.variadic else " or ".join(operator.element_types(tensor))
             raise TypeError(
-                f"{operator.label}: {tensor.name} is {what}: the pyop engine, that of Windows, has none such"
+                f"{operator.label}: {tensor.name} is {what}: the pyop engine (Windows) does not support this"
             )
     for attribute in operator.attributes:
         if attribute.type == "TENSOR":
             raise TypeError(
-                f"{operator.label}: {attribute.name} is a tensor: the pyop engine, that of Windows, has none such"
+                f"{operator.label}: {attribute.name} is a tensor: the pyop engine (Windows) does not support this"
             )
     choices = {
         variable: [kind for kind in allowed if kind not in _REFUSED_TYPES]
         for variable, allowed in operator.types.items()
     }
-    check_combinations(operator.label, "for the pyop engine, that of Windows, its tensors have", choices)
+    check_combinations(operator.label, "for the pyop engine (Windows), its tensors have", choices)
     for kinds in itertools.product(*choices.values()):
         _add(operator, bind, dict(zip(operator.types, kinds, strict=True)))
     _added[operator.label] = operator
 
 
 def start() -> None:
-    """Install the hook for the library's calls, and run one Python operator.
+    """Install the hook for the library's calls, and run a Python operator.
 
-    The library then imports parts of NumPy, which would deadlock with a signal handler later.
+    The library then imports parts of NumPy; later, this could deadlock with a signal handler.
     """
     install_call_hook()
     nothing = np.empty(0, np.float32)
@@ -83,10 +83,10 @@ def start() -> None:
 
 
 class RunErrors:
-    """The errors of our operators in one run of a session on the current thread.
+    """Our operators' errors in one run of a session on the current thread.
 
-    An operator that runs on a thread of ONNX Runtime's own (ORT_PARALLEL) cannot know its run, so its error counts for the
-    runs of all threads.
+    An operator on one of ONNX Runtime's own threads (ORT_PARALLEL) cannot know its run, so its error counts for all threads'
+    runs.
     """
 
     _of_threads: ClassVar[dict[int, list[BaseException]]] = {}
@@ -110,7 +110,7 @@ class RunErrors:
 
     @classmethod
     def add(cls, error: BaseException) -> None:
-        """Record the error of an operator that runs on the current thread."""
+        """Record an error of an operator that runs on the current thread."""
         own = cls._of_threads.get(threading.get_ident())
         for errors in list(cls._of_threads.values()) if own is None else [own]:
             if not errors:
@@ -155,14 +155,14 @@ def _compute_outputs(
             RunErrors.add(error)
         if operator.name not in _logged_operators:
             _logged_operators.add(operator.name)
-            _LOGGER.error("%s: %s; the outputs are NaN, and later errors of it are not logged", operator.name, message)
+            _LOGGER.error("%s: %s; the outputs are NaN, and its later errors are not logged", operator.name, message)
         for output, dtype in zip(outputs, dtypes, strict=True):
             output[...] = {"f": np.nan, "O": ""}.get(dtype.kind, 0)
     return outputs
 
 
 def _attributes(operator: Operator, given: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """The checked attributes of a node, from those that the library passes."""
+    """A node's checked attributes, from the values that the library passes."""
     if operator.domain != DOMAIN:
         return operator.check_attributes(from_json(str(given[JSON])))
     lists = {a.name: from_text(a, str(given[a.name])) for a in operator.attributes if a.is_list}
@@ -170,5 +170,5 @@ def _attributes(operator: Operator, given: Mapping[str, object]) -> dict[str, At
 
 
 def _empty_outputs(operator: Operator, dtypes: Sequence[np.dtype[Any]]) -> list[np.ndarray[Any, Any]]:
-    """Empty outputs, for errors before the shapes of the outputs are known."""
+    """Empty outputs, for errors before the outputs' shapes are known."""
     return [np.empty((0,) * len(tensor.shape), dtype) for tensor, dtype in zip(operator.outputs, dtypes, strict=True)]

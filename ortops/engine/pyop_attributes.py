@@ -1,4 +1,4 @@
-"""Rewrites models for Python operators of onnxruntime-extensions, which need every attribute and cannot read lists."""
+"""Rewrites models for onnxruntime-extensions' Python operators, which need every attribute and cannot read lists."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 Model = str | bytes | os.PathLike[str]
 
 JSON = "attributes"
-"""The attribute of a user's operator that has all others as JSON."""
+"""The attribute of a user's operator that holds all others as JSON."""
 
 
 def from_json(text: str) -> dict[str, AttributeValue]:
-    """The attributes of a node of a user's operator, from their JSON."""
+    """The attributes of a node of a user's operator, from JSON."""
     values: dict[str, AttributeValue] = json.loads(text)
     return values
 
 
 def to_text(values: Iterable[float]) -> str:
-    """The values of a list as a string, separated by commas."""
+    """A list's values as a string, separated by commas."""
     return ",".join(map(repr, values))
 
 
@@ -43,19 +43,19 @@ def from_text(attribute: Attribute, text: str) -> Sequence[float]:
 
 
 def with_readable_attributes(model: Model, operators: Iterable[Operator]) -> Model:
-    """The model as bytes, with absent attributes of operators added and lists written as strings.
+    """The model as bytes, with the operators' absent attributes added and their lists written as strings.
 
-    It is the argument itself if there is nothing to rewrite, or if onnx cannot load it.
+    If there is nothing to rewrite, or onnx cannot load the model, returns the argument unchanged.
 
     Raises:
-        TypeError: a node has an attribute of another type where a list is expected.
+        TypeError: a node's attribute is not a list although it must be.
         ValueError: a node of a user's operator leaves out an input or an output.
     """
     known = {(operator.domain, operator.name): operator for operator in operators}
     try:
         is_bytes = isinstance(model, bytes)
         loaded = onnx.load_from_string(model) if is_bytes else onnx.load(model, load_external_data=False)  # type: ignore[arg-type]
-    except (OSError, ValueError, DecodeError):  # ONNX Runtime gives the better error for it
+    except (OSError, ValueError, DecodeError):  # ONNX Runtime gives a better error
         return model
     is_changed = False
     for nodes in (loaded.graph.node, *(function.node for function in loaded.functions)):
@@ -76,13 +76,11 @@ def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _rewrite_as_json(node: onnx.NodeProto, operator: Operator) -> bool:
-    """Write all attributes of a node of a user's operator as one."""
+    """Write all attributes of a node of a user's operator as a single JSON attribute."""
     for tensors, names in ((operator.inputs, node.input), (operator.outputs, node.output)):
         for i, tensor in enumerate(tensors):
             if i >= len(names) or not names[i]:
-                raise ValueError(
-                    f"{operator.label} leaves out {tensor.name}: the pyop engine, that of Windows, needs it"
-                )
+                raise ValueError(f"{operator.label} leaves out {tensor.name}: the pyop engine (Windows) needs it")
     values: dict[str, object] = {}
     types = {attribute.name: attribute.type for attribute in operator.attributes}
     for attribute in node.attribute:
@@ -103,7 +101,7 @@ def _as_text(value: Any) -> Any:
 
 
 def _rewrite(node: onnx.NodeProto, operator: Operator) -> bool:
-    """Add a node's absent attributes and write its lists as strings; return whether there were any."""
+    """Add a node's absent attributes and write its lists as strings; return whether anything changed."""
     written = {attribute.name: attribute for attribute in node.attribute}
     missing = [a for a in operator.attributes if a.name not in written]
     lists = [a for a in operator.attributes if a.is_list and a.name in written]

@@ -13,13 +13,13 @@ from ortops.shapes import Axes
 from ortops.spec import Attribute, AttributeValue, Length, Operator
 
 _BYTES = 256
-"""The size of an attribute that is read at once; a longer one is read again."""
+"""The most bytes of an attribute that the first read takes; a longer attribute is read again."""
 
 
 def infer_output_shapes(operator: Operator, context: int) -> int:
-    """Set the element type and the shape of each output, as far as inputs and attributes determine them, and return 0.
+    """Set each output's element type and shape where inputs and attributes determine them, and return 0.
 
-    ONNX Runtime uses one such function for all element types of an operator, so this reads the types from the inputs.
+    ONNX Runtime uses one such function for all of an operator's element types, so this reads the types from the inputs.
 
     Args:
         operator: the definition.
@@ -47,7 +47,7 @@ def infer_output_shapes(operator: Operator, context: int) -> int:
             axes.bind_shape(tensor, lengths)
     for i, tensor in enumerate(() if operator.outputs[-1].variadic else operator.outputs):
         shape = axes.shape_of(tensor)
-        # The interface cannot express an unknown length: it takes -1 for a length.
+        # The interface cannot express an unknown length: it would treat -1 as a length.
         if tensor.type in types and shape is not None and None not in shape:
             _set_output(api, context, i, types[tensor.type], shape)
     return 0
@@ -62,11 +62,11 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
     kind, content = ATTRIBUTE_TYPES[attribute.type], ctypes.create_string_buffer(_BYTES)
     while not api.succeeds(api.ReadOpAttr(handle, kind, content, len(content), byref(size))):
         if size.value <= len(content):
-            return None  # of another type, which the kernel reports
+            return None  # another type, which the kernel reports
         content = ctypes.create_string_buffer(size.value)
     if attribute.type.startswith("STRING"):
         text = content.raw[: size.value].decode(errors="surrogateescape")
-        if attribute.is_list:  # a list of strings with zero bytes is another one here, and refused by the node's kernel
+        if attribute.is_list:  # a list of strings with zero bytes reads wrongly here; the node's kernel refuses it
             return text.split("\0")[:-1]
         return text if onnxruntime_version() >= (1, 23) else text[:-1]  # earlier releases count a zero byte at the end
     cell = c_int64 if attribute.type.startswith("INT") else c_float
@@ -75,7 +75,7 @@ def _attribute(api: Api, context: int, attribute: Attribute) -> AttributeValue |
 
 
 def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:
-    """The element type and the lengths of an input as `type_and_lengths`; 0 and [] if nothing is known of it."""
+    """An input's element type and lengths, as from `type_and_lengths`; 0 and [] if they are unknown."""
     info = c_void_p()
     if not api.succeeds(api.ShapeInferContext_GetInputTypeShape(context, i, byref(info))) or not info:
         return 0, []
@@ -83,10 +83,10 @@ def _input(api: Api, context: int, i: int) -> tuple[int, list[Length]]:
 
 
 def type_and_lengths(api: Api, info: c_void_p) -> tuple[int, list[Length]]:
-    """The element type of a tensor and its lengths, None for an unknown one and [] for an unknown rank.
+    """A tensor's element type and lengths; None for an unknown length, and [] for an unknown rank.
 
     Args:
-        api: the functions of ONNX Runtime.
+        api: ONNX Runtime's functions.
         info: the address of an OrtTensorTypeAndShapeInfo.
     """
     element_type, rank = c_int(), c_size_t()

@@ -1,8 +1,8 @@
-"""The exit of the interpreter while daemon threads are inside a session.
+"""The interpreter's exit while daemon threads are inside a session.
 
-An interpreter that exits ends every thread that asks for its lock (the GIL), and ONNX Runtime's C++ frames on the stack turn
-that into an abort ("exception not rethrown"). So the interpreter waits at exit until running calls are done, and a daemon
-thread that begins another call waits, without the GIL, for the process to end.
+An exiting interpreter ends every thread that asks for the GIL, and ONNX Runtime's C++ frames on the stack turn that into an
+abort ("exception not rethrown"). So the interpreter waits at exit until running calls are done. A daemon thread that begins
+another call then waits, without the GIL, for the process to end.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ortops.jit.exceptions import MAX_WAIT_SECONDS
 from ortops.jit.machine_code import keep_forever
 
 PROCESS_STATE = np.zeros(2, np.int64)
-"""The words ACTIVE and ENDING of `ortops.engine.compiled.layout`, which the compiled callbacks read and write."""
+"""The words ACTIVE and ENDING (`ortops.engine.compiled.layout`), which the compiled callbacks read and write."""
 keep_forever(PROCESS_STATE)
 
-# One lock for each thread: a signal handler may raise an exception at any line, and only a lock in a `with` statement, which
-# C code acquires and releases, stays consistent then.
+# Each thread has a lock. A signal handler may raise an exception at any line. Only a lock in a `with` statement stays
+# consistent then, since C code acquires and releases it.
 _locks: dict[int, Any] = {}
 _closed_lock = threading.RLock()
 _is_closed = False
 
 
 def inside_session() -> Any:
-    """A context in which the current thread is inside a session. It may be nested.
+    """A context in which the current thread is inside a session. Contexts may be nested.
 
-    While the interpreter exits, a thread that enters its first context waits there for the end of the process.
+    While the interpreter exits, a thread that enters its first context waits for the process to end.
     """
     thread = threading.get_ident()
     if thread not in _locks and _is_closed:
@@ -42,14 +42,14 @@ def inside_session() -> Any:
 
 
 def close() -> None:
-    """Stop other threads from beginning calls, and wait for the running ones, for `MAX_WAIT_SECONDS` at most."""
+    """Stop other threads from beginning calls, and wait for running calls, at most `MAX_WAIT_SECONDS`."""
     global _is_closed  # noqa: PLW0603 - the interpreter exits once
     deadline = time.monotonic() + MAX_WAIT_SECONDS
     _closed_lock.acquire()
     _is_closed = True
     for lock in list(_locks.values()):
         lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
-    # Sessions of onnxruntime's own class hold none of these locks; their callbacks read ENDING and count in ACTIVE.
+    # An onnxruntime.InferenceSession holds none of these locks; its callbacks read ENDING and count in ACTIVE.
     PROCESS_STATE[ENDING] = threading.get_ident()
     while PROCESS_STATE[ACTIVE] > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -66,9 +66,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def register_exit_function() -> None:
-    """Register `close` as the exit function that runs first, before those of other modules free what running calls use.
+    """Register `close` as the first exit function, so that other modules' exit functions free nothing that calls still use.
 
-    The interpreter has joined all threads that are not daemons by then.
+    By then the interpreter has joined all threads that are not daemons.
     """
     atexit.unregister(close)
     atexit.register(close)

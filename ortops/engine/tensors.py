@@ -1,4 +1,4 @@
-"""ONNX Runtime's tensors as NumPy arrays over the same memory."""
+"""NumPy arrays over the memory of ONNX Runtime's tensors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _describe = Kernel(inputs.describe)
 _TYPESTR = {
     1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
     13: "<u8", 16: "<i2",
-    8: "<u8",  # of the objects of strings, which nobody reads
+    8: "<u8",  # strings' objects, which nobody reads
 }  # fmt: skip
 _DTYPES = {ELEMENT_TYPES[name]: dtype for name, dtype in ELEMENT_DTYPES.items() if name != "string"} | {
     8: np.dtype("<u8")
@@ -38,13 +38,13 @@ _BFLOAT16, _STRING = ELEMENT_TYPES["bfloat16"], ELEMENT_TYPES["string"]
 
 
 class Inputs:
-    """Reads the inputs of a node as arrays.
+    """Reads a node's inputs as arrays.
 
     Args:
-        api: the functions of ONNX Runtime.
-        types: the element type of each input, as in `ELEMENT_TYPES`.
-        max_rank: the number of dimensions that are read at most, enough to refuse a tensor with more.
-        copies: whether the arrays are copies, which remain valid after the call and can be changed.
+        api: ONNX Runtime's functions.
+        types: each input's element type, as in `ELEMENT_TYPES`.
+        max_rank: the most dimensions to read, enough to refuse a tensor with more.
+        copies: whether the arrays are copies, which stay valid after the call and can be changed.
     """
 
     def __init__(self, api: Api, types: Sequence[int], max_rank: int, *, copies: bool = False) -> None:
@@ -53,7 +53,7 @@ class Inputs:
         self._strings = [i for i, kind in enumerate(types) if kind == _STRING]
 
     def read(self, context: int) -> list[Array | None]:
-        """The inputs of a call, None for an absent one; arrays that are no copies are valid during the call.
+        """A call's inputs, None for an absent input. Arrays that are not copies are valid only during the call.
 
         Raises:
             OrtError: ONNX Runtime gives no access to an input.
@@ -70,7 +70,7 @@ class Inputs:
 
 
 def _strings(api: Api, value: c_void_p, shape: Shape) -> Array:
-    """The elements of a tensor of strings. Bytes that are not UTF-8 become surrogates, as in names of files."""
+    """A string tensor's elements. Bytes that are not UTF-8 become surrogates, as in file names."""
     count, size = math.prod(shape), c_size_t()
     strings = np.empty(count, object)
     if count:
@@ -83,7 +83,7 @@ def _strings(api: Api, value: c_void_p, shape: Shape) -> Array:
 
 
 class _Strings:
-    """A tensor of strings, which takes an array as ``tensor[...] = array``."""
+    """A string tensor; ``tensor[...] = array`` fills it."""
 
     def __init__(self, api: Api, value: c_void_p) -> None:
         self._api, self._value = api, value
@@ -98,14 +98,14 @@ class _Strings:
         if np.count_nonzero(content == 0) == len(texts):
             return
         for i, text in enumerate(texts):
-            if b"\0" in text:  # where the function above ends a string
+            if b"\0" in text:  # the function above ends a string there
                 memory = c_void_p()
                 self._api.check(self._api.GetResizedStringTensorElementBuffer(self._value, i, len(text), byref(memory)))
                 ctypes.memmove(memory, text, len(text))
 
 
 def tensor_attribute(api: Api, value: c_void_p) -> Array:
-    """A copy of an OrtValue that is a tensor."""
+    """A copy of a tensor OrtValue."""
     info, kind, rank, data = c_void_p(), c_int(), c_size_t(), c_void_p()
     api.check(api.GetTensorTypeAndShape(value, byref(info)))
     try:
@@ -128,10 +128,10 @@ def output(
 ) -> Any:
     """Output `i` as an array over ONNX Runtime's memory, or None if the node leaves it out.
 
-    A tensor of strings is no array, but takes one as ``tensor[...] = array``.
+    For strings, the result is an object that ``tensor[...] = array`` fills.
 
-    Memory that a binding gives may be unaligned. The result is then an array of its own, and the pair of the array over
-    ONNX Runtime's memory and this one is appended to `unaligned`, for the caller to copy.
+    Memory that a binding gives may be unaligned. Then the result is a separate array, and the pair of the array over ONNX
+    Runtime's memory and this array is appended to `unaligned`, for the caller to copy.
 
     Raises:
         OrtError: ONNX Runtime cannot allocate it.
@@ -151,7 +151,7 @@ def output(
 
 
 def _aligned(data: int, element_type: int, shape: Shape) -> Array:
-    """The elements in place, or a copy if they are unaligned, as those of a NumPy array that is fed may be."""
+    """The elements in place, or a copy if they are unaligned, as a fed NumPy array's elements may be."""
     is_unaligned = data % 8 != 0 and data % _DTYPES[element_type].itemsize != 0
     return (_copy if is_unaligned else _view)(data, element_type, shape)
 

@@ -1,1 +1,1 @@
-"""The compiled code between ONNX Runtime and Python; `layout` has what Python shares with it."""
+"""The compiled code between ONNX Runtime and Python. `layout` defines the constants that Python shares with it."""

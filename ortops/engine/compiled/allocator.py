@@ -12,7 +12,7 @@ from ortops.jit.scalar import address_of, int64_pointer
 
 @compiled
 def fill(table: Any) -> int:
-    """Set the functions of an OrtAllocator, whose memory information is in the word behind them."""
+    """Set an OrtAllocator's functions. The word after them holds its memory information."""
     table[1] = pointer_to(_allocate)  # Alloc
     table[2] = pointer_to(_free)  # Free
     table[3] = pointer_to(_info)  # Info

@@ -1,8 +1,8 @@
-"""The compiled callbacks of an operator in a session (OrtCustomOp).
+"""An operator's compiled callbacks in a session (OrtCustomOp).
 
-ctypes would drop an exception that Python raises before the first line of a callback or after its last, and ONNX Runtime
-would take the result for success or for an address. These callbacks succeed only if the Python function that they call
-returns success. Otherwise ONNX Runtime gets a status, and the exception is saved for the thread.
+ctypes would drop an exception that Python raises before a callback's first line or after its last, and ONNX Runtime would
+mistake the result for success or for an address. These callbacks succeed only if the Python function that they call returns
+success. Otherwise ONNX Runtime gets a status, and the exception is saved for the thread.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TEXT_WORDS = 64
 
 @small
 def fill(table: Any, version: int) -> int:
-    """Set an OrtCustomOp's API version and callbacks in a zeroed table; optional callbacks that are not used stay 0."""
+    """Set an OrtCustomOp's API version and callbacks in a zeroed table; unused optional callbacks stay 0."""
     fill_getters(table, version)
     table[9] = pointer_to(_destroy)  # KernelDestroy
     table[CREATE_KERNEL] = pointer_to(_create)  # CreateKernelV2
@@ -64,8 +64,8 @@ def fill(table: Any, version: int) -> int:
 def _create(table: int, api: int, info: int, kernel: int) -> int:
     """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo.
 
-    A kernel with an attribute `node`, the address of a node, is computed by compiled code, which calls the object only for
-    what it needs from Python (`compute.compute_node`).
+    If the kernel has an attribute `node`, a node's address, compiled code computes the node and calls the object only to
+    load functions (`compute.compute_node`).
     """
     words, result = int64_pointer(table), int64_pointer(kernel)
     words[API], result[0] = api, 0
@@ -98,7 +98,7 @@ def _compute(kernel: int, context: int) -> int:
 
 @compiled
 def _resolve(kernel: int, needed: int) -> int:
-    """Call a kernel's Python object during a call, which does not count meanwhile: it may wait there for ever."""
+    """Call a kernel's Python object during a call, which meanwhile does not count as running: it may wait there forever."""
     process = int64_pointer(int64_pointer(kernel)[1])[PROCESS]
     _leave(process)
     status = _call_kernel(kernel, needed)
@@ -133,7 +133,7 @@ def _destroy(kernel: int) -> int:
         cells = int64_pointer(kernel)
         process = int64_pointer(cells[1])[PROCESS]
         lock = _begin(process)
-        decref(cells[0])  # the last kernel of a table frees the table, too
+        decref(cells[0])  # a table's last kernel frees the table, too
         _end(process, lock)
         release(cells)
     return 0
@@ -141,7 +141,7 @@ def _destroy(kernel: int) -> int:
 
 @compiled
 def _status(table: int, result: int) -> int:
-    """The OrtStatus that a Python function returned as an int, 0 for success; if it raised, a new OrtStatus."""
+    """The OrtStatus that a Python function returned as an int, 0 for success; a new OrtStatus if the function raised."""
     if result != 0:
         status = to_int64(result)
         decref(result)
@@ -164,21 +164,21 @@ def _status(table: int, result: int) -> int:
 
 @compiled
 def _begin(state: int) -> int:
-    """Acquire the GIL. While the interpreter finalizes, wait for the end of the process instead."""
+    """Acquire the GIL. If the interpreter is finalizing, wait for the process to end instead."""
     _enter(state)
     return acquire_gil()
 
 
 @compiled
 def _end(state: int, lock: int) -> None:
-    """Release the GIL. While the interpreter finalizes, wait for the end of the process."""
+    """Release the GIL. If the interpreter is finalizing, wait for the process to end."""
     release_gil(lock)
     _leave(state)
 
 
 @compiled
 def _enter(state: int) -> None:
-    """Count a callback that runs. While the interpreter finalizes, wait for the end of the process instead."""
+    """Count a running callback. If the interpreter is finalizing, wait for the process to end instead."""
     process = int64_pointer(state)
     add_atomically(offset(process, ACTIVE), 1)
     if _has_ended(process):
@@ -188,7 +188,7 @@ def _enter(state: int) -> None:
 
 @compiled
 def _leave(state: int) -> None:
-    """Count it no longer. While the interpreter finalizes, wait for the end of the process."""
+    """Stop counting a callback. If the interpreter is finalizing, wait for the process to end."""
     process = int64_pointer(state)
     add_atomically(offset(process, ACTIVE), -1)
     if _has_ended(process):
@@ -197,7 +197,7 @@ def _leave(state: int) -> None:
 
 @compiled
 def _has_ended(process: Any) -> bool:
-    """Whether another thread finalizes the interpreter."""
+    """Whether another thread is finalizing the interpreter."""
     return process[ENDING] != 0 and process[ENDING] != _thread()
 
 

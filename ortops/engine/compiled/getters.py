@@ -1,4 +1,4 @@
-"""The callbacks of an operator (OrtCustomOp) that return a word of its table, made without compiling a function for each."""
+"""An operator's callbacks (OrtCustomOp) that return a word of its table, emitted without compiling a function for each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INT64 = ir.IntType(64)
 def _getter(_typing: Any, word: Any, step: Any) -> Any:
     """The address of a C function (table, i) that returns word `word + step * i` of the table; both are constants.
 
-    With the step 0, ONNX Runtime may pass the table alone.
+    If the step is 0, ONNX Runtime may pass only the table.
     """
     at, by = word.literal_value, step.literal_value
 
@@ -50,7 +50,7 @@ def _getter(_typing: Any, word: Any, step: Any) -> Any:
 
 @compiled
 def fill_getters(table: Any, version: int) -> None:
-    """Set the version of the interface and these callbacks in an operator's table."""
+    """Set the interface's version and these callbacks in an operator's table."""
     table[VERSION] = version
     table[ONE], table[LAST_VERSION] = 1, 2**31 - 1
     table[2] = _getter(NAME, 0)  # GetName

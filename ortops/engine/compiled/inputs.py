@@ -1,4 +1,4 @@
-"""Read the inputs of a call in a session through OrtApi in compiled code: by ctypes, the 30 calls take 20 us."""
+"""Read the inputs of a session's call through OrtApi, in compiled code: through ctypes, the 30 calls take 20 us."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ortops.jit.scalar import address_of, minimum, offset
 
 @compiled
 def describe(api: int, context: int, inputs: int, max_rank: int, rows: Any) -> int:
-    """Fill a row for each input with its address, element type, rank and dimensions; the type is 0 if it is absent.
+    """Fill a row for each input with its address, element type, rank and dimensions; an absent input's type is 0.
 
     Args:
-        api: the address of OrtApi.
-        context: the OrtKernelContext of the call.
+        api: OrtApi's address.
+        context: the call's OrtKernelContext.
         inputs: the number of inputs.
-        max_rank: the number of dimensions in a row; further ones are left out.
+        max_rank: the number of dimensions in a row; further dimensions are left out.
         rows: the result [inputs, 3 + max_rank], initially 0.
 
     Returns:
-        The OrtStatus of the first function of OrtApi that failed, for the caller to release; 0 if none did.
+        The OrtStatus of the first OrtApi function that failed, which the caller must release; 0 if all succeeded.
     """
     for i in range(inputs):
         status = _describe(api, context, i, max_rank, offset(rows, i * (3 + max_rank)))

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 VERSION, CREATE_KERNEL, INFER_SHAPES = 0, 17, 19
-"""Indices of words of OrtCustomOp: the version of the interface, and the callbacks CreateKernelV2 and InferOutputShapeFn."""
+"""Word indices in OrtCustomOp: the interface's version, and the callbacks CreateKernelV2 and InferOutputShapeFn."""
 
 NAME, INPUTS, OUTPUTS, API, ZERO, ONE, LAST_VERSION, OPERATOR, CREATE, INFER, PROCESS, TEXT, TENSORS = range(26, 39)
-"""Indices of 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
+"""Indices of the 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
 
-NAME, TEXT: addresses of C strings, the operator's name and the prefix of messages about exceptions. INPUTS, OUTPUTS: their
-numbers. API: the address of OrtApi. ZERO, ONE, LAST_VERSION: constants that ONNX Runtime asks for. OPERATOR: in a library
-the address of the operator's record (`ortops.library.compiled.layout`). CREATE, INFER: in a process the addresses of Python
-functions, or 0. PROCESS: the address of the words ACTIVE and ENDING. From TENSORS on: TENSOR_WORDS for each input, each with
-those of the output of the same number.
+NAME, TEXT: addresses of C strings: the operator's name, and the prefix of messages about exceptions.
+INPUTS, OUTPUTS: the number of inputs and of outputs.
+API: OrtApi's address.
+ZERO, ONE, LAST_VERSION: constants that ONNX Runtime asks for.
+OPERATOR: in a library, the address of the operator's record (`ortops.library.compiled.layout`).
+CREATE, INFER: in a process, the addresses of Python functions, or 0.
+PROCESS: the address of the words ACTIVE and ENDING.
+TENSORS: from here on TENSOR_WORDS for each number, shared by the input and the output with this number.
 """
 
 INPUT_TYPE, INPUT_PRESENCE, OUTPUT_TYPE, OUTPUT_PRESENCE = range(TENSORS, TENSORS + 4)
-"""Indices of the first input's and the first output's words: the element type, and 0 if the tensor is required, 1 if it is
-optional, 2 if it is variadic."""
+"""The indices of the first input's and the first output's words: the element type; and 0 for a required tensor, 1 for an
+optional tensor, 2 for a variadic tensor."""
 
 TENSOR_WORDS = 4
 
 ACTIVE, ENDING = range(2)
-"""Indices of words for the whole process: the number of callbacks that run, and the thread that finalizes Python, or 0."""
+"""Word indices in the process's state: the number of running callbacks, and the thread that finalizes Python, or 0."""
 
 FAIL, INVALID_ARGUMENT = 1, 2
 """OrtErrorCode's ORT_FAIL and ORT_INVALID_ARGUMENT."""
 
 ALLOCATOR_INFO = 12
-"""The index of the word with the address of an OrtMemoryInfo, behind all functions of an OrtAllocator."""
+"""The index of the word with an OrtMemoryInfo's address, after all of an OrtAllocator's functions."""
 
 API_FUNCTIONS = {
     "CreateStatus": 0,
@@ -81,4 +84,4 @@ API_FUNCTIONS = {
     "ReadOpAttr": 272,
     "KernelContext_ParallelFor": 274,
 }
-"""The places in OrtApi of the functions that are called."""
+"""The positions in OrtApi of the functions that compiled code calls."""

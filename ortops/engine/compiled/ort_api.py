@@ -1,6 +1,6 @@
 """OrtApi, ONNX Runtime's table of functions, in compiled code.
 
-Later releases only append to it, so a function keeps its place. Source: onnxruntime_c_api.h, API version 20.
+Later releases only append to the table, so a function keeps its position. Source: onnxruntime_c_api.h, API version 20.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INT64 = ir.IntType(64)
 
 @intrinsic(prefer_literal=True)
 def _call_api(_typing: Any, api: Any, name: Any, args: Any) -> Any:
-    """Call the function `name` of the OrtApi at an address with 8-byte words; its result is an OrtStatus, 0 for success."""
+    """Call the function `name` of the OrtApi at address `api` with 8-byte words; return its OrtStatus, 0 for success."""
     place = API_FUNCTIONS[name.literal_value]
     given = types.BaseTuple.from_types(tuple(map(types.unliteral, args.types)))
 
@@ -35,6 +35,6 @@ def _call_api(_typing: Any, api: Any, name: Any, args: Any) -> Any:
 if TYPE_CHECKING:
 
     def call_api(api: int, name: str, args: tuple[object, ...]) -> int:
-        """Call the function `name` of the OrtApi at an address with 8-byte words; return its OrtStatus, 0 for success."""
+        """Call the function `name` of the OrtApi at address `api` with 8-byte words; return its OrtStatus, 0 for success."""
 else:
     call_api = _call_api

@@ -1,7 +1,7 @@
 """The compiled function that onnxruntime-extensions calls for each of its Python operators.
 
-The library is C++, and a Python exception would end the process. Ctrl-C or the recursion limit may raise one even before the
-first line of a Python function, so compiled code has to catch it.
+The library is C++, where a Python exception would end the process. Ctrl-C or the recursion limit may raise an exception even
+before a Python function's first line, so compiled code has to catch it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _incref = types.ExternalFunction("Py_IncRef", types.void(types.intp))
 
 @compiled
 def fill(method: Any) -> int:
-    """Set the C function of a PyMethodDef."""
+    """Set a PyMethodDef's C function."""
     method[1] = pointer_to(_invoke)
     return 0
 

@@ -203,7 +203,7 @@ def test_the_command_imports_operators(tmp_path: Path) -> None:
     assert "operators=" in done.output
     for name, message in (
         ("nothing", "must be MODULE:NAME"),
-        (f"{__name__}:X", "must be an operator, as ortops.operator"),
+        (f"{__name__}:X", "must be an operator made by ortops.operator"),
     ):
         done = call(model, tmp_path, "--operators", name)
         assert done.exit_code == 2
@@ -217,7 +217,7 @@ def test_the_command_imports_operators(tmp_path: Path) -> None:
         (["--dim", "m=2"], "--dim m: must be the name of an axis of an input"),
         (["--dim", "n"], "--dim n: must be NAME=LENGTH"),
         (["--dim", "n=2", "--wrt", "tabel"], "wrt has 'tabel' (table?): must be an input"),
-        (["--inputs", __file__], "must be a file of numpy.savez"),
+        (["--inputs", __file__], "must be a file written by numpy.savez"),
     ],
 )
 def test_the_command_ends_with_2_if_nothing_was_compared(tmp_path: Path, options: list[str], message: str) -> None:

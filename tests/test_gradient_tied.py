@@ -190,7 +190,7 @@ def test_the_command_says_what_is_tied_and_unties(tmp_path: Path) -> None:
     arguments = ["gradient", str(path), "--wrt", "parameters"]
     shown = CliRunner().invoke(main, [*arguments, "--dry-run"]).output
     assert "tied: 'zero' is B of node 'norm' (BatchNormalization), input_mean of node 'norm'" in shown
-    assert "--untie gives each its own\n" in shown
+    assert "--untie gives each layer its own copy\n" in shown
     assert "tied" not in CliRunner().invoke(main, [*arguments, "--dry-run", "--untie"]).output
     assert (
         "warning: one tensor stands for several parameters"

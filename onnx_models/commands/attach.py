@@ -20,8 +20,8 @@ from onnx_models.portable.attach import attach
 def attach_command(model: Path, out: Path, force: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels.
 
-    RoiAlign and MaxRoiPool of ONNX, and the nodes of mmcv and caffe2 that the command convert knows, are converted first. If
-    the model has no node that gets a body, nothing is written, and the exit status is 1.
+    The command first converts RoiAlign and MaxRoiPool of ONNX, and the nodes of mmcv and caffe2 that the command convert
+    knows. If no node of the model gets a body, it writes nothing, and the exit status is 1.
     """
     _, after = change_file(model, out, _attached, force)
     click.echo(f"{count(_bodies(after), 'body', 'bodies')} attached: {out}")

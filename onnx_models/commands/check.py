@@ -24,7 +24,7 @@ _MAX_ROWS = 30
 
 
 class _UncheckedError(click.ClickException):
-    """Nothing was compared."""
+    """The exit status if nothing was compared."""
 
     exit_code = 2
 
@@ -36,7 +36,7 @@ class _UncheckedError(click.ClickException):
     multiple=True,
     metavar="NAME",
     help="Input, initializer or Constant to differentiate with respect to; may be repeated. Default: all floating-point "
-    "inputs and what a network learns.",
+    "inputs and all trainable parameters.",
 )
 @click.option(
     "--output", "outputs", multiple=True, metavar="NAME", help="Output to differentiate; may be repeated. Default: all."
@@ -45,15 +45,15 @@ class _UncheckedError(click.ClickException):
     "--inputs",
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File of numpy.savez with values of inputs by name. The others are random: floating-point numbers between -1 and "
-    "1, and 0 for integers.",
+    help="File written by numpy.savez, with values of inputs by name. Other floating-point inputs get random values "
+    "between -1 and 1, other integers get 0.",
 )
 @click.option(
     "--dim",
     "dims",
     multiple=True,
     metavar="NAME=LENGTH",
-    help="Length of an axis of random inputs that the model leaves open; may be repeated.",
+    help="Length of an axis that the model leaves open, for inputs without a value in --inputs; may be repeated.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random numbers.")
 @click.option("--second-order", is_flag=True, help="Check the gradients of the gradients, too.")
@@ -71,9 +71,9 @@ def check_command(
     """Check gradients of the file MODEL against finite differences, along one random direction for each tensor.
 
     The model and its gradient are computed in double where ONNX Runtime can. "analytic" is the derivative along the
-    direction by the gradient, "numeric" that by finite differences. At a "kink", the differences ahead and behind disagree
-    for every step size tried, so that there is no derivative to compare. The exit status is 0 if all gradients agree or
-    have a kink, 1 if one is wrong, and 2 if nothing was compared.
+    direction computed from the gradient, "numeric" the one from finite differences. At a "kink", the differences ahead and
+    behind disagree for every step size tried, so there is no derivative to compare. The exit status is 0 if all gradients
+    agree or have a kink, 1 if one is wrong, and 2 if nothing was compared.
     """
     from onnx_models.gradient_check.inner_product import check  # which loads ONNX Runtime
 
@@ -136,12 +136,14 @@ def _read(file: Path | None) -> dict[str, Any]:
         TypeError,
         ValueError,
         zipfile.BadZipFile,
-    ) as error:  # of one array, it gives an array
-        raise click.ClickException(f"--inputs {file}: must be a file of numpy.savez ({one_line(error)})") from error
+    ) as error:  # a file of numpy.save gives an array
+        raise click.ClickException(
+            f"--inputs {file}: must be a file written by numpy.savez ({one_line(error)})"
+        ) from error
 
 
 def _feeds(model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """Values of all inputs of a model without a default, random ones where none are given."""
+    """Values for all inputs of a model without a default; inputs without a given value get random ones."""
     defaults = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name: value for value in model.graph.input}
     for name in given:
@@ -167,7 +169,7 @@ def _feeds(model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[st
 
 def _random(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], rng: np.random.Generator) -> Any:
     if not kind.elem_type or kind.elem_type == onnx.TensorProto.STRING or not kind.HasField("shape"):
-        raise ValueError(f"input {name!r} is no tensor of numbers of a known rank: must have a value in --inputs")
+        raise ValueError(f"input {name!r} is not a tensor of numbers with a known rank: must have a value in --inputs")
     shape = []
     for axis, dim in enumerate(kind.shape.dim):
         length = dim.dim_value if dim.HasField("dim_value") else lengths.get(dim.dim_param)

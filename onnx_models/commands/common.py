@@ -16,15 +16,15 @@ from ortops.custom import CustomOperator
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)
 OUT = click.option("--out", required=True, type=OUT_FILE, help="File to write.")
-FORCE = click.option("--force", is_flag=True, help="Let --out be the file MODEL itself.")
+FORCE = click.option("--force", is_flag=True, help="Allow --out to be the file MODEL, which is then replaced.")
 
 OPERATORS = click.option(
     "--operators",
     "operators",
     multiple=True,
     metavar="MODULE:NAME",
-    help="Operator of ortops.operator that the model uses, by its module, in the working folder or installed, and its name "
-    "there; may be repeated.",
+    help="An operator made by ortops.operator that the model uses: a module, installed or in the working folder, and the "
+    "operator's name in it; may be repeated.",
 )
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def imported(names: Sequence[str]) -> list[CustomOperator]:
     """Import the operators of --operators.
 
     Raises:
-        click.BadParameter: a name is none, or that of no operator.
+        click.BadParameter: a value is not MODULE:NAME, or does not name an operator made by `ortops.operator`.
     """
     found: list[CustomOperator] = []
     for name in names:
@@ -44,7 +44,7 @@ def imported(names: Sequence[str]) -> list[CustomOperator]:
         except (ImportError, AttributeError, ValueError) as error:
             raise click.BadParameter(f"--operators {name}: must be MODULE:NAME ({error})") from error
         if not isinstance(one, CustomOperator):
-            raise click.BadParameter(f"--operators {name}: must be an operator, as ortops.operator makes them")
+            raise click.BadParameter(f"--operators {name}: must be an operator made by ortops.operator")
         found.append(one)
     return found
 
@@ -58,7 +58,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def with_progress(items: Iterable[T], title: str, total: int) -> Iterator[T]:
-    """The items as they come, with a progress bar on the standard error if it is a terminal."""
+    """Yield the items, and show a progress bar on standard error if that is a terminal."""
     is_hidden = not sys.stderr.isatty()
     with click.progressbar(items, total, title, file=sys.stderr, hidden=is_hidden) as shown:
         yield from shown

@@ -20,7 +20,7 @@ def convert_command(model: Path, out: Path, force: bool) -> None:
 
     It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
     RoIAlignRotated of caffe2 as detectron2 exports them. grid_sampler, MMCVModulatedDeformConv2d and MMCVDeformConv2d of
-    mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay.
+    mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay as they are.
     """
     before, _ = change_file(model, out, convert, force)
     found = conversions(before)

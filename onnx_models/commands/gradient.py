@@ -24,7 +24,7 @@ from onnx_models.gradient import (
 from onnx_models.portable.attach import attach
 
 _MAX_NAMES = 10
-"""The most names that a line shows."""
+"""The largest number of names in a line of output."""
 
 
 @click.command("gradient")
@@ -36,7 +36,7 @@ _MAX_NAMES = 10
     required=True,
     multiple=True,
     metavar="NAME",
-    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} stands for what a network learns; "
+    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} selects all trainable parameters; "
     "--dry-run shows which constants it leaves out.",
 )
 @click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
@@ -46,7 +46,7 @@ _MAX_NAMES = 10
     nargs=2,
     multiple=True,
     metavar="NAME OUTPUT",
-    help="Name of the output for the gradient for NAME, one of --wrt, instead of NAME_grad; may be repeated.",
+    help="Call the gradient with respect to NAME, one of --wrt, OUTPUT instead of NAME_grad; may be repeated.",
 )
 @click.option(
     "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to treat as a constant; may be repeated."
@@ -56,7 +56,7 @@ _MAX_NAMES = 10
     default=True,
     help="Whether gradients flow through the RoIs of RoiAlign. In torchvision, they do not.",
 )
-@click.option("--untie", is_flag=True, help="Give each layer its own of those parameters that an exporter merged.")
+@click.option("--untie", is_flag=True, help="Give each layer its own copy of a parameter that an exporter merged.")
 @OPERATORS
 @click.option("--portable", is_flag=True, help="Also attach bodies of standard operators.")
 @click.option("--dry-run", is_flag=True, help="Write nothing and show how each operator is differentiated.")
@@ -97,7 +97,7 @@ def gradient_command(
         _show(found)
         raise click.exceptions.Exit(1 if found.refused else 0)
     if out is None:
-        raise click.UsageError("Missing option '--out', which only --dry-run does not need.")
+        raise click.UsageError("Missing option '--out'. Only --dry-run works without it.")
 
     def change(before: onnx.ModelProto) -> onnx.ModelProto:
         made = gradient(*arguments(before), **settings)
@@ -150,7 +150,7 @@ def _checked(
     tensors = {name for node in model.graph.node for name in node.output}
     tensors |= {one.name for one in (*model.graph.input, *model.graph.initializer)}
     if wrt == PARAMETERS and PARAMETERS in tensors:
-        raise ValueError(f"--wrt {PARAMETERS}: must not be the name of a tensor as well, as it is in this model")
+        raise ValueError(f"--wrt {PARAMETERS}: must not also be the name of a tensor, which it is in this model")
     return wrt
 
 
@@ -163,7 +163,7 @@ def _show(found: Report) -> None:
     for line in found.zeros:
         click.echo(one_line(f"zero: {line}"))
     for name in found.zero_gradients:
-        click.echo(one_line(f"zero: the gradient by {name!r} is 0 for all inputs"))
+        click.echo(one_line(f"zero: the gradient with respect to {name!r} is 0 for all inputs"))
     by_reason: dict[str, list[str]] = {}
     for name, reason in found.left_out:
         by_reason.setdefault(reason, []).append(name)
@@ -171,7 +171,7 @@ def _show(found: Report) -> None:
         shown = [*names[:_MAX_NAMES], f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else names
         click.echo(one_line(f"left out: {', '.join(shown)}: {reason}"))
     for line in found.tied:
-        click.echo(one_line(f"tied: {line}; --untie gives each its own"))
+        click.echo(one_line(f"tied: {line}; --untie gives each layer its own copy"))
     for line in found.refused:
         click.echo(one_line(f"refused: {line}"))
     after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"

@@ -16,10 +16,10 @@ from onnx_models.portable.lower import lower, lowered_operators
 @OUT
 @FORCE
 def lower_command(model: Path, out: Path, force: bool) -> None:
-    """Write RoI nodes of the file MODEL as basic nodes of ONNX, for runtimes that know neither RoiAlign nor functions.
+    """Replace RoI nodes of the file MODEL by basic ONNX nodes, for runtimes that have neither RoiAlign nor functions.
 
-    It lowers what convert converts, and all operators of this project, and inlines the model's functions. Memory grows with
-    the number of RoIs.
+    It lowers the nodes that the command convert converts and all operators of this project, and inlines the model's
+    functions. Memory grows with the number of RoIs.
     """
     before, _ = change_file(model, out, lower, force)
     found = lowered_operators(before)

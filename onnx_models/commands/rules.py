@@ -17,9 +17,9 @@ from onnx_models.gradient import coverage
 def rules_command(as_json: bool) -> None:
     """List how `gradient` differentiates each operator of ONNX and of this project.
 
-    An operator has a rule, is a composition of other operators, or is expanded to the function of ONNX's specification. A
-    zero means that its derivative is 0 wherever it exists. Operators that cannot be differentiated are refused, and those
-    with "none" are unknown.
+    An operator has a rule, is composed of other operators, or is expanded to its function in ONNX's specification. "zero"
+    means that the derivative is 0 wherever it exists, "refused" that the operator cannot be differentiated, and "none" that
+    it is unknown.
     """
     found = coverage()
     if as_json:

@@ -16,9 +16,9 @@ MANIFEST = "manifest.json"
 @click.command("write")
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
 def write_command(out_dir: Path) -> None:
-    """Write a model of each of this project's operators and a manifest to OUT_DIR.
+    """Write a model for each of this project's operators, and a manifest, to OUT_DIR.
 
-    The directory is created if it does not exist. Files of the same names are replaced, others stay.
+    The directory is created if it does not exist. Files with the same names are replaced, other files stay.
     """
     kinds: dict[str, list[str]] = {}
     entries = []

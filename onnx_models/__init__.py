@@ -20,7 +20,7 @@ from onnx_models.training import with_loss, with_optimizer, with_sgd
 if TYPE_CHECKING:
     from onnx_models import torch as torch
 
-# Grouped by what they are for.
+# Grouped by purpose.
 __all__ = [  # noqa: RUF022
     # Models of RoiAlign with its gradient; `BUILDERS` has the functions for each operator alone.
     "roi_align_with_grad",
@@ -54,7 +54,7 @@ __all__ += list(BUILDERS)
 
 
 def __getattr__(name: str) -> Callable[..., onnx.ModelProto]:
-    """Return a function of `BUILDERS`, or import ``onnx_models.torch`` on first use, as it needs PyTorch, an extra."""
+    """Return a function of `BUILDERS`, or import ``onnx_models.torch`` on first use, since it needs PyTorch."""
     if name in BUILDERS:
         return BUILDERS[name]
     if name == "torch":

@@ -1,4 +1,4 @@
-"""What every function that takes a model does first: it makes unknown lengths unknown, and refuses what crashes ONNX."""
+"""The first check of every model: negative lengths become unknown ones, and what would crash ONNX is refused."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _FIELDS = {
 """The field of AttributeProto that holds the value, by type."""
 
 CUSTOM: dict[tuple[str, str], CustomOperator] = {}
-"""The operators of users that `onnx_models.register_schemas` was given, by domain and name."""
+"""Users' operators that were passed to `onnx_models.register_schemas`, by domain and name."""
 
 
 def operator_of(node: onnx.NodeProto) -> Operator | None:
@@ -47,14 +47,14 @@ def custom_of(node: onnx.NodeProto) -> CustomOperator | None:
 
 
 def remedy(node: onnx.NodeProto) -> str:
-    """What to do about a node of a domain that is not ONNX's and whose operator is unknown, or has no gradient."""
+    """The remedy for a node outside ONNX's domain whose operator is unknown or has no gradient."""
     if custom_of(node) is not None:
         return ": ortops.operator can give its operator a gradient or a body"
     return ": an operator of ortops.operator must be among operators=, or be given to onnx_models.register_schemas"
 
 
 def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:
-    """The end of an error of shape inference: the first node whose operator has no schema, and a remedy; "" if all have."""
+    """The end of a shape inference error: the first node without a schema, and a remedy; "" if all nodes have one."""
     for node in nodes:
         if normalize_domain(node.domain) and not onnx.defs.has(node.op_type, node.domain):
             return f". It knows nothing of {label(node)} of the domain {node.domain}{remedy(node)}"
@@ -151,7 +151,7 @@ def _is_written(attribute: Attribute, value: AttributeValue) -> bool:
 
 
 def attribute_proto(attribute: Attribute, value: AttributeValue) -> onnx.AttributeProto:
-    """Make an attribute of its declared type, whatever Python type the value has."""
+    """Make an attribute of its declared type from a value of any Python type."""
     kind = onnx.AttributeProto.AttributeType.Value(attribute.type)
     if isinstance(value, np.ndarray):
         value = onnx.numpy_helper.from_array(value)

@@ -44,7 +44,7 @@ def model(
     Args:
         operator: the operator's definition.
         element_type: the type for each type variable that allows several floating-point types.
-        index_type: the type for each type variable of integers.
+        index_type: the type for each integer type variable.
         ranks: by input name, the rank of an input whose rank is open, or a larger rank for one that may have leading
             axes of length 1; an output with the same shape then has them as well. All open ranks are equal: by default
             the number of values of a list among the attributes, else 4.

@@ -2,16 +2,16 @@
 
 All of them take these keyword arguments, and raise what `onnx_models.model` does:
 
-    element_type: of all tensors but indices and shapes, "float" by default. Every operator has float16, float and double;
-        those that ONNX defines at opset 22, RoIAlignRotated and their gradients have bfloat16 too.
-    index_type: of BatchIndicesTensor, ``int64`` (the default) or ``uint32`` as in DirectML.
+    element_type: the type of all tensors except indices and shapes, "float" by default. Every operator has float16, float
+        and double; those that ONNX defines at opset 22, RoIAlignRotated and their gradients have bfloat16 too.
+    index_type: the type of BatchIndicesTensor, ``int64`` (the default) or ``uint32`` as in DirectML.
     axes: lengths or other names for the named axes of inputs and outputs; the others keep these names and are of any length.
-    outputs: of gradients, the names of the wanted outputs, in any case; all by default. The model has an optional input
+    outputs: for gradients, the names of the wanted outputs, in any case; all by default. The model has an optional input
         only where the wanted outputs need it.
-    standard: True for ONNX's own operator, where there is one; at opset 7 for 1, since runtimes read no older one.
+    standard: True for ONNX's own operator, where there is one. Opset 1 becomes 7, the oldest one that runtimes read.
     portable: True to attach a body of standard operators (`onnx_models.portable.attach`).
     roi_rank, batch_indices_rank: the ranks of ROITensor (2) and of BatchIndicesTensor (1), if more axes of length 1 lead.
-    rank: of the tensors of variable rank; by default the number of values of the lists, or 4 without lists.
+    rank: the rank of the tensors of variable rank; by default the number of values of the lists, or 4 without lists.
 
 All other keyword arguments are attributes. The node has all of them except empty lists. The bytes of a model depend on the
 arguments alone.
@@ -80,7 +80,7 @@ def build(
 
 
 def _builder(operators: Sequence[Operator]) -> Builder:
-    """Return the function that builds a model of one node of the operators, which are versions of one."""
+    """Return the function that builds a one-node model of an operator, given all versions of the operator."""
     *_, newest = operators
     versions = {one.standard[1]: one for one in operators if one.standard}
     made: Builder
@@ -181,7 +181,7 @@ def resize_grad(
 
     Args:
         resize: the Resize node. Its attributes are read; its inputs are the arguments below.
-        x_shape: lengths of X, as in `resample_attributes`, and so the next three.
+        x_shape: lengths of X. See `resample_attributes` for this argument and the next three.
         scales: values of the node's input scales.
         sizes: values of the node's input sizes.
         roi: values of the node's input roi.

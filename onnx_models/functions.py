@@ -17,7 +17,7 @@ from onnx_models.opset_upgrade import upgrade_opset
 from onnx_models.traversal import Scope, attribute_graphs, iter_nodes, normalize_domain, onnx_opset
 
 MAX_DEPTH = 100
-"""The largest depth of nested calls and subgraphs, which is that of calls in ONNX's own tools."""
+"""The largest depth of nested calls and subgraphs, equal to the limit for calls in ONNX's own tools."""
 
 MAX_NODES = 100_000
 """The largest number of nodes that inlining may add to a model."""
@@ -55,7 +55,7 @@ _Sizes = dict[_Id, tuple[_Size, dict[str, _Size]]]
 
 
 class Functions:
-    """The functions of a model, none of which is recursive.
+    """The functions of a model. A recursive one is refused.
 
     Raises:
         ValueError: two functions have the same name, or a function calls itself, directly or through others.
@@ -66,7 +66,7 @@ class Functions:
         self._by_id: dict[_Id, onnx.FunctionProto] = {}
         for function in model.functions:
             if self._by_id.setdefault(_id(function), function) is not function:
-                raise ValueError(f"the model has two functions {function_label(function)}: must have one of each name")
+                raise ValueError(f"the model has two functions {function_label(function)}: names must be unique")
         calls = {one: [_callee(node) for node in _nodes(function)] for one, function in self._by_id.items()}
         calls = {
             one: [callee for callee in dict.fromkeys(callees) if callee in calls] for one, callees in calls.items()

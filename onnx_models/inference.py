@@ -20,8 +20,8 @@ _CONSTANT = "value"
 def with_state(model: onnx.ModelProto, state: Mapping[str, Any], *, step: str = "step") -> onnx.ModelProto:
     """Return a copy of a model whose parameters have the values in a state of training.
 
-    The state is what a step of `onnx_models.with_optimizer` returns, without the suffix _next. Parameters that it lacks, as
-    those that were not trained, keep their values.
+    The state is what a step of `onnx_models.with_optimizer` returns, without the suffix _next. Parameters that it lacks,
+    such as untrained ones, keep their values.
 
     Args:
         model: the model that the loss was added to; not modified. If training separated merged parameters, that is
@@ -32,9 +32,9 @@ def with_state(model: onnx.ModelProto, state: Mapping[str, Any], *, step: str = 
         step: the name of the number of steps, as for `with_optimizer`.
 
     Raises:
-        TypeError: `state` is no mapping, or has what is no array.
-        ValueError: a name in `state` is not that of a parameter, none is, or a value has another type or shape than its
-            parameter.
+        TypeError: `state` is not a mapping, or one of its values is not an array.
+        ValueError: a name in `state` is not a parameter's, `state` has no parameter, or the type or shape of a value is not
+            its parameter's.
     """
     if not isinstance(state, Mapping):
         raise TypeError(f"state = {type(state).__name__}: must be a mapping from names to arrays")

@@ -1,4 +1,4 @@
-"""Names that may have been meant by a mistyped one, for error messages."""
+"""Near matches for a mistyped name, for error messages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _MAX_NAMES = 3
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """The known names close to an unknown one, to put behind it: " (weight or weights?)", or "" if there are none."""
+    """The known names close to an unknown one, to append to it: " (weight or weights?)"; "" if there are none."""
     close = get_close_matches(name, list(known), _MAX_NAMES, 0.7) if isinstance(name, str) else []
     return f" ({' or '.join(close)}?)" if close else ""

@@ -1,4 +1,4 @@
-"""ONNX's shape inference and checker, with errors of one line, and constants that other tools know."""
+"""ONNX's shape inference and checker, with one-line errors, and constants in a form that other tools know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from onnx_models.schema import register_schemas
 from onnx_models.traversal import import_domain, iter_graphs, iter_nodes, label, normalize_domain, subgraphs
 
 _CHECK, _CHECKS = "NonNegativeLengths", "ortops.checks"
-"""The operator and the domain of nodes that refuse what ends ONNX's shape inference."""
+"""The operator and the domain of nodes that refuse inputs for which ONNX's shape inference ends the process."""
 
 _MAX_PROPAGATED = 2**20
 
@@ -251,7 +251,7 @@ def _register_once() -> None:
     check = OpSchema(_CHECK, _CHECKS, 1, "", inputs=[tensor], type_constraints=[("T", ["tensor(float)"], "")])
     check.set_type_and_shape_inference_function(_refuse_negative)
     onnx.defs.register_schema(check)
-    # As the schemas of `register_schemas`: ONNX destroys its schemas after the interpreter has ended.
+    # As for the schemas of `register_schemas`: ONNX destroys its schemas after the interpreter has ended.
     atexit.register(onnx.defs.deregister_schema, _CHECK, 1, _CHECKS)
 
 

@@ -40,7 +40,7 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
     user's operator, and `onnx_models.portable.attach` its body; their argument `operators` does the same for one call.
 
     Raises:
-        TypeError: one of the operators is none.
+        TypeError: an element of `operators` is not an operator.
         RuntimeError: onnx is older than 1.19, the first version with shape inference in Python; or another schema has
             the name of one of the operators. Nothing is registered then.
     """
@@ -52,7 +52,7 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
 def schemas_of(operators: Iterable[Operator]) -> Iterator[None]:
     """Register operators as `register_schemas` does, until the block ends; those that were registered before stay.
 
-    Another thread that gives operators waits until the block ends.
+    A second thread that passes operators waits until the block ends.
     """
     operators = tuple(operators)
     if not operators:
@@ -77,7 +77,7 @@ def _register(operators: Iterable[Operator]) -> list[OpSchema]:
     operators = tuple(operators)
     for given in operators:
         if not isinstance(given, Operator):
-            raise TypeError(f"operators has {given!r}: must be an operator, as ortops.operator makes them")
+            raise TypeError(f"operators has {given!r}: must be an operator made by ortops.operator")
     custom = {
         (operator.domain, operator.name): operator for operator in operators if isinstance(operator, CustomOperator)
     }

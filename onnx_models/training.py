@@ -172,8 +172,8 @@ def with_optimizer(
         type and shape of NAME, whose default is zeros if the parameter's shape is known; the number of steps is `step`.
 
     Raises:
-        ValueError: the optimizer is unknown, an argument is out of range or of another optimizer, a parameter does not exist
-            or has no gradient among the outputs, or a name is in use.
+        ValueError: the optimizer is unknown, an argument is out of range or belongs to another optimizer, a parameter does
+            not exist or has no gradient among the outputs, or a name is in use.
 
     Source: PyTorch 2.13, torch.optim.SGD, Adam and AdamW, torch.nn.utils.clip_grad_norm_.
     """

@@ -732,7 +732,7 @@ def test_operators_can_be_given_to_one_call() -> None:
     assert not onnx.defs.has("f", 1, "t")
     assert ("t", "f") not in CUSTOM
     with pytest.raises(
-        TypeError, match=r"operators has <function _cube .*: must be an operator, as ortops.operator makes"
+        TypeError, match=r"operators has <function _cube .*: must be an operator made by ortops.operator"
     ):
         onnx_models.gradient(weighted, "loss", ["x"], operators=[_cube])  # type: ignore[list-item]
 

@@ -267,7 +267,7 @@ def test_the_default_of_a_functions_attribute_counts() -> None:
 
 def test_two_functions_of_a_name_are_refused() -> None:
     made = [function("q", [make(name, ["x"], ["y"])], overload="1") for name in ("Neg", "Abs")]
-    with pytest.raises(ValueError, match="the model has two functions 'f::q::1': must have one of each name"):
+    with pytest.raises(ValueError, match="the model has two functions 'f::q::1': names must be unique"):
         convert(model([call("q", overload="1")], made))
 
 

@@ -86,7 +86,7 @@ def test_a_merged_parameter_is_named_and_separated(body: str, initializers: str,
     made = model(body, initializers)
     (said,) = warned(lambda: onnx_models.gradient(made, "loss", [name]))
     (line,) = report(made, "loss", [name]).tied
-    assert said.endswith(f" gives each its own. {line}")
+    assert said.endswith(f" gives each layer its own copy. {line}")
     assert line.startswith(f"'{name}' is ")
     untied = report(made, "loss", "parameters", untie=True)
     assert untied.tied == ()

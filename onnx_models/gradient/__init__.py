@@ -67,9 +67,9 @@ def gradient(
         stop_at: names of tensors to treat as constants.
         through_rois: False to treat the RoIs of RoiAlign as constants, as torchvision does. If other nodes of a detector
             also read the RoIs, and PyTorch detaches them, name them in `stop_at`.
-        untie: exporters keep one initializer for parameters of equal values (`onnx_models.gradient.tied.find_tied` says how
-            they are told from shared ones). True to give each layer its own, under the name NODE.INPUT. Otherwise its
-            gradient is the sum over all layers, and a `TiedParametersWarning` names these.
+        untie: True to give each layer its own copy, named NODE.INPUT, of a parameter that an exporter merged with others
+            because their values were equal (`onnx_models.gradient.tied.find_tied` tells these from shared parameters).
+            Otherwise the gradient is the sum over all layers, and a `TiedParametersWarning` names them.
         operators: operators of `ortops.operator` in the model, and their gradients. `onnx_models.register_schemas` makes
             operators known to all calls.
 
@@ -84,7 +84,7 @@ def gradient(
             attribute, or gives an operator of this project an attribute that breaks its rule. Also if the opset cannot
             be converted, or inlining would make the model too large (`onnx_models.functions`).
         TypeError: an attribute of an operator of this project is unknown, which a session would not notice, or has the
-            wrong type. Or one of `operators` is no operator.
+            wrong type. Or an element of `operators` was not made by `ortops.operator`.
         RuntimeError: another operator or schema has the name of one of `operators`.
     """
     with schemas_of(operators):
@@ -261,7 +261,7 @@ def _forward(
 
 
 Mode = Literal["forward", "reverse"]
-"""A Jacobian's passes: forward, one for each element of the inputs, or backward, one for each element of the outputs."""
+"""The passes of a Jacobian: forward, one for each input element, or backward, one for each output element."""
 
 
 def jacobian(
@@ -284,10 +284,10 @@ def jacobian(
 
     Args:
         model: not modified, as in `gradient`.
-        outputs: names of floating-point tensors. A mapping gives what the new names have in place of Y.
-        wrt: as in `gradient`; a mapping gives what the new names have in place of X.
-        mode: "forward" or "reverse". None for "forward" if the tensors in `wrt` are known to have fewer elements than those
-            in `outputs`, otherwise "reverse".
+        outputs: names of floating-point tensors. A mapping gives the text that replaces Y in the new names.
+        wrt: as in `gradient`; a mapping gives the text that replaces X in the new names.
+        mode: "forward" or "reverse". None chooses "forward" if the tensors in `wrt` are known to have fewer elements than
+            those in `outputs`, otherwise "reverse".
         per_sample: True if the first axes of all these tensors have one length N, and index i of an output depends on index
             i of the inputs alone, as in a batch. Then Y_X_jacobian has the shape of Y followed by that of X without its
             first axis, and all samples share the passes, which are N times fewer. The result is wrong (a sum over the
@@ -355,14 +355,14 @@ def hessian(
 ) -> onnx.ModelProto:
     """A copy of `model` with the gradient of its tensor `loss`, and whole Hessians or their product with a vector.
 
-    For each X in `wrt` there is one more output X_grad, the gradient, as of `gradient`. For each A and B in `wrt` there is
-    A_B_hessian, of the shape of A followed by that of B: the derivative of A_grad by B. The cost is that of the backward
-    pass of the gradient for each element in `wrt`, in one run, see `jacobian`.
+    For each X in `wrt` there is one more output X_grad, the gradient, as in `gradient`. For each A and B in `wrt` there is
+    A_B_hessian, the derivative of A_grad with respect to B, whose shape is A's followed by B's. It costs one backward pass
+    of the gradient for each element in `wrt`, in one run (see `jacobian`).
 
     Args:
         model: not modified, as in `gradient`.
         loss: name of a tensor with one element, as in `gradient`.
-        wrt: as in `gradient`; a mapping gives what the new names have in place of X, A and B.
+        wrt: as in `gradient`; a mapping gives the text that replaces X, A and B in the new names.
         vector: True for a product with a vector instead, for the cost of one backward pass of the gradient. Each X in `wrt`
             adds an input X_vector, of the shape and type of X, and an output X_hessian_vector, which is the sum over all B
             in `wrt` of the Hessian of X and B times B_vector.
@@ -389,10 +389,10 @@ def hessian(
 
 
 def untie(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx.ModelProto:
-    """A copy of `model` in which each layer has its own of those parameters that an exporter merged.
+    """A copy of `model` in which each layer has its own copy of each parameter that an exporter merged.
 
-    Derivatives do this themselves with ``untie=True``, which gives the same names. The copy has the same outputs, and is the
-    one to put a trained state into (`onnx_models.with_state`). Functions are inlined, and opsets before 18 are converted.
+    Functions for derivatives do the same with ``untie=True``, and give the same names. The copy has the same outputs.
+    Put a trained state into it (`onnx_models.with_state`). Functions are inlined, and opsets before 18 are converted.
 
     Args:
         model: not modified.
@@ -408,7 +408,7 @@ def untie(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
 def _depended_on(
     builder: GradientBuilder, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
 ) -> Mapping[str, str]:
-    """The names; of "parameters" only those that have a derivative."""
+    """The names; for "parameters", only those that have a derivative."""
     if not isinstance(wrt, str) or builder.refused:
         return names
     kept = {of: name for of, name in names.items() if of in found}

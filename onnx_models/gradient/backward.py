@@ -31,7 +31,7 @@ class DiffContext:
 
     stop_at: names of tensors to treat as constants.
     through_rois: whether RoiAlign passes a gradient to its RoIs.
-    errors: a message for each operator that cannot be differentiated; with any, no model is built.
+    errors: a message for each operator that cannot be differentiated; if there is one, no model is built.
     zeros: a message for each place where a derivative is 0, to explain a gradient of zeros.
     """
 

@@ -93,7 +93,7 @@ class Graph(Tensors):
     def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
         super().__init__(proto, opsets, outer)
         self.masks: Masks = outer.masks.inner(self) if outer else Masks(self)
-        """Where gradients are 0 because of Where."""
+        """The masks of gradients that Where sets to 0."""
         self.replaced: dict[str, Sequence[onnx.NodeProto]] = {}
         """The nodes that replace a node of `proto`, by the name of its first output."""
 

@@ -1,4 +1,4 @@
-"""Where gradients are 0 because a Where of the model did not select what they are of."""
+"""Masks of gradients that are 0 because a Where of the model did not select the tensor."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from onnx_models.gradient.tensors import Tensors
 
 
 class Masks:
-    """The conditions of Where outside of which tensors are 0, by the tensors' names.
+    """By tensor name, the conditions of Where: the tensor is 0 where one of them is false.
 
-    A derivative may be infinite or NaN where Where did not select its input, as that of log(x) in Where(x > 0, log(x), 0);
-    0 times it would be NaN. A gradient that only happens to be 0 is not masked: an infinite derivative shows. Relu, Clip and
-    others do not mask either, as in PyTorch: a mask costs about as much as a product.
+    A derivative may be infinite or NaN where Where did not select its input, such as that of log(x) in
+    Where(x > 0, log(x), 0); 0 times it would be NaN. A gradient that only happens to be 0 is not masked: an infinite
+    derivative shows. Relu, Clip and others do not mask either, as in PyTorch: a mask costs about as much as a product.
 
     Args:
         graph: the graph to add nodes to.
@@ -37,14 +37,14 @@ class Masks:
         return made
 
     def remasked(self, name: str, gradient: str, like: str) -> str:
-        """Mask a tensor, computed elementwise from a gradient, as the gradient is."""
+        """Mask a tensor that is computed elementwise from a gradient like the gradient itself."""
         for condition in self._masks.get(gradient, ()):
             if condition not in self._masks.get(name, ()):
                 name = self.selected(condition, name, like)
         return name
 
     def without_nan(self, name: str, gradient: str, like: str) -> str:
-        """The tensor with 0 for NaN wherever a Where that masks the gradient did not select it."""
+        """The tensor, with 0 in place of NaN wherever a Where that masks the gradient did not select it."""
         graph = self._graph
         for condition in self._masks.get(gradient, ()):
             kept = graph.op("Or", condition, graph.op("Not", graph.op("IsNaN", name)))
@@ -52,7 +52,7 @@ class Masks:
         return name
 
     def keep(self, node: onnx.NodeProto) -> None:
-        """Remember the masks of a new tensor that is 0 wherever those that it is computed from are masked."""
+        """Remember the masks of a new tensor that is 0 wherever its inputs are masked."""
         if not self._masks:
             return
         terms = list(node.input)

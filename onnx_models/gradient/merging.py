@@ -22,17 +22,17 @@ _Key = tuple[object, ...]
 def merge(
     nodes: Collection[onnx.NodeProto], earlier: Iterable[onnx.NodeProto]
 ) -> tuple[list[onnx.NodeProto], dict[str, str]]:
-    """Keep the first of several new nodes that compute the same, and none that computes what an earlier node does.
+    """Keep the first of several equal new nodes, and drop a new node that equals an earlier one.
 
-    Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched by itself.
+    Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched separately.
 
     Args:
         nodes: the new nodes in topological order; their inputs and subgraphs are modified.
-        earlier: nodes of the same graph. Their floating-point constants are not shared: one that has the value of a number
+        earlier: nodes of the same graph. Their floating-point constants are not shared: one that happens to equal a number
             in a derivative may be a weight, which training changes.
 
     Returns:
-        The nodes that are left, and by the names of tensors that are gone those of the tensors that equal them.
+        The remaining nodes, and for the name of each dropped tensor the name of the tensor that replaces it.
     """
     known: dict[_Key, onnx.NodeProto] = {}
     operators = {node.op_type for node in nodes}
@@ -73,7 +73,7 @@ def _merge(
 
 
 def _key(node: onnx.NodeProto) -> _Key:
-    """What equal nodes have in common; a node with a subgraph, or one that may draw random numbers, equals no other."""
+    """A key that is the same for equal nodes; a node with a subgraph, or with random numbers, equals no other."""
     domain = normalize_domain(node.domain)
     is_drawn = domain not in ("", DOMAIN) or node.op_type in RANDOM
     if is_drawn or any(subgraphs([node])):

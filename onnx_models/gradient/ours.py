@@ -1,4 +1,4 @@
-"""What the gradient package knows of this project's operators. No other file of it imports `ortops`."""
+"""What the gradient package knows about this project's operators. Its other files do not import `ortops`."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ _STOPPED = "named in stop_at"
 class Parameters:
     """The weights of a model.
 
-    names: those of the weights, in the order of the graph: initializers, then Constant nodes.
-    left_out: why other floating-point constants are no weights, by their names.
+    names: the weights' names in the order of the graph: initializers, then Constant nodes.
+    left_out: for the name of each other floating-point constant, the reason why it is not a weight.
     """
 
     names: list[str] = field(default_factory=list)
@@ -150,7 +150,7 @@ class _Uses:
                 self._readers[name].append((node, i))
 
     def reason(self, name: str) -> str | None:
-        """What a tensor is instead of a weight, if it is a setting wherever it is read; else None."""
+        """The role of a tensor that is a setting wherever it is read; None for others."""
         found = [setting(node, i) for node, i in self._uses(name)]
         return found[0] if found and None not in found else None
 
@@ -171,7 +171,7 @@ class _Uses:
 
 
 def setting(node: onnx.NodeProto, i: int) -> str | None:
-    """What input i of a node is if no network learns it; None if it may be learned."""
+    """The role of input i of a node if no network learns it; None if it may be learned."""
     domain = normalize_domain(node.domain)
     if (domain, node.op_type, i) in REGIONS:
         return "a region of interest"

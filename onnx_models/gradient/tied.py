@@ -25,7 +25,7 @@ _MAX_SHOWN = 10
 _MAX_USES = 4
 
 _COMMUTATIVE = {"Add", "Max", "Mean", "Min", "Mul", "Sum"}
-"""Operators whose inputs all mean the same."""
+"""Operators whose inputs can be swapped."""
 
 _OF_GRADIENT = re.compile(r"_grad_\d+$")
 """The end of the names of nodes that gradients consist of, see `Graph`."""
@@ -34,10 +34,10 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 """The key of a node's metadata for the modules around it, outermost first, and last the node's own name."""
 
 APART = "onnx_models.apart"
-"""The key of an initializer's metadata if it is one parameter of its source, whatever reads it."""
+"""The metadata key of an initializer that is a single parameter in its source, however many layers read it."""
 
 _MAX_STEPS = 8
-"""The most nodes between a layer and the one before it whose weights tell whether two layers are one."""
+"""How many nodes to go back in search of the weights that decide whether two layers are one."""
 
 _MAX_DECIMALS = 2
 
@@ -55,7 +55,7 @@ class Use:
 
     @property
     def role(self) -> tuple[str, str, int]:
-        """What uses of one layer have in common: the operator and the input."""
+        """A key that all uses of one layer share: the operator and the input."""
         kind = self.node.op_type
         return normalize_domain(self.node.domain), kind, 0 if kind in _COMMUTATIVE else self.index
 
@@ -123,12 +123,12 @@ def find_tied(graph: onnx.GraphProto, names: Collection[str], values: Mapping[st
 
 
 def describe_tied(found: Sequence[Tied], opset: int) -> str:
-    """What a warning says of tied parameters."""
+    """The text of a warning about tied parameters."""
     shown = [one.described(opset) for one in found[:_MAX_SHOWN]]
     more = [f"and {len(found) - _MAX_SHOWN} more"] * (len(found) > _MAX_SHOWN)
     return (
         "one tensor stands for several parameters, as exporters merge equal ones: its gradient is the sum over all of them, "
-        f"and training keeps them equal. untie=True of the gradient gives each its own. {'; '.join(shown + more)}"
+        f"and training keeps them equal. untie=True gives each layer its own copy. {'; '.join(shown + more)}"
     )
 
 
@@ -174,7 +174,7 @@ def _new(base: str, taken: set[str]) -> str:
 
 
 class _Readers:
-    """What reads the constants of a graph. uses: by constant, in the order of the graph."""
+    """The uses of a graph's constants. uses: by constant, in the order of the graph."""
 
     def __init__(self, graph: onnx.GraphProto, values: Mapping[str, onnx.TensorProto]) -> None:
         self._values = {name: values.get(name, tensor) for name, tensor in real_constants(graph)}
@@ -239,7 +239,7 @@ class _Readers:
         return list(found.values())
 
     def _weighted(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, set[str]]:
-        """The nearest node, a given one or one before it, that has trained or random weights, and these."""
+        """The node itself, or the nearest one before it, with trained or random weights, and these weights."""
         for _ in range(_MAX_STEPS):
             places = WEIGHTS.get(node.op_type, ()) if not normalize_domain(node.domain) else ()
             weights = {

@@ -48,10 +48,10 @@ class Seeds:
         """Compute tensors for all seeds. What does not depend on the seed is computed once.
 
         Args:
-            found: tensors that are computed from `index`, by the tensors of whose type they are.
+            found: names of tensors that are computed from `index`, each by the name of a tensor of its type.
 
         Returns:
-            For each of the latter a tensor [number of seeds, elements].
+            By the same names, tensors [number of seeds, elements].
         """
         graph = self._graph
         flat = {name: graph.op("Reshape", value, graph.ints([-1])) for name, value in found.items()}

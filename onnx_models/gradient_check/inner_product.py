@@ -64,9 +64,9 @@ class Comparison:
 
     output: its name; `GRADIENTS` for the gradients with respect to all of `wrt` together, which are differentiated again.
     kind: the type that both were computed in.
-    analytic, numeric: the inner product by the gradient and by finite differences.
-    difference: of the two, relative to the sum of the absolute values of the terms of both.
-    allowed: the largest difference of a right gradient: rounding, and what the finite differences may be off.
+    analytic, numeric: the inner product computed from the gradient and from finite differences.
+    difference: the difference of the two, relative to the sum of the absolute values of their terms.
+    allowed: the largest difference that a correct gradient may have: rounding and the error of finite differences.
     outcome: "kink" if the differences ahead and behind disagree for all step sizes: there is no derivative to compare.
     """
 
@@ -98,13 +98,14 @@ def check(
     Args:
         model: not modified.
         feeds: values of all inputs without a default, by name.
-        wrt: names of inputs, initializers and Constants; all inputs of a floating-point type and what a network learns
-            (`onnx_models.gradient`, "parameters") if empty.
+        wrt: names of inputs, initializers and Constants; if empty, all inputs of a floating-point type and all trainable
+            parameters (`onnx_models.gradient`, "parameters").
         outputs: names of outputs; all those of a floating-point type if empty.
-        seed: of the directions and cotangents.
+        seed: seed of the random directions and cotangents.
         second_order: True to compare the gradients of a random weighted sum of all gradients as well.
         operators: operators of `ortops.operator` in the model.
-        load: what makes a model run; None for ONNX Runtime with this project's operators and `operators`.
+        load: takes a model and returns a function that runs it; None for ONNX Runtime with this project's operators and
+            `operators`.
 
     Returns:
         A comparison for each output and each tensor in `wrt`.
@@ -148,7 +149,7 @@ def _named(argument: str, names: Sequence[str], known: Sequence[str], default: S
             raise ValueError(f"{argument} has {name!r}{meant(name, known)}: must be {must} of a floating-point type")
     if found := list(dict.fromkeys(names or default)):
         return found
-    raise ValueError(f"{argument} = {list(names)}: must have one name at least, and the model has none to begin with")
+    raise ValueError(f"{argument} = {list(names)}: must have at least one name, since the model has no default")
 
 
 class _Point:
@@ -188,7 +189,7 @@ class _Point:
         weights = {name: f"cotangent of {name}" for name in self._outputs}
         slopes = {name: f"gradient of {', '.join(self._cotangents)} by {name}" for name in self._wrt}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ZeroGradientWarning)  # the comparison says whether it is 0
+            warnings.simplefilter("ignore", ZeroGradientWarning)  # the comparison shows whether it is 0
             warnings.simplefilter("ignore", TiedParametersWarning)  # the differences change a tied tensor everywhere
             made = vjp(self._model, weights, slopes, operators=operators)
         run, feeds = _loaded(self._load, made), dict(self._feeds)
@@ -266,7 +267,7 @@ class _Point:
 
 
 def _loaded(load: Load, model: onnx.ModelProto) -> Run:
-    """What runs a model; it takes feeds of other models, too."""
+    """A function that runs the model; it ignores feeds for inputs that the model lacks."""
     inputs = {value.name for value in model.graph.input}
 
     def checked(function: Callable[[Any], Any], argument: Any) -> Any:

@@ -143,7 +143,7 @@ def gradients(
     wins = [None] * len(corners) if mode == "avg" else _winners(grid, mode, len(corners))
 
     def of_winner(win: Value | None, value: Value) -> Value:
-        # Not only a product with 0: unread pixels may be infinite.
+        # A product with 0 is not enough: unread pixels may be infinite.
         return value if win is None else win.where(value, 0.0)
 
     dx = drois = None

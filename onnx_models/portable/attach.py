@@ -36,10 +36,10 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     Each body is a function with the name of its operator. ONNX Runtime uses the kernel if one is registered
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
-    lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get the bodies
-    that these have (`ortops.operator`), and stay as they are where there is none. A model that has no nodes of either is
-    converted first (`onnx_models.convert`), so that its RoiAlign and MaxRoiPool of ONNX, mmcv or caffe2 get bodies; beside
-    nodes of this project, as in a gradient, they stay for the runtime's own kernels.
+    lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get their
+    operators' bodies (`ortops.operator`), and stay as they are if there is none. A model that has no nodes of either is
+    converted first (`onnx_models.convert`), so that its RoiAlign and MaxRoiPool of ONNX, mmcv or caffe2 get bodies. In
+    a model that has nodes of this project, such as a gradient, they stay for the runtime's own kernels.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).

@@ -13,7 +13,7 @@ from onnx_models.portable.graph import Graph, Kind, Value
 from ortops.spec import AttributeValue, Operator
 
 FEW_SAMPLES = 4
-"""The largest number of samples of a bin along an axis of which all are listed, whether or not they are on the map."""
+"""Up to this many samples of a bin along an axis, all samples are listed, on the map or not."""
 
 
 class Attributes:

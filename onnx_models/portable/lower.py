@@ -41,7 +41,7 @@ def lower(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
     - R PH C W + R PH N H numbers for other averages, with N images of H x W pixels.
     - R PH PW S C numbers for MaxRoiPool, whose S is the number of pixels of the largest bin.
 
-    `onnx_models.portable.attach` writes bodies whose memory does not grow so.
+    `onnx_models.portable.attach` writes bodies whose memory does not grow with R.
 
     Args:
         model: a model of opset 10 or later if it has RoiAlign of ONNX, else of opset 7 or later; an opset before 18 is

@@ -244,7 +244,7 @@ def _roi_derivatives(row: _Row, winner: _Winner, own: Value) -> Value:
 
     def by(along_y: Value, along_x: Value) -> Value:
         pull = (pixels * _corners(row.y.at(along_y, y), row.x.at(along_x, x))).sum(2, 3)
-        # Not only a product with 0: unread pixels may be infinite.
+        # A product with 0 is not enough: unread pixels may be infinite.
         return winner.on_map.where(pull * own, 0.0)
 
     if (

@@ -1,6 +1,7 @@
 """The bodies of PSRoIAlign and of its gradient: those of RoiAlign, of whose bins each channel keeps one.
 
-A channel of the map is pooled in all bins, of which one is read; so there is up to PH PW times the work of the kernels.
+Each channel of the map is pooled in all bins, but only one of these is read, so this takes up to PH PW times the work of
+the kernels.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class _Body:
 
         def by(along_y: list[Value], along_x: list[Value]) -> Value:
             low, high = (read[2 * i] * along_x[0] + read[2 * i + 1] * along_x[1] for i in range(2))
-            # Not only a product with 0: unread pixels may be infinite.
+            # A product with 0 is not enough: unread pixels may be infinite.
             return (sample_weights > 0.0).where((low * along_y[0] + high * along_y[1]) * sample_weights, 0.0)
 
         derivatives = here.roi_derivatives(by(y.weight_derivatives, x.weights), by(y.weights, x.weight_derivatives))

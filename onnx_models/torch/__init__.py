@@ -1,4 +1,4 @@
-"""Export of PyTorch modules with their gradients. Needs PyTorch and onnxscript, which the extra ``torch`` installs.
+"""Export of PyTorch modules with their gradients. Needs PyTorch and onnxscript: ``pip install torch onnxscript``.
 
     model = onnx_models.torch.export(module.eval(), (x, rois), loss=cross_entropy, targets=(labels,),
                                      dynamic_shapes={"x": {0: "N", 2: "H", 3: "W"}, "rois": {0: "K"}, "target": {0: "K"}})

@@ -35,7 +35,7 @@ def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any]
 
     An element may differ by eps^(2/3) times the largest element of its output, where eps belongs to the coarsest
     floating-point type in the model: 2.4e-5 in float32. If an output differs more, because it is ill-conditioned, it may
-    differ by 16 times what the module's own output differs from that of the module in float64.
+    differ by 16 times the difference between the module's own output and its output in float64.
 
     Args:
         model: with the outputs; it may have others.
@@ -58,7 +58,7 @@ def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any]
         return
     except Exception as error:
         raise ValueError(
-            f"ONNX Runtime does not run the exported forward pass: {_line(error)}; check=False exports it nevertheless"
+            f"ONNX Runtime does not run the exported forward pass: {_line(error)}; check=False exports it anyway"
         ) from error
     with visible_statistics():
         _compare(found, module, inputs, _eps(model.graph))
@@ -84,15 +84,15 @@ def _compare(found: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], e
     for name, (difference, bound) in far.items():
         if _difference(again[name], wanted[name]) > bound:
             raise ValueError(
-                f"output {name!r} of the module differs from call to call, and the model has that of one call: must depend "
-                "on no random numbers but PyTorch's; check=False exports it nevertheless"
+                f"output {name!r} of the module differs from call to call, and the model repeats that of one call: must "
+                "use PyTorch's random numbers only; check=False exports it anyway"
             )
         own = _difference(wanted[name], exact[name])
         if difference > (allowed := max(bound, _FACTOR * own)):
             raise ValueError(
                 f"output {name!r} of the exported model differs from the module's by up to {difference:.3g}, the bound is "
                 f"{allowed:.3g}: PyTorch's exporter translates an operator of the module wrongly; check=False exports it "
-                "nevertheless"
+                "anyway"
             )
 
 

@@ -1,6 +1,7 @@
 """What torchvision's detectors compute, in a form that torch.export can capture.
 
-Each replacement has the signature of what it replaces, and its results where torchvision has one, also for no box at all.
+Each replacement has the signature of the function that it replaces, and its results where that has any. It also works
+without boxes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.nn import functional
 
 @contextlib.contextmanager
 def exportable_detectors() -> Iterator[None]:
-    """While the context is open, torchvision's detectors are without the branches on data that torch.export refuses.
+    """While the context is open, torchvision's detectors lack the data-dependent branches that torch.export refuses.
 
         detector(images)  # once, so that Faster, Mask and Keypoint R-CNN know the scales of their feature maps
         with onnx_models.torch.exportable_detectors():
@@ -67,7 +68,7 @@ def _replacements() -> Mapping[str, Callable[..., Any]]:
 
 
 def _batched_nms(boxes: Any, scores: Any, idxs: Any, iou_threshold: float) -> Any:
-    """Non-maximum suppression in each class: the boxes of each are moved to a place of their own."""
+    """Non-maximum suppression within each class: each class's boxes are first moved away from the others."""
     nms = importlib.import_module("torchvision.ops.boxes").nms
     reach = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1
     return nms(boxes + (idxs.to(boxes.dtype) * reach)[:, None], scores, iou_threshold)
@@ -162,10 +163,10 @@ _library.define("heatmaps_to_keypoints(Tensor maps, Tensor rois) -> (Tensor, Ten
 
 
 def _heatmaps_to_keypoints(maps: Any, rois: Any) -> tuple[Any, Any]:
-    """Keypoints [K, N, 3] and their scores [K, N] of heat maps [K, N, M, M] and RoIs [K, 4]: how large they are.
+    """Empty results of the operator's shapes: keypoints [K, N, 3] and scores [K, N], from maps [K, N, M, M], RoIs [K, 4].
 
-    Each map is resized to its RoI, so that an export needs a loop. Its body has sizes that depend on data, which those of
-    PyTorch's own loops must not have. The operator is for exports alone.
+    The operator resizes each map to its RoI, so an export needs a loop whose body has sizes that depend on data, which
+    PyTorch's own loops must not have. It exists only for exports.
     """
     return maps.new_empty(rois.shape[0], maps.shape[1], 3), maps.new_empty(rois.shape[0], maps.shape[1])
 

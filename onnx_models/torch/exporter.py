@@ -228,7 +228,7 @@ def _inputs(module: Any, args: Sequence[Any], loss: Loss | None, targets: Sequen
         if not isinstance(value, list | tuple):
             raise TypeError(f"{name} is of type {type(value).__name__}: must be a tuple or a list of arguments")
     if loss is None and targets:
-        raise ValueError("targets are given without a loss: must be none")
+        raise ValueError("targets are given without a loss: must be empty")
     of_module = _argument_names(module.forward, len(args))
     of_loss = _argument_names(getattr(loss, "forward", loss), len(targets) + 1)[1:] if targets else []
     found: dict[str, Any] = {}

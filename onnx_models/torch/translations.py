@@ -37,12 +37,14 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
 
     - ``ortops::roi_align``, ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
     - ``ortops::roi_pool``, ``torchvision::roi_pool``: ONNX's MaxRoiPool. Of the latter only the first output is written.
-    - ``ortops::ps_roi_align``, ``torchvision::ps_roi_align``: this project's PSRoIAlign, likewise.
+    - ``ortops::ps_roi_align``, ``torchvision::ps_roi_align``: this project's PSRoIAlign. Of the latter only the first
+      output is written.
     - ``ortops::roi_align_rotated``: this project's RoIAlignRotated.
     - ``torchvision::nms``: ONNX's NonMaxSuppression, in float32.
     - ``torchvision::deform_conv2d``: ONNX's DeformConv, which needs opset 19.
     - ``ortops::heatmaps_to_keypoints``: a Loop over the RoIs of Keypoint R-CNN; see `exportable_detectors`.
-    - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: RoiAlignGrad, likewise.
+    - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: this project's
+      RoiAlignGrad.
     - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
       does not have it.
     - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the correct total weight. With

@@ -418,10 +418,10 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class _Total:
-    """How the gradient of an outer tensor is summed over all iterations after these.
+    """How to sum the gradient of an outer tensor over all iterations once they are done.
 
-    This takes much less time than to add up tensors of the shape of the outer tensor, which may be a large weight or all of
-    what each iteration has a slice of. It needs memory for the operands of all iterations.
+    This takes much less time than adding up tensors with the shape of the outer tensor in each iteration: it may be a large
+    weight, or a whole tensor of which each iteration reads a slice. It needs memory for the operands of all iterations.
 
     operands: names of tensors of an iteration, whose shapes are the same in each. sum: from the graph and these tensors,
     stacked along a new first axis, to the sum of the gradient.

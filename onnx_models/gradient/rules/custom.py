@@ -12,7 +12,7 @@ def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
     """The gradients of a node of a user's operator; None for other nodes, and where the operator names no gradient.
 
     Raises:
-        ValueError: the gradient is not registered, or has an input that has no name of the operator.
+        ValueError: the gradient is not registered, or one of its inputs has a name that the operator does not have.
     """
     forward = custom_of(node.proto)
     if forward is None or forward.gradient is None:

@@ -19,7 +19,7 @@ from onnx_models.gradient.rules.registry import Gradients, rule
 
 @dataclass(frozen=True)
 class Terms:
-    """What the gradients of a node are expressions of: g, the gradient of its output, attributes and tensors."""
+    """The variables in a node's gradient expressions: g, the gradient of its output, attributes and tensors."""
 
     node: Node
     g: Expr

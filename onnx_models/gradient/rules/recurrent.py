@@ -2,7 +2,7 @@
 
 The products of all inputs with W, and the biases, are computed before the Scan. Beyond the end of a sequence states and
 outputs are 0; its final states are picked from those of all steps, 0 without a step, as in ONNX Runtime. In shapes, T is the
-number of steps, N of sequences, I of inputs, H the size of a state, and G*H that of some gates.
+number of steps, N the number of sequences, I the number of inputs, H the size of a state, and G*H the size of some gates.
 """
 
 from __future__ import annotations

@@ -30,14 +30,14 @@ PATH = click.Path(exists=True, path_type=Path)
 @click.command()
 @click.argument("comparisons", nargs=-1, type=click.Choice([name for name in COMPARISONS if name != "against"]))
 @click.option("--operation", "operations", multiple=True, type=NAME, help="[default: those of the documents]")
-@click.option("--workload", "workloads", multiple=True, help="A workload, or a network, by its name. [default: all]")
+@click.option("--workload", "workloads", multiple=True, help="The name of a workload or of a network. [default: all]")
 @click.option("--threads", multiple=True, type=click.IntRange(1, CPUS), help=f"[default: 1 and {CPUS}; types: {CPUS}]")
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="[default: those installed]")
-@click.option("--against", type=PATH, metavar="DIR", help="Compare with the operators of another checkout alone.")
+@click.option("--against", type=PATH, metavar="DIR", help="Compare only with the operators of another checkout.")
 @click.option("--rounds", type=click.IntRange(1), help="The number of timed calls. [default: 7 to 51, as time allows]")
 @click.option("--json", "file", type=click.File("w", lazy=False), metavar="F", help="Write all measurements to F.")
 @click.option("--picture", type=click.Path(path_type=Path), metavar="F.svg", help="Draw the README's picture.")
-@click.option("--write", type=PATH, metavar="F.md", help="Put the tables in place of those with their headings.")
+@click.option("--write", type=PATH, metavar="F.md", help="Replace the tables in F.md.")
 def main(
     comparisons: Sequence[str],
     operations: Sequence[str],
@@ -50,15 +50,15 @@ def main(
     picture: Path | None,
     write: Path | None,
 ) -> None:
-    """Time calls in turn, on the same data: milliseconds, medians, and in brackets how many times the first's.
+    """Time calls in turn on the same data. Print median milliseconds and, in brackets, the ratio to the first column.
 
-    COMPARISONS are, by default, the first four of: roi-align and others, our operators beside other implementations; types,
-    RoiAlign in all types; in-model, RoiAlign inside a model by the runtimes' profiles; torch, our RoiAlign in PyTorch and
-    torchvision's; networks, training steps in ONNX Runtime and in PyTorch; custom-calls, operators that do nothing.
+    COMPARISONS are, by default, the first four of: roi-align and others, our operators and other implementations; types,
+    RoiAlign in all types; in-model, RoiAlign inside a model, from the runtimes' profiles; torch, our RoiAlign in PyTorch
+    and torchvision's; networks, training steps in ONNX Runtime and in PyTorch; custom-calls, operators that do nothing.
 
     The exit status is 0, 1 if an implementation computes different values, or 2 for a wrong call.
     """
-    # Before hours go into it.
+    # Imported first, so that a missing package is found before hours of measuring.
     draw = pkgutil.resolve_name("benchmarks.picture:draw") if picture else None
     where, cells, failed = report.machine(), list[Cell](), list[str]()
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The operators of a checkout in a process of its own, which runs this file, so that two take turns: ``--against DIR``."""
+"""Run the operators of a checkout in a process that runs this file, so that two checkouts take turns: ``--against DIR``."""
 
 import os
 import pickle
@@ -15,7 +15,7 @@ import click
 
 @contextmanager
 def checkout(folder: Path) -> Iterator[Any]:
-    """Give the operators of a folder as a `benchmarks.measure.Peer`, of which the last call that was prepared counts."""
+    """Yield a checkout's operators as a `benchmarks.measure.Peer`. Only the call that was prepared last can be made."""
     from benchmarks import measure, models
 
     command = [sys.executable, __file__, str(folder.resolve())]
@@ -34,7 +34,7 @@ def checkout(folder: Path) -> Iterator[Any]:
         def prepare(problem: Any, threads: int) -> measure.Call:
             made = models.model(problem)
             ask((made.SerializeToString(), models.feeds(made, problem), threads))
-            # The process measures its own seconds, without those of the pipes.
+            # The process measures the seconds, so that they do not include the pipes.
             return measure.Call(lambda: ask("arrays"), timer=lambda: float(ask("seconds")))
 
         yield prepare

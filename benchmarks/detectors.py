@@ -1,4 +1,4 @@
-"""Measure models in sessions as exporters write them, converted and lowered: ``python -m benchmarks.detectors``.
+"""Measure exported models in sessions: as they are, converted, and lowered: ``python -m benchmarks.detectors``.
 
 Needs PyTorch and torchvision.
 """
@@ -156,9 +156,11 @@ def row(name: str, exporter: str, model: onnx.ModelProto, feeds: Sequence[Any], 
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*DETECTORS, *WRITTEN]))
-@click.option("--write", type=click.Path(exists=True, path_type=Path), metavar="F.md", help="Put the table there.")
+@click.option(
+    "--write", type=click.Path(exists=True, path_type=Path), metavar="F.md", help="Replace the table in F.md."
+)
 def main(names: Sequence[str], write: Path | None) -> None:
-    """Time a run / loading of models: as they are in milliseconds, otherwise as multiples of that."""
+    """Time a run and the loading of models: as they are in milliseconds, converted or lowered as multiples of that."""
     rows = [
         each for name in names or (*DETECTORS, *WRITTEN) for each in (exported if name in DETECTORS else written)(name)
     ]

@@ -1,10 +1,10 @@
-"""Measure RoiAlign inside a model, right after a convolution has computed its X, by the runtime's own profile.
+"""Measure RoiAlign inside a model, right after the convolution that computes its X, from the runtime's own profile.
 
-Runtimes compute convolutions in layouts of their own. ONNX Runtime's has blocks of channels, which neither our RoiAlign nor
-its own reads: a node before it changes X to ONNX's layout. OpenVINO's has the channels last, which its RoiAlign reads and
-writes: a node after it changes Y, and one before it converts batch_indices to int32. The node alone leaves out this work,
-which only RoiAlign causes here; with it, a runtime is charged for what another model might need anyway (X in ONNX's layout
-for another node) or not at all (Y in ONNX's layout). So there are cells of both.
+Runtimes compute convolutions in special layouts. ONNX Runtime's has blocks of channels, which neither our RoiAlign nor its
+own reads: a node before RoiAlign changes X to ONNX's layout. OpenVINO's has the channels last, which its RoiAlign reads and
+writes: a node after it changes Y, and one before it converts batch_indices to int32. The time of the node alone leaves out
+these conversions, which only RoiAlign causes here. The time with them includes work that another model might need anyway (X
+in ONNX's layout for another node) or not at all (Y in ONNX's layout). So there is a cell for each of the two times.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _model(workload: Workload) -> onnx.ModelProto:
 
 
 def _profiled(workload: Workload, threads: int, peers: Collection[str], folder: str) -> dict[str, Any]:
-    """Return what has functions `run`, for new arrays of the outputs, and `seconds`, as that of `_ProfiledSession`."""
+    """Return objects with the methods `run`, which returns new arrays, and `seconds`, as in `_ProfiledSession`."""
     images, _, height, width = workload.shape
     model, feeds = _model(workload), replace(workload, shape=(images, IMAGE_CHANNELS, height, width)).inputs()
     kinds = {"ortops": ortops.InferenceSession, "onnxruntime": onnxruntime.InferenceSession}

@@ -25,8 +25,8 @@ class Call:
 
     run: performs the computation once.
     arrays: converts the result of `run` to arrays, in the order of the operation's outputs; not timed.
-    is_same: whether the outputs must agree with ours, and not only their shapes.
-    timer: performs the computation and returns its seconds, where another process measures them.
+    is_same: whether the outputs must equal ours; if not, only their shapes must.
+    timer: performs the computation and returns the seconds that another process measured; None to measure them here.
     """
 
     run: Callable[[], Any]
@@ -35,7 +35,7 @@ class Call:
     timer: Callable[[], float] | None = None
 
     def seconds(self) -> float:
-        """Perform the computation, and return how long that took."""
+        """Perform the computation, and return the seconds that it took."""
         if self.timer:
             return self.timer()
         began = time.perf_counter()
@@ -51,7 +51,7 @@ Peer = Callable[[Problem, int], Call | None]
 class Cell:
     """The times of an operation on a workload: a row of the table of a comparison (`benchmarks.peers.COMPARISONS`).
 
-    times: the seconds of each call by the name of the peer. The others are given as multiples of the first.
+    times: the seconds of each call, by the name of the peer. The report gives the others as multiples of the first.
     more: the texts of further columns, by their headings.
     refused: a message for each peer that computes different values.
     """
@@ -69,7 +69,7 @@ class Cell:
         return median(self.times[name]) * 1e3
 
     def ratio(self, name: str) -> float:
-        """Return how many times as long as the first a peer takes: the median over the rounds."""
+        """Return the ratio of a peer's time to the first peer's: the median over the rounds."""
         first = next(iter(self.times.values()))
         return median(a / b for a, b in zip(self.times[name], first, strict=True))
 

@@ -55,7 +55,7 @@ def show(grid: Grid) -> None:
 
 
 def replaced(document: str, tables: Mapping[str, Grid]) -> str:
-    """Return a document with tables, in Markdown, in place of those below the lines `<!-- COMPARISON -->`."""
+    """Return a Markdown document in which these tables replace those below the lines `<!-- COMPARISON -->`."""
     for comparison, grid in tables.items():
         rules = ["---" if heading in WORDS else "---:" for heading in grid.headings]
         lines = (
@@ -88,7 +88,7 @@ def _table(cells: Sequence[Cell]) -> Grid:
 
 
 def _text(cell: Cell, name: str) -> str:
-    """Return a peer's milliseconds, and, but for the first, how many times the first's they are."""
+    """Return a peer's milliseconds and, for all peers but the first, their ratio to the first peer's."""
     if name not in cell.times:
         return ""
     ratio = f" ({digits(cell.ratio(name), 1)})" if name != next(iter(cell.times)) else ""
@@ -96,5 +96,5 @@ def _text(cell: Cell, name: str) -> str:
 
 
 def digits(value: float, least: int) -> str:
-    """Return a number with two digits, or with those before its point and at least so many after it."""
+    """Format a number with two significant digits; from 9.95 on, with `least` digits after the point."""
     return f"{value:.{3 if value < 0.0995 else 2 if value < 0.995 else 1 if value < 9.95 else least}f}"

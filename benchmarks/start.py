@@ -27,7 +27,7 @@ WHEEL = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", s
 
 
 def run(cache: str, *arguments: str, **variables: str) -> tuple[str, ...]:
-    """Run Python with a folder for compiled code; the seconds of the processor and of the clock, and the most megabytes."""
+    """Run Python with a folder for compiled code; return seconds of processor time, elapsed seconds and peak megabytes."""
     environment, began = {**os.environ, "NUMBA_CACHE_DIR": cache, **variables}, time.perf_counter()
     command = [sys.executable, *arguments]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603 - our modules
@@ -35,14 +35,14 @@ def run(cache: str, *arguments: str, **variables: str) -> tuple[str, ...]:
     seconds, process.returncode = time.perf_counter() - began, os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise click.ClickException(f"{' '.join(arguments)} ends with status {process.returncode}")
-    # Of the process and all that it has waited for; the memory is that of the largest of them.
+    # For the process and all children that it waited for; the memory is that of the largest one.
     return f"{usage.ru_utime + usage.ru_stime:.1f}", f"{seconds:.1f}", f"{usage.ru_maxrss / 1024:.0f}"
 
 
 @click.command()
-@click.option("--suite/--no-suite", default=True, help="Run the whole conformance suite, too.")
+@click.option("--suite/--no-suite", default=True, help="Also run the whole conformance suite.")
 def main(suite: bool) -> None:
-    """Measure the start on an idle machine, nothing cached: first calls, all kernels, a wheel, and the suite."""
+    """Measure the start with an empty cache: first calls, all kernels, a wheel, and the suite. Use an idle machine."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
         rows = [
             ("first average in float, compiled", *run(cache, "-c", CALL)),

@@ -23,9 +23,9 @@ from benchmarks.networks.zoo import Network, build
 from benchmarks.workloads import Array
 
 MAX_RATIO_TO_TORCH, MAX_ERROR = 3.0, 1e-4
-"""A gradient is right if its error is at most so many times that of PyTorch's, or at most so large relative to the largest
-element of all gradients. The latter is for gradients that are nearly 0, such as those for the weights before a ReLU near 0,
-for which both computations are inexact."""
+"""A gradient is right if its error is at most the first number times the error of PyTorch's gradient, or at most the second
+number times the largest element of all gradients. The second rule is for gradients that are nearly 0, such as those for the
+weights before a ReLU near 0, for which both computations are inexact."""
 
 
 def measure(name: str, threads: Sequence[int], rounds: int | None = None) -> Iterator[Cell]:
@@ -86,7 +86,7 @@ def session(model: onnx.ModelProto, threads: int) -> Any:
     """Create a session of ONNX Runtime, without our operators.
 
     Memory patterns are disabled. With them, a gradient graph needs up to twice the memory and is not faster, since ONNX
-    Runtime allocates a block for the whole pattern beside the memory that it already has.
+    Runtime allocates a block for the whole pattern in addition to the memory that it already has.
     """
     return models.session(onnxruntime.InferenceSession, model, threads, enable_mem_pattern=False)
 

@@ -72,7 +72,7 @@ def models() -> Any:
 
 
 def _of_torchvision(name: str, options: Callable[[int], dict[str, Any]] = lambda _: {}) -> Callable[[int], Network]:
-    """What makes a network of torchvision; `options` are those that depend on the size of the images."""
+    """Return a function that builds a torchvision network; `options` takes the image size and returns its arguments."""
     return lambda size: Network(
         models().get_model(name, num_classes=CLASSES, **options(size)), (torch.rand(1, 3, size, size),), _cross_entropy
     )

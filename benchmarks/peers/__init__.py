@@ -54,11 +54,11 @@ COMPARISONS = {
     "others": Comparison(("ortops", "copy", "onnxruntime", "openvino"), _OTHERS),
     "against": Comparison((), (*_ROI_ALIGN, *_OTHERS)),
     "torch": Comparison(("ortops.torch", "torchvision"), ("average", "dX")),
-    # What these call is their own (`networks.step`, `custom_calls`).
+    # These have their own modules for calls: `networks.step` and `custom_calls`.
     "networks": Comparison(),
     "custom-calls": Comparison(),
 }
-"""The first four are those of `make bench`, without bodies, which take seconds where the others take milliseconds."""
+"""`make bench` runs the first four. They leave out bodies, which take seconds where the others take milliseconds."""
 
 
 def load(names: Iterable[str], is_chosen: bool = False) -> dict[str, Peer]:

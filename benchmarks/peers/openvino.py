@@ -23,7 +23,7 @@ _CONVERSIONS = ("Reorder", "Convert")
 
 
 def prepare(problem: Problem, threads: int) -> Call | None:
-    """Return a call of a compiled model, or None if it computes something else, as RoiAlign's maxima.
+    """Return a call of a compiled model, or None if it computes something else, such as RoiAlign's maxima.
 
     Neither inputs nor outputs are copied: the result is memory of the request, which the next call overwrites.
     """

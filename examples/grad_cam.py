@@ -1,4 +1,4 @@
-"""Grad-CAM: what speaks for a class in which part of a picture, by the derivative of its score by the last feature map."""
+"""Grad-CAM: the parts of a picture that speak for a class, from the derivative of its score by the last feature map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies for RoiAlign and MaxRoiPool in the form that github.com/cbourjau/onnx-tests uses, ready to be offered there.
+"""Strategies for RoiAlign and MaxRoiPool in the form that github.com/cbourjau/onnx-tests uses, ready to contribute there.
 
 There a strategy takes an element type and spox's module of an opset, and returns `TestCaseDraw(inputs, attribute_kwargs,
 spox_fun)`. spox is no dependency of this project: here `op` is any object with the functions `roi_align` and `max_roi_pool`.
@@ -35,7 +35,7 @@ def feature_map(draw: st.DrawFn, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 @st.composite
 def boxes(draw: st.DrawFn, dtype: np.dtype[Any], extent: int) -> npt.NDArray[Any]:
-    """Up to four boxes, also beyond the border, in quarters of a pixel; none is empty, for that the texts leave open."""
+    """Up to four boxes, also beyond the border, in quarters of a pixel; none is empty, since the texts leave that open."""
     shape = (draw(st.integers(0, 4), "number of boxes"), 2)
     starts = draw(hyn.arrays(np.int16, shape, elements=st.integers(-8, 4 * extent)))
     sizes = draw(hyn.arrays(np.int16, shape, elements=st.integers(4, 4 * extent + 8)))

@@ -1,4 +1,4 @@
-"""Runs the suite without this project, from `python -m conformance export DIR --whole`: `python read_corpus.py DIR`."""
+"""Run the cases that `python -m conformance export DIR --whole` wrote, without this project: `python read_corpus.py DIR`."""
 
 import collections
 import hashlib
@@ -21,7 +21,7 @@ def tensors(data: pathlib.Path, role: str) -> list[Any]:
 
 
 def outcome(folder: pathlib.Path, atol: float, rtol: float) -> str:
-    """What ONNX Runtime does with a case."""
+    """The outcome of a case in ONNX Runtime: answered, wrong or refused."""
     try:
         session = onnxruntime.InferenceSession(folder / "model.onnx")
         names = [value.name for value in session.get_inputs()]
@@ -37,7 +37,7 @@ def outcome(folder: pathlib.Path, atol: float, rtol: float) -> str:
 
 
 def main(root: pathlib.Path) -> collections.Counter[str]:
-    """The number of cases by outcome; the index must hold the digest of each."""
+    """Count the cases by outcome, after a check that the files of each have the digest in the index."""
     found: collections.Counter[str] = collections.Counter()
     for case in json.loads((root / "index.json").read_text("utf-8"))["cases"]:
         folder, twin, bounds = root / case["folder"], case["twin"], (case["atol"], case["rtol"])

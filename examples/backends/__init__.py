@@ -1,1 +1,1 @@
-"""Backends of the conformance suite for runtimes that it has none for: see docs/conformance.md."""
+"""Conformance backends for runtimes without a built-in backend: see docs/conformance.md."""

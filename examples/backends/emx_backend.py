@@ -10,7 +10,7 @@ from conformance.case import Array
 
 
 class CrashError(BaseException):
-    """The program ended without a message, as by a signal: a crash, which the package's own backend calls an error."""
+    """The program ended without a message, for example by a signal. The package's own backend reports it as an error."""
 
 
 class EmxBackend:

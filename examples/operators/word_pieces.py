@@ -1,4 +1,4 @@
-"""A tokenizer as an operator: strings in, a number of tokens out that depends on them.
+"""A tokenizer as an operator: strings in, and out as many tokens as they contain.
 
 $ python -m examples.operators.word_pieces
 """
@@ -27,7 +27,7 @@ def word_pieces(
 
 
 def pieces(word: str, ids: dict[str, int]) -> list[int]:
-    """The ids of the longest pieces of a word from left to right; 0 if there is no way."""
+    """The ids of the longest pieces of a word from left to right; [0] if a part of the word is not in the vocabulary."""
     found, start = [], 0
     while start < len(word):
         prefix = "##" if start else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import ortops
 from ortops.help_text import keep_names_whole
 from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
 from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
+from ortops.jit.source import Source  # noqa: TID251
 from ortops.library.build import exports_of
 from ortops.library.objects import sources_of
 from ortops.library.targets import STANDARD_OPSETS, TARGETS
@@ -57,12 +60,31 @@ def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, 
     )
 
 
+def _operators(context: click.Context, option: click.Parameter, value: str | None) -> list[Any] | None:
+    """The operators of an option whose value is names, and module:attribute for operators of users, separated by commas."""
+    if value is None:
+        return None
+    ours = _names(BY_NAME)
+    return [
+        _imported(one, context, option) if ":" in one else (ours(context, option, one) or [one])[0]
+        for one in value.split(",")
+    ]
+
+
+def _imported(name: str, context: click.Context, option: click.Parameter) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return operator.attrgetter(attribute)(importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise click.BadParameter(f"{name!r} cannot be imported: {error}", context, option) from error
+
+
 @main.command(
     help="Write a shared library of operators, which ONNX Runtime loads without Python: see docs/library.md.\n\n"
-    f"An operator is one of {', '.join(BY_NAME)}."
+    f"An operator is one of {', '.join(BY_NAME)}, or module:attribute of one that ortops.operator made with compiled."
 )
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
-@click.option("--operators", callback=_names(BY_NAME), metavar="A,B", help="Only these operators. [default: all]")
+@click.option("--operators", callback=_operators, metavar="A,B", help="Only these operators. [default: all]")
 @click.option("--types", callback=_names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
 @click.option("--target", type=click.Choice(list(TARGETS)), help="The platform. [default: this machine's]")
 @click.option("--cpu", metavar="NAME", help="LLVM's name of the only processor to compile for, such as znver5.")
@@ -75,7 +97,7 @@ def library(out: Path, **options: Any) -> None:
     """Build a library, and show the progress."""
     try:
         ortops.build_library(out, **options)
-    except (ValueError, RuntimeError, OSError) as error:
+    except (TypeError, ValueError, RuntimeError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -84,7 +106,8 @@ def library(out: Path, **options: Any) -> None:
 @click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
 def bitcode(path: Path, types: Sequence[str]) -> None:
     """Compile all operators to LLVM bitcode, the archive PATH of a wheel."""
-    sources, made = list(dict.fromkeys([*needed(BY_NAME, types), *sources_of(exports_of(OPERATORS, types))])), {}
+    of_library = [one for one in sources_of(exports_of(OPERATORS, types)) if isinstance(one, Source)]
+    sources, made = list(dict.fromkeys([*needed(BY_NAME, types), *of_library])), {}
     for source, seconds, code in in_processes(sources, bitcode_of):
         made[disk.member_name(source.name, source.arg_types)] = code
         kind = source.arguments if isinstance(source.arguments, str) else ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import inspect
+import itertools
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +21,7 @@ from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, AttributeValue, Op
 if TYPE_CHECKING:
     from ortops.calls.node import Node
     from ortops.calls.records import Record
+    from ortops.calls.user_arguments import Argument
 
 OPTIONS: Mapping[str, bool] = {"boundscheck": True, "fastmath": False}
 """The options of numba that users may set, with their defaults."""
@@ -144,9 +147,53 @@ class CompiledOperator(CustomOperator):
 
     def _compile(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> int:
         """The address of the compiled entry."""
-        from ortops.calls.node import TYPES
-        from ortops.calls.user_arguments import Argument, CompileError
         from ortops.calls.user_cache import load
+
+        with self._naming(kinds):
+            address: int = load(self.call, self._arguments(kinds, attributes), {**OPTIONS, **self.options})
+            return address
+
+    def bitcode(self, kinds: Mapping[str, str], optional: Sequence[str]) -> bytes:
+        """The bitcode of an entry for any processor, with all texts of attributes, with and without inputs that are optional.
+
+        Raises:
+            OperatorError: numba cannot compile it, or it needs what a library does not have.
+        """
+        from ortops.calls.user_cache import bitcode
+
+        texts = {one.name: one.choices for one in self.attributes if one.type == "STRING"}
+        variants = [
+            self._arguments(
+                {name: kind for name, kind in kinds.items() if name not in absent},
+                dict(zip(texts, chosen, strict=True)),
+            )
+            for chosen in itertools.product(*texts.values())
+            for count in range(len(optional) + 1)
+            for absent in itertools.combinations(optional, count)
+        ]
+        if len(variants) > MAX_VARIANTS:
+            raise OperatorError(
+                f"{self.label} has {len(variants)} combinations of optional inputs and texts of attributes: must have at most "
+                f"{MAX_VARIANTS}, since each is compiled"
+            )
+        with self._naming(kinds):
+            return bitcode(self.call, variants, {**OPTIONS, **self.options})
+
+    @contextlib.contextmanager
+    def _naming(self, kinds: Mapping[str, str]) -> Iterator[None]:
+        """Name the element types in an error of the compiler."""
+        from ortops.calls.user_arguments import CompileError
+
+        try:
+            yield
+        except CompileError as error:
+            types = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
+            raise OperatorError(f"{error} (for {types})") from error
+
+    def _arguments(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> list[Argument]:
+        """What each parameter of the function gets, for element types by the names of tensors, and for an attribute's text."""
+        from ortops.calls.node import TYPES
+        from ortops.calls.user_arguments import Argument
 
         arguments: dict[str, Argument] = {}
         kind: Any
@@ -161,18 +208,16 @@ class CompiledOperator(CustomOperator):
         for row, attribute in enumerate(self.attributes):
             name = attribute.name
             if attribute.type == "STRING":
-                arguments[name] = Argument("text", row, text=str(attributes[name]))
+                text = str(attributes[name])
+                arguments[name] = Argument("text", row, text=text, number=attribute.choices.index(text))
             else:
                 kind = attribute.type.lower()
                 arguments[name] = Argument(kind, row)
-        given = [arguments[name] for name in self.parameters]
-        options = {**OPTIONS, **self.options}
-        try:
-            address: int = load(self.call, given, options)
-        except CompileError as error:
-            types = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
-            raise OperatorError(f"{error} (for {types})") from error
-        return address
+        return [arguments[name] for name in self.parameters]
+
+
+MAX_VARIANTS = 64
+"""The most variants of a function that a library has for one combination of element types."""
 
 
 class _Bound(Bound):

@@ -133,9 +133,8 @@ def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) ->
     if isinstance(types, str):
         raise TypeError(f"types = {types!r}: must be a list of names")
     types = list(types)
-    allowed = {
-        kind for operator in operators for kinds in operator.types.values() for kind in kinds if kind in FLOAT_TYPES
-    }
+    tensors = ((operator, one) for operator in operators for one in (*operator.inputs, *operator.outputs))
+    allowed = {kind for operator, one in tensors for kind in operator.element_types(one) if kind in FLOAT_TYPES}
     for name in types:
         if name not in allowed:
             raise ValueError(f"types has {name!r}: must be among {_joined(allowed)}, the types of these operators")

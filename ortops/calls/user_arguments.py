@@ -12,7 +12,7 @@ class Argument(NamedTuple):
         or a "float"; a list of them as an array, "ints" or "floats"; or the constant "text".
     row: the number of the tensor in a call, or of the attribute in a node.
     dtype: the NumPy type of an array's elements.
-    number: this type in ONNX's TensorProto; 0 for an absent input.
+    number: this type in ONNX's TensorProto; 0 for an absent input; the number of a text among the attribute's choices.
     rank: the number of an array's dimensions.
     text: the constant.
     is_cut: whether tasks get parts of the array, along its first axis.
@@ -25,6 +25,11 @@ class Argument(NamedTuple):
     rank: int = 0
     text: str = ""
     is_cut: bool = False
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether a call may have another one than the code is compiled for."""
+        return self.kind in ("input", "output", "absent", "text")
 
 
 class CompileError(TypeError):

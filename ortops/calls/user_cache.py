@@ -6,7 +6,6 @@ cannot be told, such as an object, is compiled in each process.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,23 +37,33 @@ def load(function: Callable[..., Any], arguments: Sequence[Argument], options: M
 
 
 def _load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
-    name, types = digest_of(function), (repr(arguments), repr(sorted(options.items())))
+    name, types = digest_of(function), _types_of([arguments], options)
     code = name and disk.find(f"user.{name}", types)
     if not code:
-        from ortops.calls.user_code import compile_function  # which imports numba
+        from ortops.calls.user_code import object_code  # which imports numba
 
-        code, symbols = compile_function(function, arguments, options)
-        if name and all(map(_is_of_every_process, symbols)):
+        code, names = object_code(function, [arguments], options)
+        # numba's own functions, such as those of random numbers, are in a process that has imported it.
+        if name and not any(one.startswith(("numba_", "NRT_")) for one in names):
             disk.save(f"user.{name}", types, code)
     return machine_code.load(code)
 
 
-def _is_of_every_process(symbol: str) -> bool:
-    """Whether a process has a function also without numba, whose own are those that count references."""
-    try:
-        return hasattr(ctypes.CDLL(None), symbol)
-    except TypeError:  # on Windows
-        return False
+def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> bytes:
+    """The bitcode of a function for any processor, from disk or from numba; see `user_code.bitcode`."""
+    name, types = digest_of(function), _types_of(variants, options)
+    code = name and disk.find(f"user.{name}", types, disk.BITCODE)
+    if not code:
+        from ortops.calls.user_code import bitcode as made
+
+        code = made(function, variants, options)
+        if name:
+            disk.save(f"user.{name}", types, code, disk.BITCODE)
+    return code
+
+
+def _types_of(variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> tuple[str, ...]:
+    return (*map(repr, variants), repr(sorted(options.items())))
 
 
 def digest_of(function: Callable[..., Any]) -> str | None:

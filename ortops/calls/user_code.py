@@ -1,23 +1,28 @@
 """Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
 
 Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text
-of its message takes their place in the compiled code, so that nothing needs the interpreter.
+of its message takes their place in the compiled code, and functions of `user_memory` that of numba's runtime, so that nothing
+needs the interpreter.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pickle
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.codegen import JitEngine
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
 
@@ -37,6 +42,8 @@ from ortops.calls.layout import (
 )
 from ortops.calls.messages import write_text
 from ortops.calls.user_arguments import Argument, CompileError
+from ortops.calls.user_memory import MODULE
+from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
 from ortops.jit.parallel import allocate, release, task_of
@@ -59,35 +66,116 @@ def _type(one: Argument) -> Any:
     }.get(one.kind) or types.Omitted(one.text)
 
 
-_lock = threading.RLock()
-
-
-def compile_function(
-    function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]
+def object_code(
+    function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]
 ) -> tuple[bytes, list[str]]:
-    """The object file of a function for the types of its arguments, as `user_cache.load`, and the functions that it calls.
+    """The object file of a function for this processor, as `user_cache.load`, and the names of the functions that it calls.
+
+    Args:
+        function: the function.
+        variants: what each of its parameters gets; a call takes the variant whose types, absent inputs and texts it has.
+        options: numba's.
 
     Raises:
-        CompileError: numba cannot compile it, or its code calls the interpreter.
+        CompileError: numba cannot compile it, or its code calls the interpreter, or functions that this process lacks.
     """
-    with _lock:
-        dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
-            function
-        )
+    with _compiler(None):
+        library = _library(function, variants, options)
+        module = _linked(str(library.module))
+        names = _called(function, str(module))
+        missing = [name for name in names if llvm.address_of_symbol(name) is None]  # LLVM would end the process
+        if missing:
+            raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
+        return library.emit(module), names
+
+
+def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> bytes:
+    """The bitcode of a function for any processor, which calls nothing but functions of `FUNCTIONS`; see `object_code`.
+
+    Raises:
+        CompileError: numba cannot compile it, or its code needs something of this process.
+    """
+    with _compiler(machine_code.portable_machine()):
+        library = _library(function, variants, options)
+        module = _linked(str(library.module))
+        text = str(module)
+        for name in _called(function, text):
+            if name not in FUNCTIONS:
+                raise CompileError(
+                    f"{function.__qualname__} cannot be put into a library: it needs {name}, which only numba has"
+                )
+        found = {name or variable for name, variable in _OF_THIS_PROCESS.findall(text)}
+        if used := sorted(name for name in found if _is_used(name, text)):
+            raise CompileError(
+                f"{function.__qualname__} cannot be put into a library: it needs {used[0]} of this process; if one of its "
+                "functions has run here before, build the library in a process of its own"
+            )
+        return bytes(module.as_bitcode())
+
+
+FUNCTIONS = frozenset(
+    ("calloc", "free", "malloc", "memcmp", "memcpy", "memmove", "memset", "realloc", "snprintf", "strlen", "strtod")
+).union(
+    f"{name}{kind}"
+    for name in (
+        "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin fmod "
+        "frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint nextafter pow remainder rint round sin sincos sinh sqrt "
+        "tan tanh tgamma trunc"
+    ).split()
+    for kind in ("", "f")
+)
+"""The functions of the C library that code in a library may call."""
+
+_OF_THIS_PROCESS = re.compile(r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w.]+)|^@"?([^"\s]+)"? = external')
+"""In the text of a module: LLVM's functions for one kind of processor, and variables that the module does not define."""
+
+
+@contextlib.contextmanager
+def _compiler(machine: Any | None) -> Iterator[None]:
+    """Have numba compile for a target machine, if one is given, while no other thread compiles.
+
+    What LLVM emits into this process it rewrites for this processor, also functions that users' functions call. It gets copies.
+    """
+    with global_compiler_lock:
+        codegen = cpu_target.target_context.codegen()
+        engine, own = codegen._engine, codegen._tm  # noqa: SLF001 - the target of numba's own code
+        engine.add_module = lambda module: JitEngine.add_module(engine, module.clone())
+        codegen._tm = machine or own  # noqa: SLF001
         try:
-            dispatcher.compile(tuple(map(_type, arguments)))
-        except NumbaError as error:
-            raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
-        (overload,) = dispatcher.overloads.values()
-        library = library_of(function.__qualname__, _entry_of(overload, arguments), "")
-        module = _without_python(str(library.module))
-        symbols = _checked_symbols(function, module)
-        return library.emit(llvm.parse_assembly(module)), symbols
+            yield
+        finally:
+            codegen._tm = own  # noqa: SLF001
+            del engine.add_module
 
 
-def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
-    """A compiled function ``entry(node, call)`` that calls the function."""
-    tensors = [one for one in arguments if one.kind in ("input", "output", "absent")]
+def _library(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> Any:
+    """The compiled code of a function's variants."""
+    dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
+        function
+    )
+    overloads = []
+    try:
+        for arguments in variants:
+            types_of_all = tuple(map(_type, arguments))
+            dispatcher.compile(types_of_all)
+            overloads.append(dispatcher.overloads[types_of_all])
+    except NumbaError as error:
+        raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
+    return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True))), "")
+
+
+def _linked(text: str) -> Any:
+    """A module without what needs the interpreter, with the functions that count references."""
+    module = llvm.parse_assembly(_without_python(text))
+    module.link_in(llvm.parse_assembly(MODULE))
+    for one in module.functions:
+        if not one.is_declaration and one.name != machine_code.SYMBOL:
+            one.linkage = "internal"
+    return module
+
+
+def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
+    """A compiled function ``entry(node, call)`` that calls a compiled function for the arguments of a call."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def run(_typing: Any, node: Any, call: Any, first: Any, last: Any) -> Any:
@@ -95,31 +183,29 @@ def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
-            are_as_compiled = [
-                builder.icmp_signed("==", _word(builder, args[1], _at(one) + TYPE), _INT64(one.number))
-                for one in tensors
-            ]
-            with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled)):
-                values = [_value(context, builder, one, args) for one in arguments]
-                context.add_linking_libs((overload.library,))
-                callee = context.declare_function(builder.module, overload.fndesc)
-                signature = overload.signature
-                status, _ = context.call_conv.call_function(
-                    builder, callee, signature.return_type, signature.args, values
-                )
-                builder.store(_INT64(0), result)
-                with cgutils.if_unlikely(builder, status.is_error):
-                    info = builder.load(status.excinfoptr)
-                    builder.store(builder.ptrtoint(builder.extract_value(info, 0), _INT64), result)
-                    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, builder.extract_value(info, 3))):
-                        # The exception has values that are known at run time, in memory of its own.
-                        for memory in (builder.extract_value(info, 2), status.excinfoptr):
-                            _free(builder, memory)
+            end = builder.append_basic_block("end")
+            for overload, arguments in variants:
+                are_as_compiled = [_is_as_compiled(builder, one, args) for one in arguments if one.is_checked]
+                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled)):
+                    values = [_value(context, builder, one, args) for one in arguments]
+                    context.add_linking_libs((overload.library,))
+                    callee = context.declare_function(builder.module, overload.fndesc)
+                    signature = overload.signature
+                    status, _ = context.call_conv.call_function(
+                        builder, callee, signature.return_type, signature.args, values
+                    )
+                    builder.store(_INT64(0), result)
+                    with cgutils.if_unlikely(builder, status.is_error):
+                        _store_message(builder, status, result)
+                    builder.branch(end)
+            builder.branch(end)
+            builder.position_at_end(end)
             return builder.load(result)
 
         return types.intp(node, call, first, last), codegen
 
-    cut = [one for one in arguments if one.is_cut]
+    # An absent input has no elements, so that all variants cut a call into the same parts.
+    cut = list({one.row: one for _, arguments in variants for one in arguments if one.is_cut}.values())
     if not cut:
 
         @compiled
@@ -128,7 +214,7 @@ def _entry_of(overload: Any, arguments: Sequence[Argument]) -> Any:
 
         return entry
 
-    length_at = _at(cut[0]) + DIMS
+    length_at = _at(next(one for one in cut if one.kind == "output")) + DIMS
 
     @compiled
     def part(node: Words, call: Words, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
@@ -195,6 +281,24 @@ def _free(builder: Any, memory: Any) -> None:
     pointer = ir.IntType(8).as_pointer()
     free = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), "free")
     builder.call(free, [builder.bitcast(memory, pointer)])  # as numba's allocator does
+
+
+def _store_message(builder: Any, status: Any, result: Any) -> None:
+    """Store the address of the text of an exception, and free what is known of it at run time alone."""
+    info = builder.load(status.excinfoptr)
+    builder.store(builder.ptrtoint(builder.extract_value(info, 0), _INT64), result)
+    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, builder.extract_value(info, 3))):
+        for memory in (builder.extract_value(info, 2), status.excinfoptr):
+            _free(builder, memory)
+
+
+def _is_as_compiled(builder: Any, one: Argument, words: Sequence[Any]) -> Any:
+    """Whether a call has the element type, or lacks the input, or a node has the text, for which code is compiled."""
+    if one.kind == "text":
+        return builder.icmp_signed(
+            "==", _word(builder, words[0], ATTRIBUTES + ATTRIBUTE_WORDS * one.row + 1), _INT64(one.number)
+        )
+    return builder.icmp_signed("==", _word(builder, words[1], _at(one) + TYPE), _INT64(one.number))
 
 
 def _word(builder: Any, words: Any, at: int) -> Any:
@@ -290,20 +394,20 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return b"\\" if found[1] == b"\\" else bytes([int(found[1], 16)])
 
 
-def _checked_symbols(function: Callable[..., Any], module: str) -> list[str]:
-    """The functions that code calls, after a check: LLVM ends a process that lacks one.
+def _called(function: Callable[..., Any], module: str) -> list[str]:
+    """The names of the functions that a module calls and does not have.
 
     Raises:
-        CompileError: it needs the interpreter, or functions that this process lacks.
+        CompileError: it needs the interpreter.
     """
-    declared = [one for one in _DECLARED.findall(module) if not one.startswith("llvm.")]
-    names = [one for one in declared if len(re.findall(rf"@{re.escape(one)}\b", module)) > 1]
+    names = [one for one in _DECLARED.findall(module) if not one.startswith("llvm.") and _is_used(one, module)]
     if any(re.match("_?Py[A-Z_]", name) for name in names):
         raise CompileError(f"{function.__qualname__} cannot be compiled: it needs the interpreter, as print does")
-    missing = [name for name in names if llvm.address_of_symbol(name) is None]
-    if missing:
-        raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
     return names
+
+
+def _is_used(name: str, module: str) -> bool:
+    return len(re.findall(rf"@{re.escape(name)}\b", module)) > 1
 
 
 _DECLARED = re.compile(r'(?m)^declare [^@\n]*@"?([\w.$]+)"?\(')

@@ -61,12 +61,6 @@ def code_of(source: Source) -> bytes:
         return code
 
 
-_PORTABLE = {
-    one: {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx2,+bmi2,+f16c,+fma"} for one in ("x86_64", "AMD64")
-}
-"""numba's options on platforms where old processors lack instructions of bitcode (`machine_code.has_instructions`)."""
-
-
 def bitcode_of(source: Source) -> bytes:
     """A source's LLVM bitcode for any processor, from a wheel or the cache; otherwise compiled, then cached.
 
@@ -77,7 +71,10 @@ def bitcode_of(source: Source) -> bytes:
         return code
     for name, _ in disk.numba_options():
         del os.environ[name]
-    os.environ |= _PORTABLE.get(platform.machine(), {})
+    if platform.machine() in machine_code.PORTABLE:
+        os.environ |= zip(
+            ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), machine_code.PORTABLE[platform.machine()], strict=True
+        )
     code = disk.find(source.name, source.arg_types, disk.BITCODE)
     if code is None:
         with _uncollected():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import platform
 import sys
 from typing import Any
 
@@ -43,6 +44,17 @@ PYTHON_FUNCTIONS = (
     "Py_IncRef",
 )
 """Functions of Python's C API that compiled code calls. LLVM may not find their symbols if Python is embedded."""
+
+
+PORTABLE = {one: ("x86-64-v3", "+avx2,+bmi2,+f16c,+fma") for one in ("x86_64", "AMD64")}
+"""The processor and its features that bitcode is made for, where old processors lack instructions that it needs."""
+
+
+def portable_machine() -> Any:
+    """The target machine that bitcode is made for."""
+    _initialize()
+    cpu, features = PORTABLE.get(platform.machine(), ("", ""))
+    return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(cpu, features, opt=3)
 
 
 def keep_forever(thing: object) -> None:

@@ -9,9 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ortops import atomic_file
+from ortops.compiled_operator import CompiledOperator
+from ortops.custom_operator import CustomOperator
+from ortops.jit.source import Source
 from ortops.library.entries import module_of
 from ortops.library.linking import link, linker_of
-from ortops.library.objects import Export, check, compile_for, emit_records, sources_of
+from ortops.library.objects import Export, UserFunction, check, compile_for, emit_functions, emit_records, sources_of
 from ortops.library.operators import REGISTER, record_of
 from ortops.library.targets import STANDARD_OPSETS, TARGETS, this_machine
 from ortops.parallel_warmup import in_processes
@@ -23,7 +26,7 @@ from ortops.standard import implementation, standard_operators
 
 def build_library(
     out: str | os.PathLike[str],
-    operators: Iterable[str] | None = None,
+    operators: Iterable[str | CustomOperator] | None = None,
     types: Iterable[str] | None = None,
     *,
     target: str | None = None,
@@ -32,12 +35,13 @@ def build_library(
 ) -> None:
     """Write a shared library of operators, which ONNX Runtime loads without Python.
 
-    Its functions are RegisterCustomOps, RegisterOnnx10, RegisterOnnx16 and RegisterOnnx22; docs/library.md tells how hosts
-    call them. What is compiled is kept on disk, as by `warmup`; the first library takes a minute.
+    Its functions are RegisterCustomOps, which adds all `operators`, and RegisterOnnx10, RegisterOnnx16 and RegisterOnnx22 if
+    they have some of ONNX; docs/library.md tells how hosts call them. What is compiled is kept on disk, as by `warmup`; the first library takes a minute.
 
     Args:
         out: the file to write.
-        operators: names of operators; None for all.
+        operators: names of operators of this package, and operators that `ortops.operator` made with `compiled`; None for all
+            operators of this package.
         types: element types, out of "float16", "bfloat16", "float" and "double"; None for all.
         target: the platform, such as "aarch64-linux"; None for this machine. Another one needs the extra `library`.
         cpu: LLVM's name of the only processor to compile for, such as "znver5". With None, a library for x86-64 has code for
@@ -46,9 +50,10 @@ def build_library(
             those of ONNX Runtime; None if it adds the operators of this project's domain.
 
     Raises:
-        ValueError: an operator, type, target, processor or opset is unknown, or the processor lacks instructions for fused
-            multiply-add or for float16.
-        TypeError: `operators` or `types` is a string.
+        ValueError: an operator, type, target, processor or opset is unknown, two operators have one domain and name, or the
+            processor lacks instructions for fused multiply-add or for float16.
+        TypeError: `operators` or `types` is a string, or an operator is not compiled.
+        ortops.OperatorError: numba cannot compile an operator, or its code needs what a library does not have.
         RuntimeError: there is nothing to link with, or it fails.
         OSError: the file cannot be written.
     """
@@ -57,22 +62,52 @@ def build_library(
         raise ValueError(f"target = {target!r}: must be one of {', '.join(TARGETS)}")
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
-    chosen = operators_named(operators)
-    link_exports(exports_of(chosen, checked_types(chosen, types), standard), Path(out), target, cpu)
+    chosen, own = _chosen(operators)
+    link_exports(exports_of(chosen, checked_types([*chosen, *own], types), standard, own), Path(out), target, cpu)
 
 
-def exports_of(operators: Sequence[Operator], types: Sequence[str], standard: int | None = None) -> list[Export]:
-    """The functions of a library; see `build_library`."""
-    records = {}
+def _chosen(operators: Iterable[str | CustomOperator] | None) -> tuple[Sequence[Operator], list[CompiledOperator]]:
+    """The operators of this package and those of users.
+
+    Raises:
+        ValueError: a name is unknown, or an operator is there twice.
+        TypeError: one string is given, or what is no operator, or one that is not compiled.
+    """
+    if operators is None or isinstance(operators, str):
+        return operators_named(operators), []
+    given = list(operators)
+    own = [one for one in given if isinstance(one, CompiledOperator)]
+    for one in given:
+        if isinstance(one, CustomOperator) and one not in own:
+            raise TypeError(f"operators has {one.label}, which needs Python: must be made with compiled = True")
+        if not isinstance(one, str | CustomOperator):
+            raise TypeError(f"operators has {one!r}: must be names, and operators that ortops.operator made")
+    chosen = operators_named([one for one in given if isinstance(one, str)])
+    labels = [one.label for one in (*chosen, *own)]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(f"operators has {label} {labels.count(label)} times: must have it once")
+    return chosen, own
+
+
+def exports_of(
+    operators: Sequence[Operator],
+    types: Sequence[str],
+    standard: int | None = None,
+    own: Sequence[CompiledOperator] = (),
+) -> list[Export]:
+    """The functions of a library with operators of this package, and with those of users; see `build_library`."""
+    records, first = {}, operators
     for opset in STANDARD_OPSETS:
         named = [one for one in standard_operators(opset) if implementation(one.name, opset) in operators]
         if named:
             records[opset] = record_of(f"onnx_{opset}", named, types)
+        if opset == standard:
+            first = named
     if standard is not None and standard not in records:
         raise ValueError(f"standard = {standard}: the operators have none of ONNX's at this opset")
-    own = record_of("ortops", operators, types) if standard is None else records[standard]
     return [
-        Export("RegisterCustomOps", REGISTER, own),
+        Export("RegisterCustomOps", REGISTER, record_of("ortops", [*first, *own], types)),
         *(Export(f"RegisterOnnx{opset}", REGISTER, record) for opset, record in records.items()),
     ]
 
@@ -85,8 +120,12 @@ def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | N
         check(platform)
     linker_of(target)
     atomic_file.check(out)
-    records, sources = emit_records(platform, exports), sources_of(exports)
-    compiled = in_processes(sources, functools.partial(compile_for, platform))
-    made = {source: codes for source, _, codes in with_progress(compiled, "compiling", len(sources), unit="functions")}
+    sources = sources_of(exports)
+    # Those of users can be of a notebook, which other processes cannot import.
+    made = {one: emit_functions(platform, one, one.bitcode()) for one in sources if isinstance(one, UserFunction)}
+    ours = [one for one in sources if isinstance(one, Source)]
+    compiled = in_processes(ours, functools.partial(compile_for, platform))
+    made |= {source: codes for source, _, codes in with_progress(compiled, "compiling", len(ours), unit="functions")}
+    records = emit_records(platform, exports)
     objects = itertools.chain(records, *(made[source] for source in sources))  # in an order that is always the same
     link(target, module_of([export.name for export in exports], platform), list(objects), out)

@@ -20,6 +20,7 @@ from ortops.library.entries import entry_of
 from ortops.library.targets import Target
 
 if TYPE_CHECKING:
+    from ortops.compiled_operator import CompiledOperator
     from ortops.jit import python_api, tasks
 else:
     python_api, tasks = Unimported("jit.python_api"), Unimported("jit.tasks")
@@ -40,18 +41,41 @@ class Export(NamedTuple):
     record: Record
 
 
+class UserFunction(NamedTuple):
+    """The compiled function of a user's operator.
+
+    operator: the operator.
+    kinds: the element types of its inputs and outputs, by their names.
+    """
+
+    operator: CompiledOperator
+    kinds: tuple[tuple[str, str], ...]
+
+    @property
+    def symbol(self) -> str:
+        """A part of its symbol, of its own in a library."""
+        return ".".join((self.operator.label, *(kind for _, kind in self.kinds)))
+
+    def bitcode(self) -> bytes:
+        """Its bitcode; see `CompiledOperator.bitcode`."""
+        optional = [tensor.name for tensor in self.operator.inputs if tensor.optional]
+        return self.operator.bitcode(dict(self.kinds), optional)
+
+
 _SIGNAL_RAISED, _NEVER = FunctionOf(python_api.signal_raised), FunctionOf(tasks.never)
 """What says whether to stop a call, in a process and in a library."""
 
 
-def _source_of(function: FunctionOf) -> Source:
+def _source_of(function: FunctionOf) -> Source | UserFunction:
     """What there is to compile of a function."""
+    if isinstance(function.function, UserFunction):
+        return function.function
     one = _NEVER if function == _SIGNAL_RAISED else function
     module, name = one.function
     return Source(module, name, one.element)
 
 
-def sources_of(exports: Sequence[Export]) -> list[Source]:
+def sources_of(exports: Sequence[Export]) -> list[Source | UserFunction]:
     """What there is to compile of the exports and of all functions in their records."""
     return list(dict.fromkeys(_source_of(one) for each in exports for one in (each.function, *functions(each.record))))
 
@@ -72,23 +96,30 @@ def _records_of(exports: Sequence[Export]) -> list[Record]:
     return list(found)
 
 
-def _symbol(source: Source, cpu: str) -> str:
+def _symbol(source: Source | UserFunction, cpu: str) -> str:
     """The symbol of a function for a processor."""
+    if isinstance(source, UserFunction):
+        return f"{source.symbol}.{cpu}"
     return re.sub(r"\W", "_", f"ortops.{source.name}.{source.arguments}.{cpu}")
 
 
 def compile_for(target: Target, source: Source) -> list[bytes]:
+    """The object files of a function, one for each processor of the target, in a process that compiles nothing else."""
+    return emit_functions(target, source, bitcode_of(source))
+
+
+def emit_functions(target: Target, source: Source | UserFunction, bitcode: bytes) -> list[bytes]:
     """The object files of a function, one for each processor of the target."""
-    return [_emit_function(target, cpu, source, bitcode_of(source)) for cpu in target.cpus]
+    return [_emit_function(target, _symbol(source, cpu), cpu, bitcode) for cpu in target.cpus]
 
 
-def _emit_function(target: Target, cpu: str, source: Source, bitcode: bytes) -> bytes:
+def _emit_function(target: Target, symbol: str, cpu: str, bitcode: bytes) -> bytes:
     module = llvm.parse_bitcode(bitcode)
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration and one.name != SYMBOL:
             one.linkage = "internal"
     kernel = module.get_function(SYMBOL)
-    kernel.name, kernel.visibility = _symbol(source, cpu), "hidden"
+    kernel.name, kernel.visibility = symbol, "hidden"
     return _emit(target, cpu, module)
 
 
@@ -148,7 +179,7 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
     module = ir.Module()
     records: dict[Record, Any] = {}
     texts: dict[str, Any] = {}
-    declared: dict[Source, Any] = {}
+    declared: dict[Source | UserFunction, Any] = {}
 
     def function_of(function: FunctionOf, parameters: int = 0) -> Any:
         source = _source_of(function)

@@ -12,11 +12,13 @@ from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DEFINITION, ENTRY, 
 from ortops.calls.layout import LABEL as LABEL_OF_NODE
 from ortops.calls.node import SHAPES as SHAPES_RECORD
 from ortops.calls.records import FunctionOf, Record, Word
+from ortops.compiled_operator import CompiledOperator
 from ortops.engine.c_api import ELEMENT_TYPES, OPTIONAL, REQUIRED
 from ortops.engine.compiled import layout as table
 from ortops.jit.source import Unimported
 from ortops.kernels.entries import KINDS, drivers_of, entry_of
 from ortops.library.compiled import layout
+from ortops.library.objects import UserFunction
 from ortops.spec import Operator, Tensor
 
 if TYPE_CHECKING:
@@ -57,11 +59,10 @@ def _records(operator: Operator, types: Collection[str]) -> Iterator[Record]:
 
 
 def _record(operator: Operator, types: Mapping[str, str]) -> Record:
-    kind = next(KINDS[one] for one in types.values() if one in KINDS)
-    row, drivers = _drivers(operator, kind)
+    row, drivers, entry = _entry(operator, types)
     is_optional = any(tensor.optional for tensor in (*operator.inputs, *operator.outputs))
     node: list[Word] = [0] * ATTRIBUTES
-    node[DEFINITION], node[ENTRY], node[SHAPES] = definition_of(operator), entry_of(operator), SHAPES_RECORD
+    node[DEFINITION], node[ENTRY], node[SHAPES] = definition_of(operator), entry, SHAPES_RECORD
     node[LABEL_OF_NODE] = operator.label
     words = _table(operator, types)
     return Record(
@@ -76,6 +77,21 @@ def _record(operator: Operator, types: Mapping[str, str]) -> Record:
             *words,
         ],
     )
+
+
+def _entry(operator: Operator, types: Mapping[str, str]) -> tuple[int, Record, Record]:
+    """The row of the attribute that chooses drivers, or -1, the record of all of them, and the entry."""
+    if isinstance(operator, CompiledOperator):
+        tensors = (*operator.inputs, *operator.outputs)
+        kinds = tuple((tensor.name, types.get(tensor.type, tensor.type)) for tensor in tensors)
+        function = FunctionOf(UserFunction(operator, kinds))
+        entry = Record(f"entry_{operator.name}", [function, f"out of memory in {operator.label}"])
+        return -1, _NO_DRIVERS, entry
+    kind = next(KINDS[one] for one in types.values() if one in KINDS)
+    return *_drivers(operator, kind), entry_of(operator)
+
+
+_NO_DRIVERS = Record("no_drivers", [0] * layout.DRIVER_WORDS)
 
 
 @functools.cache

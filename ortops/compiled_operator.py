@@ -154,7 +154,7 @@ class CompiledOperator(CustomOperator):
             return address
 
     def bitcode(self, kinds: Mapping[str, str], optional: Sequence[str]) -> bytes:
-        """The bitcode of an entry for any processor, with all texts of attributes, with and without inputs that are optional.
+        """The bitcode of an entry for any processor, for all texts of attributes, with and without optional inputs.
 
         Raises:
             OperatorError: numba cannot compile it, or it needs what a library does not have.
@@ -173,8 +173,8 @@ class CompiledOperator(CustomOperator):
         ]
         if len(variants) > MAX_VARIANTS:
             raise OperatorError(
-                f"{self.label} has {len(variants)} combinations of optional inputs and texts of attributes: must have at most "
-                f"{MAX_VARIANTS}, since each is compiled"
+                f"{self.label} has {len(variants)} combinations of optional inputs and texts of attributes: must "
+                f"have at most {MAX_VARIANTS} in a library, which compiles each"
             )
         with self._naming(kinds):
             return bitcode(self.call, variants, {**OPTIONS, **self.options})
@@ -191,7 +191,7 @@ class CompiledOperator(CustomOperator):
             raise OperatorError(f"{error} (for {types})") from error
 
     def _arguments(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> list[Argument]:
-        """What each parameter of the function gets, for element types by the names of tensors, and for an attribute's text."""
+        """What each parameter gets, for element types by the names of tensors, and for an attribute's text."""
         from ortops.calls.node import TYPES
         from ortops.calls.user_arguments import Argument
 

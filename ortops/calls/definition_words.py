@@ -57,11 +57,12 @@ RANK_AXIS: the number of the axis whose length is the rank of the tensors with v
     CHOICE_COUNT,
     CHOICES_AT,
     IS_PER_AXIS,
+    IS_ANY_LENGTH,
     AXIS_NAME_COUNT,
     AXIS_NAMES,
     HAS_DEFAULT,
     DEFAULT,
-) = range(16)
+) = range(17)
 ATTRIBUTE_ITEM_WORDS = DEFAULT + ATTRIBUTE_WORDS
 """An attribute, at ATTRIBUTES_AT + ATTRIBUTE_ITEM_WORDS * row; its value has the same row in a node.
 
@@ -75,6 +76,7 @@ RULE: text, the rule for a value or for each value of a list (`spec.Attribute.ru
 CHOICE_COUNT, CHOICES_AT: the number of allowed strings, and the index of their first text. A node holds the string's number.
 IS_PER_AXIS: 1 for a list that is empty or has a value for each axis of the tensors with variable rank; at most MAX_RANK.
     All such lists of a node that are not empty must have the same number of values.
+IS_ANY_LENGTH: 1 for a list of any length, whose values are at an address (`layout.ATTRIBUTE_WORDS`).
 AXIS_NAME_COUNT: for a list that gives the lengths of named axes: the number of values that it must have; else 0.
 AXIS_NAMES: text, the names of these axes, joined by ", ".
 HAS_DEFAULT: 0 if there is no default, so that a node must have the attribute.

@@ -123,6 +123,7 @@ class _Words:
             words.CHOICE_COUNT: len(attribute.choices),
             words.CHOICES_AT: self._append(attribute.choices),
             words.IS_PER_AXIS: int(attribute.is_per_axis),
+            words.IS_ANY_LENGTH: int(attribute.any_length),
             words.AXIS_NAME_COUNT: len(attribute.axes),
             words.AXIS_NAMES: ", ".join(attribute.axes),
             words.HAS_DEFAULT: int(default is not None),

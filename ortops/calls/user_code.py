@@ -1,8 +1,8 @@
 """Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
 
 Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text
-of its message takes their place in the compiled code, and functions of `user_memory` that of numba's runtime, so that nothing
-needs the interpreter.
+of its message takes their place in the compiled code. What counts references is in `user_runtime`. So nothing needs the
+interpreter.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import contextlib
 import functools
 import pickle
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +41,7 @@ from ortops.calls.layout import (
 )
 from ortops.calls.messages import write_text
 from ortops.calls.user_arguments import Argument, CompileError
-from ortops.calls.user_memory import MODULE
+from ortops.calls.user_runtime import C_FUNCTIONS, MODULE
 from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
@@ -90,7 +89,7 @@ def object_code(
 
 
 def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> bytes:
-    """The bitcode of a function for any processor, which calls nothing but functions of `FUNCTIONS`; see `object_code`.
+    """The bitcode of a function for any processor, which calls `user_runtime.C_FUNCTIONS` alone; see `object_code`.
 
     Raises:
         CompileError: numba cannot compile it, or its code needs something of this process.
@@ -98,12 +97,10 @@ def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]]
     with _compiler(machine_code.portable_machine()):
         library = _library(function, variants, options)
         module = _linked(str(library.module))
-        text = str(module)
+        text, known = str(module), {name for names in C_FUNCTIONS.values() for name in names}
         for name in _called(function, text):
-            if name not in FUNCTIONS:
-                raise CompileError(
-                    f"{function.__qualname__} cannot be put into a library: it needs {name}, which only numba has"
-                )
+            if name not in known:
+                raise CompileError(f"{function.__qualname__} cannot be put into a library: it needs numba's {name}")
         found = {name or variable for name, variable in _OF_THIS_PROCESS.findall(text)}
         if used := sorted(name for name in found if _is_used(name, text)):
             raise CompileError(
@@ -113,19 +110,6 @@ def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]]
         return bytes(module.as_bitcode())
 
 
-FUNCTIONS = frozenset(
-    ("calloc", "free", "malloc", "memcmp", "memcpy", "memmove", "memset", "realloc", "snprintf", "strlen", "strtod")
-).union(
-    f"{name}{kind}"
-    for name in (
-        "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin fmod "
-        "frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint nextafter pow remainder rint round sin sincos sinh sqrt "
-        "tan tanh tgamma trunc"
-    ).split()
-    for kind in ("", "f")
-)
-"""The functions of the C library that code in a library may call."""
-
 _OF_THIS_PROCESS = re.compile(r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w.]+)|^@"?([^"\s]+)"? = external')
 """In the text of a module: LLVM's functions for one kind of processor, and variables that the module does not define."""
 
@@ -134,7 +118,7 @@ _OF_THIS_PROCESS = re.compile(r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w
 def _compiler(machine: Any | None) -> Iterator[None]:
     """Have numba compile for a target machine, if one is given, while no other thread compiles.
 
-    What LLVM emits into this process it rewrites for this processor, also functions that users' functions call. It gets copies.
+    When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()

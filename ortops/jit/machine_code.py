@@ -46,7 +46,7 @@ PYTHON_FUNCTIONS = (
 """Functions of Python's C API that compiled code calls. LLVM may not find their symbols if Python is embedded."""
 
 
-PORTABLE = {one: ("x86-64-v3", "+avx2,+bmi2,+f16c,+fma") for one in ("x86_64", "AMD64")}
+PORTABLE = dict.fromkeys(("x86_64", "AMD64"), ("x86-64-v3", "+avx2,+bmi2,+f16c,+fma"))
 """The processor and its features that bitcode is made for, where old processors lack instructions that it needs."""
 
 

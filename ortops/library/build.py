@@ -35,13 +35,14 @@ def build_library(
 ) -> None:
     """Write a shared library of operators, which ONNX Runtime loads without Python.
 
-    Its functions are RegisterCustomOps, which adds all `operators`, and RegisterOnnx10, RegisterOnnx16 and RegisterOnnx22 if
-    they have some of ONNX; docs/library.md tells how hosts call them. What is compiled is kept on disk, as by `warmup`; the first library takes a minute.
+    Its functions are RegisterCustomOps, which adds all `operators`, and RegisterOnnx10, RegisterOnnx16 and RegisterOnnx22
+    if some are ONNX's; docs/library.md tells how hosts call them. What is compiled is kept on disk, as by `warmup`; the
+    first library takes a minute.
 
     Args:
         out: the file to write.
-        operators: names of operators of this package, and operators that `ortops.operator` made with `compiled`; None for all
-            operators of this package.
+        operators: names of operators of this package, and operators that `ortops.operator` made with `compiled`; None for
+            all of this package.
         types: element types, out of "float16", "bfloat16", "float" and "double"; None for all.
         target: the platform, such as "aarch64-linux"; None for this machine. Another one needs the extra `library`.
         cpu: LLVM's name of the only processor to compile for, such as "znver5". With None, a library for x86-64 has code for

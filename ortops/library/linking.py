@@ -11,12 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ortops import atomic_file
+from ortops.calls.user_runtime import C_FUNCTIONS
 from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
 _SYSTEM_LIBRARIES = {
-    "libc.so": ("calloc", "free", "malloc", "memcpy", "memmove", "memset", "snprintf", "strlen", "strtod"),
-    "libm.so": ("cos", "sin"),
+    "libc.so": (*C_FUNCTIONS["libc"], "snprintf", "strlen", "strtod"),
+    "libm.so": C_FUNCTIONS["libm"],
 }
 """What libraries need of Android's, which zig does not have: they are linked with ones of the same names and functions."""
 

@@ -24,6 +24,7 @@ from ortops.calls.definition_words import (
     HAS_DEFAULT,
     INT,
     INTS,
+    IS_ANY_LENGTH,
     IS_FINITE,
     IS_PER_AXIS,
     IS_POSITIVE,
@@ -70,7 +71,7 @@ _READ_AT_ONCE = 256
 
 @compiled
 def read_attributes(node: Words, call: Words, api: int, source: int, is_inference: bool) -> int:
-    """Fill the attributes and constants of a node.
+    """Fill the attributes and constants of a node, which `release_lists` ends.
 
     Args:
         node: the node, of which the words before its attributes are set.
@@ -86,6 +87,8 @@ def read_attributes(node: Words, call: Words, api: int, source: int, is_inferenc
     definition = int64_pointer(node[DEFINITION])
     rows, items = offset(node, ATTRIBUTES), offset(definition, definition[ATTRIBUTES_AT])
     count = definition[ATTRIBUTE_COUNT]
+    for i in range(count):
+        rows[i * ATTRIBUTE_WORDS] = 0
     for i in range(count):
         item, row = offset(items, i * ATTRIBUTE_ITEM_WORDS), offset(rows, i * ATTRIBUTE_WORDS)
         status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, is_inference)
@@ -103,6 +106,17 @@ def read_attributes(node: Words, call: Words, api: int, source: int, is_inferenc
     return OK
 
 
+@compiled
+def release_lists(node: Words) -> None:
+    """Release the values of a node's lists of any length, which are not in the node."""
+    definition = int64_pointer(node[DEFINITION])
+    for i in range(definition[ATTRIBUTE_COUNT]):
+        item = offset(definition, definition[ATTRIBUTES_AT] + i * ATTRIBUTE_ITEM_WORDS)
+        row = offset(node, ATTRIBUTES + i * ATTRIBUTE_WORDS)
+        if item[IS_ANY_LENGTH] and row[0] > 0 and not (item[HAS_DEFAULT] and row[1] == item[DEFAULT + 1]):
+            release(int64_pointer(row[1]))
+
+
 @noinline
 def _read_attribute(
     row: Words, item: Words, choices: Words, call: Words, api: int, source: int, is_inference: bool
@@ -115,13 +129,14 @@ def _read_attribute(
     if read != OK:
         return read
     if found[0] > 0:
-        status = OK if _store(row, item, choices, call, found) else INVALID
+        status = _store(row, item, choices, call, found)
         release(int64_pointer(found[1]))
         return status
+    release(int64_pointer(found[1]))
     if not is_inference:
         status = _check_absent(item, call, api, source)
-        if status != OK:
-            return status
+        if status != OK or (item[IS_ANY_LENGTH] and _has_attribute(item, api, source)):
+            return status  # of an empty list the row has no values
     row[0] = _MISSING
     if item[HAS_DEFAULT]:
         for k in range(ATTRIBUTE_WORDS):
@@ -228,7 +243,8 @@ def _check_absent(item: Words, call: Words, api: int, info: int) -> int:
                 write_text(call, item[TYPE_NAME])
                 release(int64_pointer(found[1]))
                 status = INVALID
-    if status == OK and not item[IS_PER_AXIS] and _has_attribute(item, api, info):
+    may_be_empty = item[IS_PER_AXIS] or item[IS_ANY_LENGTH]
+    if status == OK and not may_be_empty and _has_attribute(item, api, info):
         write_text(call, item[ATTRIBUTE_NAME])
         write_text(call, text(" has a type that cannot be read, or is an empty list: must be "))
         write_text(call, item[TYPE_NAME])
@@ -295,8 +311,8 @@ def _is_same_error(api: int, given: int, other: int, name: Any, size: int) -> bo
 
 
 @noinline
-def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -> bool:
-    """Check what has been read and store it in a row; whether it obeys."""
+def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -> int:
+    """Check what has been read and store it in a row: OK, INVALID or OUT_OF_MEMORY."""
     kind, is_list = item[ATTRIBUTE_TYPE], item[ATTRIBUTE_TYPE] == INTS or item[ATTRIBUTE_TYPE] == FLOATS
     count = found[0] if is_list else 1
     if item[AXIS_NAME_COUNT] and count != item[AXIS_NAME_COUNT]:
@@ -305,18 +321,24 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -
         write_int(call, item[AXIS_NAME_COUNT])
         write_text(call, text(" values, "))
         write_text(call, item[AXIS_NAMES])
-        return False
-    if count > MAX_VALUES:
+        return INVALID
+    if count > MAX_VALUES and not item[IS_ANY_LENGTH]:
         write_text(call, item[ATTRIBUTE_NAME])
         write_text(call, text(" has "))
         write_int(call, count)
         write_text(call, text(" values: must have at most "))
         write_int(call, MAX_VALUES)
         write_text(call, text(", one for each axis"))
-        return False
+        return INVALID
+    values = offset(row, 1)
+    if item[IS_ANY_LENGTH]:
+        values = allocate(count)
+        if address_of(values) == 0:
+            return OUT_OF_MEMORY
+        row[1] = address_of(values)
     row[0] = count
     for k in range(count):
-        broken = _store_one(offset(row, 1 + k), item, choices, found, k)
+        broken = _store_one(offset(values, k), item, choices, found, k)
         if broken != 0:
             write_text(call, item[ATTRIBUTE_NAME])
             if is_list:
@@ -327,8 +349,8 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -
             _write_one(call, kind, found, k)
             write_text(call, text(": "))
             write_text(call, broken)
-            return False
-    return True
+            return INVALID
+    return OK
 
 
 @compiled

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ortops.calls.definition_words import (
     AXES,
     DERIVED_FROM,
+    ELEMENT_TYPE_COUNT,
+    ELEMENT_TYPES,
     INPUT_COUNT,
     IS_VARIABLE_RANK,
     LEAST_RANK,
@@ -12,7 +14,9 @@ from ortops.calls.definition_words import (
     OUTPUT_COUNT,
     TENSOR_ITEM_WORDS,
     TENSORS_AT,
+    TYPE_ITEM_WORDS,
     TYPE_VARIABLE,
+    TYPES_AT,
 )
 from ortops.calls.layout import (
     CALL_WORDS,
@@ -68,17 +72,17 @@ def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
         if status == 0 and i < count:
             status = _describe(tensor, offset(names, i * MAX_DIMS), api, context, i)
     if status == 0:
-        kind = _element_type(definition, tensors)
+        for i in range(inputs, inputs + outputs):
+            tensors[i * TENSOR_WORDS + TYPE] = _element_type(definition, tensors, i)
         for i in range(inputs):
             tensors[i * TENSOR_WORDS + TYPE] = 1  # so that no input counts as absent, of which nothing may be known
         result: int = call_unchecked(int64_pointer(node[SHAPES])[0], (node, call))
         if result != OK:
             return result
         for i in range(inputs, inputs + outputs):
-            if status == 0 and kind != 0 and _name_lengths(definition, tensors, names, i):
-                status = _set_output(
-                    offset(tensors, i * TENSOR_WORDS), offset(names, i * MAX_DIMS), api, context, i - inputs, kind
-                )
+            tensor = offset(tensors, i * TENSOR_WORDS)
+            if status == 0 and tensor[TYPE] != 0 and _name_lengths(definition, tensors, names, i):
+                status = _set_output(tensor, offset(names, i * MAX_DIMS), api, context, i - inputs)
     call[NEEDED] = status
     return OK if status == 0 else FAILED
 
@@ -111,15 +115,16 @@ def _describe(tensor: Words, names: Words, api: int, context: int, i: int) -> in
 
 
 @compiled
-def _element_type(definition: Words, tensors: Words) -> int:
-    """The element type of the inputs with the first output's type variable; 0 if nothing is known of them."""
-    inputs = definition[INPUT_COUNT]
+def _element_type(definition: Words, tensors: Words, output: int) -> int:
+    """The element type of an output: its only one, or that of inputs with its type variable; 0 if that is unknown."""
     items = offset(definition, definition[TENSORS_AT])
-    for i in range(inputs):
-        is_alike = items[i * TENSOR_ITEM_WORDS + TYPE_VARIABLE] == items[inputs * TENSOR_ITEM_WORDS + TYPE_VARIABLE]
+    variable = items[output * TENSOR_ITEM_WORDS + TYPE_VARIABLE]
+    for i in range(definition[INPUT_COUNT]):
+        is_alike = items[i * TENSOR_ITEM_WORDS + TYPE_VARIABLE] == variable
         if is_alike and tensors[i * TENSOR_WORDS + TYPE] != 0:
             return tensors[i * TENSOR_WORDS + TYPE]
-    return 0
+    allowed = offset(definition, definition[TYPES_AT] + variable * TYPE_ITEM_WORDS)
+    return allowed[ELEMENT_TYPES] if allowed[ELEMENT_TYPE_COUNT] == 1 else 0
 
 
 @noinline
@@ -155,9 +160,9 @@ def _name_of(definition: Words, tensors: Words, names: Words, axis: int) -> int:
 
 
 @noinline
-def _set_output(tensor: Words, names: Words, api: int, context: int, i: int, element_type: int) -> int:
+def _set_output(tensor: Words, names: Words, api: int, context: int, i: int) -> int:
     """Tell ONNX Runtime the type and the shape of output i; an OrtStatus."""
-    here, rank = address_of(tensor), tensor[DIMS_COUNT]
+    here, rank, element_type = address_of(tensor), tensor[DIMS_COUNT], tensor[TYPE]
     status: int = call_api(api, "CreateTensorTypeAndShapeInfo", (here,))
     if status != 0:
         return status

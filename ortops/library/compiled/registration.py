@@ -32,7 +32,7 @@ from ortops.jit.elements import Words
 from ortops.jit.parallel import allocate, call_unchecked, exchange_if, pointer_to, release, static_word
 from ortops.jit.scalar import address_of, byte_pointer, int64_pointer, local, offset
 from ortops.jit.text import text
-from ortops.library.compiled.attributes import read_attributes
+from ortops.library.compiled.attributes import read_attributes, release_lists
 from ortops.library.compiled.inference import SCRATCH_WORDS, infer_outputs
 from ortops.library.compiled.layout import (
     DECIDING_ROW,
@@ -180,6 +180,8 @@ def _create(table: int, api: int, info: int, kernel: int) -> int:
             for k in range(DRIVER_WORDS):
                 node[DRIVER + k] = int64_pointer(operator[DRIVERS])[choice * DRIVER_WORDS + k]
         status = _status(node, api, call, code)
+        if status != 0:
+            release_lists(node)
     result[0] = address_of(made) if status == 0 else 0
     if status != 0:
         release(made)
@@ -219,6 +221,7 @@ def _compute(kernel: int, context: int) -> int:
 
 @compiled
 def _destroy(kernel: int) -> int:
+    release_lists(offset(int64_pointer(kernel), 1))
     release(int64_pointer(kernel))
     return 0
 
@@ -235,5 +238,6 @@ def _infer(table: int, context: int) -> int:
     if code == OK:
         code = infer_outputs(node, call, api, context)
     status = _status(node, api, call, code)
+    release_lists(node)
     release(call)
     return status

@@ -1,12 +1,24 @@
-"""The functions of numba's runtime that count references to arrays and lists, as LLVM's language, over the C library alone.
+"""What users' functions call: the C library, and numba's functions that count references to arrays and lists.
 
-Code that numba compiles calls them by name. numba has them in an extension module of Python, which hosts without Python do not
-have, and which a process that loads machine code from disk need not import.
+Compiled code calls numba's by name. numba has them in an extension module of Python. Here they are in LLVM's language and
+need the C library alone. So libraries can have them, and processes that load machine code from disk need not import numba.
 """
 
 from __future__ import annotations
 
 from llvmlite import binding as llvm
+
+_MATH = """
+    acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin fmod
+    frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint nextafter pow remainder rint round sin sincos sinh sqrt tan
+    tanh tgamma trunc
+"""
+
+C_FUNCTIONS = {
+    "libc": ("calloc", "free", "malloc", "memcmp", "memcpy", "memmove", "memset", "realloc"),
+    "libm": tuple(f"{name}{kind}" for name in _MATH.split() for kind in ("", "f")),
+}
+"""The functions of the C library that code in a library may call, by the names of its parts."""
 
 _TYPED = {"p": "i8*", "w": "i64*", "end": "void (i8*, i64, i8*)*", "each": "void (i8*)*"}
 """The types of pointers before LLVM 16, which later releases call ptr."""

@@ -101,7 +101,7 @@ def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]]
         for name in _called(function, text):
             if name not in known:
                 raise CompileError(f"{function.__qualname__} cannot be put into a library: it needs numba's {name}")
-        found = {name or variable for name, variable in _OF_THIS_PROCESS.findall(text)}
+        found = {"".join(names) for names in _OF_THIS_PROCESS.findall(text)}
         if used := sorted(name for name in found if _is_used(name, text)):
             raise CompileError(
                 f"{function.__qualname__} cannot be put into a library: it needs {used[0]} of this process; if one of its "
@@ -110,8 +110,11 @@ def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]]
         return bytes(module.as_bitcode())
 
 
-_OF_THIS_PROCESS = re.compile(r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w.]+)|^@"?([^"\s]+)"? = external')
-"""In the text of a module: LLVM's functions for one kind of processor, and variables that the module does not define."""
+_OF_THIS_PROCESS = re.compile(
+    r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w.]+)|^@"?([^"\s]+)"? = external|^@"?(numba\.dynamic\.globals[\w.]+)'
+)
+"""In the text of a module: LLVM's functions for one kind of processor, variables that the module does not define, and those
+that numba makes for addresses, such as those of functions of ctypes."""
 
 
 @contextlib.contextmanager

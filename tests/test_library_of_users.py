@@ -1,0 +1,211 @@
+"""Libraries with compiled operators of users, which do in ONNX Runtime alone what they do in sessions of this package."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from click.testing import CliRunner
+
+import ortops
+from conformance.backends.session import CPU, options
+from ortops.__main__ import main
+from ortops.custom import OperatorError
+from ortops.jit import machine_code
+from ortops.library.targets import TARGETS, this_machine
+from processes import python
+from users_operators import InPython, LeakyBias, OfAnAddress, Parted, Shuffled, Weighted
+
+OWN = [LeakyBias, Weighted, Parted]
+
+pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with operators of users beside one of this package."""
+    made = tmp_path_factory.mktemp("mine") / f"mine{TARGETS[this_machine()].ending}"
+    ortops.build_library(made, ["MaxRoiPool_1", *OWN], ["float", "double"])
+    return made
+
+
+def model_of(graph: str) -> bytes:
+    text = f'<ir_version: 8, opset_import: ["" : 18, "mine" : 1, "ai.onnx.contrib" : 1]> g {graph}'
+    made: bytes = onnx.parser.parse_model(text).SerializeToString()
+    return made
+
+
+def sessions(library: Path, graph: str, threads: int = 1) -> list[Any]:
+    """A session of ONNX Runtime with the library, and one of this package."""
+    own = options()
+    own.intra_op_num_threads = threads
+    own.register_custom_ops_library(str(library))
+    return [
+        onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU]),
+        ortops.InferenceSession(model_of(graph), options(), [CPU], operators=OWN),
+    ]
+
+
+def assert_same(library: Path, graph: str, inputs: dict[str, Any], threads: int = 1) -> list[Any]:
+    """Both sessions give the same bits, or raise the same error; the results."""
+    found, expected = (_outcome(one, inputs) for one in sessions(library, graph, threads))
+    assert [(one.dtype, one.shape, one.tobytes()) for one in found] == [
+        (one.dtype, one.shape, one.tobytes()) for one in expected
+    ]
+    return found
+
+
+def _outcome(session: Any, inputs: dict[str, Any]) -> list[Any]:
+    found: list[Any] = session.run(None, inputs)
+    return found
+
+
+RNG = np.random.default_rng(0)
+X, BIAS = RNG.normal(size=(5, 7)).astype(np.float32), RNG.normal(size=7).astype(np.float32)
+
+
+def test_it_gives_the_bits_of_a_session(mine: Path) -> None:
+    graph = "(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias <slope = 0.5> (x, b) }"
+    (y,) = assert_same(mine, graph, {"x": X, "b": BIAS})
+    assert y.tolist() == np.where(X + BIAS > 0, X + BIAS, (X + BIAS) / 2).tolist()
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
+@pytest.mark.parametrize("inputs", ["x", "x, s"])
+@pytest.mark.parametrize("attributes", ["", ', mode = "last", steps = [9, 8, 7, 6, 5, 4]', ", steps: ints = []"])
+def test_types_optional_inputs_and_attributes_choose_the_code(
+    mine: Path, kind: str, dtype: type, inputs: str, attributes: str
+) -> None:
+    given = f"weights = [1.0, 2.0, 3.0, 4.0, 5.0, 0.5]{attributes}"
+    graph = (
+        f"({kind}[n, m] x, {kind}[m] s) => ({kind}[n] y, int64[k] c) {{ y, c = mine.Weighted <{given}> ({inputs}) }}"
+    )
+    y, counts = assert_same(mine, graph, {"x": X.astype(dtype), "s": BIAS.astype(dtype)})
+    values = (np.exp(X.astype("f8")) + np.arctan2(X.astype("f8"), 2)) * (BIAS if "s" in inputs else 1)
+    expected = values.max(1) if "last" in attributes else values.sum(1)
+    np.testing.assert_allclose(y, expected / 2, rtol=1e-4 if dtype is np.float32 else 1e-6)
+    assert counts.tolist() == [6, -1 if "[]" in attributes else 4]
+
+
+def test_outputs_have_their_types_and_shapes_in_models(mine: Path) -> None:
+    graph = "(double[n, 3] x) => (double[] y, int64[] c) { y, c = mine.Weighted <weights = [1.0]> (x) }"
+    model = onnx.load_from_string(model_of(graph))
+    for one in model.graph.output:
+        one.ClearField("type")
+    own = options()
+    own.register_custom_ops_library(str(mine))
+    made = onnxruntime.InferenceSession(model.SerializeToString(), own, providers=[CPU])
+    found = [(one.type, one.shape) for one in made.get_outputs()]
+    assert found == [("tensor(double)", ["n"]), ("tensor(int64)", [2])]
+
+
+@pytest.mark.parametrize(
+    ("graph", "shapes"),
+    [
+        ("(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias (x, b) }", {"x": (2, 3), "b": (2,)}),
+        ("(double[n, m] x) => (double[n] y, int64[k] c) { y, c = mine.Weighted (x) }", {"x": (2, 2)}),
+        ('(double[n] x) => (double[n] y) { y = mine.Parted <kind = "none"> (x) }', {"x": (2,)}),
+        ("(double[n] x) => (double[n] y) { y = mine.Parted (x) }", {"x": (9000,)}),
+    ],
+    ids=["length", "missing attribute", "choice", "exception"],
+)
+def test_errors_are_those_of_a_session(mine: Path, graph: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    said = []
+    own = options()
+    own.register_custom_ops_library(str(mine))
+    for made in (
+        lambda: onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU]),
+        lambda: ortops.InferenceSession(model_of(graph), options(), [CPU], operators=OWN),
+    ):
+        with pytest.raises(Exception, match="mine::") as caught:
+            made().run(
+                None, {name: np.full(shape, -1, "f8" if "double" in graph else "f4") for name, shape in shapes.items()}
+            )
+        said.append(str(caught.value)[str(caught.value).index("mine::") :])
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_parts_are_those_of_a_session(mine: Path, threads: int) -> None:
+    graph = "(double[n] x) => (double[n] y) { y = mine.Parted (x) }"
+    (y,) = assert_same(mine, graph, {"x": np.ones(20_001)}, threads)
+    assert y[-1] == 20_001 // 19
+    assert_same(mine, graph, {"x": np.ones(0)}, threads)
+
+
+def test_operators_of_this_package_are_in_it(mine: Path) -> None:
+    graph = """(float[N, C, H, W] X, float[R, 5] rois) => (float[R, C, P, Q] Y) {
+        Y = ai.onnx.contrib.MaxRoiPool_1 <pooled_shape = [2, 2]> (X, rois)
+    }"""
+    x, rois = RNG.normal(size=(1, 2, 6, 6)).astype(np.float32), np.array([[0, 0, 0, 4, 5]], np.float32)
+    assert_same(mine, graph, {"X": x, "rois": rois})
+    for name in ("RegisterOnnx10", "RegisterOnnx16"):
+        assert hasattr(ctypes.CDLL(str(mine)), name)
+
+
+IN_A_PROCESS = """
+import sys
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(sys.argv[1])
+session = onnxruntime.InferenceSession(sys.argv[2], options)
+print(session.run(None, {"x": np.float32([[1, -1]]), "b": np.float32([1, -1])})[0].tolist())
+assert not {"ortops", "numba", "llvmlite"} & set(sys.modules)
+"""
+
+
+def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, model = tmp_path / f"alone{TARGETS[this_machine()].ending}", tmp_path / "model.onnx"
+    graph = "(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias <slope = 0.5> (x, b) }"
+    model.write_bytes(model_of(graph))
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    call = ["library", "--out", os.fspath(made), "--operators"]
+    result = CliRunner().invoke(main, [*call, "users_operators:LeakyBias"])
+    assert result.exit_code == 0, result.output
+    assert python(IN_A_PROCESS, str(made), str(model)) == "[[2.0, -1.0]]"
+    assert not hasattr(ctypes.CDLL(str(made)), "RegisterOnnx16")
+    for name, says in [
+        ("users_operators:Missing", "'users_operators:Missing' cannot be imported"),
+        ("missing_module:LeakyBias", "'missing_module:LeakyBias' cannot be imported: No module"),
+        ("users_operators:InPython", "operators has mine::InPython, which needs Python: must be made with compiled"),
+        ("users_operators:np", "operators has <module 'numpy'"),
+        ("users_operators:LeakyBias,users_operators:LeakyBias", "operators has mine::LeakyBias 2 times"),
+        ("MaxRoiPool_1,MaxRoiPool_1", "operators has MaxRoiPool_1 2 times: must have it once"),
+        ("users_operators:Shuffled", "Shuffled cannot be put into a library: it needs numba's numba_"),
+    ]:
+        result = CliRunner().invoke(main, [*call, name])
+        assert result.exit_code != 0
+        assert says in " ".join(result.output.split()), result.output
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (Shuffled, r"Shuffled cannot be put into a library: it needs numba's numba_\w+ \(for x: double"),
+        (OfAnAddress, "OfAnAddress cannot be put into a library: it needs numba.dynamic.globals.* of this process"),
+        (InPython, "mine::InPython, which needs Python"),
+    ],
+)
+def test_what_a_library_lacks_is_named(one: ortops.CustomOperator, says: str, tmp_path: Path) -> None:
+    with pytest.raises((OperatorError, TypeError), match=says):
+        ortops.build_library(tmp_path / "x", [one])
+
+
+def test_types_restrict_type_variables(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="types has 'float16': must be among double, float, the types of these"):
+        ortops.build_library(tmp_path / "x", [Weighted], ["float16"])
+
+
+@pytest.mark.slow  # zig makes the C library of each target first
+@pytest.mark.parametrize("target", TARGETS)
+def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:
+    made = tmp_path / "mine"
+    ortops.build_library(made, [Weighted, Parted], target=target)
+    assert b"RegisterCustomOps\0" in made.read_bytes()

@@ -209,3 +209,21 @@ def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:
     made = tmp_path / "mine"
     ortops.build_library(made, [Weighted, Parted], target=target)
     assert b"RegisterCustomOps\0" in made.read_bytes()
+
+
+AFTER_A_CALL = """
+import numpy as np
+from numba import njit
+from ortops.library.objects import UserFunction, emit_functions
+from ortops.library.targets import TARGETS
+import users_operators
+
+print(njit(lambda x: np.sort(x.copy()))(np.array([2.0, 1.0])))  # machine code of functions that Weighted calls, too
+one = UserFunction(users_operators.Weighted, (("x", "double"), ("scale", "double"), ("y", "double"), ("counts", "int64")))
+code = one.bitcode()
+print(all(object_file for target in TARGETS.values() for object_file in emit_functions(target, one, code)))
+"""
+
+
+def test_functions_that_have_run_in_the_process_are_for_any_processor() -> None:
+    assert python(AFTER_A_CALL, cwd=Path(__file__).parent, NUMBA_CACHE_DIR=None) == "[1. 2.]\nTrue"

@@ -41,7 +41,7 @@ from ortops.calls.layout import (
 )
 from ortops.calls.messages import write_text
 from ortops.calls.user_arguments import Argument, CompileError
-from ortops.calls.user_runtime import C_FUNCTIONS, MODULE
+from ortops.calls.user_runtime import C_FUNCTIONS, COUNTING, MODULE
 from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
@@ -153,12 +153,17 @@ def _library(function: Callable[..., Any], variants: Sequence[Sequence[Argument]
 
 def _linked(text: str) -> Any:
     """A module without what needs the interpreter, with the functions that count references."""
-    module = llvm.parse_assembly(_without_python(text))
+    text, count = _COUNTING.subn("@nrt.sub", _without_python(text))
+    module = llvm.parse_assembly(f"{text}\n{COUNTING}" if count else text)
     module.link_in(llvm.parse_assembly(MODULE))
     for one in module.functions:
         if not one.is_declaration and one.name != machine_code.SYMBOL:
             one.linkage = "internal"
     return module
+
+
+_COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))")
+"""LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""
 
 
 def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:

@@ -28,6 +28,15 @@ declare {p} @malloc(i64)
 declare {p} @realloc({p}, i64)
 declare void @free({p})
 
+; Subtract from a count: whether it is 0 now. The condition is always this one.
+define i8 @nrt.sub({p} %counted, i64 %by, i32 %condition) {{
+  %words = bitcast {p} %counted to {w}
+  %old = atomicrmw sub {w} %words, i64 %by seq_cst
+  %is_zero = icmp eq i64 %old, %by
+  %result = zext i1 %is_zero to i8
+  ret i8 %result
+}}
+
 define {p} @NRT_Allocate(i64 %size) {{
   %memory = call {p} @malloc(i64 %size)
   ret {p} %memory
@@ -197,4 +206,7 @@ define void @NRT_MemInfo_varsize_free({p} %counted, {p} %memory) {{
 }}
 """
 
-MODULE = _TEXT.format_map(_TYPED if llvm.llvm_version_info[0] < 16 else dict.fromkeys(_TYPED, "ptr"))
+_TYPES = _TYPED if llvm.llvm_version_info[0] < 16 else dict.fromkeys(_TYPED, "ptr")
+
+MODULE, COUNTING = _TEXT.format_map(_TYPES), "declare i8 @nrt.sub({p}, i64, i32)".format_map(_TYPES)
+"""The module of numba's functions, and the declaration of the one that `user_code` calls."""

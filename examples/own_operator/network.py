@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from onnxscript.values import Opset
 
+import onnx_models
 from examples.own_operator.leaky_bias import LeakyBias
+
+onnx_models.register_schemas([LeakyBias])  # so that `Opset` knows it
 
 
 @torch.library.custom_op("mine::leaky_bias", mutates_args=())  # type: ignore[untyped-decorator]

@@ -122,11 +122,15 @@ def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | N
     linker_of(target)
     atomic_file.check(out)
     sources = sources_of(exports)
-    # Those of users can be of a notebook, which other processes cannot import.
-    made = {one: emit_functions(platform, one, one.bitcode()) for one in sources if isinstance(one, UserFunction)}
+    made: dict[Source | UserFunction, list[bytes]] = {}
+    for one in sources:  # those of users can be of a notebook, which other processes cannot import
+        if isinstance(one, UserFunction):
+            made[one] = emit_functions(platform, one, one.bitcode())
     ours = [one for one in sources if isinstance(one, Source)]
     compiled = in_processes(ours, functools.partial(compile_for, platform))
-    made |= {source: codes for source, _, codes in with_progress(compiled, "compiling", len(ours), unit="functions")}
+    made.update(
+        (source, codes) for source, _, codes in with_progress(compiled, "compiling", len(ours), unit="functions")
+    )
     records = emit_records(platform, exports)
     objects = itertools.chain(records, *(made[source] for source in sources))  # in an order that is always the same
     link(target, module_of([export.name for export in exports], platform), list(objects), out)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import TypeVar
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+from typing import Any, TypeVar
 
 from ortops import precompile
 from ortops.calls.records import functions
@@ -62,7 +66,24 @@ def _timed(make: Callable[[Source], T], source: Source) -> tuple[Source, float, 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     """Processes that end with this one, also if a signal ends it; they would wait for work for ever."""
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _end_with_parent)
+    return ProcessPoolExecutor(workers, _Context(), _end_with_parent)
+
+
+class _Process(SpawnProcess):
+    """A process that does not import the main module, which may be a script that builds a library without further ado."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - the name is Python's
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _Context(SpawnContext):
+    Process = _Process
 
 
 def _end_with_parent() -> None:

@@ -203,6 +203,29 @@ def test_types_restrict_type_variables(tmp_path: Path) -> None:
         ortops.build_library(tmp_path / "x", [Weighted], ["float16"])
 
 
+A_SCRIPT = """
+import sys
+from typing import Annotated
+import numpy as np
+from numpy.typing import NDArray
+import ortops
+
+@ortops.operator(domain="mine", compiled=True, outputs=["y"])
+def Halved(x: Annotated[NDArray[np.float32], ("n",)], y: Annotated[NDArray[np.float32], ("n",)]) -> None:
+    for i in range(x.shape[0]):
+        y[i] = x[i] / 2
+
+ortops.build_library(sys.argv[1], operators=[Halved])
+"""
+
+
+def test_a_script_builds_one_without_a_function_of_its_own(tmp_path: Path) -> None:
+    script, made = tmp_path / "script.py", tmp_path / "made"
+    script.write_text(A_SCRIPT)
+    python(script, str(made), PYTHONPATH=str(Path(__file__).parents[1]))
+    assert b"RegisterCustomOps\0" in made.read_bytes()
+
+
 @pytest.mark.slow  # zig makes the C library of each target first
 @pytest.mark.parametrize("target", TARGETS)
 def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:

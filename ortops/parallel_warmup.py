@@ -77,7 +77,7 @@ class _Process(SpawnProcess):
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:
-            return SpawnProcess._Popen(process_obj)  # type: ignore[attr-defined]
+            return SpawnProcess._Popen(process_obj)  # noqa: SLF001 - Python's own
         finally:
             sys.modules["__main__"] = main
 

@@ -10,18 +10,20 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
+from ortops.calls.definition_words import OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
 from ortops.compute import Allocate, Bound
 from ortops.custom_operator import CustomOperator, OperatorError
 from ortops.signatures import Signature, signature_of
-from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, AttributeValue, Operator, Tensor
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
     from ortops.calls.records import Record
-    from ortops.calls.user_arguments import Argument
+    from ortops.calls.user_arguments import Argument, UserCode
 
 OPTIONS: Mapping[str, bool] = {"boundscheck": True, "fastmath": False}
 """The options of numba that users may set, with their defaults."""
@@ -33,14 +35,16 @@ _ELEMENTS = frozenset(ELEMENT_DTYPES) - {"float16", "bfloat16", "string"}
 class CompiledOperator(CustomOperator):
     """An operator whose function numba compiles; `ortops.operator` makes it. It can be called with NumPy arrays.
 
-    parameters: the names of the function's parameters: inputs, outputs and attributes.
     options: numba's options (`OPTIONS`).
     parallel: the axis whose parts threads compute, or "".
+    lengths: a function of shapes and attributes that gives the shapes of outputs, which numba compiles, too; or None.
+    returns: the number of lengths that the function returns, those of the axes that no input or attribute gives.
     """
 
-    parameters: tuple[str, ...] = ()
     options: Mapping[str, bool] = field(default_factory=dict)
     parallel: str = ""
+    lengths: Callable[..., Any] | None = None
+    returns: int = 0
 
     max_rank = MAX_DIMS
     keeps_inputs = False
@@ -54,11 +58,10 @@ class CompiledOperator(CustomOperator):
         super().__post_init__()
         if len(self.inputs) + len(self.outputs) > MAX_TENSORS:
             raise ValueError(f"{self.label}: a compiled operator must have at most {MAX_TENSORS} inputs and outputs")
-        axes = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
         for tensor in (*self.inputs, *self.outputs):
             where = f"{self.label}: {tensor.name}"
             if tensor.variadic:
-                raise ValueError(f"{where} is variadic, which a compiled operator's inputs must not be")
+                raise ValueError(f"{where} is variadic, which a compiled operator's inputs cannot be")
             if tensor.shape == ANY_SHAPE or tensor.has_variable_rank or len(tensor.shape) >= MAX_DIMS:
                 raise ValueError(
                     f'{where} must be annotated by its shape, Annotated[NDArray[...], ("n", 4)], of less than {MAX_DIMS} '
@@ -66,9 +69,21 @@ class CompiledOperator(CustomOperator):
                 )
             if refused := sorted(set(self.element_types(tensor)) - _ELEMENTS):
                 raise ValueError(f"{where} may be {', '.join(refused)}: numba has no arrays of this type")
-        for tensor in self.outputs:
-            if unknown := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]:
-                raise ValueError(f"{self.label}: no input or attribute gives the axis {unknown[0]!r} of {tensor.name}")
+        free = self.free_axes
+        for axis, places in free.items() if self.lengths is None else ():
+            tensor = self.outputs[places[0][0]]
+            raise ValueError(
+                f"{self.label}: no input or attribute gives the axis {axis!r} of {tensor.name}: shapes must be given"
+            )
+        if self.returns not in (0, len(free)):
+            raise ValueError(
+                f"{self.label}: its function returns {self.returns} int: must return one for each axis that no input or "
+                f"attribute gives, which are {', '.join(free) or 'none'}"
+            )
+        if self.returns and self.parallel:
+            raise ValueError(
+                f"{self.label}: parallel = {self.parallel!r}: must not be given where the data decides lengths"
+            )
         if self.parallel:
             for tensor in (*self.inputs, *self.outputs):
                 if self.parallel in tensor.shape[1:] or (tensor in self.outputs and self.parallel not in tensor.shape):
@@ -88,6 +103,22 @@ class CompiledOperator(CustomOperator):
                     f"{self.label}: {attribute.name}: the attributes of a compiled operator must be {rule}"
                 )
         self.__dict__["_lock"], self.__dict__["_entries"] = threading.RLock(), {}
+
+    @property
+    def free_axes(self) -> dict[str, list[tuple[int, int]]]:
+        """The axes of outputs that no input or attribute gives: the numbers of each output that has it, and of its axis."""
+        known = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
+        free: dict[str, list[tuple[int, int]]] = {}
+        for number, tensor in enumerate(self.outputs):
+            for place, axis in enumerate(tensor.shape):
+                if isinstance(axis, str) and axis not in known:
+                    free.setdefault(axis, []).append((number, place))
+        return free
+
+    @property
+    def output_memory(self) -> int:
+        """As `Operator`: the function fills all outputs, whatever a node has of them."""
+        return OWN_FOR_ALL if self.returns else OWN_FOR_ABSENT
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Compute the outputs from NumPy arrays.
@@ -120,8 +151,12 @@ class CompiledOperator(CustomOperator):
         """Make what computes a node by compiled code."""
         return _Bound(self, attributes)
 
-    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> Record:
-        """The record of the function, compiled for element types by the names of tensors, and for an attribute's text.
+    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> tuple[Record, Record | None]:
+        """The records of the function and of its shapes, compiled for a node. Without `lengths` the latter is None.
+
+        Args:
+            kinds: the element types by the names of the tensors that the node has.
+            attributes: its checked attributes, of which texts are compiled in.
 
         Raises:
             OperatorError: numba cannot compile it.
@@ -130,42 +165,58 @@ class CompiledOperator(CustomOperator):
         for tensor in self.inputs:
             if tensor.name not in kinds and not tensor.optional:
                 raise ValueError(f"{tensor.name} is missing: {self.name} requires it")
+        from ortops.calls.node import shapes_with
         from ortops.calls.records import FunctionOf, Record, load_all
 
         texts = tuple(attributes[one.name] for one in self.attributes if one.type == "STRING")
         key = tuple(sorted(kinds.items())), texts
         with self.__dict__["_lock"]:
-            entries: dict[Any, Record] = self.__dict__["_entries"]
+            entries: dict[Any, tuple[Record, Record | None]] = self.__dict__["_entries"]
             if key not in entries:
                 entry = Record(
                     f"entry_{self.name}",
                     [FunctionOf(lambda: self._compile(kinds, attributes)), f"out of memory in {self.label}"],
                 )
                 load_all(entry)
-                entries[key] = entry
+                shapes = None
+                if self.lengths is not None:
+                    shapes = shapes_with(
+                        FunctionOf(lambda: self._compile(kinds, attributes, of_shapes=True)), self.name
+                    )
+                    load_all(shapes)
+                entries[key] = entry, shapes
             return entries[key]
 
-    def _compile(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> int:
-        """The address of the compiled entry."""
+    def _compile(
+        self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], *, of_shapes: bool = False
+    ) -> int:
+        """The address of the compiled entry, or of what infers shapes."""
         from ortops.calls.user_cache import load
 
         with self._naming(kinds):
-            address: int = load(self.call, self._arguments(kinds, attributes), {**OPTIONS, **self.options})
-            return address
+            return load(
+                self._code(kinds, [self._arguments(kinds, attributes, of_shapes=of_shapes)], of_shapes=of_shapes)
+            )
 
-    def bitcode(self, kinds: Mapping[str, str], optional: Sequence[str]) -> bytes:
+    def bitcode(self, kinds: Mapping[str, str], *, of_shapes: bool = False) -> bytes:
         """The bitcode of an entry for any processor, for all texts of attributes, with and without optional inputs.
+
+        Args:
+            kinds: the element types by the names of all tensors.
+            of_shapes: whether of what infers shapes, in place of the function itself.
 
         Raises:
             OperatorError: numba cannot compile it, or it needs what a library does not have.
         """
         from ortops.calls.user_cache import bitcode
 
+        optional = [tensor.name for tensor in self.inputs if tensor.optional]
         texts = {one.name: one.choices for one in self.attributes if one.type == "STRING"}
         variants = [
             self._arguments(
                 {name: kind for name, kind in kinds.items() if name not in absent},
                 dict(zip(texts, chosen, strict=True)),
+                of_shapes=of_shapes,
             )
             for chosen in itertools.product(*texts.values())
             for count in range(len(optional) + 1)
@@ -177,7 +228,30 @@ class CompiledOperator(CustomOperator):
                 f"have at most {MAX_VARIANTS} in a library, which compiles each"
             )
         with self._naming(kinds):
-            return bitcode(self.call, variants, {**OPTIONS, **self.options})
+            return bitcode(self._code(kinds, variants, of_shapes=of_shapes))
+
+    def _code(self, kinds: Mapping[str, str], variants: Sequence[Sequence[Argument]], *, of_shapes: bool) -> UserCode:
+        """What there is to compile of the function, or of that of shapes."""
+        from ortops.calls.user_arguments import Length, Returned, UserCode
+
+        first, options = len(self.inputs), {**OPTIONS, **self.options}
+        if of_shapes and self.lengths is not None:
+            ranks = tuple(len(tensor.shape) for tensor in self.outputs)
+            axes = [
+                Length(axis, ((row, place),))
+                for row, tensor in enumerate(self.outputs, first)
+                for place, axis in enumerate(tensor.shape)
+            ]
+            return UserCode(self.lengths, variants, options, Returned(axes, ranks, self.returns > 0))
+        lengths = [
+            Length(
+                axis,
+                tuple((first + number, place) for number, place in places),
+                tuple(ELEMENT_DTYPES[kinds[self.outputs[number].name]].itemsize for number, _ in places),
+            )
+            for axis, places in (self.free_axes.items() if self.returns else ())
+        ]
+        return UserCode(self.call, variants, options, Returned(lengths))
 
     @contextlib.contextmanager
     def _naming(self, kinds: Mapping[str, str]) -> Iterator[None]:
@@ -190,7 +264,9 @@ class CompiledOperator(CustomOperator):
             types = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
             raise OperatorError(f"{error} (for {types})") from error
 
-    def _arguments(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> list[Argument]:
+    def _arguments(
+        self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], *, of_shapes: bool
+    ) -> list[Argument]:
         """What each parameter gets, for element types by the names of tensors, and for an attribute's text."""
         from ortops.calls.node import TYPES
         from ortops.calls.user_arguments import Argument
@@ -200,11 +276,13 @@ class CompiledOperator(CustomOperator):
         for row, tensor in enumerate((*self.inputs, *self.outputs)):
             if tensor.name not in kinds:
                 arguments[tensor.name] = Argument("absent", row)
-                continue
-            dtype = ELEMENT_DTYPES[kinds[tensor.name]]
-            kind = "input" if row < len(self.inputs) else "output"
-            is_cut = self.parallel in tensor.shape
-            arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape), is_cut=is_cut)
+            elif of_shapes:
+                arguments[tensor.name] = Argument("shape", row, rank=len(tensor.shape))
+            else:
+                dtype = ELEMENT_DTYPES[kinds[tensor.name]]
+                kind = "input" if row < len(self.inputs) else "output"
+                is_cut = self.parallel in tensor.shape
+                arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape), is_cut=is_cut)
         for row, attribute in enumerate(self.attributes):
             name = attribute.name
             if attribute.type == "STRING":
@@ -213,7 +291,8 @@ class CompiledOperator(CustomOperator):
             else:
                 kind = attribute.type.lower()
                 arguments[name] = Argument(kind, row)
-        return [arguments[name] for name in self.parameters]
+        function: Any = self.lengths if of_shapes else self.call
+        return [arguments[name] for name in inspect.signature(function).parameters]
 
 
 MAX_VARIANTS = 64
@@ -227,11 +306,11 @@ class _Bound(Bound):
 
     def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:
         """The node for the element types of the inputs that a node of a model has, by name, and of its outputs."""
-        from ortops.calls.node import Node
+        from ortops.calls.node import SHAPES, Node
 
         names = [tensor.name for tensor in self._operator.outputs]
-        entry = self._operator.entry({**inputs, **dict(zip(names, outputs, strict=True))}, self.attributes)
-        return Node(self._operator, self.attributes, entry)
+        entry, shapes = self._operator.entry({**inputs, **dict(zip(names, outputs, strict=True))}, self.attributes)
+        return Node(self._operator, self.attributes, entry, shapes_record=shapes or SHAPES)
 
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """As `Bound`, and raise what the function raises."""
@@ -264,14 +343,16 @@ def _raise(error: ValueError) -> NoReturn:
 
 
 def check_settings(label: str, inputs: object, outputs: object, shapes: object, compiled: object) -> list[str]:
-    """Check the arguments of `ortops.operator` beside the function: the names of the outputs.
+    """Check the arguments of `ortops.operator` besides the function: the names of the outputs.
 
     Raises:
-        TypeError: outputs are no names, or there are inputs or shapes, which follow from annotations here.
+        TypeError: outputs are no names, shapes is no function, or there are inputs, which annotations give here.
         ValueError: an option of numba is unknown.
     """
-    if inputs is not None or shapes is not None:
-        raise TypeError(f"{label}: inputs and shapes must not be given to a compiled operator: annotations tell them")
+    if inputs is not None:
+        raise TypeError(f"{label}: inputs must not be given to a compiled operator: annotations tell them")
+    if shapes is not None and not inspect.isfunction(shapes):
+        raise TypeError(f"{label}: shapes = {shapes!r}: must be a Python function to be compiled")
     if (
         isinstance(outputs, str)
         or not isinstance(outputs, Sequence)
@@ -283,8 +364,8 @@ def check_settings(label: str, inputs: object, outputs: object, shapes: object, 
     return list(outputs)
 
 
-def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tuple[Signature, tuple[str, ...]]:
-    """The definition that follows from the annotations of a function that fills outputs, and its parameters' names.
+def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tuple[Signature, int]:
+    """The definition that follows from the annotations of a function that fills outputs, and how many lengths it returns.
 
     Args:
         function: the function.
@@ -292,30 +373,51 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
         outputs: the names of the parameters that it fills.
 
     Raises:
-        TypeError: a parameter has no annotation that says what it is, or the function returns something.
+        TypeError: a parameter has no annotation that says what it is, or the result is neither None nor lengths.
         ValueError: an output is no parameter or no array, or an axis that an attribute gives may be negative.
     """
     if isinstance(function, type) or not inspect.isfunction(function):
         raise TypeError(f"{label}: {function!r}: must be a Python function to be compiled")
     own = inspect.signature(function)
-    if own.return_annotation not in (own.empty, None, "None"):
-        raise TypeError(f"{label}: its result is {own.return_annotation!r}: must be None, since it fills its outputs")
     whole = signature_of(function, label, has_outputs=True)
+    result = get_type_hints(function).get("return", NoneType)
+    parts = get_args(result) if get_origin(result) is tuple else (result,) if result is not NoneType else ()
+    if result is not NoneType and not (parts and all(one is int for one in parts)):
+        raise TypeError(
+            f"{label}: its result is {result!r}: must be None, since it fills its outputs, or int or a tuple of int, the "
+            "lengths that the data decides"
+        )
     arrays = {tensor.name: tensor for tensor in whole.inputs}
     for name in outputs:
-        if name not in arrays or arrays[name].optional:
+        if name not in arrays or own.parameters[name].default is not own.parameters[name].empty:
             raise ValueError(f"{label}: the output {name!r} is no array among the parameters that every call gets")
     if len(set(outputs)) != len(outputs):
         raise ValueError(f"{label}: outputs = {list(outputs)}: must not repeat a name")
     axes = {axis for tensor in whole.inputs for axis in tensor.shape}
     inputs = tuple(tensor for tensor in whole.inputs if tensor.name not in outputs)
     attributes = tuple(_as_length(one) if one.name in axes else one for one in whole.attributes)
-    found = replace(whole, inputs=inputs, outputs=_ordered(arrays, outputs), attributes=attributes)
-    return found, tuple(own.parameters)
+    found = replace(whole, inputs=inputs, outputs=tuple(arrays[name] for name in outputs), attributes=attributes)
+    return found, len(parts)
 
 
-def _ordered(arrays: Mapping[str, Tensor], names: Sequence[str]) -> tuple[Tensor, ...]:
-    return tuple(arrays[name] for name in names)
+def shapes_in_models(label: str, function: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
+    """A compiled operator's function of shapes as `ortops.operator` takes one: with all inputs and attributes by name.
+
+    Raises:
+        TypeError: it has a parameter that is neither.
+    """
+    names = list(inspect.signature(function).parameters)
+    inputs = {one.name for one in signature.inputs}
+    if unknown := set(names) - inputs - {one.name for one in signature.attributes}:
+        raise TypeError(f"{label}: shapes takes {', '.join(sorted(unknown))}: must take inputs and attributes by name")
+
+    def shapes(**given: Any) -> Any:
+        lengths = [length for name in names if name in inputs for length in given[name] or ()]
+        if not all(isinstance(length, int) for length in lengths):
+            raise TypeError(f"{label}: compiled code takes numbers alone")
+        return function(**{name: given[name] for name in names})
+
+    return shapes
 
 
 def _as_length(attribute: Attribute) -> Attribute:

@@ -148,11 +148,14 @@ def _made(
     settings: dict[str, Any] = {}
     if compiled is not False:
         names = compiled_operator.check_settings(f"{domain}::{name}", inputs, outputs, shapes, compiled)
-        read, parameters = compiled_operator.read(function, f"{domain}::{name}", names)
+        read, returns = compiled_operator.read(function, f"{domain}::{name}", names)
         inputs, outputs, attributes, types = read.inputs, read.outputs, read.attributes, read.types
         options = compiled if isinstance(compiled, Mapping) else {}
         cls = compiled_operator.CompiledOperator
-        settings = {"parameters": parameters, "options": options, "parallel": parallel}
+        settings = {"options": options, "parallel": parallel, "lengths": shapes, "returns": returns}
+        if shapes is not None:
+            given = compiled_operator.shapes_in_models(f"{domain}::{name}", shapes, read)
+            shapes = None if returns else given  # in a model nobody knows what the data decides
     elif parallel:
         raise TypeError(
             f"{domain}::{name}: parallel = {parallel!r}: must not be given to an operator that is not compiled"

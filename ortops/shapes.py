@@ -82,7 +82,8 @@ class Axes:
         """
         if self._operator.shapes is not None:
             shapes = self._operator.shapes(self._shapes, self._attributes)
-            return None if shapes is None else shapes[self._operator.outputs.index(tensor)]
+            if shapes is not None:
+                return shapes[self._operator.outputs.index(tensor)]
         if tensor.shape == ANY_SHAPE:
             return None
         if not tensor.has_variable_rank:

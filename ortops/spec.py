@@ -470,6 +470,11 @@ class Operator:
         """Whether the operator computes the gradient of another one."""
         return self.gradient is None
 
+    @property
+    def output_memory(self) -> int:
+        """Which outputs compiled code fills in memory of its own (`ortops.calls.definition_words`)."""
+        return 0
+
     def why_required(
         self, tensor: Tensor, attributes: Mapping[str, AttributeValue], wanted: Collection[str]
     ) -> str | None:

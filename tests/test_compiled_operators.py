@@ -276,6 +276,7 @@ def _axis(x: N, y: Annotated[F, ("k",)]) -> None: ...
 def _text(x: N, y: N, name: str) -> None: ...
 def _none(x: N, y: N, axis: int | None = None) -> None: ...
 def _result(x: N, y: N) -> N: ...  # type: ignore[empty-body]
+def _mixed(x: N, y: N) -> tuple[int, float]: ...  # type: ignore[empty-body]
 def _no_output(x: N) -> None: ...
 def _ok(x: N, y: N) -> None: ...
 
@@ -294,7 +295,8 @@ class _Class:
         (_axis, "no input or attribute gives the axis 'k' of y"),
         (_text, "name: the attributes of a compiled operator must be"),
         (_none, "axis: the attributes of a compiled operator must be"),
-        (_result, "its result is .*must be None"),
+        (_result, "its result is .*must be None, .* or int"),
+        (_mixed, "its result is .*must be None, .* or int"),
         (_no_output, "the output 'y' is no array"),
         (_Class, "must be a Python function"),
     ],
@@ -310,7 +312,9 @@ def test_definitions_that_cannot_be_compiled_are_refused(function: Callable[...,
         ({"compiled": True}, "outputs = None: must be the names"),
         ({"compiled": True, "outputs": "y"}, "outputs = 'y': must be the names"),
         ({"compiled": {"cache": True}, "outputs": ["y"]}, "compiled has \\['cache'\\]: must be of"),
-        ({"compiled": True, "outputs": ["y"], "shapes": lambda x: x}, "shapes must not be given"),
+        ({"compiled": True, "outputs": ["y"], "inputs": []}, "inputs must not be given"),
+        ({"compiled": True, "outputs": ["y"], "shapes": print}, "must be a Python function to be compiled"),
+        ({"compiled": True, "outputs": ["y"], "shapes": lambda z: z}, "shapes takes z: must take inputs and attr"),
         ({"compiled": True, "outputs": ["y", "y"]}, "must not repeat a name"),
         (
             {"compiled": True, "outputs": ["y"], "parallel": "m"},

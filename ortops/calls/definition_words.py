@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from ortops.calls.layout import ATTRIBUTE_WORDS, MAX_DIMS
 
+OWN_FOR_NONE, OWN_FOR_ABSENT, OWN_FOR_ALL = range(3)
+
 MAX_RANK = 4
 """The largest rank of a tensor of variable rank, and the most values of an attribute (`spec.MAX_RANK`)."""
 
@@ -33,14 +35,17 @@ NONE = -1
     EQUATION_COUNT,
     EQUATIONS_AT,
     REFUSE,
+    OUTPUT_MEMORY,
     HEAD_WORDS,
-) = range(19)
+) = range(20)
 """The head.
 
 NAME: text, the operator's name in errors.
 IS_GRADIENT: 1 if the operator computes another operator's gradient, and so needs a wanted output; else 0.
 OUTPUT_NAMES: text, the names of all outputs, joined by " and ".
 REFUSE: the address of the function that writes shape errors (`refusals.refuse`), 0 until it is loaded.
+OUTPUT_MEMORY: which outputs the entry fills in memory of its own: OWN_FOR_NONE; OWN_FOR_ABSENT: outputs that a node leaves
+    out, which are absent otherwise; OWN_FOR_ALL, since the entry sets their lengths.
 RANK_AXIS: the number of the axis whose length is the rank of the tensors with variable rank; NONE if all ranks are fixed.
 """
 

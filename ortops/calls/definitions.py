@@ -35,7 +35,8 @@ def definition_of(operator: Operator) -> Record:
         ValueError: these words cannot express the definition.
     """
     tensors = (*operator.inputs, *operator.outputs)
-    if operator.shapes or any(tensor.shape == ANY_SHAPE or tensor.variadic for tensor in tensors):
+    has_shapes = operator.shapes is not None and operator.output_memory == words.OWN_FOR_NONE
+    if has_shapes or any(tensor.shape == ANY_SHAPE or tensor.variadic for tensor in tensors):
         raise ValueError(f"{operator.label}: compiled code cannot infer its outputs' shapes")
     if len(tensors) > MAX_TENSORS or len(_axis_names(operator)) > words.MAX_AXES:
         raise ValueError(f"{operator.label} has more tensors or axes than compiled code has room for")
@@ -97,6 +98,7 @@ class _Words:
             words.INPUT_COUNT: len(operator.inputs),
             words.OUTPUT_COUNT: len(operator.outputs),
             words.REFUSE: FunctionOf(refusals.refuse),
+            words.OUTPUT_MEMORY: operator.output_memory,
         }
         for word, value in head.items():
             self._words[word] = value

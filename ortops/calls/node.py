@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from ortops.calls import layout, records
+from ortops.calls.definition_words import OWN_FOR_ALL
 from ortops.calls.definitions import attribute_words, definition_of
 from ortops.calls.records import FunctionOf, Record, address_of
 from ortops.jit import exceptions
@@ -29,7 +31,14 @@ Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
 """Takes an output's number and shape; returns an array to fill, or None if the output is not wanted."""
 
 SHAPES = Record("shapes", [FunctionOf(shapes.infer_shapes), FunctionOf(shapes.check_wanted)])
-"""The functions that check shapes, for all operators."""
+"""The functions that infer and check shapes, for all operators."""
+
+
+def shapes_with(function: FunctionOf, name: str) -> Record:
+    """As `SHAPES`, with a function that also asks one of a user (`user_lengths.shapes_entry`)."""
+    infer, check = SHAPES.words
+    return Record(f"shapes_{name}", [function, check, infer])
+
 
 _INFER, _CHECK = range(2)
 
@@ -63,6 +72,7 @@ class Node:
         attributes: the result of `Operator.check_attributes`.
         entry: the entry's record.
         drivers: the records of the drivers that the entry calls.
+        shapes_record: the record of the functions that infer and check shapes.
     """
 
     def __init__(
@@ -71,12 +81,13 @@ class Node:
         attributes: Mapping[str, AttributeValue],
         entry: Record,
         drivers: Sequence[records.Word] = (0, 0),
+        shapes_record: Record = SHAPES,
     ) -> None:
-        self._entry = entry
+        self._entry, self._shapes = entry, shapes_record
         words: list[records.Word] = [0] * layout.ATTRIBUTES
         words[layout.DEFINITION], words[layout.SHAPES], words[layout.ENTRY] = (
             definition_of(operator),
-            SHAPES,
+            self._shapes,
             self._entry,
         )
         words[layout.DRIVER], words[layout.DRIVER_OF_ROIS] = drivers
@@ -87,13 +98,14 @@ class Node:
         self.address: int = self.words.ctypes.data
         self._inputs, self._outputs = len(operator.inputs), len(operator.outputs)
         self._checks = operator.is_gradient
+        self._sets_lengths = operator.output_memory == OWN_FOR_ALL
 
     def run(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int]) -> None:
         """Compute a call's outputs.
 
         Args:
             inputs: a C-contiguous, aligned array for each input; None for an absent input.
-            allocate: called once for each output.
+            allocate: called for each output; again with the final shape if the data decides it.
             runner: runs the tasks (`jit.runners`).
 
         Raises:
@@ -123,14 +135,19 @@ class Node:
         if self._checks:
             self._finish(self._check, here, call)
         self._finish(self._enter, here, call)
+        for i, room in enumerate(outputs if self._sets_lengths else ()):
+            at = len(words) + i * layout.TENSOR_WORDS
+            count = int(call[at + layout.DIMS_COUNT])
+            shape = tuple(call[at + layout.DIMS : at + layout.DIMS + count].tolist())
+            allocate(i, shape)[...] = room.ravel()[: math.prod(shape)].reshape(shape)
 
     @functools.cached_property
     def _infer(self) -> Any:
-        return _function(SHAPES, _INFER)
+        return _function(self._shapes, _INFER)
 
     @functools.cached_property
     def _check(self) -> Any:
-        return _function(SHAPES, _CHECK)
+        return _function(self._shapes, _CHECK)
 
     @functools.cached_property
     def _enter(self) -> Any:

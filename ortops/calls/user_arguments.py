@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 
@@ -9,16 +10,16 @@ class Argument(NamedTuple):
     """What a parameter of the function gets.
 
     kind: an array that is an "input", of which nothing can be changed, or an "output"; None for an "absent" input; an "int"
-        or a "float"; a list of them as an array, "ints" or "floats"; or the constant "text".
+        or a "float"; a list of them as an array, "ints" or "floats"; the constant "text"; or the "shape" of an input.
     row: the number of the tensor in a call, or of the attribute in a node.
     dtype: the NumPy type of an array's elements.
     number: this type in ONNX's TensorProto; 0 for an absent input; the number of a text among the attribute's choices.
-    rank: the number of an array's dimensions.
+    rank: the number of an array's dimensions, or of a shape's lengths.
     text: the constant.
     is_cut: whether tasks get parts of the array, along its first axis.
     """
 
-    kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text"]
+    kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text", "shape"]
     row: int
     dtype: Any = None
     number: int = 0
@@ -29,7 +30,53 @@ class Argument(NamedTuple):
     @property
     def is_checked(self) -> bool:
         """Whether a call may have another one than the code is compiled for."""
-        return self.kind in ("input", "output", "absent", "text")
+        return self.kind in ("input", "output", "absent", "text", "shape")
+
+
+class Length(NamedTuple):
+    """A length that a function returns.
+
+    axis: the name of the axis of outputs that has it, or a number.
+    places: the output, by its number among all tensors of a call, and the number of the axis, for each axis of the name.
+    itemsizes: the size of an element of each of these outputs.
+    """
+
+    axis: str | int
+    places: tuple[tuple[int, int], ...]
+    itemsizes: tuple[int, ...] = ()
+
+
+class Returned(NamedTuple):
+    """What a function returns.
+
+    lengths: the lengths, in order. None are returned by a function that fills outputs of known shapes.
+    ranks: for a function of shapes, the number of lengths for each output.
+    are_decided: for a function of shapes, whether they are the most that outputs may have, and the data decides.
+    """
+
+    lengths: Sequence[Length] = ()
+    ranks: tuple[int, ...] | None = None
+    are_decided: bool = False
+
+
+class UserCode(NamedTuple):
+    """What there is to compile.
+
+    function: the function.
+    variants: what each of its parameters gets; a call takes the variant whose types, absent inputs and texts it has.
+    options: numba's, besides those that all such functions have.
+    returned: what the function returns.
+    """
+
+    function: Callable[..., Any]
+    variants: Sequence[Sequence[Argument]]
+    options: Mapping[str, bool]
+    returned: Returned = Returned()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """All but the function, as text."""
+        return (*map(repr, self.variants), repr(sorted(self.options.items())), repr(self.returned))
 
 
 class CompileError(TypeError):

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from ortops.calls.user_arguments import Argument
+from ortops.calls.user_arguments import UserCode
 from ortops.jit import disk, exceptions, machine_code
 
 
-def load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
-    """Load a function, compiled for the types of its arguments, from disk or from numba.
-
-    Args:
-        function: the function.
-        arguments: what each of its parameters gets.
-        options: of numba's `njit`, beside those that all such functions have.
+def load(source: UserCode) -> int:
+    """Load a function, compiled for this processor, from disk or from numba.
 
     Returns:
         The address of a C function ``entry(node, call)``, valid until the process ends.
@@ -32,38 +27,34 @@ def load(function: Callable[..., Any], arguments: Sequence[Argument], options: M
     Raises:
         CompileError: numba cannot compile it, or its code calls the interpreter.
     """
-    address: int = exceptions.uninterrupted(lambda: _load(function, arguments, options))
+    address: int = exceptions.uninterrupted(lambda: _load(source))
     return address
 
 
-def _load(function: Callable[..., Any], arguments: Sequence[Argument], options: Mapping[str, bool]) -> int:
-    name, types = digest_of(function), _types_of([arguments], options)
-    code = name and disk.find(f"user.{name}", types)
+def _load(source: UserCode) -> int:
+    name = digest_of(source.function)
+    code = name and disk.find(f"user.{name}", source.types)
     if not code:
         from ortops.calls.user_code import object_code  # which imports numba
 
-        code, names = object_code(function, [arguments], options)
+        code, names = object_code(source)
         # numba's own functions, such as those of random numbers, are in a process that has imported it.
         if name and not any(one.startswith(("numba_", "NRT_")) for one in names):
-            disk.save(f"user.{name}", types, code)
+            disk.save(f"user.{name}", source.types, code)
     return machine_code.load(code)
 
 
-def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> bytes:
+def bitcode(source: UserCode) -> bytes:
     """The bitcode of a function for any processor, from disk or from numba; see `user_code.bitcode`."""
-    name, types = digest_of(function), _types_of(variants, options)
-    code = name and disk.find(f"user.{name}", types, disk.BITCODE)
+    name = digest_of(source.function)
+    code = name and disk.find(f"user.{name}", source.types, disk.BITCODE)
     if not code:
         from ortops.calls.user_code import bitcode as made
 
-        code = made(function, variants, options)
+        code = made(source)
         if name:
-            disk.save(f"user.{name}", types, code, disk.BITCODE)
+            disk.save(f"user.{name}", source.types, code, disk.BITCODE)
     return code
-
-
-def _types_of(variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> tuple[str, ...]:
-    return (*map(repr, variants), repr(sorted(options.items())))
 
 
 def digest_of(function: Callable[..., Any]) -> str | None:

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import pickle
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -40,13 +40,14 @@ from ortops.calls.layout import (
     TYPE,
 )
 from ortops.calls.messages import write_text
-from ortops.calls.user_arguments import Argument, CompileError
+from ortops.calls.user_arguments import Argument, CompileError, Returned, UserCode
+from ortops.calls.user_lengths import set_lengths, shapes_entry
 from ortops.calls.user_runtime import C_FUNCTIONS, COUNTING, MODULE
 from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
 from ortops.jit.parallel import allocate, release, task_of
-from ortops.jit.scalar import address_of, minimum
+from ortops.jit.scalar import address_of, local_words, minimum
 from ortops.jit.tasks import run_tasks
 
 _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
@@ -54,6 +55,8 @@ _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
 
 def _type(one: Argument) -> Any:
     """The numba type of a parameter."""
+    if one.kind == "shape":
+        return types.UniTuple(types.int64, one.rank)
     if one.kind in ("input", "output"):
         return types.Array(numpy_support.from_dtype(one.dtype), one.rank, "C", readonly=one.kind == "input")
     return {
@@ -65,21 +68,15 @@ def _type(one: Argument) -> Any:
     }.get(one.kind) or types.Omitted(one.text)
 
 
-def object_code(
-    function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]
-) -> tuple[bytes, list[str]]:
+def object_code(source: UserCode) -> tuple[bytes, list[str]]:
     """The object file of a function for this processor, as `user_cache.load`, and the names of the functions that it calls.
-
-    Args:
-        function: the function.
-        variants: what each of its parameters gets; a call takes the variant whose types, absent inputs and texts it has.
-        options: numba's.
 
     Raises:
         CompileError: numba cannot compile it, or its code calls the interpreter, or functions that this process lacks.
     """
+    function = source.function
     with _compiler(None):
-        library = _library(function, variants, options)
+        library = _library(source)
         module = _linked(str(library.module))
         names = _called(function, str(module))
         missing = [name for name in names if llvm.address_of_symbol(name) is None]  # LLVM would end the process
@@ -88,14 +85,15 @@ def object_code(
         return library.emit(module), names
 
 
-def bitcode(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> bytes:
+def bitcode(source: UserCode) -> bytes:
     """The bitcode of a function for any processor, which calls `user_runtime.C_FUNCTIONS` alone; see `object_code`.
 
     Raises:
         CompileError: numba cannot compile it, or its code needs something of this process.
     """
+    function = source.function
     with _compiler(machine_code.portable_machine()):
-        library = _library(function, variants, options)
+        library = _library(source)
         module = _linked(str(library.module))
         text, known = str(module), {name for names in C_FUNCTIONS.values() for name in names}
         for name in _called(function, text):
@@ -135,8 +133,9 @@ def _compiler(machine: Any | None) -> Iterator[None]:
             del engine.add_module
 
 
-def _library(function: Callable[..., Any], variants: Sequence[Sequence[Argument]], options: Mapping[str, bool]) -> Any:
+def _library(source: UserCode) -> Any:
     """The compiled code of a function's variants."""
+    function, variants, options, returned = source
     dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
         function
     )
@@ -148,7 +147,42 @@ def _library(function: Callable[..., Any], variants: Sequence[Sequence[Argument]
             overloads.append(dispatcher.overloads[types_of_all])
     except NumbaError as error:
         raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
-    return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True))), "")
+    for overload in overloads:
+        _check_returned(function, overload.signature.return_type, returned)
+    return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True)), returned), "")
+
+
+def _check_returned(function: Callable[..., Any], found: Any, returned: Returned) -> None:
+    """Check the type of what a function returns: an int, a tuple of ints, or for several outputs a tuple of such tuples."""
+    if not returned.lengths and returned.ranks is None:
+        return
+    parts = list(found) if returned.ranks is not None and len(returned.ranks) > 1 and _is_tuple(found) else [found]
+    counts = [len(one) if _is_tuple(one) else -1 for one in parts]
+    due = [len(returned.lengths) if len(returned.lengths) > 1 else -1] if returned.ranks is None else [*returned.ranks]
+    if counts != due or not all(isinstance(one, types.Integer) for one in _flat(found)):
+        rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
+        rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
+        raise CompileError(f"{function.__qualname__} returns {found}: must return {rule}")
+
+
+def _is_tuple(found: Any) -> bool:
+    return isinstance(found, types.BaseTuple)
+
+
+def _flat(found: Any) -> list[Any]:
+    """The types in nested tuples."""
+    return [inner for one in found for inner in _flat(one)] if _is_tuple(found) else [found]
+
+
+def _store(context: Any, builder: Any, value: Any, found: Any, target: Any, at: int) -> int:
+    """Emit stores of the integers in nested tuples at an index of words; the index behind them."""
+    if not _is_tuple(found):
+        word = context.cast(builder, value, found, types.int64)
+        builder.store(word, builder.gep(target, [_INT64(at)]))
+        return at + 1
+    for i, one in enumerate(found):
+        at = _store(context, builder, builder.extract_value(value, i), one, target, at)
+    return at
 
 
 def _linked(text: str) -> Any:
@@ -166,27 +200,32 @@ _COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))"
 """LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""
 
 
-def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
+def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Returned) -> Any:
     """A compiled function ``entry(node, call)`` that calls a compiled function for the arguments of a call."""
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def run(_typing: Any, node: Any, call: Any, first: Any, last: Any) -> Any:
-        """Call the function for the rows from `first` to `last`: the address of the text of an error, 0 if there is none."""
+    def run(_typing: Any, node: Any, call: Any, first: Any, last: Any, lengths: Any) -> Any:
+        """Call the function for the rows from `first` to `last`: the address of the text of an error, 0 if there is none.
+
+        The lengths that it returns are stored at `lengths`.
+        """
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
             end = builder.append_basic_block("end")
             for overload, arguments in variants:
                 are_as_compiled = [_is_as_compiled(builder, one, args) for one in arguments if one.is_checked]
-                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled)):
-                    values = [_value(context, builder, one, args) for one in arguments]
+                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled, cgutils.true_bit)):
+                    values = [_value(context, builder, one, args[:4]) for one in arguments]
                     context.add_linking_libs((overload.library,))
                     callee = context.declare_function(builder.module, overload.fndesc)
                     signature = overload.signature
-                    status, _ = context.call_conv.call_function(
+                    status, value = context.call_conv.call_function(
                         builder, callee, signature.return_type, signature.args, values
                     )
                     builder.store(_INT64(0), result)
+                    if returned.lengths:
+                        _store(context, builder, value, signature.return_type, args[4], 0)
                     with cgutils.if_unlikely(builder, status.is_error):
                         _store_message(builder, status, result)
                     builder.branch(end)
@@ -194,7 +233,20 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
             builder.position_at_end(end)
             return builder.load(result)
 
-        return types.intp(node, call, first, last), codegen
+        return types.intp(node, call, first, last, lengths), codegen
+
+    if returned.ranks is not None:
+        return shapes_entry(run, [one for _, arguments in variants for one in arguments], returned)
+    if returned.lengths:
+        finish, room = set_lengths(returned.lengths), len(returned.lengths)
+
+        @compiled
+        def entry_of_lengths(node: Words, call: Words) -> int:
+            lengths = local_words(room)
+            message = run(node, call, 0, 0, lengths)
+            return _status(call, message) if message != 0 else finish(node, call, lengths)
+
+        return entry_of_lengths
 
     # An absent input has no elements, so that all variants cut a call into the same parts.
     cut = list({one.row: one for _, arguments in variants for one in arguments if one.is_cut}.values())
@@ -202,7 +254,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
 
         @compiled
         def entry(node: Words, call: Words) -> int:
-            return _status(call, run(node, call, 0, 0))
+            return _status(call, run(node, call, 0, 0, call))
 
         return entry
 
@@ -212,7 +264,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
     def part(node: Words, call: Words, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
         size, rest = call[length_at] // tasks, call[length_at] % tasks
         first = size * task + minimum(task, rest)
-        messages[task] = run(node, call, first, first + size + (1 if task < rest else 0))
+        messages[task] = run(node, call, first, first + size + (1 if task < rest else 0), call)
 
     elements_at = [(_at(one) + DIMS, one.rank) for one in cut]
 
@@ -234,7 +286,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]]) -> Any:
         rows = call[length_at]
         tasks = minimum(minimum(rows, MAX_TASKS), _elements(call) // MIN_ELEMENTS)
         if tasks < 2:
-            return _status(call, run(node, call, 0, rows))
+            return _status(call, run(node, call, 0, rows, call))
         messages = allocate(tasks)
         if address_of(messages) == 0:
             return OUT_OF_MEMORY
@@ -290,7 +342,8 @@ def _is_as_compiled(builder: Any, one: Argument, words: Sequence[Any]) -> Any:
         return builder.icmp_signed(
             "==", _word(builder, words[0], ATTRIBUTES + ATTRIBUTE_WORDS * one.row + 1), _INT64(one.number)
         )
-    return builder.icmp_signed("==", _word(builder, words[1], _at(one) + TYPE), _INT64(one.number))
+    relation = "!=" if one.kind == "shape" else "=="
+    return builder.icmp_signed(relation, _word(builder, words[1], _at(one) + TYPE), _INT64(one.number))
 
 
 def _word(builder: Any, words: Any, at: int) -> Any:
@@ -315,6 +368,9 @@ def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> A
             row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
             address = builder.add(address, builder.mul(first, row))
         return _array(context, builder, _type(one), address, lengths)
+    if one.kind == "shape":
+        lengths = [_word(builder, call, _at(one) + DIMS + i) for i in range(one.rank)]
+        return context.make_tuple(builder, _type(one), lengths)
     if one.kind in ("ints", "floats"):
         return _array(
             context,

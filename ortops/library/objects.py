@@ -46,20 +46,21 @@ class UserFunction(NamedTuple):
 
     operator: the operator.
     kinds: the element types of its inputs and outputs, by their names.
+    of_shapes: whether it is what infers shapes, in place of the function itself.
     """
 
     operator: CompiledOperator
     kinds: tuple[tuple[str, str], ...]
+    of_shapes: bool = False
 
     @property
     def symbol(self) -> str:
         """A part of its symbol, of its own in a library."""
-        return ".".join((self.operator.label, *(kind for _, kind in self.kinds)))
+        return ".".join((self.operator.label, *(kind for _, kind in self.kinds), *["shapes"] * self.of_shapes))
 
     def bitcode(self) -> bytes:
         """Its bitcode; see `CompiledOperator.bitcode`."""
-        optional = [tensor.name for tensor in self.operator.inputs if tensor.optional]
-        return self.operator.bitcode(dict(self.kinds), optional)
+        return self.operator.bitcode(dict(self.kinds), of_shapes=self.of_shapes)
 
 
 _SIGNAL_RAISED, _NEVER = FunctionOf(python_api.signal_raised), FunctionOf(tasks.never)

@@ -11,6 +11,7 @@ from ortops.calls.definitions import definition_of
 from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DEFINITION, ENTRY, SHAPES
 from ortops.calls.layout import LABEL as LABEL_OF_NODE
 from ortops.calls.node import SHAPES as SHAPES_RECORD
+from ortops.calls.node import shapes_with
 from ortops.calls.records import FunctionOf, Record, Word
 from ortops.compiled_operator import CompiledOperator
 from ortops.engine.c_api import ELEMENT_TYPES, OPTIONAL, REQUIRED
@@ -59,10 +60,10 @@ def _records(operator: Operator, types: Collection[str]) -> Iterator[Record]:
 
 
 def _record(operator: Operator, types: Mapping[str, str]) -> Record:
-    row, drivers, entry = _entry(operator, types)
+    row, drivers, entry, shapes = _entry(operator, types)
     is_optional = any(tensor.optional for tensor in (*operator.inputs, *operator.outputs))
     node: list[Word] = [0] * ATTRIBUTES
-    node[DEFINITION], node[ENTRY], node[SHAPES] = definition_of(operator), entry, SHAPES_RECORD
+    node[DEFINITION], node[ENTRY], node[SHAPES] = definition_of(operator), entry, shapes
     node[LABEL_OF_NODE] = operator.label
     words = _table(operator, types)
     return Record(
@@ -79,16 +80,19 @@ def _record(operator: Operator, types: Mapping[str, str]) -> Record:
     )
 
 
-def _entry(operator: Operator, types: Mapping[str, str]) -> tuple[int, Record, Record]:
-    """The row of the attribute that chooses drivers, or -1, the record of all of them, and the entry."""
+def _entry(operator: Operator, types: Mapping[str, str]) -> tuple[int, Record, Record, Record]:
+    """The row of the attribute that chooses drivers, or -1, the record of all of them, the entry, and that of shapes."""
     if isinstance(operator, CompiledOperator):
         tensors = (*operator.inputs, *operator.outputs)
         kinds = tuple((tensor.name, types.get(tensor.type, tensor.type)) for tensor in tensors)
         function = FunctionOf(UserFunction(operator, kinds))
         entry = Record(f"entry_{operator.name}", [function, f"out of memory in {operator.label}"])
-        return -1, _NO_DRIVERS, entry
+        shapes = SHAPES_RECORD
+        if operator.lengths is not None:
+            shapes = shapes_with(FunctionOf(UserFunction(operator, kinds, of_shapes=True)), operator.name)
+        return -1, _NO_DRIVERS, entry, shapes
     kind = next(KINDS[one] for one in types.values() if one in KINDS)
-    return *_drivers(operator, kind), entry_of(operator)
+    return *_drivers(operator, kind), entry_of(operator), SHAPES_RECORD
 
 
 _NO_DRIVERS = Record("no_drivers", [0] * layout.DRIVER_WORDS)

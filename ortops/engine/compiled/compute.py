@@ -8,6 +8,9 @@ from numba import types
 
 from ortops.calls.definition_words import (
     ELEMENT_TYPES,
+    OUTPUT_MEMORY,
+    OWN_FOR_ALL,
+    OWN_FOR_NONE,
     TENSOR_ITEM_WORDS,
     TENSORS_AT,
     TYPE_ITEM_WORDS,
@@ -52,6 +55,9 @@ from ortops.jit.scalar import address_of, int64_pointer, minimum, offset
 from ortops.jit.text import text
 
 _memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+
+_TOO_MANY = 2**62
+"""Bytes that no process has."""
 
 _PARALLEL_FOR = API_FUNCTIONS["KernelContext_ParallelFor"]
 _EIGHT_BYTES = (1 << 7) | (1 << 11) | (1 << 13)
@@ -142,10 +148,14 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
     if status != OK:
         return status
     failure: int = call_api(api, "KernelContext_GetOutputCount", (context, address_of(offset(call, NEEDED))))
-    for i in range(minimum(call[NEEDED], count)):
-        if failure == 0:
-            element_type = _type_of_output(definition, inputs, i)
-            failure = _output(api, context, i, element_type, offset(outputs, i * TENSOR_WORDS))
+    given, own = minimum(call[NEEDED], count), definition[OUTPUT_MEMORY]
+    for i in range(given if own == OWN_FOR_NONE else count):
+        row = offset(outputs, i * TENSOR_WORDS)
+        element_type = _type_of_output(definition, inputs, i)
+        if failure == 0 and i < given and own != OWN_FOR_ALL:
+            failure = _output(api, context, i, element_type, row)
+        if own != OWN_FOR_NONE:
+            row[TYPE] = element_type
     if failure != 0:
         call[NEEDED] = failure
         return FAILED
@@ -156,13 +166,18 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
     if made < 0:
         return OUT_OF_MEMORY
     status = _stage(node, call, ENTRY, ENTER)
-    for i in range(count):
+    for i in range(given if made != 0 and status == OK else 0):
         if made >> i & 1:
             row = offset(outputs, i * TENSOR_WORDS)
-            temporary = row[ADDRESS]
-            if _output(api, context, i, row[TYPE], row) == 0:
+            temporary, row[ADDRESS] = row[ADDRESS], 0
+            failure = _output(api, context, i, row[TYPE], row)
+            if failure != 0:
+                call[NEEDED], status = failure, FAILED
+            elif row[ADDRESS] != 0:
                 _memcpy(row[ADDRESS], temporary, _bytes(row))
             row[ADDRESS] = temporary
+            if status != OK:
+                break
     _free(outputs, count, made)
     return status
 
@@ -211,16 +226,18 @@ def _itemsize(element_type: int) -> int:
 
 @compiled
 def _bytes(row: Any) -> int:
-    """The number of bytes of a tensor's elements."""
+    """The number of bytes of a tensor's elements; _TOO_MANY if there are as many or more."""
     size = _itemsize(row[TYPE])
     for k in range(row[DIMS_COUNT]):
-        size *= row[DIMS + k]
+        if row[DIMS + k] == 0:
+            return 0
+        size = _TOO_MANY if size > _TOO_MANY // row[DIMS + k] else size * row[DIMS + k]
     return size
 
 
 @compiled
 def _align(rows: Any, count: int, copies: bool) -> int:
-    """Replace the memory of unaligned tensors, as a binding or a NumPy array that is fed may have.
+    """Replace the memory of unaligned tensors, as a binding or a NumPy array that is fed may have, and where there is none.
 
     Returns:
         A bit for each tensor that has memory of its own now; -1 if memory ran out, and then none has.
@@ -228,7 +245,7 @@ def _align(rows: Any, count: int, copies: bool) -> int:
     replaced = 0
     for i in range(count):
         row = offset(rows, i * TENSOR_WORDS)
-        if row[TYPE] != 0 and row[ADDRESS] % _itemsize(row[TYPE]) != 0:
+        if row[TYPE] != 0 and (row[ADDRESS] == 0 or row[ADDRESS] % _itemsize(row[TYPE]) != 0):
             memory = allocate(_bytes(row) // 8 + 1)
             if address_of(memory) == 0:
                 _free(rows, count, replaced)

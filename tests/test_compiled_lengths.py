@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
@@ -296,6 +299,31 @@ def test_functions_must_return_what_they_are_annotated_by() -> None:
     for function in (nothing, floats):
         with pytest.raises(OperatorError, match="must return an int"):
             compiled(shapes=lambda x: (x[0],))(function)(np.ones(1, np.float32))
+
+
+def test_libraries_have_shapes_and_lengths_too(tmp_path: Path) -> None:
+    made: Any = [replace(one, name=name) for one, name in ((windows, "Windows"), (positive, "Positive"))]
+    file = str(tmp_path / "lib.so")
+    ortops.build_library(file, operators=[*made, returning])
+    own = options()
+    own.register_custom_ops_library(file)
+
+    def run(graph: str, **feeds: Any) -> list[Any]:
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
+        session = onnxruntime.InferenceSession(model.SerializeToString(), own, [CPU])
+        return [one.tolist() for one in session.run(None, feeds)]
+
+    x, s = np.array([3, -1, 5, 2], np.float32), np.array(10, np.float32)
+    for attributes, inputs in (("size = 3", "x"), ('size = 1, mode = "full"', "x"), ("size = 3", "x, s")):
+        graph = f"(float[4] x, float s) => (float[a, b] y) {{ y = t.f <{attributes}> ({inputs}) }}"
+        (expected,) = session(graph, windows).run(None, {"x": x, "s": s})
+        assert run(graph.replace("t.f", "t.Windows"), x=x, s=s) == [expected.tolist()]
+    best, index = (one.tolist() for one in expected_of(x))
+    assert run("(float[4] x) => (float[a, b] y, int8[c] z) { y, z = t.Positive(x) }", x=x) == [best, index]
+    assert run("(float[4] x) => (int64[2] s) { y = t.Positive(x) s = Shape(y) }", x=x) == [[2, 3]]
+    assert run("(float[4] x) => (int64[2] s) { y = t.Windows(x) s = Shape(y) }", x=x) == [[3, 2]]
+    with pytest.raises(Exception, match=r"t::f: f returned 4 for k of y: must be in \[0, 3\]"):
+        run("(int64[n] x) => (int64[a] y) { y = t.f(x) }", x=np.array([4]))
 
 
 def test_threads_share_a_session() -> None:

@@ -31,7 +31,7 @@ the address of the values follows."""
 RUNNER, CONTEXT, NEEDED, LENGTHS = 0, 1, 2, 3
 """Indices of a call's words.
 
-RUNNER, CONTEXT: the runner of tasks (`jit.runners`).
+RUNNER, CONTEXT: the runner of tasks (`jit.runners`); RUNNER is 0 in a model's shape inference.
 NEEDED: the address of the record's word for a function that the call needs and that is not loaded yet.
 LENGTHS: MAX_DIMS words: a copy of the input's elements if they are lengths (`Tensor.element_axes`).
 """

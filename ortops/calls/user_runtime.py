@@ -15,7 +15,7 @@ _MATH = """
 """
 
 C_FUNCTIONS = {
-    "libc": ("calloc", "free", "malloc", "memcmp", "memcpy", "memmove", "memset", "realloc"),
+    "libc": ("calloc", "free", "malloc", "memcmp", "memcpy", "memmove", "memset", "realloc", "snprintf"),
     "libm": tuple(f"{name}{kind}" for name in _MATH.split() for kind in ("", "f")),
 }
 """The functions of the C library that code in a library may call, by the names of its parts."""

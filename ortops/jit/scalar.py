@@ -325,7 +325,8 @@ def local_words(_typing: Any, count: Any) -> Any:
     def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         return cgutils.alloca_once(builder, ir.IntType(64), size=size)
 
-    return types.CPointer(types.int64)(types.intp), codegen
+    # By the literal: numba finds `codegen` again by the types of the arguments.
+    return types.CPointer(types.int64)(count), codegen
 
 
 @intrinsic

@@ -16,7 +16,7 @@ from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
 _SYSTEM_LIBRARIES = {
-    "libc.so": (*C_FUNCTIONS["libc"], "snprintf", "strlen", "strtod"),
+    "libc.so": (*C_FUNCTIONS["libc"], "strlen", "strtod"),
     "libm.so": C_FUNCTIONS["libm"],
 }
 """What libraries need of Android's, which zig does not have: they are linked with ones of the same names and functions."""

@@ -28,6 +28,7 @@ from ortops.calls.layout import (
     MAX_TENSORS,
     NEEDED,
     OK,
+    RUNNER,
     SHAPES,
     TENSOR_WORDS,
     TENSORS,
@@ -62,6 +63,7 @@ def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
     definition = int64_pointer(node[DEFINITION])
     inputs, outputs = definition[INPUT_COUNT], definition[OUTPUT_COUNT]
     tensors, names = offset(call, TENSORS), offset(call, CALL_WORDS)
+    call[RUNNER] = 0
     for i in range(TENSORS, CALL_WORDS + MAX_TENSORS * MAX_DIMS):
         call[i] = 0
     status: int = call_api(api, "ShapeInferContext_GetInputCount", (context, address_of(offset(call, NEEDED))))

@@ -154,7 +154,7 @@ def positive(x: N, best: Annotated[F, (2, "k")] | None, index: Annotated[NDArray
     count = 0
     for i in range(x.shape[0]):
         if x[i] > 0:
-            best[0, count], best[1, count], index[count] = x[i], 2 * x[i], i
+            best[0, count], best[1, count], index[count] = x[i], 2 * x[i], i  # type: ignore[index]
             count += 1
     return count
 
@@ -195,7 +195,7 @@ def test_a_node_may_leave_outputs_out(number: int) -> None:
 def both(x: N, y: N | None, z: N) -> None:
     """Two outputs, of which a node needs one."""
     for i in range(x.shape[0]):
-        y[i], z[i] = x[i], y[i] + x[i]
+        y[i], z[i] = x[i], y[i] + x[i]  # type: ignore[index]
 
 
 def test_a_node_may_leave_outputs_of_known_lengths_out() -> None:
@@ -224,7 +224,7 @@ def box(x: Annotated[I64, ("n", "m")], y: Annotated[I64, ("height", "width", 2)]
 def test_two_axes_may_have_lengths_of_their_own(last: tuple[int, int]) -> None:
     x = np.zeros((4, 5), np.int64)
     x[last] = 1
-    expected = np.stack(np.indices((last[0] + 1, last[1] + 1)), axis=2).tolist()
+    expected = np.moveaxis(np.indices((last[0] + 1, last[1] + 1)), 0, 2).tolist()
     made = session("(int64[n, m] x) => (int64[a, b, c] y) { y = t.f(x) }", box)
     assert made.run(None, {"x": x})[0].tolist() == expected
     assert box(x).tolist() == expected
@@ -237,7 +237,7 @@ def returning(x: Annotated[I64, ("n",)], y: Annotated[I64, ("k",)], most: int = 
     if x[0] == 7:
         raise ValueError("seven")
     y[:] = most
-    return x[0]
+    return x[0]  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("value", [4, -1, 2**62, -(2**63)])

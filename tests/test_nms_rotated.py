@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from examples.operators.nms_rotated import nms_rotated, overlap
+from examples.operators.nms_rotated import NMSRotated, overlap
 
 Array = NDArray[Any]
 
@@ -25,7 +25,7 @@ def run(text: str, boxes: Any, scores: Any) -> Array:
         <ir_version: 8, opset_import: ["" : 11, "mmdeploy" : 1]>
         g (float[b, n, 5] boxes, float[b, c, n] scores) => (int64[kept, 3] selected) {{ {text} }}""")
     feeds = {"boxes": np.asarray(boxes, np.float32), "scores": np.asarray(scores, np.float32)}
-    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU], operators=[nms_rotated])
+    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU], operators=[NMSRotated])
     (selected,) = session.run(None, feeds)
     assert selected.dtype == np.int64
     return np.asarray(selected)
@@ -192,7 +192,7 @@ def test_a_rotated_detector_of_mmdeploy_runs_as_it_is() -> None:
     boxes, scores = boxes_of(4, images=1)
     boxes[..., 4] = np.random.default_rng(0).uniform(-2, 2, boxes.shape[:2])
     x = np.random.default_rng(1).standard_normal((1, 4, 8, 8)).astype(np.float32)
-    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU], operators=[nms_rotated])
+    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU], operators=[NMSRotated])
     feeds = {"x": x, "boxes": boxes.astype(np.float32), "by_box": scores.transpose(0, 2, 1).astype(np.float32)}
     features, best = session.run(None, feeds)
     selected = run(NODE.format(0.1, 0.05), boxes, scores)

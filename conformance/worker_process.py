@@ -84,8 +84,8 @@ class _Stage:
             self._times[:] = time.monotonic() + seconds, seconds
 
     name = property(lambda self: bytes(self._name.value).decode(errors="replace"))
+    times = property(lambda self: tuple(self._times), doc="The deadline and the time limit of the stage.")
     deadline = property(lambda self: float(self._times[0]), doc="The monotonic time at which the stage has to be over.")
-    seconds = property(lambda self: float(self._times[1]), doc="The time limit of the stage.")
 
 
 if TYPE_CHECKING or os.name == "posix":
@@ -222,9 +222,9 @@ class WorkerProcess:
         try:
             while message is None or message.number != self._number:  # another call may have left messages
                 message = self._received()
-        except TimeoutError:
+        except TimeoutError as error:
             self.end()
-            seconds = self._stage.seconds
+            (seconds,) = error.args
             lost = f"no answer within {seconds:g} s"
         except (EOFError, OSError):
             lost = f"the process ended with exit code {self.end()}"
@@ -243,7 +243,7 @@ class WorkerProcess:
         """The next message of the process.
 
         Raises:
-            TimeoutError: it sent no message before the deadline.
+            TimeoutError: it sent no message before the deadline; the argument is the stage's time limit.
             EOFError, OSError: it ended, or its end of the pipe is closed.
             Exception: it sent something that is not a message.
         """
@@ -254,8 +254,11 @@ class WorkerProcess:
         while not connection.poll(min(STEP, max(0.0, self._stage.deadline - time.monotonic()))):
             if process.exitcode is not None and not connection.poll():
                 raise EOFError
-            if time.monotonic() >= self._stage.deadline:
-                raise TimeoutError
+            deadline, seconds = (
+                self._stage.times
+            )  # together, since the process may begin a stage with another limit now
+            if time.monotonic() >= deadline:
+                raise TimeoutError(seconds)
         return _Message(*connection.recv())
 
     def kill(self) -> None:

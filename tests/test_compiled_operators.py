@@ -247,6 +247,17 @@ def _writes_input(x: N, y: N) -> None:
     x[0] = y[0]
 
 
+def _imports(x: N, y: N) -> None:
+    import json
+
+    y[0] = json.loads(str(x[0]))
+
+
+def _returns(x: N, y: N):  # type: ignore[no-untyped-def]
+    y[0] = x[0]
+    return x
+
+
 def _prints(x: N, y: N) -> None:
     print(x[0], y[0])
 
@@ -257,6 +268,8 @@ def _prints(x: N, y: N) -> None:
         (_unknown_name, r"NameError: name 'missing' is not defined|line \d+"),
         (_writes_input, "(?s)Cannot modify readonly array.*line"),
         (_prints, "needs the interpreter"),
+        (_imports, "cannot be compiled: Use of unsupported opcode"),
+        (_returns, "must fill its outputs and return nothing"),
     ],
 )
 def test_what_numba_cannot_compile_is_told(function: Callable[..., Any], says: str) -> None:

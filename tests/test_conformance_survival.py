@@ -377,7 +377,7 @@ def test_a_run_that_goes_on_keeps_what_it_has_at_any_time(tmp_path: Path, monkey
     ("change", "message"),
     [
         ({"backend": "onnxruntime"}, "has results of onnxruntime by suite"),
-        ({"suite": "0.0.1"}, "by suite 0.0.1: must be of reference"),
+        ({"suite": "0.0.1"}, "by suite 0.0.1: must have results of reference"),
         ({"cases": 5}, "has no list of cases"),
     ],
 )

@@ -20,7 +20,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.core.codegen import JitEngine
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
@@ -145,7 +145,7 @@ def _library(source: UserCode) -> Any:
             types_of_all = tuple(map(_type, arguments))
             dispatcher.compile(types_of_all)
             overloads.append(dispatcher.overloads[types_of_all])
-    except NumbaError as error:
+    except (NumbaError, UnsupportedBytecodeError) as error:
         raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
     for overload in overloads:
         _check_returned(function, overload.signature.return_type, returned)
@@ -153,8 +153,10 @@ def _library(source: UserCode) -> Any:
 
 
 def _check_returned(function: Callable[..., Any], found: Any, returned: Returned) -> None:
-    """Check the type of what a function returns: an int, a tuple of ints, or for several outputs a tuple of such tuples."""
+    """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
     if not returned.lengths and returned.ranks is None:
+        if found != types.none:
+            raise CompileError(f"{function.__qualname__} returns {found}: must fill its outputs and return nothing")
         return
     parts = list(found) if returned.ranks is not None and len(returned.ranks) > 1 and _is_tuple(found) else [found]
     counts = [len(one) if _is_tuple(one) else -1 for one in parts]

@@ -51,7 +51,7 @@ def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onn
     with click_errors(path):
         if out.resolve().parent != path.resolve().parent and _has_external_data(before):
             raise click.ClickException(
-                f"--out = {out}: must be in the folder of {path}, which refers to external data beside it"
+                f"--out = {out}: must be in the folder of {path}, which refers to external data in that folder"
             )
         after = change(before)
         onnx.save(after, out)

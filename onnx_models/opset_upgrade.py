@@ -263,7 +263,7 @@ def _batch_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
 @_since(14, "BatchNormalization")
 def _batch_normalization_of_inference(_: _Nodes, node: onnx.NodeProto) -> None:
     if any(node.output[1:]):
-        raise _refused(node, 14, "must have one output, since training changed there")
+        raise _refused(node, 14, "must have one output, since the training outputs changed there")
     del node.output[1:]
 
 
@@ -292,7 +292,7 @@ def _resize(nodes: _Nodes, node: onnx.NodeProto) -> None:
     if (mode is None or mode.s == b"nearest") and _attribute(node, "nearest_mode") is None:
         scales = nodes.constant(node.input[1])
         if scales is None:
-            raise _refused(node, 11, "must have constant scales, on which nearest depends before")
+            raise _refused(node, 11, "must have constant scales, since nearest depends on them before opset 11")
         try:
             _set(node, nearest_mode=nearest_mode_of_opset_10(scales))
         except ValueError as error:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 import onnx
 
 Scope = onnx.ModelProto | onnx.FunctionProto
-"""Messages with opset imports of their own."""
+"""Messages that have opset imports."""
 
 MAX_NESTED = 30
 """The largest depth of nested subgraphs, and of any file: protobuf reads 100 nested messages, 3 for each subgraph."""

@@ -38,11 +38,11 @@ class Subgraph:
         self.shapes: dict[str, str] = {}
         """Names of shape tensors for the tensors of which only the shape is read."""
         self.given: dict[str, str] = {}
-        """New names for what computes tensors, by the names of these, which nodes of `first` or inputs give instead."""
+        """New names for the copy's results, by the names of tensors that inputs or nodes of `first` now provide instead."""
         names: dict[str, str] = {}
         proto = clone_graph(graph, inner, names, node.proto.op_type)
         self.originals = {new: old for old, new in names.items()}
-        """Names of the tensors in the subgraph itself, by those in the copy."""
+        """Names of tensors in the original subgraph, by their names in the copy."""
         self.graph = Graph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
@@ -57,7 +57,7 @@ class Subgraph:
         infer_subgraph_ranks(self.graph, proto.node)
         wanted = {*node.captured, *(name for i, name in enumerate(node.inputs) if node.wants(i))}
         self.captured = [name for name in sorted(outside) if name in wanted]
-        """Names of the outer tensors that it reads and whose gradients are needed."""
+        """Names of the outer tensors that the subgraph reads and whose gradients are needed."""
         fixed = (length for name in [*self.inputs, *outside] for length in self.graph.lengths(name) or [])
         self._fixed_lengths = {length for length in fixed if isinstance(length, str)}
 
@@ -152,7 +152,7 @@ class Subgraph:
         return [*self.first, *map(self._with_shapes, [*self._copied(), *self.graph.added])]
 
     def _copied(self) -> list[onnx.NodeProto]:
-        """The nodes of the copy; what is given has other names."""
+        """The nodes of the copy, with the new names in `given`."""
         nodes = self.graph.with_replaced()
         return [self._without_given(node) if self.given else node for node in nodes]
 

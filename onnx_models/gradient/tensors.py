@@ -186,7 +186,7 @@ class Tensors(NodeBuilder):
             more: types that inference would not find. Symbolic lengths that no input of the nodes has are dropped.
         """
         model = self.fragment(nodes)
-        # Inference names unknown lengths anew in each model that it is given: the names have to be made unique here.
+        # Inference invents names for unknown lengths in each model that it gets: they have to be made unique here.
         renamed = {dim.dim_param: dim.dim_param for dim in _named_lengths(model.graph)}
         for name, kind in (more or {}).items():
             value = model.graph.value_info.add(name=name)

@@ -125,7 +125,7 @@ class Graph(NodeBuilder):
         return [Value(self, name, value.kind) for name, value in zip(made, outputs[1:], strict=True)]
 
     def name(self, base: str) -> str:  # noqa: ARG002
-        """Return a new name; functions have names of their own."""
+        """Return a new name. Names in a function cannot collide with the model's."""
         return f"v{next(self._numbers)}"
 
     def _value(self, kind: Kind) -> Value:
@@ -243,7 +243,7 @@ class Value(nodes.Value):
     def lengths_up_to(self, rank: int) -> list[Value]:
         """Return the lengths of all axes, with leading 1s up to `rank`. More axes, or none, fail at run time."""
         lengths, one = self.shape(), self.graph.constant([1], "int64")
-        # Gathered by itself, so that a tensor without axes fails.
+        # Gathered separately, so that a tensor without axes fails.
         first = lengths.gather(self.graph.constant([0], "int64"))
         return concat(0, ones(rank - self.rank), first, lengths.slice(0, one, self.rank)).entries(rank)
 

@@ -203,7 +203,7 @@ def _detach_what_has_no_gradient(graph: Any) -> None:
 
 
 def _detach_rois(graph: Any) -> None:
-    """In torchvision's RoiAlign, which takes RoIs for constants, as that of `ortops.torch` does not."""
+    """Detach the RoIs of torchvision's RoiAlign, which treats them as constants; `ortops.torch` does not."""
     if not hasattr(torch.ops.torchvision, "roi_align"):
         return
     for node in _calls(graph, torch.ops.torchvision.roi_align.default):
@@ -211,7 +211,7 @@ def _detach_rois(graph: Any) -> None:
 
 
 def _refuse_layers(graph: Any) -> None:
-    """Refuse what would have a wrong gradient, or a state that stands still, although the forward pass is right."""
+    """Refuse layers with a right forward pass but a wrong gradient, or with a state that would never change."""
     aten = torch.ops.aten
     if _calls(graph, aten.embedding_renorm_.default):
         raise ValueError(

@@ -169,7 +169,7 @@ def _run(model: onnx.ModelProto, outputs: Sequence[str], inputs: Mapping[str, An
 
 
 def _eps(graph: onnx.GraphProto) -> float:
-    """The distance from 1 to the next number, of the coarsest floating-point type in the graph."""
+    """The distance from 1 to the next number in the coarsest floating-point type of the graph."""
     kinds = {value.type.tensor_type.elem_type for value in (*graph.value_info, *graph.input, *graph.output)}
     kinds |= {tensor.data_type for tensor in graph.initializer}
     return max((_EPS[kind] for kind in kinds if kind in _EPS), default=0.0)

@@ -1,4 +1,4 @@
-"""Functions that PyTorch differentiates by a formula of their own: a value, and a surrogate that has its gradient.
+"""Functions that PyTorch differentiates by a special formula: a value, and a surrogate that has the right gradient.
 
 The nodes that compute the value may have another gradient than the formula, or NaN: log(sigmoid(x)) far from 0, the root of
 a variance of 0. Such a function becomes `with_derivatives` of its value and PyTorch's formulas. Marker nodes keep value and

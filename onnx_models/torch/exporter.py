@@ -59,7 +59,7 @@ def export(
 
     ``torch.onnx.export`` writes ``loss(module(*args), *targets)``, and `onnx_models.gradient` differentiates that graph,
     without ``torch.autograd``. See there for where the model runs. As in PyTorch, detached tensors and ``torch.no_grad`` end
-    a gradient. Losses and functions that PyTorch differentiates by a formula of their own have that gradient
+    a gradient. Losses and functions that PyTorch differentiates by a special formula have PyTorch's gradient
     where they saturate, at 0 and at ties.
 
     In training mode (``module.train()``) batch normalization uses the batch's mean and variance, and the new values of all

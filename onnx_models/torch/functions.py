@@ -1,4 +1,4 @@
-"""Functions for which the gradient of the exporter's nodes is NaN or not PyTorch's at some points; and some it lacks.
+"""Functions whose exported nodes have a gradient of NaN, or not PyTorch's, at some points, or that are not exported.
 
 Source: PyTorch 2.13, ``derivatives.yaml`` and its formulas.
 """

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def _dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
-    """Dropout, drawn anew in each run: a share p of the elements is 0, the rest is divided by 1 - p; and the mask.
+    """Dropout with a new mask in each run: a share p of the elements is 0, the rest is divided by 1 - p. Also the mask.
 
     Not ONNX's Dropout: two of these for one x would be merged into one.
     """
@@ -58,7 +58,7 @@ def _bernoulli(share: Any, *, generator: Any = None) -> Any:  # noqa: ARG001 - a
 
 @contextlib.contextmanager
 def visible_statistics() -> Iterator[None]:
-    """Batch normalization that counts a new version of the running statistics, which PyTorch's own changes unnoticed."""
+    """Make batch normalization increment the running statistics' version; PyTorch's own changes them without that."""
     batch_norm = torch.batch_norm
 
     def counting(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any) -> Any:

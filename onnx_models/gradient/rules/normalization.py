@@ -15,7 +15,7 @@ from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decom
 
 @dataclass(frozen=True)
 class _Normalized:
-    """A tensor minus its mean if it `is_centred`, times `inverse`, the reciprocal of the root of its mean square then."""
+    """A tensor, minus its mean if `is_centred`, and then multiplied by `inverse`, the reciprocal root of its mean square."""
 
     values: str
     inverse: str
@@ -109,7 +109,7 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
 
 
 def _padded(incoming: Incoming, count: int) -> list[str | None]:
-    """The gradients of outputs, completed by None to all outputs that the operator may have."""
+    """The gradients of outputs, with None for each output that the operator may have and the node lacks."""
     return [*incoming, *[None] * (count - len(incoming))]
 
 

@@ -107,7 +107,7 @@ class _Cell:
         return self.activations[i].of(x if limit is None else x.op("Clip", -limit, limit))
 
     def product(self, h: Expr, place: int, *added: Expr) -> Expr:
-        """The product of h with one of the parts of R, transposed, and what is added to it."""
+        """The product of h with the transpose of a part of R, plus `added` if given."""
         return h.op("Gemm", Expr(h.graph, self.r[place], h.kind), *added, transB=1)
 
     def peephole(self, x: Expr, place: int, state: Expr) -> Expr:
@@ -146,7 +146,7 @@ def _rnn(cell: _Cell, xs: Sequence[Expr], states: Sequence[Expr]) -> list[Expr]:
 
 
 _CELLS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
-"""From the products of the inputs with W, for gates and candidate, and the states to the states after a step."""
+"""Compute the states after a step from the products of the inputs with W, for gates and candidate, and the states."""
 
 
 def _split(term: Expr, count: int) -> list[Expr]:

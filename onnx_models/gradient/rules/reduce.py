@@ -69,7 +69,7 @@ REDUCTIONS: Mapping[str, tuple[Formula, Formula | None]] = {
     "ReduceSum": (lambda n: n.g, None),
     "ReduceSumSquare": (lambda n: n.g * 2.0, lambda n: n.x),
 }
-"""The gradient as a product of an expression of g and y, and of one of x or None for 1; see `elementwise`."""
+"""The gradient as a product of two expressions, one in g and y, and one in x (None for 1); see `elementwise`."""
 
 
 def _by_formulas(share: Formula, factors: Formula | None, graph: Graph, node: Node, dy: str) -> Gradients:

@@ -252,7 +252,7 @@ _BORDERS: dict[tuple[str, bool], Border] = {
 
 @rule("AffineGrid")
 def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
-    """Products of each sample's matrix with the coordinates of pixels, which the operator gives for the identity."""
+    """Products of each sample's matrix with the pixels' coordinates, which are the operator's result for the identity."""
     theta, size = node.inputs
     known = (graph.lengths(theta) or [None, None])[1]
     rank = known if isinstance(known, int) else graph.rank(node.output(0), node) - 2

@@ -32,7 +32,7 @@ ADJOINTS: Mapping[str, Adjoint] = {
     "TopK": lambda graph, node, dy: graph.op(
         "ScatterElements", graph.zeros(node.inputs[0]), node.outputs[1], dy, axis=node.attribute("axis", -1)
     ),
-    "Trilu": lambda graph, node, dy: graph.replay(node, dy, *node.inputs[1:]),  # likewise
+    "Trilu": lambda graph, node, dy: graph.replay(node, dy, *node.inputs[1:]),  # its own transpose
     "Unsqueeze": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
 }
 """By operator."""

@@ -24,9 +24,9 @@ class Reads:
     """Which outputs of an axis read a pixel of its input: pixel t has outputs from t * scale - pads[0] on.
 
     scale: the number of outputs for each pixel.
-    weights: those of the pixel in each of these outputs.
-    beyond: the numbers of pixels before and after the input that are read; these are copies of its first and its last pixel.
-    pads: the numbers of outputs that the windows of the first and of the last of all these pixels exceed the axis by.
+    weights: the weight of the pixel in each of these outputs.
+    beyond: how many pixels before and after the input are read, which are copies of its first and its last pixel.
+    pads: by how many outputs the windows of the first and the last of all these pixels extend beyond the axis.
     """
 
     scale: int
@@ -62,11 +62,11 @@ def reads(attributes: Mapping[str, AttributeValue], axis: int, scale: int) -> Re
 
 
 def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) -> str | None:
-    """The gradient of x; None if runtimes cannot convolve along as many axes."""
+    """The gradient of x; None if runtimes cannot convolve along that many axes."""
     first = next((i for i, axis in enumerate(axes) if axis.scale > 1), len(axes))
     lengths = graph.lengths(x) or [None] * len(axes)
-    # A convolution of each channel by itself is twice as fast as one of as many samples, but needs a channel: ONNX Runtime
-    # (1.32 at least) divides by the number of channels.
+    # Convolving each channel separately is twice as fast as convolving as many samples, but there must be a channel: ONNX
+    # Runtime (1.32 at least) divides by the number of channels.
     channels = lengths[1] if first >= 2 and lengths[1] else None
     lead = 2 if isinstance(channels, int) else first
     if not 1 <= len(axes) - lead <= _MAX_SPATIAL:
@@ -98,7 +98,7 @@ def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) ->
 
 
 def _folded(graph: Graph, made: str, x: str, axis: int, read: Reads) -> str:
-    """The gradient without pixels beyond the input; those that `read` has are added to its first and last pixel."""
+    """The gradient of the input's pixels. Gradients of the copies beyond it are added to its first and last pixel."""
     places, (before, after) = graph.ints([axis]), read.beyond
     length = graph.shape(x, axis, axis + 1)
     start = graph.ints([before])

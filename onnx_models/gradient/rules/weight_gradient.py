@@ -14,7 +14,7 @@ from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, s
 from onnx_models.gradient.tensors import Length
 
 _MAX_POSITIONS = 32
-"""The largest kernel, in pixels, for which each pixel gets a matrix product of its own."""
+"""The largest kernel, in pixels, for which each pixel gets a separate matrix product."""
 
 _MIN_CHANNELS = 4
 """With fewer image channels in a group, one matrix product for each pixel is slower than a convolution."""
@@ -69,7 +69,7 @@ def _is_by_positions(lengths: Sequence[int], row: Length, layout: Windows, group
 
 
 def _has_samples(graph: Graph, *names: str) -> bool:
-    """Whether one of some tensors with the same samples is known to have any."""
+    """Whether tensors with the same number of samples are known to have at least one; one known length is enough."""
     first = ((graph.lengths(name) or [None])[0] for name in names)
     return any(isinstance(length, int) and length > 0 for length in first)
 

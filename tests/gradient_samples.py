@@ -699,7 +699,7 @@ ONE_EACH = _one_each()
 
 
 def opened(sample: Call) -> onnx.ModelProto:
-    """The model of a sample with the lengths left open, as far as the operator's rule takes them."""
+    """The model of a sample with open lengths, except those that the operator's rule must know."""
     return sample.model("last" if sample.opened == "last" else "names")
 
 

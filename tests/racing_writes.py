@@ -56,7 +56,7 @@ MAPS = ("X", "InputTensor", "x_shape")
 
 
 def wrong_values(name: str, array: Array) -> Iterator[Array]:
-    """What the other thread writes, beside what is there: numbers that are refused, or that say where to read or write."""
+    """Values that the other thread writes over the array: ones that are refused, or that say where to read or write."""
     if name == "x_shape":
         yield array + np.array([1, 2, 50, 70])
     elif array.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Calls of every operator for all of its tests: ordinary ones, edges, and those that it refuses, with what the error says.
+"""Calls of every operator for all of its tests: ordinary ones, edge cases, and refused ones with their error messages.
 
 Each is made from the operator's definition and from what its family takes, so that an operator of a known family has them.
 """
@@ -385,7 +385,7 @@ def with_attributes(model: onnx.ModelProto, attributes: Mapping[str, Any]) -> on
 
 
 def open_ranks(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without the shapes of its inputs and outputs: ONNX Runtime then passes on what it is given."""
+    """The model without the shapes of its inputs and outputs: ONNX Runtime then passes any shape on."""
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.ClearField("shape")
     return model

@@ -74,7 +74,7 @@ def test_missing_attributes_are_written_and_the_others_kept(opset: int) -> None:
 
 
 def rich_model() -> onnx.ModelProto:
-    """A model with whatever a model can have beside its nodes."""
+    """A model with everything that a model can have besides nodes."""
     model = parse(
         "z = Relu(x) y = RoiAlign(z, r, b)", functions='<domain: "f", opset_import: ["": 16]> F(a) => (c) {c = Abs(a)}'
     )

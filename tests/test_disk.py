@@ -1,4 +1,4 @@
-"""Compiled code on disk, cached or in a wheel: when it is used or made anew, and which folders are trusted."""
+"""Compiled code on disk, cached or in a wheel: when it is used, when it is compiled again, which folders are trusted."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_one_process_has_one_engine() -> None:
 
 @pytest.mark.parametrize("failing", range(6))
 def test_what_onnxruntime_refuses_to_read_is_an_error_that_leaks_nothing(failing: int) -> None:
-    """Functions of OrtApi that are called in turn, of which one returns the address of a status."""
+    """Functions of OrtApi that are called in turn; one of them returns the address of a status."""
     value, info, status = 16, 32, 48
     calls: list[tuple[int, int]] = []
 

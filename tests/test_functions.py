@@ -50,13 +50,13 @@ def model(nodes: Sequence[onnx.NodeProto], made: Sequence[onnx.FunctionProto]) -
 
 
 def chain(count: int) -> onnx.ModelProto:
-    """Functions of which each calls the one before."""
+    """Functions, each of which calls the previous one."""
     made = [function("0", [make("Neg", ["x"], ["y"])])]
     return model([call(str(count - 1))], made + [function(str(i), [call(str(i - 1))]) for i in range(1, count)])
 
 
 def doubling(count: int) -> onnx.ModelProto:
-    """Functions of which each calls the one before twice: 2**count nodes in some hundred bytes."""
+    """Functions, each of which calls the previous one twice: 2**count nodes in some hundred bytes."""
     twice = [function(str(i), [call(str(i - 1), y="t"), call(str(i - 1), "t")]) for i in range(1, count + 1)]
     return model([call(str(count))], [function("0", [make("Neg", ["x"], ["y"])]), *twice])
 

@@ -20,9 +20,9 @@ SIZES = {"output_height": 3, "output_width": 2}
 
 
 def _regions(names: Sequence[str]) -> dict[str, Array]:
-    """A feature map, regions of which some reach beyond it, and the images that they are of.
+    """A feature map, regions, some of which reach beyond it, and the image of each region.
 
-    No sample lies on a pixel's coordinate, where the gradient by a region jumps.
+    No sample lies on a pixel's coordinate, where the gradient with respect to a region jumps.
     """
     rois = np.array(
         [[0.3131, 1.2717, 5.1391, 6.7193], [-1.4371, 2.1577, 3.3119, 9.8617], [2.6231, 0.7639, 2.9417, 1.1853]]

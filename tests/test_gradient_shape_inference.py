@@ -1,4 +1,4 @@
-"""ONNX Runtime's symbolic shape inference takes models with gradients, as far as it takes the model itself."""
+"""ONNX Runtime's symbolic shape inference accepts models with gradients if it accepts the model without them."""
 
 from __future__ import annotations
 

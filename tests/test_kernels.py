@@ -149,7 +149,7 @@ HUGE = [
 
 
 def of_huge_rois(operator: Operator) -> list[Sample]:
-    """The samples of an operator with RoIs that read all of the map or none, and 100 bins beside each other."""
+    """The samples of an operator with RoIs that read all of the map or none of it, and 100 bins in a row."""
     made = []
     for sample in samples(operator, "double") if "num_rois" in operator.outputs[0].shape else []:
         x, rois, *of = sample.inputs.values()

@@ -1,4 +1,4 @@
-"""`python -m onnx_models`: what it writes, and what it says where it cannot."""
+"""`python -m onnx_models`: the files that it writes, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memory `ortops.torch` reads: of which device and type, how it is aligned, and what is copied."""
+"""The memory that `ortops.torch` reads: device, type and alignment, and what it copies."""
 
 from __future__ import annotations
 

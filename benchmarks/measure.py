@@ -1,4 +1,4 @@
-"""How calls are timed: in turn, on the same arrays, and only those that compute the same."""
+"""Time calls in turn, on the same arrays, and only if they compute the same."""
 
 from __future__ import annotations
 

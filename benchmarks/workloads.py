@@ -1,4 +1,4 @@
-"""What is measured: operations on maps, RoIs and sizes that are typical of detectors. The tests take the same tables."""
+"""The measured operations, on maps, RoIs and sizes that are typical of detectors. The tests use the same tables."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from onnx_models.traversal import Scope, iter_nodes, label
 from ortops.spec import Attribute, Operator
 
 _Wanted = defaultdict[str, dict[Attribute, str]]
-"""By attribute of a function, the rules that its value must keep, each with the label of a node that reads it."""
+"""The rules for the attributes of a function, by attribute, each with the label of a node that reads it."""
 
 
 def check_attributes(

@@ -126,7 +126,7 @@ BUILDERS: Mapping[str, Builder] = {
     function: _builder([one for one in OPERATORS if one.function == function])
     for function in dict.fromkeys(operator.function for operator in OPERATORS)
 }
-"""By name, the functions that build models of one node. `onnx_models` has them all."""
+"""The functions that build models of one node, by name. `onnx_models` has them all."""
 
 
 def roi_align_with_grad(

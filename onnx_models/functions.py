@@ -51,7 +51,7 @@ class _Size:
 
 
 _Sizes = dict[_Id, tuple[_Size, dict[str, _Size]]]
-"""By function, its size and the sizes of its attributes' defaults."""
+"""The size of each function and of its attributes' defaults, by function."""
 
 
 class Functions:

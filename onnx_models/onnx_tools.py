@@ -23,7 +23,7 @@ _CHECK, _CHECKS = "NonNegativeLengths", "ortops.checks"
 _MAX_PROPAGATED = 2**20
 
 Tensors = Mapping[str, onnx.TypeProto.Tensor]
-"""By name, the known types of tensors."""
+"""The known types of tensors, by name."""
 
 
 @contextmanager

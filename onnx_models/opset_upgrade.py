@@ -191,7 +191,7 @@ def _refused(node: onnx.NodeProto, opset: int, rule: str) -> ValueError:
 _Change = Callable[[_Nodes, onnx.NodeProto], None]
 
 CHANGES: dict[tuple[int, str], _Change] = {}
-"""By opset and operator, the conversion of a node whose definition changed in that opset."""
+"""The conversions of nodes whose definition changed in an opset, by opset and operator."""
 
 
 def _since(opset: int, *operators: str) -> Callable[[_Change], _Change]:
@@ -215,7 +215,7 @@ _TO_INPUTS: tuple[tuple[int, str, tuple[tuple[str, int, str], ...]], ...] = (
         (("axes", 1, "value_ints"),),
     ),
 )
-"""By opset and operators, the attributes that became inputs there: their names, indices and attributes of Constant.
+"""The attributes that became inputs in an opset, by opset and operators: names, input indices, attributes of Constant.
 
 A single float gets the type of the first input.
 """

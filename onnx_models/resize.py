@@ -182,7 +182,7 @@ _MODES: Mapping[str, Callable[[Axis], _Transform]] = {
     "tf_half_pixel_for_nn": _tf_half_pixel_for_nn,
     "tf_crop_and_resize": _tf_crop_and_resize,
 }
-"""By coordinate_transformation_mode."""
+"""The functions that compute an axis's coordinates, by coordinate_transformation_mode."""
 
 _NEAREST = {
     "round_prefer_floor": ("increasing", _HALF),
@@ -190,7 +190,7 @@ _NEAREST = {
     "floor": ("decreasing", Fraction(0)),
     "ceil": ("increasing", Fraction(0)),
 }
-"""By nearest_mode, the rounding_direction and the number that is added to the input offset."""
+"""The rounding_direction and the number that is added to the input offset, by nearest_mode."""
 
 _CHOICES = {
     "mode": ("nearest", "linear"),

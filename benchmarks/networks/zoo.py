@@ -112,4 +112,4 @@ NETWORKS: Mapping[str, tuple[Callable[[int], Network], int]] = {
     "gru": (_recurrent(nn.GRU), 64),
     "encoder_layer": (_encoder_layer, 128),
 }
-"""By name, the function that builds a network, and its usual size."""
+"""The function that builds each network and its usual size, by name."""

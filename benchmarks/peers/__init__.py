@@ -33,7 +33,7 @@ PEERS = {
 
 
 class Comparison(NamedTuple):
-    """What is called in turn.
+    """Implementations that are called in turn.
 
     peers: the implementations; times of the others are multiples of those of the first. operations: by default, of
     `benchmarks.workloads.OPERATIONS`. threads: the default numbers of threads.

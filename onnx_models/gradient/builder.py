@@ -142,13 +142,13 @@ class GradientBuilder:
                 )
 
     def ties(self, names: Iterable[str]) -> list[Tied]:
-        """Those parameters among the names that an exporter merged."""
+        """The parameters among these names that an exporter merged."""
         found = find_tied(self.graph.proto, list(names), _data(self._model))
         weights = parameters(self.graph.proto, ()).names if found else []
         return [one for one in found if one.name in weights]
 
     def warn_of_ties(self, names: Iterable[str]) -> None:
-        """Warn of parameters among the names that an exporter merged; to be called by a public function."""
+        """Warn of parameters among these names that an exporter merged. Only public functions call it."""
         if found := self.ties(names):
             warnings.warn(describe_tied(found, self.graph.opsets[""]), TiedParametersWarning, stacklevel=3)
 

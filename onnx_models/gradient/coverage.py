@@ -46,7 +46,7 @@ def coverage_of(operator: str, domain: str, version: int) -> Coverage:
 
 
 def coverage() -> list[Coverage]:
-    """How each operator is differentiated: those of ONNX's newest opset, then those of this project."""
+    """How each operator is differentiated: first the operators of ONNX's newest opset, then this project's."""
     opset = onnx.defs.onnx_opset_version()
     schemas = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "" and not schema.deprecated)
     standard = [coverage_of(name, "", opset) for name in sorted(schema.name for schema in schemas)]

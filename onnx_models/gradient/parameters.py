@@ -39,7 +39,7 @@ _SETTINGS: Mapping[str, Mapping[int, str]] = {
     "STFT": {2: "a window"},
     "SoftmaxCrossEntropyLoss": {2: "a weight of a class"},
 }
-"""By operator of ONNX and index, the inputs that no network learns."""
+"""The inputs that no network learns, by ONNX operator and input index."""
 
 WEIGHTS: Mapping[str, Collection[int]] = {
     "BatchNormalization": (1, 2),
@@ -57,7 +57,7 @@ WEIGHTS: Mapping[str, Collection[int]] = {
     "RMSNormalization": (1,),
     "RNN": (1, 2, 3),
 }
-"""By operator of ONNX and index, the inputs that are weights even if they have one element."""
+"""The inputs that are weights even if they have one element, by ONNX operator and input index."""
 
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"
@@ -141,7 +141,7 @@ def _value(tensor: onnx.TensorProto) -> float | None:
 
 
 class _Uses:
-    """Which inputs of operators read a tensor, directly or moved."""
+    """The inputs of operators that read a tensor, either directly or after nodes that only move its elements."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)

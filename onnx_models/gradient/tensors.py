@@ -1,4 +1,4 @@
-"""What is known of the tensors of a graph that nodes are added to: types, shapes, constants and what computes each."""
+"""What is known about the tensors of a growing graph: types, shapes, constants and the nodes that compute them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Tensors(NodeBuilder):
         return self.known.producers.get(name)
 
     def type_of(self, name: str) -> onnx.TypeProto.Tensor | None:
-        """What is known of a tensor's type; runs shape inference for a new tensor."""
+        """The known part of a tensor's type; runs shape inference for a new tensor."""
         if name not in self.known.types and (producer := self.producer(name)) is not None:
             if self.outer is not None and self.outer.producer(name) is producer:
                 return self.outer.type_of(name)
@@ -102,7 +102,7 @@ class Tensors(NodeBuilder):
         return self.known.types.get(name)
 
     def declare(self, name: str, kind: onnx.TypeProto.Tensor | None) -> None:
-        """Set what is known of a tensor's type; None to infer it when it is asked for."""
+        """Set the known part of a tensor's type; None to infer it when it is asked for."""
         if kind is None:
             self.known.types.pop(name, None)
         else:

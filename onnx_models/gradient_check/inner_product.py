@@ -1,4 +1,4 @@
-"""Is a gradient right? One random inner product of it, against finite differences along a random direction.
+"""Check a gradient: compare one random inner product of it with finite differences along a random direction.
 
 Take an output y with a random cotangent c, and a tensor x with a random direction v. The product of c with the derivative of
 y along v is that of v with the gradient of the sum of c * y. Both take a few runs, whatever the sizes.
@@ -33,7 +33,7 @@ from ortops.custom import CustomOperator
 
 Outcome = Literal["agrees", "wrong", "kink"]
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
-"""From the inputs of a model to its outputs, both by name."""
+"""Runs a model: takes its inputs by name and returns its outputs by name."""
 
 Load = Callable[[onnx.ModelProto], Run]
 

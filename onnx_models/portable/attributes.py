@@ -1,4 +1,4 @@
-"""What a body is asked for, and the attributes of the nodes that share it.
+"""Requests for bodies, and the attributes of the nodes that share a body.
 
 Numbers that are equal in all nodes become constants; others are read from the node.
 """

@@ -67,7 +67,7 @@ class Graph(NodeBuilder):
         return self._constants[key][0]
 
     def number(self, value: float, kind: Kind) -> str:
-        """As `constant`; returns the name."""
+        """Return the name of a constant; see `constant`."""
         return self.constant(value, kind).name
 
     def attribute(self, name: str, kind: Literal["int", "float", "floats", "ints"]) -> Value:

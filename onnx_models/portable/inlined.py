@@ -20,7 +20,7 @@ _KINDS: Mapping[int, Kind] = {
 }
 
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
-"""By operator, the second operand that does not change the first."""
+"""The second operand that does not change the first, by operator."""
 
 _MAX_ELEMENTS = 64
 """The largest length of a `Range` that becomes a constant."""
@@ -75,7 +75,7 @@ class InlinedGraph(Graph):
         return made
 
     def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
-        """As `Graph.ops`, but there is no node if its result is known, or if it is one of its inputs."""
+        """As `Graph.ops`, but no node is added if its result is known or equals one of its inputs."""
         known = [self._arrays.get(name) for name in inputs]
         if op_type == "Shape":
             lengths = self._lengths(inputs[0])[attributes.get("start", 0) : attributes.get("end")]

@@ -1,4 +1,4 @@
-"""What torchvision's detectors compute, in a form that torch.export can capture.
+"""Functions of torchvision's detectors in a form that torch.export can capture.
 
 Each replacement has the signature of the function that it replaces, and its results where that has any. It also works
 without boxes.
@@ -54,7 +54,7 @@ def _in_exports(replacement: Callable[..., Any], theirs: Callable[..., Any]) -> 
 
 
 def _replacements() -> Mapping[str, Callable[..., Any]]:
-    """By module of torchvision and name."""
+    """The replacements, by torchvision module and name."""
     return {
         "ops.boxes:batched_nms": _batched_nms,
         "ops.poolers:_setup_scales": _setup_scales,
@@ -149,7 +149,7 @@ def _paste_masks_in_image(masks: Any, boxes: Any, img_shape: Sequence[Any], padd
 
 
 def _places(length: Any, first: Any, last: Any) -> tuple[Any, Any]:
-    """Where pixels lie in the masks, from -1 to 1 [K, length], and whether they are from the first to the last of a box."""
+    """The places of pixels in the masks, from -1 to 1 [K, length], and whether each pixel is in the box."""
     pixels = torch.arange(length)
     sizes = (last - first + 1).clamp(min=1)
     places = ((pixels - first[:, None]).to(torch.float32) + 0.5) / sizes[:, None] * 2 - 1

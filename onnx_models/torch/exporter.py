@@ -188,7 +188,7 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
 
 
 def _versions(module: Any) -> dict[str, tuple[int, int]]:
-    """By the name of each buffer, a value that changes if the buffer is replaced or modified in place."""
+    """For the name of each buffer, a value that changes if the buffer is replaced or modified in place."""
     return {name: (id(buffer), buffer._version) for name, buffer in module.named_buffers()}  # noqa: SLF001
 
 

@@ -26,7 +26,7 @@ _NONE, _MEAN = 0, 1
 """PyTorch's numbers for the reductions of a loss; the third is the sum."""
 
 _MAX = 2**63 - 1
-"""How many boxes NonMaxSuppression may keep: all."""
+"""The number of boxes that NonMaxSuppression may keep: all of them."""
 
 
 def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:

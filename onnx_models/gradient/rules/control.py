@@ -479,7 +479,7 @@ _GEMM = {"alpha": 1.0, "transA": 0, "transB": 0}
 """The defaults of Gemm; without C there is no beta to mind."""
 
 _SCATTERED = ("Expand", "Reshape", "Reshape")
-"""What computes the inputs of ScatterElements in `scatter_added`: zeros, flat indices and flat values."""
+"""The operators that compute the inputs of ScatterElements in `scatter_added`: zeros, flat indices and flat values."""
 
 
 def _flattened(body: Subgraph, matrix: str) -> str:

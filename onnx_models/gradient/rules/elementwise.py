@@ -160,7 +160,7 @@ GRADIENTS: Mapping[str, tuple[Formula, ...]] = {
     "Tanh": (lambda n: n.g * (1 - n.y * n.y),),
     "ThresholdedRelu": (lambda n: n.g.where(n.x > n("alpha", 1.0), 0.0),),
 }  # fmt: skip
-"""By operator and input; the last expression is that of all further inputs. y = f(x, b), and g is the gradient of y."""
+"""Expressions by operator and input; the last one is for all further inputs. y = f(x, b), and g is the gradient of y."""
 
 
 def _by_formulas(formulas: tuple[Formula, ...], graph: Graph, node: Node, dy: str) -> Gradients:

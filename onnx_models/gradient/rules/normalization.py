@@ -118,7 +118,7 @@ def _sum(graph: Graph, parts: Sequence[str]) -> str:
 
 
 def _of_statistics(graph: Graph, node: Node, parts: Sequence[str | None]) -> Gradients:
-    """As `_of_inputs`, with a zero for an input that the outputs in the loss do not depend on."""
+    """As `_of_inputs`, with a zero for an input that no output in the loss depends on."""
     zero = Zero("the loss does not depend on the outputs that depend on it")
     return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
 

@@ -23,7 +23,7 @@ _X, _W, _R, _B, _SEQUENCE_LENS, _INITIAL_H, _INITIAL_C, _P = range(8)
 _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 
 _GATES = {"LSTM": 3, "GRU": 2, "RNN": 0}
-"""How many gates each state has: they come first in W, R and B. The candidate for the new state comes last."""
+"""The number of gates in each kind of layer. They come first in W, R and B, the candidate for the new state last."""
 
 _PARAMETERS: dict[str, tuple[float | None, ...]] = {
     "affine": (None, None),
@@ -207,7 +207,7 @@ def _set_ranks(graph: Graph, node: Node) -> None:
 
 @dataclass(frozen=True)
 class _Ends:
-    """Where sequences end.
+    """The ends of sequences.
 
     lengths: name of the numbers of steps, int64 [N]. mask, last: names of whether a sequence has each step, and of whether
     it is the last one, [T, N, 1].

@@ -16,7 +16,7 @@ REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT1
 
 @dataclass(frozen=True)
 class Zero:
-    """The gradient of an input with respect to which the derivative is 0.
+    """Marks an input with respect to which the derivative is 0.
 
     reason: the end of a sentence that begins with "its derivative is 0, because".
     """
@@ -34,10 +34,10 @@ Gradients = Sequence[Part] | Mapping[str, Part]
 """The gradients of the inputs in order, or by the names of inputs and captured tensors."""
 
 Rule = Callable[[Graph, Node, str], Gradients]
-"""From the gradient of the first output to the gradients of the inputs."""
+"""Takes the gradient of the first output and returns the gradients of the inputs."""
 
 MultiOutputRule = Callable[[Graph, Node, Incoming], Gradients | None]
-"""From the gradients of all outputs, at least one of which is not None. A result of None asks for the decomposition."""
+"""Takes the gradients of all outputs, at least one of them not None. A result of None asks for the decomposition."""
 
 Decomposition = Callable[[Graph, Node], Sequence[str]]
 """Adds nodes that compute the same as a node; returns the names of the outputs, "" for one that the node omits."""

@@ -70,7 +70,7 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
 
 @dataclass(frozen=True)
 class _Axis:
-    """What is known of an axis before the model runs.
+    """What is known about an axis before the model runs.
 
     x, y: its lengths, None if unknown. is_kept: whether it is never resized, whatever its length.
     scale: from the node's scales, None if it has sizes. size: from the node's sizes, None if these are not constant.

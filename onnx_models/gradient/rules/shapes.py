@@ -14,7 +14,7 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import REAL, Gradients, Zero, rule
 
 Adjoint = Callable[[Graph, Node, str], str]
-"""From the gradient of the output to that of the first input, for operators that are linear in it."""
+"""Takes the output's gradient and returns the first input's, for operators that are linear in this input."""
 
 ADJOINTS: Mapping[str, Adjoint] = {
     "CumSum": lambda graph, node, dy: graph.op(
@@ -35,7 +35,7 @@ ADJOINTS: Mapping[str, Adjoint] = {
     "Trilu": lambda graph, node, dy: graph.replay(node, dy, *node.inputs[1:]),  # its own transpose
     "Unsqueeze": lambda graph, node, dy: graph.reshaped(dy, node.inputs[0]),
 }
-"""By operator."""
+"""The adjoints of linear operators, by operator."""
 
 
 def _by_adjoint(adjoint: Adjoint, graph: Graph, node: Node, dy: str) -> Gradients:

@@ -64,7 +64,7 @@ def transform(
 
 
 def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
-    """How often each number of a onesided input occurs in the full spectrum, in a shape that broadcasts to that of x.
+    """How often each number of a onesided input occurs in the full spectrum, in a shape that broadcasts to x.
 
     Determined by transforming real and imaginary units: if x does not have exactly half of the spectrum, runtimes disagree
     on which numbers are also used as conjugates.

@@ -21,7 +21,7 @@ _MAX_SPATIAL = 3
 
 @dataclass(frozen=True)
 class Reads:
-    """Which outputs of an axis read a pixel of its input: pixel t has outputs from t * scale - pads[0] on.
+    """The outputs along an axis that read a pixel of the input: pixel t is read by outputs from t * scale - pads[0] on.
 
     scale: the number of outputs for each pixel.
     weights: the weight of the pixel in each of these outputs.

@@ -166,7 +166,7 @@ def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Wi
 
 
 def _samples_last(graph: Graph, image: str, kernel: str, layout: Windows, group: int) -> str:
-    """From [samples, group * channels, ...] to [channels, group * samples, ...]."""
+    """Rearrange [samples, group * channels, ...] to [channels, group * samples, ...]."""
     swapped = [1, 0, *layout.axes]
     if group == 1:
         return graph.op("Transpose", image, perm=swapped)

@@ -1,8 +1,8 @@
-"""The reference implementation of each operator, as plain float64 loops that are written from the specification.
+"""The reference implementation of each operator: plain float64 loops, written from the specification.
 
-There is one module for each family of operators. A function takes the inputs by position, None for an absent one, and the
-attributes by name. If the operator has several outputs, the function also takes `outputs`, the lower-case names of the
-wanted ones, and returns a tuple with None for the others.
+Each family of operators has a module. A function takes the inputs by position, None for an absent input, and the attributes
+by name. If the operator has several outputs, the function also takes `outputs`, the lower-case names of the wanted outputs,
+and returns a tuple with None for the others.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ def evaluate(
     attributes: Mapping[str, object],
     wanted: Sequence[bool] | None = None,
 ) -> list[npt.NDArray[np.float64] | None]:
-    """The outputs of `operator` in float64, not rounded to the operator's type. It makes the same checks as the operator.
+    """Compute an operator's outputs in float64, not rounded to its type, with the same checks as the operator.
 
     Args:
         operator: the definition.
-        inputs: the inputs in the operator's order, None for an absent one; absent ones at the end may be omitted.
-        attributes: the attributes that a node has; others have their defaults.
-        wanted: one bool for each output; by default all are wanted.
+        inputs: the inputs in the operator's order, None for an absent input; absent inputs at the end may be omitted.
+        attributes: the node's attributes; others have their defaults.
+        wanted: a bool for each output; by default all are wanted.
 
     Returns:
-        One float64 array for each output in the operator's order, None for one that is not wanted.
+        A float64 array for each output in the operator's order, None for an output that is not wanted.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type, an input has an element type that the operator does not
-            allow, or two inputs of one type variable have different types.
-        ValueError: a value, a shape or the data break a rule, or no output is wanted.
+            allow, or two inputs with the same type variable have different types.
+        ValueError: a value, a shape or the data breaks a rule, or no output is wanted.
     """
     arguments = arguments_of(operator, attributes)
     names = _wanted_names(operator, wanted)
@@ -52,14 +52,14 @@ def evaluate(
 
 
 def arguments_of(operator: Operator, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
-    """The values of all attributes, checked; those that the node leaves out have their defaults."""
+    """All attributes' values, checked; attributes that the node leaves out have their defaults."""
     return operator.check_attributes(attributes)
 
 
 def check_shapes(
     operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]], arguments: Mapping[str, AttributeValue]
 ) -> None:
-    """Check that the shapes of the inputs, and lengths among their elements, agree."""
+    """Check that the inputs' shapes agree, and that lengths in their elements do."""
     shapes = {name: array.shape for name, array in arrays.items()}
     lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
     output_shapes(operator, shapes, lengths, arguments)
@@ -71,7 +71,7 @@ def compute(
     arguments: Mapping[str, AttributeValue],
     wanted: Sequence[str],
 ) -> list[npt.NDArray[np.float64] | None]:
-    """The outputs of an operator whose inputs and attributes are checked, None for one that is not in `wanted`."""
+    """Compute the outputs from checked inputs and attributes; None for an output that is not in `wanted`."""
     function = function_of(operator)
     if len(operator.outputs) == 1:
         return [function(*inputs.values(), **arguments)]
@@ -80,7 +80,7 @@ def compute(
 
 
 def function_of(operator: Operator) -> Callable[..., Any]:
-    """The function of this package that computes an operator."""
+    """This package's function for an operator."""
     return cast(
         "Callable[..., Any]",
         getattr(importlib.import_module(f"ortops.reference.{operator.family}"), operator.function),
@@ -104,7 +104,7 @@ def _by_name(operator: Operator, inputs: Sequence[npt.ArrayLike | None]) -> dict
 
 
 def check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
-    """Check that element types are allowed, and that tensors of one type variable have the same one."""
+    """Check that element types are allowed, and that tensors with the same type variable have the same type."""
     first: dict[str, str] = {}
     for tensor in operator.inputs:
         if tensor.name not in arrays:

@@ -32,7 +32,7 @@ def dml_resample(
     rounding_direction: RoundingDirection,
     output_sizes: Sequence[int],
 ) -> npt.NDArray[np.float64]:
-    """The tensor `x` scaled along each of its axes, which are all treated alike.
+    """Scale the tensor `x` along each of its axes, all in the same way.
 
     Along one axis, with S the scale, I and O the input's and the output's pixel offset, output o reads the coordinate
     `(o - O)/S - I`. A coordinate before the first or after the last pixel reads that pixel.
@@ -45,18 +45,18 @@ def dml_resample(
             lengths: the coordinate is then computed as `(o - O)*N/M - I` in this order, exact if its terms are.
         input_pixel_offsets: I of each axis, in input pixels, finite; empty for 0.5.
         output_pixel_offsets: O of each axis, in output pixels, finite; empty for -0.5.
-        rounding_direction: half_up for the nearest pixel, the later one of two at the same distance; increasing for the
-            next one, decreasing for the one before. It has no effect on linear.
-        output_sizes: M of each axis, at least 0; empty for N*S rounded down. One of this and `scales` is not empty.
+        rounding_direction: half_up for the nearest pixel, the later of two at the same distance; increasing for the next
+            pixel, decreasing for the previous pixel. It has no effect on linear.
+        output_sizes: M of each axis, at least 0; empty for N*S rounded down. `scales` and this must not both be empty.
 
     Returns:
-        [M0, ...] of the rank of `x`.
+        [M0, ...] with the rank of `x`.
 
     Raises:
-        ValueError: `x` has no elements where the output has some.
+        ValueError: `x` has no elements although the output has some.
 
     Source:
-        DML_RESAMPLE1_OPERATOR_DESC for the coordinates, the edges and the offsets by default,
+        DML_RESAMPLE1_OPERATOR_DESC for the coordinates, the edges and the default offsets,
         DML_RESAMPLE2_OPERATOR_DESC for increasing and decreasing. Where they are silent: onnxruntime's DirectML
         provider for half_up.
     """
@@ -89,17 +89,16 @@ def dml_resample_grad(
 ) -> npt.NDArray[np.float64]:
     """The gradient of `sum(dy * dml_resample(x, ...))` by `x`: the transpose of the scaling, applied to `dy`.
 
-    Its parameters are those of the forward operator. An output that reads beyond an edge adds its gradient to the pixel at
-    the edge.
+    It has the forward operator's parameters. An output that reads beyond an edge adds its gradient to the pixel at the edge.
 
-    RESAMPLE_GRAD as shipped in DirectML names the two offset arrays after its own tensors, so its InputPixelOffsets are
+    DirectML's RESAMPLE_GRAD names the two offset arrays after its own tensors. So its InputPixelOffsets are
     output_pixel_offsets here, and its OutputPixelOffsets are input_pixel_offsets.
 
     Args:
         dy: [M0, ...] of rank 1 to 4, the gradient by the forward operator's output.
         x_shape: N0 and so on, one length for each axis of `dy`.
         interpolation_mode: as in the forward operator.
-        scales: as in the forward operator; empty for the ratio of the length of `dy` to that of `x`.
+        scales: as in the forward operator; empty for the ratio of the lengths of `dy` and `x`.
         input_pixel_offsets: as in the forward operator.
         output_pixel_offsets: as in the forward operator.
         rounding_direction: as in the forward operator.
@@ -108,11 +107,11 @@ def dml_resample_grad(
         [N0, ...]; 0 for a pixel that no output reads.
 
     Raises:
-        ValueError: `x_shape` has a 0 where `dy` has elements.
+        ValueError: `x_shape` has a 0 although `dy` has elements.
 
     Source:
-        The transpose of RESAMPLE2, which DML_RESAMPLE_GRAD1_OPERATOR_DESC describes by example. That its fields are
-        the forward operator's is what DML_RESAMPLE_GRAD_OPERATOR_DESC says.
+        The transpose of RESAMPLE2, which DML_RESAMPLE_GRAD1_OPERATOR_DESC describes by example.
+        DML_RESAMPLE_GRAD_OPERATOR_DESC says that its fields are the forward operator's.
     """
     shape = tuple(int(length) for length in x_shape)
     if dy.size == 0:
@@ -142,7 +141,7 @@ class Tap(NamedTuple):
 class ResampledAxis:
     """The resampling of one axis.
 
-    length, size: the lengths of the input and of the output, at least 1.
+    length, size: the lengths of the input and the output, at least 1.
     scale: output pixels for each input pixel; None for size/length.
     input_pixel_offset, output_pixel_offset: in input and in output pixels.
     rounded: rounds a coordinate to its pixel; None for linear interpolation.
@@ -163,7 +162,7 @@ class ResampledAxis:
 
     def taps(self, o: int) -> Sequence[Tap]:
         """The pixels that output `o` reads."""
-        # Clamping before rounding is the same as after it: the edges are whole numbers, which every rounding keeps.
+        # Clamping before rounding gives the same result as after it: rounding does not change the edges, whole numbers.
         clamped = min(max(self.coordinate(o), 0.0), self.length - 1.0)
         if self.rounded is not None:
             return (Tap(self.rounded(clamped), 1.0),)
@@ -191,7 +190,7 @@ def resampled_axes(
     output_pixel_offsets: Sequence[float],
     rounding_direction: RoundingDirection,
 ) -> list[ResampledAxis]:
-    """All axes, from the lengths of the forward operator's input and output and from its attributes."""
+    """All axes, from the forward operator's input and output lengths and its attributes."""
     rank = len(lengths)
     rounded = _ROUNDED[rounding_direction] if interpolation_mode == "nearest_neighbor" else None
     ratios: Sequence[float | None] = scales or [None] * rank
@@ -214,13 +213,13 @@ def along_each(
     """Apply `step`, which transforms the first axis of an array, to each axis in turn."""
     with np.errstate(over="ignore", invalid="ignore"):
         for axis in axes:
-            # The transformed axis moves to the end, so the next one is first, and after all axes each is in its place.
+            # The transformed axis moves to the end, so the next axis comes first. After all axes, each is in its place.
             array = np.moveaxis(step(axis, array), 0, -1)
     return array
 
 
 def resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Resample [length, ...] to [size, ...]. Only pixels with a weight are read, so others may be infinite or NaN."""
+    """Resample [length, ...] to [size, ...]. Reads only pixels with a weight, so others may be infinite or NaN."""
     y = np.zeros((axis.size, *x.shape[1:]))
     for o in range(axis.size):
         for tap in axis.taps(o):

@@ -38,7 +38,7 @@ def dml_roi_align(
     maximum_samples_per_output: int,
     align_regions_to_corners: int,
 ) -> npt.NDArray[np.float64]:
-    """Feature maps pooled over regions: the means or maxima of the samples in each bin.
+    """Pool feature maps over regions: the mean or maximum of each bin's samples.
 
     Along one axis, with P bins, S the scale, I and O the input's and the output's pixel offset, the region goes from
     `a = r1*S` to `b = r2*S` and each bin has `k = ceil((b - a)/P)` samples, at least the minimum and at most the
@@ -49,21 +49,21 @@ def dml_roi_align(
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 4] after up to two axes of length 1; x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
-        batch_indices: [R] after up to three axes of length 1; the index of the image of each RoI, from 0 to N - 1.
+        batch_indices: [R] after up to three axes of length 1; each RoI's image index, from 0 to N - 1.
         output_height: number of bins along y, at least 1.
         output_width: number of bins along x, at least 1.
         reduction_function: average for the mean of a bin's samples, max for the largest of them. A NaN is larger than
             every number.
         interpolation_mode: linear between the pixels at floor and ceil of a sample's coordinate, which are the same on a
-            pixel; nearest_neighbor for the nearest pixel, the later one of two at the same distance.
+            pixel; nearest_neighbor for the nearest pixel, the later of two at the same distance.
         spatial_scale_x: pixels of `x` for each unit of x1 and x2, above 0.
         spatial_scale_y: pixels of `x` for each unit of y1 and y2, above 0.
         input_pixel_offset: I, in pixels.
         output_pixel_offset: O, in samples.
-        out_of_bounds_input_value: value of a sample a pixel or more before the first one, or more than a pixel after the
-            last one; the sample counts like others. A closer one reads the first or the last pixel.
-        minimum_samples_per_output: least number of samples of a bin along each axis, at least 1.
-        maximum_samples_per_output: largest number of samples of a bin along each axis, at least the minimum.
+        out_of_bounds_input_value: value of a sample a pixel or more before the first pixel, or more than a pixel after the
+            last; the sample counts like others. A closer sample reads the first or the last pixel.
+        minimum_samples_per_output: smallest number of a bin's samples along each axis, at least 1.
+        maximum_samples_per_output: largest number of a bin's samples along each axis, at least the minimum.
         align_regions_to_corners: 1 to spread the samples up to the region's corners, 0 not to.
 
     Returns:
@@ -75,7 +75,7 @@ def dml_roi_align(
     Source:
         DML_ROI_ALIGN1_OPERATOR_DESC for the coordinates. Where it is silent: ONNX RoiAlign-16 for rounding up the
         number of samples and for the border after the last pixel, onnxruntime's expected results on DirectML for samples
-        less than a pixel before the first one, the public cases of DirectML's maintainer (RoiAlign.json, case 16) for a
+        less than a pixel before the first pixel, the public cases of DirectML's maintainer (RoiAlign.json, case 16) for a
         sample at -1, TensorFlow's crop_and_resize for corners and for ties.
     """
     rois, batch_indices = rois.reshape(-1, 4), batch_indices.reshape(-1)
@@ -113,17 +113,17 @@ def dml_roi_align_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * dml_roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
-    For max all of an output's gradient goes to its winner, the first of equal ones by (iy, ix). A sample out of bounds
-    has the value 0 there and passes nothing. The coordinate of a sample has the derivatives `S*(1 - t)` by r1 and `S*t`
-    by r2. The slope of the interpolation is that between the pixels at floor and ceil: 0 on a pixel, beyond the first and
-    the last pixel, and for nearest_neighbor. The number of samples is taken as constant.
+    For max, all of an output's gradient goes to its winner, the first of equal samples by (iy, ix). A sample out of bounds
+    has the value 0 there and passes nothing. A sample's coordinate has the derivatives `S*(1 - t)` by r1 and `S*t` by r2.
+    The interpolation's slope is the slope between the pixels at floor and ceil: 0 on a pixel, beyond the first and the last
+    pixel, and for nearest_neighbor. The number of samples counts as constant.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: as in the forward operator.
         batch_indices: as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required for the RoIs' gradient and for max only.
+        x: [N, C, H, W], the feature map; required only for the RoIs' gradient and for max.
         reduction_function: as in the forward operator.
         interpolation_mode: as in the forward operator.
         spatial_scale_x: as in the forward operator.
@@ -136,15 +136,16 @@ def dml_roi_align_grad(
         outputs: the gradients wanted, at least one of outputgradienttensor and outputroigradienttensor.
 
     Returns:
-        The gradient by `x` [N, C, H, W] and that by `rois` in the shape of `rois`, None for one that is not wanted.
+        The gradient by `x` [N, C, H, W] and the gradient by `rois` in the shape of `rois`; None for a gradient that is not
+        wanted.
 
     Raises:
         ValueError: as in `dml_roi_align`; or `x` is required and missing, an output size is 0, or `outputs` is empty or
             has another name.
 
     Source:
-        The derivative of ROI_ALIGN1. Its RoI gradient is that of the pseudo code in DML_ROI_ALIGN_GRAD_OPERATOR_DESC
-        where S is the input's size and "coordinate" means `t` times that size.
+        The derivative of ROI_ALIGN1. Its RoI gradient follows the pseudo code in DML_ROI_ALIGN_GRAD_OPERATOR_DESC, where
+        S is the input's size and "coordinate" means `t` times that size.
     """
     shape = tuple(int(length) for length in x_shape)
     flat_rois, indices = rois.reshape(-1, 4), batch_indices.reshape(-1)
@@ -167,7 +168,7 @@ def dml_roi_align_grad(
         samples=(minimum_samples_per_output, maximum_samples_per_output),
         to_corners=align_regions_to_corners != 0,
     )
-    # Not a product with the slope 0, which is NaN if a pixel or a gradient is infinite or NaN.
+    # A product with the slope 0 would be NaN if a pixel or a gradient is infinite or NaN.
     is_flat = interpolation_mode == "nearest_neighbor"
     wanted = (wants_dx, wants_drois and not is_flat)
     dx, drois = pool_grad(dy, flat_rois, indices, shape, x, axes, _MODES[reduction_function], wanted)
@@ -180,7 +181,7 @@ def dml_roi_align_grad(
 class RegionAxis:
     """One region along one axis of the map.
 
-    first, last: the ends `a` and `b` in pixels, without the input's pixel offset; either may be the larger one.
+    first, last: the ends `a` and `b` in pixels, without the input's pixel offset; either may be larger.
     scale: map pixels for each unit of the region's stored coordinates.
     bins: number of output bins.
     per_bin: number of samples in each bin.
@@ -202,7 +203,7 @@ class RegionAxis:
     nearest: bool
 
     def steps(self) -> int:
-        """The number of steps into which the samples divide the region; 0 for one sample aligned to both corners."""
+        """The number of steps into which the samples divide the region; 0 for a single sample aligned to both corners."""
         return self.bins * self.per_bin - (1 if self.to_corners else 0)
 
     def share(self, p: int, i: int) -> float:
@@ -215,7 +216,7 @@ class RegionAxis:
         return self.first + (self.last - self.first) * self.share(p, i) - self.input_pixel_offset
 
     def progression(self, p: int) -> tuple[float, float, float]:
-        """Start, step and largest intermediate result of the coordinates of bin `p`."""
+        """Start, step and largest intermediate result of bin `p`'s coordinates."""
         start = self.coordinate(p, 0)
         step = (self.last - self.first) / max(self.steps(), 1)
         return start, step, max(map(abs, (start, self.first, self.last, self.input_pixel_offset)))
@@ -225,7 +226,7 @@ class RegionAxis:
         return is_on_map(c, self.length)
 
     def taps(self, c: float) -> Sequence[Tap]:
-        """The nearest pixel, or the two of linear interpolation at `c`; only one on a pixel."""
+        """The nearest pixel, or the two pixels that linear interpolation reads at `c`; only one pixel if `c` is on it."""
         if self.nearest:
             return (Tap(min(max(nearest_pixel(c), 0), self.length - 1), 1.0, 0.0),)
         clamped = min(max(c, 0.0), self.length - 1.0)
@@ -241,12 +242,12 @@ class RegionAxis:
 
 
 def is_on_map(c: float, length: int) -> bool:
-    """Whether a coordinate lies on a map of `length` pixels. Unlike ONNX's, the map does not have -1 itself."""
+    """Whether a coordinate lies on a map of `length` pixels. Unlike ONNX's, the map does not include -1."""
     return -1.0 < c <= length
 
 
 def nearest_pixel(c: float) -> int:
-    """The pixel nearest to a coordinate, the later one of two at the same distance."""
+    """The pixel nearest to a coordinate, the later of two at the same distance."""
     return math.floor(c + 0.5)
 
 
@@ -279,5 +280,5 @@ def region_axes(
 
 
 def limited_samples(size: float, bins: int, minimum: int, maximum: int) -> int:
-    """Number of samples of a bin along an axis: the size of a bin in pixels, rounded up and clamped to the limits."""
+    """The number of a bin's samples along an axis: the bin's size in pixels, rounded up and clamped to the limits."""
     return min(max(adaptive_samples(size, bins), minimum), maximum)

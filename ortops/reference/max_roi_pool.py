@@ -22,10 +22,10 @@ def max_roi_pool(
     pooled_shape: Sequence[int],
     spatial_scale: float,
 ) -> npt.NDArray[np.float64]:
-    """The largest pixel of each bin of each RoI.
+    """Find the largest pixel in each bin of each RoI.
 
     Along an axis with ends `r1` and `r2` of the RoI, P bins and the scale S, the RoI has the pixels from
-    `start = round(r1*S)` to `end = round(r2*S)`, halves away from 0, but at least the one at `start`. With
+    `start = round(r1*S)` to `end = round(r2*S)`, halves away from 0, but at least the pixel `start`. With
     `L = max(end - start + 1, 1)`, bin p has the pixels from `start + floor(p*L/P)` to `start + ceil((p + 1)*L/P) - 1`
     that are on the map.
 
@@ -40,7 +40,7 @@ def max_roi_pool(
         [R, C, *pooled_shape]; NaN where a pixel of the bin is NaN, 0 where the bin has no pixels.
 
     Raises:
-        ValueError: a batch_id is not the index of an image, a RoI is not finite, or there are RoIs but no pixels.
+        ValueError: a batch_id is not an image's index, a RoI is not finite, or there are RoIs but no pixels.
 
     Source:
         ONNX MaxRoiPool-1 and -22; where their text is silent, `ortops.operators.max_roi_pool`.
@@ -54,7 +54,7 @@ def max_roi_pool(
 
 
 def largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> float:
-    """The largest pixel of a bin, or NaN if one is; 0 if it has none."""
+    """A bin's largest pixel, or NaN if a pixel is NaN; 0 if the bin has no pixels."""
     winner = first_largest(channel, bin_)
     return 0.0 if winner is None else float(channel[winner])
 
@@ -68,8 +68,8 @@ def max_roi_pool_grad(
 ) -> npt.NDArray[np.float64]:
     """The gradient of `sum(dy * max_roi_pool(x, rois, ...))` by `x`.
 
-    All of an output's gradient goes to the largest pixel of its bin, the first row by row of equal ones, or to the first
-    NaN. A bin without pixels passes nothing.
+    All of an output's gradient goes to its bin's largest pixel, the first of equal pixels row by row, or to the first NaN.
+    A bin without pixels passes nothing.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
@@ -99,7 +99,7 @@ def max_roi_pool_grad(
 
 
 def add_to_dx(dx: npt.NDArray[np.float64], winner: Pixel, dy: float) -> None:
-    """Add the gradient of a bin to that of its largest pixel in `dx`, [H, W]."""
+    """Add a bin's gradient to its largest pixel's gradient in `dx`, [H, W]."""
     # Python's floats: infinities of both signs add up to NaN without a warning.
     dx[winner] = float(dx[winner]) + dy
 
@@ -133,12 +133,12 @@ def along(r1: float, r2: float, scale: float, bins: int, length: int) -> list[ra
 
 
 def size_of(start: int, end: int) -> int:
-    """The number of pixels of a RoI along an axis."""
+    """A RoI's number of pixels along an axis."""
     return max(end - start + 1, 1)
 
 
 def bounds_of(p: int, size: int, bins: int) -> tuple[int, int]:
-    """The first pixel of bin `p` and the one after its last, from the start of a RoI of `size` pixels."""
+    """Bin `p`'s first pixel and its end, exclusive, from the start of a RoI of `size` pixels."""
     # Python divides integers exactly; dividing the negative and negating again rounds up.
     return p * size // bins, -(-(p + 1) * size // bins)
 
@@ -152,7 +152,7 @@ def rounded(end: float) -> int:
     """The nearest whole number, halves away from 0, limited to `MAX_COORDINATE`."""
     size = min(abs(end), float(MAX_COORDINATE))
     below = math.floor(size)
-    # Not floor(size + 0.5): the sum is rounded too, and for the number just below one half it is 1.
+    # floor(size + 0.5) would be wrong: the sum is rounded too, and for the number just below one half it is 1.
     nearest = below + 1 if size - below >= 0.5 else below
     return nearest if end > 0 else -nearest
 

@@ -1,4 +1,4 @@
-"""PSRoIAlign and its gradient, sample by sample: the means of RoiAlign, each over a channel of its own."""
+"""PSRoIAlign and its gradient, sample by sample: RoiAlign's means, where each bin reads its own channel."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def ps_roi_align(
     spatial_scale: float,
     coordinate_transformation_mode: CoordinateTransformationMode,
 ) -> npt.NDArray[np.float64]:
-    """Feature maps pooled over RoIs: the means of the samples in each bin, which reads its own channels.
+    """Pool feature maps over RoIs: the mean of each bin's samples, where each bin reads its own channels.
 
-    Bin (i, j) of channel c reads the map's channel (c*PH + i)*PW + j. The samples are those of `roi_align`. A sample
+    Bin (i, j) of channel c reads the map's channel (c*PH + i)*PW + j, with the same samples as `roi_align`. A sample
     outside the map is 0 and counts in the mean.
 
     Args:
@@ -76,21 +76,21 @@ def ps_roi_align_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * ps_roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
-    The derivatives of a sample are those of `roi_align_grad`.
+    A sample has the same derivatives as in `roi_align_grad`.
 
     Args:
         dy: [R, C / (PH * PW), PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: [R, 4], as in the forward operator.
         batch_indices: [R], as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required for drois only.
+        x: [N, C, H, W], the feature map; required only for drois.
         sampling_ratio: as in the forward operator.
         spatial_scale: as in the forward operator.
         coordinate_transformation_mode: as in the forward operator.
         outputs: the gradients wanted, at least one of dx and drois.
 
     Returns:
-        dx [N, C, H, W] and drois [R, 4], None for one that is not wanted.
+        dx [N, C, H, W] and drois [R, 4]; None for a gradient that is not wanted.
 
     Raises:
         ValueError: as in `ps_roi_align`; or `x` is required and missing, an output size is 0, or `outputs` is empty or has

@@ -18,7 +18,7 @@ Channel = list[list[float]]
 AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
 """Takes x1 y1 x2 y2; returns the samples along y and along x."""
 
-# Python's floats, not NumPy's: they give no warning for infinite and NaN data.
+# Python's floats, since NumPy's would warn about infinite and NaN data.
 
 
 def roi_align(
@@ -33,7 +33,7 @@ def roi_align(
     mode: Mode,
     coordinate_transformation_mode: CoordinateTransformationMode,
 ) -> npt.NDArray[np.float64]:
-    """Feature maps pooled over RoIs: the means or maxima of the samples in each bin.
+    """Pool feature maps over RoIs: the mean or maximum of each bin's samples.
 
     Along one axis, with P bins, g samples in each bin and S the scale, sample i of bin p lies at
     `start + p*size/P + (i + 0.5)*size/(P*g)`, where `start = r1*S` (less 0.5 for half_pixel) and `size = (r2 - r1)*S`
@@ -42,13 +42,13 @@ def roi_align(
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 4], x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
-        batch_indices: [R], the index of the image of each RoI, from 0 to N - 1.
+        batch_indices: [R], each RoI's image index, from 0 to N - 1.
         output_height: number of bins along y, at least 1.
         output_width: number of bins along x, at least 1.
-        sampling_ratio: number of samples of a bin along each axis; 0 for the size of the bin in pixels, rounded up.
+        sampling_ratio: number of a bin's samples along each axis; 0 for the bin's size in pixels, rounded up.
         spatial_scale: pixels of `x` for each unit of `rois`, above 0.
-        mode: avg for the mean of the interpolated samples, max for the largest product of a pixel and its weight in any of
-            them, max_interpolated for the largest of them. A NaN is larger than every number.
+        mode: avg for the mean of the interpolated samples, max for the largest product of a pixel and its weight in any
+            sample, max_interpolated for the largest sample. A NaN is larger than every number.
         coordinate_transformation_mode: half_pixel, or output_half_pixel as before opset 16.
 
     Returns:
@@ -89,18 +89,18 @@ def roi_align_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
-    In the max modes all of an output's gradient goes to its winner, the first of equal ones by (iy, ix, corner); a winner
-    outside the map passes nothing. With `t = (p*g + i + 0.5)/(P*g)` the coordinate of a sample has the derivatives
-    `S*(1 - t)` by r1 and `S*t` by r2, or S and 0 where output_half_pixel has raised the size to 1. The slope of the
-    interpolation is that of the cell that begins at or before the sample; it is 0 at the last pixel and beyond the first
-    and the last. The number of samples is taken as constant.
+    In the max modes, all of an output's gradient goes to its winner, the first of equal candidates by (iy, ix, corner); a
+    winner outside the map passes nothing. With `t = (p*g + i + 0.5)/(P*g)`, a sample's coordinate has the derivatives
+    `S*(1 - t)` by r1 and `S*t` by r2, or S and 0 if output_half_pixel has raised the size to 1. The interpolation's slope is
+    the slope in the cell that begins at or before the sample; it is 0 at the last pixel and beyond the first and the last
+    pixel. The number of samples counts as constant.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: [R, 4], as in the forward operator.
         batch_indices: [R], as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required for drois and in the max modes only.
+        x: [N, C, H, W], the feature map; required only for drois and in the max modes.
         sampling_ratio: as in the forward operator.
         spatial_scale: as in the forward operator.
         mode: as in the forward operator.
@@ -108,7 +108,7 @@ def roi_align_grad(
         outputs: the gradients wanted, at least one of dx and drois.
 
     Returns:
-        dx [N, C, H, W] and drois [R, 4], None for one that is not wanted.
+        dx [N, C, H, W] and drois [R, 4]; None for a gradient that is not wanted.
 
     Raises:
         ValueError: as in `roi_align`; or `x` is required and missing, an output size is 0, or `outputs` is empty or has
@@ -152,7 +152,7 @@ def check_data(
 
     Args:
         rois: [R, ...], the RoIs.
-        batch_indices: [R], the index of the image of each RoI.
+        batch_indices: [R], each RoI's image index.
         x_shape: N, C, H, W.
         names: the names of the RoIs, the batch indices and the source of `x_shape` in error messages.
 
@@ -184,7 +184,7 @@ def check_gradient(
         dy_shape: R, C, PH, PW.
         outputs: the names of the wanted outputs.
         known: the names of all outputs.
-        names: the names of the gradient by the output and of the feature map in error messages.
+        names: the names of the output's gradient and the feature map in error messages.
         x_required_by: the reason why the missing feature map is required; None if it is given or not required.
 
     Raises:
@@ -263,7 +263,7 @@ def channel_read(bin_: Bin, c: int, size: Sequence[int]) -> int:
 
 
 def images_of(batch_indices: npt.NDArray[np.integer]) -> list[int]:
-    """The index of the image of each RoI."""
+    """Each RoI's image index."""
     return [int(n) for n in batch_indices]
 
 
@@ -273,7 +273,7 @@ def channels_of(x: npt.NDArray[np.float64], n: int) -> list[Channel]:
 
 
 def average(bin_: Bin, channel: Channel, outside_value: float) -> float:
-    """The mean of the samples of a bin; 0 if it has none."""
+    """The mean of a bin's samples; 0 if it has no samples."""
     total = sum(sample.repeats * value_of(channel, sample.corners) for sample in bin_.inside)
     outside = bin_.total - sum(sample.repeats for sample in bin_.inside)
     if outside > 0:
@@ -282,19 +282,19 @@ def average(bin_: Bin, channel: Channel, outside_value: float) -> float:
 
 
 def divisor_of(bin_: Bin) -> float:
-    """The number of samples of a bin, at least 1."""
+    """The number of a bin's samples, at least 1."""
     return max(bin_.total, 1)
 
 
 def maximum(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> float:
-    """The largest candidate of a bin; 0 if it has no samples."""
+    """A bin's largest candidate; 0 if it has no samples."""
     winner = winner_of(candidates_of(mode, bin_, channel, outside_value))
     return 0.0 if winner is None else winner.value
 
 
 def value_of(channel: Channel, corners: Sequence[Corner]) -> float:
     """The sum of the products of pixels and their weights."""
-    # Not sum(): from Python 3.12 on it compensates rounding errors, and ties would differ between versions.
+    # From Python 3.12 on, sum() compensates rounding errors, so ties would differ between versions.
     value = 0.0
     for corner in corners:
         value += corner.weight * _pixel(channel, corner)
@@ -324,7 +324,7 @@ def winner_of(candidates: Iterable[Candidate]) -> Candidate | None:
 
 
 def candidates_of(mode: Mode, bin_: Bin, channel: Channel, outside_value: float) -> Iterator[Candidate]:
-    """The candidates by ascending (iy, ix, corner). Of the equal samples outside the map it has only the first."""
+    """The candidates by ascending (iy, ix, corner), with only the first of the equal samples outside the map."""
     outside = bin_.outside
     for sample in bin_.inside:
         if outside is not None and outside < sample.first:
@@ -358,7 +358,7 @@ def terms_of(mode: Mode, bin_: Bin, channel: Channel) -> list[Term]:
 
 
 def add_to_dx(dx: Channel, share: float, term: Term) -> None:
-    """Add what a term passes to the pixels that it reads, for the gradient `share` by each of its samples."""
+    """Add a term's contribution to the pixels that it reads; `share` is the gradient by each of its samples."""
     for corner in term.corners:
         if corner.pixel is not None:
             h, w = corner.pixel
@@ -368,7 +368,7 @@ def add_to_dx(dx: Channel, share: float, term: Term) -> None:
 def add_to_droi(
     droi: list[Any], share: float, term: Term, channel: Channel, bin_: Bin, axis_y: SampledAxis, axis_x: SampledAxis
 ) -> None:
-    """Add what a term passes to the RoI, for the gradient `share` by each of its samples."""
+    """Add a term's contribution to the RoI's gradient; `share` is the gradient by each of its samples."""
     slope_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in term.corners)
     slope_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in term.corners)
     y_by_y1, y_by_y2 = summed_roi_derivatives(axis_y, bin_.p, term.iy)

@@ -14,9 +14,9 @@ from ortops.reference.roi_align import Channel, channels_of, check_data, check_g
 from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
 
 MAX_SLACK = 64.0
-"""The bound in pixels of the rounding errors that are allowed for. With larger ones no sample is right in float64."""
+"""The largest rounding error, in pixels, for which the bounds leave room; with larger errors, float64 samples are wrong."""
 
-# Python's floats, not NumPy's: they give no warning for infinite and NaN data.
+# Python's floats, since NumPy's would warn about infinite and NaN data.
 
 
 def roi_align_rotated(
@@ -31,23 +31,23 @@ def roi_align_rotated(
     sampling_ratio: int,
     spatial_scale: float,
 ) -> npt.NDArray[np.float64]:
-    """Feature maps pooled over rotated RoIs: the means of the samples in each bin.
+    """Pool feature maps over rotated RoIs: the mean of each bin's samples.
 
-    With S the scale, the centre of a RoI is `(cx*S - o, cy*S - o)`, where o is 0.5 if aligned and else 0, and its size
-    is `(w*S, h*S)`, at least 1 if not aligned. Of the `n = P*K` samples along an axis of the upright region of size L,
-    sample k lies at `L*((k + 0.5)/n - 0.5)` from the centre, which is u along the width and v along the height. The
-    angle t, negated if clockwise, turns the sample to `(u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))` from the centre. A
-    sample outside the map is 0.
+    With S the scale, a RoI's centre is `(cx*S - o, cy*S - o)`, where o is 0.5 if aligned and else 0, and its size is
+    `(w*S, h*S)`, at least 1 if not aligned. An axis of the upright region, of size L, has `n = P*K` samples. Sample k lies
+    at `L*((k + 0.5)/n - 0.5)` from the centre; this distance is u along the width and v along the height. The angle t,
+    negated if clockwise, turns the sample to `(u*cos(t) + v*sin(t), v*cos(t) - u*sin(t))` from the centre. A sample outside
+    the map is 0.
 
     Args:
         x: [N, C, H, W], the feature map.
         rois: [R, 5], cx cy w h in units of 1/spatial_scale pixels and the angle in radians, finite.
-        batch_indices: [R], the index of the image of each RoI, from 0 to N - 1.
+        batch_indices: [R], each RoI's image index, from 0 to N - 1.
         output_height: number of bins along the region's height, at least 1.
         output_width: number of bins along the region's width, at least 1.
         aligned: 1 to shift the centre by -0.5 pixels, 0 not to shift it and to raise sizes to at least 1.
         clockwise: 1 if a positive angle turns the region clockwise as seen on the image, whose y points down.
-        sampling_ratio: K, number of samples of a bin along each axis; 0 for the size of the bin in pixels, rounded up.
+        sampling_ratio: K, the number of a bin's samples along each axis; 0 for the bin's size in pixels, rounded up.
         spatial_scale: pixels of `x` for each unit of `rois`, above 0.
 
     Returns:
@@ -87,17 +87,17 @@ def roi_align_rotated_grad(
 ) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
     """The gradients of `sum(dy * roi_align_rotated(x, rois, ...))` by `x` and by the stored numbers in `rois`.
 
-    The place of a sample has the derivative `S` by cx and cy; `S*((k + 0.5)/n - 0.5)` along the region's width by w and
-    along its height by h, or 0 where the size has been raised to 1; and `v*cos(t) - u*sin(t)` in x and
-    `-u*cos(t) - v*sin(t)` in y by the angle, negated if clockwise. The slope of the interpolation is that of RoiAlign. The
-    number of samples is taken as constant.
+    A sample's position has the derivative `S` by cx and cy; `S*((k + 0.5)/n - 0.5)` along the region's width by w and along
+    its height by h, or 0 if the size has been raised to 1; and `v*cos(t) - u*sin(t)` in x and `-u*cos(t) - v*sin(t)` in y by
+    the angle, negated if clockwise. The interpolation's slope is the same as in RoiAlign. The number of samples counts as
+    constant.
 
     Args:
         dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
         rois: [R, 5], as in the forward operator.
         batch_indices: [R], as in the forward operator.
         x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required for drois only.
+        x: [N, C, H, W], the feature map; required only for drois.
         aligned: as in the forward operator.
         clockwise: as in the forward operator.
         sampling_ratio: as in the forward operator.
@@ -105,14 +105,14 @@ def roi_align_rotated_grad(
         outputs: the gradients wanted, at least one of dx and drois.
 
     Returns:
-        dx [N, C, H, W] and drois [R, 5], None for one that is not wanted.
+        dx [N, C, H, W] and drois [R, 5]; None for a gradient that is not wanted.
 
     Raises:
         ValueError: as in `roi_align_rotated`; or `x` is required and missing, an output size is 0, or `outputs` is empty
             or has another name.
 
     Source:
-        The derivative of `roi_align_rotated`. mmcv and detectron2 have dx only.
+        The derivative of `roi_align_rotated`. mmcv and detectron2 have only dx.
     """
     shape = tuple(int(length) for length in x_shape)
     check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
@@ -142,7 +142,7 @@ def roi_align_rotated_grad(
 class Sample(NamedTuple):
     """A sample inside the map.
 
-    along_w, along_h: `(k + 0.5)/n - 0.5` on both axes, the place in the region in units of its width and height.
+    along_w, along_h: `(k + 0.5)/n - 0.5` on both axes: the position in the region in units of its width and height.
     x, y: the coordinates on the map, in pixels.
     corners: the pixels that the sample reads.
     """
@@ -159,7 +159,7 @@ class Side:
     """One axis of the upright region, through its centre.
 
     size: size in pixels, negative for a mirrored region, infinite if float64 overflows.
-    size_varies: False if the size was raised to the least one allowed, so that it does not depend on the stored number.
+    size_varies: False if the size was raised to the smallest allowed size, so that it does not depend on the stored number.
     bins: number of output bins.
     per_bin: number of samples in each bin, which may be 0.
     """
@@ -171,12 +171,12 @@ class Side:
 
     @property
     def samples(self) -> int:
-        """Number of samples in all bins."""
+        """The number of samples in all bins."""
         return self.bins * self.per_bin
 
     def along(self, k: int) -> float:
-        """`(k + 0.5)/n - 0.5`, the place of sample `k` of `n` in units of the size."""
-        # Integers up to the division: samples far from both ends of a huge region stay exact.
+        """`(k + 0.5)/n - 0.5`, the position of sample `k` of `n` in units of the size."""
+        # Integers up to the division keep samples exact that are far from both ends of a huge region.
         return (2 * k + 1 - self.samples) / (2 * self.samples)
 
     def between(self, p: int, low: float, high: float) -> range:
@@ -197,10 +197,10 @@ class Region:
     """One RoI on the map.
 
     center_x, center_y: the centre in pixels of the map.
-    sin, cos: sine and cosine of the counter-clockwise angle of the region.
+    sin, cos: sine and cosine of the region's counter-clockwise angle.
     angle_sign: 1, or -1 if the stored angle is clockwise.
     scale: map pixels for each unit of the RoI's stored coordinates.
-    height, width: the sides of the upright region.
+    height, width: the upright region's sides.
     map_size: height and width of the map in pixels.
     """
 
@@ -310,25 +310,25 @@ def center_of(stored: float, scale: float, aligned: int) -> float:
 
 
 def size_of(stored: float, scale: float, aligned: int) -> tuple[float, bool]:
-    """A size in pixels, and whether it varies with the stored number, which it does not if it was raised to 1."""
+    """A size in pixels, and whether it varies with the stored number; it does not if it was raised to 1."""
     size = stored * scale
     varies = aligned != 0 or size >= 1.0
     return (size if varies else 1.0), varies
 
 
 def sign_of(clockwise: int) -> float:
-    """The sign of the stored angle as a counter-clockwise one."""
+    """The sign that makes the stored angle counter-clockwise."""
     return -1.0 if clockwise else 1.0
 
 
 def sine_and_cosine(angle: float, clockwise: int) -> tuple[float, float]:
-    """Sine and cosine of the counter-clockwise angle of a region."""
+    """Sine and cosine of a region's counter-clockwise angle."""
     turn = sign_of(clockwise) * angle
     return math.sin(turn), math.cos(turn)
 
 
 def average(samples: Sequence[Sample], channel: Channel, region: Region) -> float:
-    """The mean of the samples of a bin; 0 if it has none."""
+    """The mean of a bin's samples; 0 if it has no samples."""
     total = 0.0
     for sample in samples:
         total += interpolated(channel, sample.corners)
@@ -336,12 +336,12 @@ def average(samples: Sequence[Sample], channel: Channel, region: Region) -> floa
 
 
 def divisor_of(region: Region) -> float:
-    """The number of samples of a bin, at least 1."""
+    """The number of a bin's samples, at least 1."""
     return max(region.total, 1)
 
 
 def interpolated(channel: Channel, read: Sequence[Corner]) -> float:
-    """The value of a channel at a sample that reads these pixels."""
+    """A channel's value at a sample that reads these pixels."""
     return sum(corner.weight * _pixel(channel, corner) for corner in read)
 
 
@@ -350,7 +350,7 @@ def _pixel(channel: Channel, corner: Corner) -> float:
 
 
 def add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
-    """Add what a sample passes to the pixels that it reads."""
+    """Add a sample's contribution to the pixels that it reads."""
     for corner in read:
         if corner.pixel is not None:
             h, w = corner.pixel
@@ -358,7 +358,7 @@ def add_to_dx(dx: Channel, share: float, read: Sequence[Corner]) -> None:
 
 
 def add_to_droi(droi: list[float], share: float, channel: Channel, sample: Sample, region: Region) -> None:
-    """Add what a sample passes to the numbers of the RoI."""
+    """Add a sample's contribution to the gradient by the RoI's numbers."""
     by_y = share * sum(corner.weight_dy * _pixel(channel, corner) for corner in sample.corners)
     by_x = share * sum(corner.weight_dx * _pixel(channel, corner) for corner in sample.corners)
     u, v = region.width.size * sample.along_w, region.height.size * sample.along_h

@@ -1,10 +1,10 @@
 """The coordinates of a RoI's samples and the pixels that they read.
 
-Height and width are treated alike, so a RoI is a pair of `SampledAxis`, and a sample of an output bin has a pair of indices.
-`OnnxAxis` places the samples as ONNX does; the functions after it work with every `SampledAxis`.
+Height and width follow the same rules. So a RoI is a pair of `SampledAxis`, and a sample in an output bin has a pair of
+indices. `OnnxAxis` places the samples as ONNX does; the functions after it work with every `SampledAxis`.
 
-Source of `OnnxAxis`: ONNX RoiAlign-16 and -22 with `onnx.reference.ops.op_roi_align` for what their text leaves open: the
-order of scale and shift, the smallest size, the border, the clamping. The derivatives follow from these formulas.
+Source of `OnnxAxis`: ONNX RoiAlign-16 and -22, with `onnx.reference.ops.op_roi_align` for what their text leaves
+open: the order of scale and shift, the smallest size, the border, the clamping. The derivatives follow from these formulas.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 MAX_SAMPLES = 2**62
-"""The largest number of samples along one axis of a bin. Larger numbers are replaced by it."""
+"""The largest number of a bin's samples along an axis. It replaces larger numbers."""
 
 
 class SampledAxis(Protocol):
-    """One RoI along one axis of the map: the coordinates of its samples, the pixels they read and their derivatives."""
+    """A RoI along one axis of the map: its samples' coordinates, the pixels that they read, and their derivatives."""
 
     @property
     def bins(self) -> int:
@@ -60,11 +60,11 @@ class SampledAxis(Protocol):
 
 @dataclass(frozen=True)
 class OnnxAxis:
-    """One RoI along one axis of the map, sampled as in ONNX RoiAlign.
+    """A RoI along one axis of the map, sampled as in ONNX RoiAlign.
 
     start, size: start and size of the RoI on the map, in pixels.
     scale: map pixels for each unit of the RoI's stored coordinates.
-    size_varies: False if the size was raised to the least one allowed, so that it does not depend on the stored coordinates.
+    size_varies: False if the size was raised to the smallest allowed size, so that it does not depend on the coordinates.
     bins: number of output bins.
     per_bin: number of samples in each bin, which may be 0.
     length: length of the map in pixels.
@@ -88,22 +88,22 @@ class OnnxAxis:
         return start, self.size / (self.bins * self.per_bin), abs(start)
 
     def is_inside(self, c: float) -> bool:
-        """Whether a sample at coordinate `c` is inside the map, to which both of its borders belong."""
+        """Whether a sample at coordinate `c` is inside the map, which includes both borders."""
         return is_inside(c, self.length)
 
     def taps(self, c: float) -> Sequence[Tap]:
-        """The two pixels of linear interpolation at `c`."""
+        """The two pixels that linear interpolation reads at `c`."""
         return taps(c, self.length)
 
     def roi_derivatives(self, p: int, i: int) -> tuple[float, float]:
         """The derivatives of `coordinate` by the RoI's two stored coordinates on this axis."""
-        # With a fixed size every sample moves with the start alone, as the one at t = 0 does.
+        # With a fixed size, every sample moves only with the start, like a sample at t = 0.
         t = (p * self.per_bin + i + 0.5) / (self.bins * self.per_bin) if self.size_varies else 0.0
         return derivatives_by_ends(self.scale, t)
 
 
 class Point(NamedTuple):
-    """A coordinate inside the map and the indices of all samples of the bin at this coordinate, in ascending order."""
+    """A coordinate inside the map, and the indices of all the bin's samples at this coordinate, in ascending order."""
 
     coordinate: float
     indices: Sequence[int]
@@ -130,7 +130,7 @@ class Corner(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """All samples of a bin at one place inside the map. The order of the corners decides ties."""
+    """All of a bin's samples at one position inside the map. The order of the corners decides ties."""
 
     y: Point
     x: Point
@@ -195,20 +195,20 @@ def start_of(r1: float, scale: float, coordinate_transformation_mode: str) -> fl
 
 
 def size_of(r1: float, r2: float, scale: float, coordinate_transformation_mode: str) -> tuple[float, bool]:
-    """The size in pixels, and whether it varies with the RoI, which it does not if it was raised to 1."""
+    """The size in pixels, and whether it varies with the RoI; it does not if it was raised to 1."""
     size = (r2 - r1) * scale
     return (size, True) if coordinate_transformation_mode == "half_pixel" else (max(size, 1.0), size >= 1.0)
 
 
 def samples_per_bin(size: float, bins: int, sampling_ratio: int) -> int:
-    """Number of samples of a bin along an axis: the sampling ratio, or for 0 the size of a bin in pixels, rounded up."""
+    """The number of a bin's samples along an axis: the sampling ratio, or for 0 the bin's size in pixels, rounded up."""
     if sampling_ratio > 0:
         return min(sampling_ratio, MAX_SAMPLES)
     return adaptive_samples(size, bins)
 
 
 def adaptive_samples(size: float, bins: int) -> int:
-    """The size of a bin in pixels, rounded up; 0 for a negative size and for NaN."""
+    """A bin's size in pixels, rounded up; 0 for a negative size and for NaN."""
     return math.ceil(min(max(0.0, size / bins), float(MAX_SAMPLES)))
 
 
@@ -229,8 +229,8 @@ def is_inside(c: float, length: int) -> bool:
 def taps(c: float, length: int) -> tuple[Tap, Tap]:
     """The two pixels that linear interpolation reads at a coordinate `c` inside the map.
 
-    Beyond the first and the last pixel the value is that of the pixel, so the derivative is 0. It is 0 at the last pixel
-    too, where no cell begins.
+    Beyond the first and the last pixel the value is the pixel's, so the derivative is 0. It is also 0 at the last pixel,
+    where no cell begins.
     """
     clamped = min(max(c, 0.0), length - 1.0)
     low = math.floor(clamped)
@@ -242,7 +242,7 @@ def taps(c: float, length: int) -> tuple[Tap, Tap]:
 
 
 def derivatives_by_ends(scale: float, t: float) -> tuple[float, float]:
-    """The derivatives by both ends of a RoI of the coordinate that lies at the share `t` of the way between them."""
+    """The derivatives, by both ends of a RoI, of the coordinate at the fraction `t` of the way between them."""
     return scale * (1.0 - t), scale * t
 
 
@@ -269,13 +269,13 @@ def bins_of(axis_y: SampledAxis, axis_x: SampledAxis) -> Iterator[Bin]:
 
 
 def _along(axis: SampledAxis, p: int) -> tuple[list[tuple[Point, Sequence[Tap]]], int | None]:
-    """The samples of bin `p` inside the map with the pixels that they read, and the index of the first one outside."""
+    """The samples of bin `p` inside the map with the pixels that they read, and the first outside sample's index."""
     points = points_inside(axis, p)
     return [(point, axis.taps(point.coordinate)) for point in points], _first_outside(axis, points)
 
 
 def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
-    """The pixels that a sample reads, from those of its two axes, in the order that decides ties."""
+    """The pixels that a sample reads, from its taps on both axes, in the order that decides ties."""
     return tuple(
         Corner(
             None if tap_y.pixel is None or tap_x.pixel is None else (tap_y.pixel, tap_x.pixel),
@@ -289,7 +289,7 @@ def corners(taps_y: Sequence[Tap], taps_x: Sequence[Tap]) -> tuple[Corner, ...]:
 
 
 def points_inside(axis: SampledAxis, p: int) -> list[Point]:
-    """The samples of bin `p` inside the map, as one point for all samples at the same coordinate."""
+    """The samples of bin `p` inside the map, with one point for all samples at the same coordinate."""
     located = ((axis.coordinate(p, i), i) for i in candidate_indices(axis, p))
     inside = [(c, i) for c, i in located if axis.is_inside(c)]
     return [Point(c, [i for _, i in group]) for c, group in itertools.groupby(inside, key=lambda pair: pair[0])]

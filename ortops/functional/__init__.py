@@ -1,1 +1,1 @@
-"""The operators as functions on NumPy arrays, with the checks and the kernels that sessions use."""
+"""The operators as functions on NumPy arrays, with the same checks and kernels as in sessions."""

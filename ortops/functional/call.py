@@ -22,7 +22,7 @@ def wanted_gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
     """Whether dx and drois are among `outputs`.
 
     Raises:
-        ValueError: `outputs` is empty or has another name.
+        ValueError: `outputs` is empty or contains another name.
     """
     if not outputs or not set(outputs) <= {"dx", "drois"}:
         raise ValueError(f"outputs = {outputs!r}: must be one or both of 'dx' and 'drois'")
@@ -30,14 +30,14 @@ def wanted_gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
 
 
 def as_int(flag: object) -> object:
-    """A boolean as 0 or 1 for an INT attribute; anything else unchanged, so that the attribute's check reports it."""
+    """A boolean as 0 or 1 for an INT attribute; other values unchanged, so that the attribute's check reports them."""
     return int(flag) if isinstance(flag, bool | np.bool_) else flag
 
 
 def call(
     operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
 ) -> list[Any]:
-    """The outputs of an operator, None for one that is not wanted.
+    """An operator's outputs, None for an output that is not wanted.
 
     Raises:
         TypeError, ValueError: an attribute, an element type, a shape or the data breaks a rule.
@@ -48,7 +48,7 @@ def call(
 def call_bound(
     operator: Operator, bound: Bound, inputs: Sequence[ArrayLike | None], wanted: Sequence[bool]
 ) -> list[Any]:
-    """As `call`, with attributes that are checked."""
+    """As `call`, but with checked attributes."""
     arrays, types = _arrays(operator, inputs)
     outputs: list[Any] = [None] * len(wanted)
 
@@ -65,13 +65,13 @@ def call_bound(
 def _arrays(
     operator: Operator, inputs: Sequence[ArrayLike | None]
 ) -> tuple[list[Array | None], dict[str, np.dtype[Any]]]:
-    """The inputs as C-contiguous and aligned arrays, and the type of each type variable.
+    """The inputs as C-contiguous and aligned arrays, and each type variable's type.
 
-    Integer arrays of any width become int64; other arrays must have a type that the operator allows. Lists become int64
-    where the operator takes integers, and elsewhere take the type of the first array of the same type variable.
+    Integer arrays of any width become int64; other arrays must have a type that the operator allows. Lists become int64 if
+    the operator takes integers; otherwise they take the type of the first array with the same type variable.
 
     Raises:
-        TypeError: an array or an element of a list has a wrong type.
+        TypeError: an array or a list's element has a wrong type.
         ValueError: an integer does not fit in int64, or the rows of a list differ in length.
     """
     arrays: list[Array | None] = []
@@ -102,7 +102,7 @@ def _allowed_types(operator: Operator) -> list[list[np.dtype[Any]]]:
 
 
 def _as_int64(name: str, array: Array) -> Array:
-    """An array of integers as int64.
+    """An integer array as int64.
 
     Raises:
         ValueError: an integer does not fit in int64.
@@ -119,10 +119,10 @@ def _is_sequence(value: object) -> bool:
 
 
 def _from_list(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """A number or a nested list of Python's or NumPy's numbers as an array of a given type.
+    """A number, or a nested list of Python or NumPy numbers, as an array of a given type.
 
     Raises:
-        TypeError: an element is not an int; for a floating-point type, neither an int nor a float.
+        TypeError: an element is not an int; or, for a floating-point type, neither an int nor a float.
         ValueError: a number does not fit in the type, or rows differ in length.
     """
     is_integer = dtype == np.int64
@@ -150,5 +150,5 @@ def _elements(value: Any, index: tuple[int, ...] = ()) -> Iterator[tuple[tuple[i
 
 
 def _element_name(name: str, index: Sequence[int] | Array) -> str:
-    """The name of an element in error messages: the input's name, with the index unless that is empty."""
+    """An element's name in error messages: the input's name, followed by the index unless it is empty."""
     return f"{name}[{', '.join(map(str, index))}]" if len(index) else name

@@ -23,10 +23,10 @@ def roi_align_rotated(
     aligned: bool | Literal[0, 1] = True,
     clockwise: bool | Literal[0, 1] = False,
 ) -> Array:
-    """Feature maps pooled over rotated RoIs, as mmcv's RoIAlignRotated and detectron2's ROIAlignRotated do it.
+    """Pool feature maps over rotated RoIs, as mmcv's RoIAlignRotated and detectron2's ROIAlignRotated do.
 
-    y[r, c, i, j] is the mean of bilinear samples of x[batch_indices[r], c] in bin (i, j) of RoI r, whose grid is turned
-    about the RoI's centre. With S = spatial_scale, P = output_width and t = angle (-angle if clockwise):
+    y[r, c, i, j] is the mean of bilinear samples of x[batch_indices[r], c] in bin (i, j) of RoI r. The grid of samples is
+    rotated about the RoI's centre. With S = spatial_scale, P = output_width and t = angle (-angle if clockwise):
 
         centre = (cx*S - 0.5, cy*S - 0.5),  B = w*S        if aligned
         centre = (cx*S, cy*S),  B = max(w*S, 1)            if not aligned
@@ -38,18 +38,18 @@ def roi_align_rotated(
     Args:
         x: feature maps [N, C, H, W]; float16, bfloat16, float32 or float64.
         rois: [num_rois, 5] as centre x, centre y, width and height in pixels of the input image and an angle in radians,
-            positive if the RoI turns counter-clockwise as seen on the image; of the type of x; finite.
-        batch_indices: [num_rois], the index of the image of each RoI; integers >= 0 and < N.
+            positive if the RoI turns counter-clockwise as seen on the image; same type as x; finite.
+        batch_indices: [num_rois], each RoI's image index; integers >= 0 and < N.
         output_height: number of bins along the RoI's height, >= 1.
         output_width: number of bins along the RoI's width, >= 1.
         spatial_scale: pixels of x for each pixel of the input image, > 0; rounded to float32 as in an ONNX attribute.
-        sampling_ratio: number of samples of a bin along each axis, >= 0 and <= 64; 0 takes the size of the bin in pixels,
-            rounded up.
+        sampling_ratio: number of a bin's samples along each axis, >= 0 and <= 64; 0 takes the bin's size in pixels, rounded
+            up.
         aligned: True (or 1) shifts scaled centres by -0.5 pixels; False (or 0) does not, and makes RoIs at least 1 x 1.
         clockwise: True (or 1) if positive angles turn a RoI clockwise as seen on the image; False (or 0) if not.
 
     Returns:
-        [num_rois, C, output_height, output_width] of the type of x, accumulated in float32 (float64 for float64).
+        [num_rois, C, output_height, output_width] with the type of x, accumulated in float32 (float64 for float64).
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
@@ -83,18 +83,18 @@ def roi_align_rotated_grad(
     clockwise: bool | Literal[0, 1] = False,
     outputs: Sequence[Literal["dx", "drois"]] = ("dx", "drois"),
 ) -> tuple[Array | None, Array | None]:
-    """The gradient of `roi_align_rotated` with respect to the feature maps and to the RoIs.
+    """The gradient of `roi_align_rotated` with respect to the feature maps and the RoIs.
 
     With L = sum(dy * roi_align_rotated(x, rois, ...)), dx is dL/dx and drois is dL/drois, the derivative with respect to the
-    stored centre, size and angle, spatial_scale included. It is 0 for a size that was raised to 1. The number of samples of
-    sampling_ratio 0 is taken as constant.
+    stored centre, size and angle, including spatial_scale. It is 0 for a size that was raised to 1. The number of samples
+    for sampling_ratio 0 counts as constant.
 
     Args:
         dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, bfloat16, float32 or float64.
-        rois: as in `roi_align_rotated`, of the type of dy.
+        rois: as in `roi_align_rotated`, same type as dy.
         batch_indices: as in `roi_align_rotated`.
         x_shape: the shape of x, [N, C, H, W]; 4 integers >= 0.
-        x: feature maps [N, C, H, W] of the type of dy; required for drois.
+        x: feature maps [N, C, H, W], same type as dy; required for drois.
         spatial_scale: as in `roi_align_rotated`.
         sampling_ratio: as in `roi_align_rotated`.
         aligned: as in `roi_align_rotated`.
@@ -102,14 +102,14 @@ def roi_align_rotated_grad(
         outputs: the gradients to compute, at least one of "dx" and "drois".
 
     Returns:
-        dx [N, C, H, W] and drois [num_rois, 5] of the type of dy, accumulated in float32 at least (float64 for float64);
-        None for one that is not in outputs. Every bit is the same for any number of threads.
+        dx [N, C, H, W] and drois [num_rois, 5] with the type of dy, accumulated at least in float32 (float64 for float64);
+        None for a gradient that is not in outputs. Bits do not depend on the number of threads.
 
     Raises:
         TypeError: an array or an attribute has a wrong type.
         ValueError: a shape, an attribute, a RoI or a batch index breaks its rule, or x is missing.
 
-    Source: the derivative of mmcv's RoIAlignRotated; mmcv itself has none with respect to the RoIs.
+    Source: the derivative of mmcv's RoIAlignRotated; mmcv has no derivative with respect to the RoIs.
     """
     attributes = {
         "spatial_scale": spatial_scale,

@@ -1,4 +1,4 @@
-"""The definitions, one file per operator. A new operator is a new file here and a new name in `OPERATORS`."""
+"""The operators' definitions, one file per operator. A new operator needs a new file here and a new name in `OPERATORS`."""
 
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD

@@ -1,7 +1,7 @@
 """DirectML's RESAMPLE, RESAMPLE1 and RESAMPLE2, and their gradients RESAMPLE_GRAD and RESAMPLE_GRAD1.
 
-Attributes have the names of DirectML's fields, in snake case; every axis has its own scale and offsets. The defaults are
-those of RESAMPLE; RESAMPLE1 adds the offsets, and RESAMPLE2 the ``rounding_direction`` ``increasing`` or ``decreasing``.
+Attributes have the names of DirectML's fields, in snake case; every axis has its own scale and offsets. RESAMPLE sets the
+defaults; RESAMPLE1 adds the offsets, and RESAMPLE2 the ``rounding_direction`` ``increasing`` or ``decreasing``.
 Source: Microsoft's documentation of DML_RESAMPLE_OPERATOR_DESC, DML_RESAMPLE1_OPERATOR_DESC (sdk-api, 2db4b020),
 DML_RESAMPLE2_OPERATOR_DESC (windows-ai-docs, 1189b0d4), DML_RESAMPLE_GRAD_OPERATOR_DESC, DML_RESAMPLE_GRAD1_OPERATOR_DESC.
 """
@@ -11,23 +11,23 @@ from __future__ import annotations
 from ortops.spec import RANK, Attribute, ElementType, Operator, Scaled, Tensor, one_given
 
 INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET = 0.5, -0.5
-"""The offsets of every axis by default, which are those of RESAMPLE."""
+"""Every axis's default offsets, as in RESAMPLE."""
 
 _SHARED = (
     Attribute(
         "interpolation_mode",
         "STRING",
         "linear",
-        "Value between pixels: 'linear' interpolates between the two around the coordinate on each axis, "
-        "'nearest_neighbor' takes the one that rounding_direction gives.",
+        "Value between pixels: 'linear' interpolates between the two pixels around the coordinate on each axis, "
+        "'nearest_neighbor' takes the pixel that rounding_direction gives.",
         choices=("linear", "nearest_neighbor"),
     ),
     Attribute(
         "scales",
         "FLOATS",
         (),
-        "Output pixels for each input pixel, one finite value > 0 for each axis. Without it, the length of the output "
-        "divided by that of the input.",
+        "Output pixels for each input pixel, one finite value > 0 for each axis. Without it, the output's length "
+        "divided by the input's.",
         positive=True,
     ),
     Attribute(
@@ -50,8 +50,8 @@ _SHARED = (
         "rounding_direction",
         "STRING",
         "half_up",
-        "Pixel that nearest_neighbor takes for a coordinate: 'half_up' the nearest, the later of two at the same "
-        "distance (RESAMPLE, RESAMPLE1), 'increasing' the next, 'decreasing' the one before (RESAMPLE2).",
+        "Pixel that nearest_neighbor takes for a coordinate: 'half_up' the nearest pixel, the later of two at the same "
+        "distance (RESAMPLE, RESAMPLE1), 'increasing' the next pixel, 'decreasing' the previous pixel (RESAMPLE2).",
         choices=("half_up", "increasing", "decreasing"),
     ),
 )
@@ -59,7 +59,7 @@ _TYPES: dict[str, tuple[ElementType, ...]] = {"T": ("float16", "float", "double"
 _INPUT, _OUTPUT = ("N...",), ("M...",)
 
 _FORMULA = """\
-OutputTensor[o0, o1, ...] = InputTensor interpolated at (x0, x1, ...), all axes alike, also images and channels
+OutputTensor[o0, o1, ...] = InputTensor interpolated at (x0, x1, ...), along all axes, including images and channels
 
 Along axis a of N input pixels and M output pixels:
     M = output_sizes[a], or floor(N*scales[a]) where output_sizes is empty
@@ -85,8 +85,8 @@ DML_RESAMPLE = Operator(
     family="dml_resample",
     function="dml_resample",
     doc=(
-        "DirectML's RESAMPLE2: scales a tensor along each of its axes. With the defaults and scales it is DirectML's "
-        "RESAMPLE, with offsets its RESAMPLE1."
+        "DirectML's RESAMPLE2: scales a tensor along each of its axes. With the defaults and scales it equals DirectML's "
+        "RESAMPLE; with offsets, RESAMPLE1."
     ),
     attributes=(
         *_SHARED,
@@ -101,10 +101,10 @@ DML_RESAMPLE = Operator(
     ),
     inputs=(
         Tensor(
-            "InputTensor", "T", _INPUT, doc="Tensor of rank 1 to 4 to scale. Beyond its edges the edge pixels go on."
+            "InputTensor", "T", _INPUT, doc="Tensor of rank 1 to 4 to scale. Its edge pixels extend beyond its edges."
         ),
     ),
-    outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Scaled tensor, of the rank of InputTensor."),),
+    outputs=(Tensor("OutputTensor", "T", _OUTPUT, doc="Scaled tensor, with InputTensor's rank."),),
     types=_TYPES,
     rules=(one_given("scales", "output_sizes"),),
     derived_axes={"M...": Scaled("N", sizes="output_sizes", scales="scales")},
@@ -118,8 +118,8 @@ DML_RESAMPLE_GRAD = Operator(
     family="dml_resample",
     function="dml_resample_grad",
     doc=(
-        "DirectML's RESAMPLE_GRAD1: the gradient of DmlResample with respect to InputTensor. Its attributes are those "
-        "of the DmlResample node. DirectML itself exchanges the two offsets here: its InputPixelOffsets are "
+        "DirectML's RESAMPLE_GRAD1: the gradient of DmlResample with respect to InputTensor. It has the same attributes "
+        "as the DmlResample node. DirectML exchanges the two offsets here: its InputPixelOffsets are "
         "output_pixel_offsets."
     ),
     attributes=_SHARED,
@@ -128,7 +128,7 @@ DML_RESAMPLE_GRAD = Operator(
             "InputGradientTensor",
             "T",
             _OUTPUT,
-            doc="Gradient with respect to DmlResample's OutputTensor, of its shape.",
+            doc="Gradient with respect to DmlResample's OutputTensor, with the same shape.",
         ),
         Tensor(
             "x_shape",
@@ -143,7 +143,7 @@ DML_RESAMPLE_GRAD = Operator(
             "OutputGradientTensor",
             "T",
             _INPUT,
-            doc="Gradient with respect to DmlResample's InputTensor, of shape x_shape; 0 for a pixel that no output reads.",
+            doc="Gradient with respect to DmlResample's InputTensor, with shape x_shape; 0 for pixels that no output reads.",
         ),
     ),
     types=_TYPES,

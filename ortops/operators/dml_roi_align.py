@@ -20,22 +20,22 @@ _OUT_OF_BOUNDS = Attribute(
     "FLOAT",
     0.0,
     "Value of a sample that lies off the map: at x <= -1, x > W, y <= -1 or y > H. It may be any number, and the sample "
-    "counts like others.",
+    "counts like other samples.",
 )
 _SHARED = (
     Attribute(
         "reduction_function",
         "STRING",
         "average",
-        "Reduction of the samples of an output element: 'average' for their mean, 'max' for the largest.",
+        "Reduction of an output element's samples: 'average' for their mean, 'max' for the largest.",
         choices=("average", "max"),
     ),
     Attribute(
         "interpolation_mode",
         "STRING",
         "linear",
-        "Value of a sample between pixels: 'linear' interpolates between the four around it, 'nearest_neighbor' takes "
-        "the nearest one, the later of two at the same distance.",
+        "Value of a sample between pixels: 'linear' interpolates between the four pixels around it, 'nearest_neighbor' "
+        "takes the nearest pixel, the later of two at the same distance.",
         choices=("linear", "nearest_neighbor"),
     ),
     Attribute(
@@ -72,7 +72,7 @@ _SHARED = (
         "minimum_samples_per_output",
         "INT",
         1,
-        "Least number of samples of an output element along each axis, >= 1 and <= maximum_samples_per_output.",
+        "Smallest number of an output element's samples along each axis, >= 1 and <= maximum_samples_per_output.",
         minimum=1,
         maximum=UINT32_MAX,
     ),
@@ -80,7 +80,7 @@ _SHARED = (
         "maximum_samples_per_output",
         "INT",
         UINT32_MAX,
-        "Largest number of samples of an output element along each axis, >= minimum_samples_per_output and < 2**32.",
+        "Largest number of an output element's samples along each axis, >= minimum_samples_per_output and < 2**32.",
         minimum=1,
         maximum=UINT32_MAX,
     ),
@@ -88,7 +88,7 @@ _SHARED = (
         "align_regions_to_corners",
         "INT",
         0,
-        "1 spreads the samples so that, with output_pixel_offset 0, the outermost ones lie on the region's corners; 0 "
+        "1 spreads the samples so that, with output_pixel_offset 0, the outermost samples lie on the region's corners; 0 "
         "does not.",
         minimum=0,
         maximum=1,
@@ -106,7 +106,7 @@ _ROI = Tensor(
     max_leading_ones=2,
     doc=(
         "Regions, [[x1, y1, x2, y2], ...], x in units of 1/spatial_scale_x pixels, y of 1/spatial_scale_y; finite. An "
-        "empty region is a point; one with x2 < x1 or y2 < y1 is mirrored. Up to two axes of length 1 may come first."
+        "empty region is a point; if x2 < x1 or y2 < y1, a region is mirrored. Up to two axes of length 1 may come first."
     ),
 )
 _INDICES = Tensor(
@@ -114,7 +114,7 @@ _INDICES = Tensor(
     "I",
     ("num_rois",),
     max_leading_ones=3,
-    doc="Index of the image of each region, >= 0 and < N. Up to three axes of length 1 may come first.",
+    doc="Each region's image index, >= 0 and < N. Up to three axes of length 1 may come first.",
 )
 
 _FORMULA = """\
@@ -127,13 +127,13 @@ The samples along x, for x1 and x2 of ROITensor[r] and P = output_width
     K = ceil((b - a) / P), clamped to [minimum_samples_per_output, maximum_samples_per_output]
     n = P*K
     t = (s - output_pixel_offset) / n  for s = j*K, ..., j*K + K - 1;
-        where align_regions_to_corners is 1, (s - output_pixel_offset) / (n - 1), and 0.5 if n = 1
+        if align_regions_to_corners is 1, (s - output_pixel_offset) / (n - 1), and 0.5 if n = 1
     x = a + (b - a)*t - input_pixel_offset
 
 interpolate(M, y, x), by interpolation_mode:
     out_of_bounds_input_value where x <= -1, x > W, y <= -1 or y > H
-    linear:            clamp x to [0, W - 1], and interpolate between the pixels floor(x) and ceil(x); y likewise
-    nearest_neighbor:  the pixel floor(x + 0.5), clamped to [0, W - 1]; y likewise
+    linear:            clamp x to [0, W - 1], and interpolate between the pixels floor(x) and ceil(x); the same for y
+    nearest_neighbor:  the pixel floor(x + 0.5), clamped to [0, W - 1]; the same for y
 
 A maximum is NaN if one of its values is NaN."""
 
@@ -144,17 +144,17 @@ With L = sum(InputGradientTensor * OutputTensor), where OutputTensor is the outp
 
 The share g of InputGradientTensor[r, c, i, j] that a sample (y, x) of output (i, j) gets:
     average:  g = InputGradientTensor[r, c, i, j] / (number of samples)
-    max:      g = InputGradientTensor[r, c, i, j] for the largest sample, the first of equal ones or of NaNs by row
+    max:      g = InputGradientTensor[r, c, i, j] for the largest sample, the first of equal samples or of NaNs by row
               and column of samples; 0 for all others
     A sample off the map is 0 and passes nothing.
 
 OutputGradientTensor[BatchIndicesTensor[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples.
 OutputROIGradientTensor[r] is the sum over channels and samples of g * (slope) * (movement of the sample):
     movement along x:  spatial_scale_x*(1 - t) for x1 and spatial_scale_x*t for x2
-    slope along x:     that between the pixels floor(x) and ceil(x); 0 on a pixel, beyond the first and the last one,
-                       and for nearest_neighbor
-    (y likewise)
-The number of samples is taken as constant."""
+    slope along x:     the slope between the pixels floor(x) and ceil(x); 0 on a pixel, beyond the first and the last
+                       pixel, and for nearest_neighbor
+    (the same for y)
+The number of samples counts as constant."""
 
 _URL = "https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_roi_align{}_operator_desc"
 
@@ -164,11 +164,11 @@ DML_ROI_ALIGN = Operator(
     function="dml_roi_align",
     doc=(
         "DirectML's ROI_ALIGN1: each output element is the mean or the maximum of samples on a grid in its region of "
-        "the feature map. With the defaults it is DirectML's ROI_ALIGN."
+        "the feature map. With the defaults it equals DirectML's ROI_ALIGN."
     ),
     attributes=(*_SIZES, *_SHARED, _OUT_OF_BOUNDS),
     inputs=(
-        Tensor("InputTensor", "T", _INPUT, doc="Feature map, N images of C channels with H rows and W columns."),
+        Tensor("InputTensor", "T", _INPUT, doc="Feature map: N images with C channels of H rows and W columns."),
         _ROI,
         _INDICES,
     ),
@@ -193,7 +193,7 @@ DML_ROI_ALIGN_GRAD = Operator(
     function="dml_roi_align_grad",
     doc=(
         "DirectML's ROI_ALIGN_GRAD: the gradient of DmlRoiAlign with respect to the feature map and to the stored "
-        "coordinates of the regions. The output sizes are those of InputGradientTensor."
+        "coordinates of the regions. InputGradientTensor gives the output sizes."
     ),
     attributes=_SHARED,
     inputs=(
@@ -201,7 +201,7 @@ DML_ROI_ALIGN_GRAD = Operator(
             "InputGradientTensor",
             "T",
             _OUTPUT,
-            doc="Gradient with respect to DmlRoiAlign's OutputTensor, of its shape; both output sizes are >= 1.",
+            doc="Gradient with respect to DmlRoiAlign's OutputTensor, with the same shape; both output sizes are >= 1.",
         ),
         _ROI,
         _INDICES,
@@ -236,7 +236,7 @@ DML_ROI_ALIGN_GRAD = Operator(
             _ROI.shape,
             optional=True,
             leading_from="ROITensor",
-            doc="Gradient with respect to the stored coordinates in ROITensor, of its shape, spatial scale included.",
+            doc="Gradient with respect to the stored coordinates in ROITensor, with its shape, including the spatial scale.",
         ),
     ),
     types=_TYPES,

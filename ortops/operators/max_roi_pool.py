@@ -1,11 +1,11 @@
 """MaxRoiPool as ONNX defines it at opsets 1 and 22, and its gradient.
 
-ONNX's text says neither how the corners of a RoI are rounded nor what the output of an empty bin is. Here they are scaled in
-float64 and rounded to whole pixels, halves away from 0, and an empty bin is 0. Bin bounds are exact: where they are computed
-in float32, as in Caffe and ONNX Runtime, a bin may take a pixel more.
+ONNX's text does not define how a RoI's corners are rounded, nor the output of an empty bin. This project scales corners in
+float64 and rounds them to whole pixels, halves away from 0; an empty bin is 0. Bin bounds are exact. If they are computed in
+float32, as in Caffe and ONNX Runtime, a bin may take an additional pixel.
 
 Source: ONNX operator specification, MaxRoiPool, versions 1 and 22; the ROIPooling layer of Fast R-CNN (Girshick, 2015,
-section 2.1), which the operator was made for.
+section 2.1), for which the operator was made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ortops.operators.roi_align import described, types_of
 from ortops.spec import Attribute, Operator, Tensor
 
 MAX_COORDINATE = 2**31
-"""The limit of a RoI's rounded coordinates, in pixels: those beyond it are set to it, those below its negative to that."""
+"""The limit of a RoI's rounded coordinates in pixels: they are clamped to [-MAX_COORDINATE, MAX_COORDINATE]."""
 
 AXES = {**ROI_ALIGN_AXES, "rois": ("num_rois", 5)}
 
@@ -25,21 +25,21 @@ NOTES = {
     "pooled_shape": "Both numbers of bins must be >= 1.",
     "spatial_scale": "It is in pixels of X for each unit of rois and must be finite and > 0.",
     "rois": "batch_id must be a whole number >= 0 and < N; coordinates must be finite. Both corners belong to the RoI.",
-    "Y": "It is 0 where a bin has no pixel on the map, and NaN where a bin has a NaN.",
+    "Y": "It is 0 if a bin has no pixel on the map, and NaN if a bin has a NaN.",
 }
-"""What this project adds to ONNX's text of an attribute or a tensor where that is silent."""
+"""This project's additions to ONNX's text about an attribute or a tensor, for rules that the text does not state."""
 
 URL = "https://onnx.ai/onnx/operators/onnx__MaxRoiPool.html"
 
 _FORMULA = """\
 Y[r, c, i, j] = max of X[batch_id, c, h, w] over the rows h and the columns w of bin (i, j);
-                0 where the bin has no pixel on the map, NaN where one of its pixels is NaN
+                0 if the bin has no pixel on the map, NaN if one of its pixels is NaN
 
 The columns of bin j, for batch_id, x1, y1, x2, y2 = rois[r], S = spatial_scale and P = pooled_shape[1]
-(the rows of bin i likewise, with y1, y2 and pooled_shape[0]):
+(the rows of bin i in the same way, with y1, y2 and pooled_shape[0]):
     start = round(x1*S),  end = round(x2*S), halves away from 0
     L = max(end - start + 1, 1)
-    w from start + floor(j*L/P) to start + ceil((j + 1)*L/P) - 1, those with 0 <= w < W
+    w from start + floor(j*L/P) to start + ceil((j + 1)*L/P) - 1, only if 0 <= w < W
 
 start and end are limited to [-2**31, 2**31]."""
 
@@ -101,12 +101,12 @@ MAX_ROI_POOL_GRAD = Operator(
     family="max_roi_pool",
     function="max_roi_pool_grad",
     doc=(
-        "Gradient of MaxRoiPool with respect to X. The gradient of an output goes to the pixel that is the maximum of "
-        "its bin. The output sizes are those of dY."
+        "Gradient of MaxRoiPool with respect to X. An output's gradient goes to the pixel that is its bin's maximum. "
+        "dY gives the output sizes."
     ),
     attributes=tuple(a for a in MAX_ROI_POOL_22.attributes if a.name == "spatial_scale"),
     inputs=(
-        Tensor("dY", "T", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
+        Tensor("dY", "T", AXES["Y"], doc="Gradient with respect to Y, with Y's shape; both output sizes are >= 1."),
         Tensor("X", "T", AXES["X"], doc="Feature map of the forward operator."),
         Tensor(
             "rois",
@@ -118,7 +118,7 @@ MAX_ROI_POOL_GRAD = Operator(
             ),
         ),
     ),
-    outputs=(Tensor("dX", "T", AXES["X"], doc="Gradient with respect to X; 0 for a pixel that is no maximum."),),
+    outputs=(Tensor("dX", "T", AXES["X"], doc="Gradient with respect to X; 0 for a pixel that is not a maximum."),),
     types=MAX_ROI_POOL_22.types,
     formula=_GRADIENT_FORMULA,
     source=f"The derivative of ONNX MaxRoiPool, version 22, which no ONNX operator computes: {URL}",

@@ -1,6 +1,6 @@
 """PSRoIAlign, the position-sensitive RoIAlign of R-FCN and Light-Head R-CNN, and its gradient.
 
-It is the average of RoiAlign-22, in which each bin reads its own channels of the map.
+It computes RoiAlign-22's average, but each bin reads its own channels of the map.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _FORMULA = """\
 Y[r, c, i, j] = mean of interpolate(M, y, x) over the samples (y, x) of bin (i, j) of RoI r, where
     M = X[batch_indices[r], (c*output_height + i)*output_width + j]
 
-The samples of bin (i, j) of rois[r] and interpolate are those of RoiAlign_22, with the same sampling_ratio,
-spatial_scale and coordinate_transformation_mode. A sample more than a pixel off the map is 0 and counts in the mean; a
-bin without samples is 0."""
+Bin (i, j) of rois[r] has the same samples as in RoiAlign_22, with the same sampling_ratio, spatial_scale and
+coordinate_transformation_mode; interpolate is the same, too. A sample more than a pixel off the map is 0 and counts in
+the mean; a bin without samples is 0."""
 
 _GRADIENT_FORMULA = """\
 With L = sum(dY * Y), where Y = PSRoIAlign(X, rois, batch_indices) with the same attributes:
     dX[n, k, h, w] is the derivative of L by X[n, k, h, w]
-    drois[r, k] is the derivative of L by the stored coordinate rois[r, k], spatial_scale included
+    drois[r, k] is the derivative of L by the stored coordinate rois[r, k], including spatial_scale
 
-They are those of RoiAlignGrad for mode avg and a dY of C channels, which is 0 but for
+They equal RoiAlignGrad's results for mode avg and a dY with C channels, which is 0 except for
     dY[r, (c*output_height + i)*output_width + j, i, j] = the dY[r, c, i, j] of this operator"""
 
 URL = "https://docs.pytorch.org/vision/stable/generated/torchvision.ops.ps_roi_align.html"
@@ -59,7 +59,7 @@ PS_ROI_ALIGN_GRAD = replace(
     function="ps_roi_align_grad",
     doc=(
         "Gradient of PSRoIAlign with respect to X and to the stored coordinates in rois. dX is the transpose of the "
-        "forward map applied to dY. X is needed for drois only. The output sizes are those of dY."
+        "forward map applied to dY. X is needed only for drois. dY gives the output sizes."
     ),
     attributes=tuple(attribute for attribute in _ATTRIBUTES if attribute in ROI_ALIGN_GRAD.attributes),
     inputs=(
@@ -69,5 +69,5 @@ PS_ROI_ALIGN_GRAD = replace(
     ),
     equations=_EQUATIONS,
     formula=_GRADIENT_FORMULA,
-    source=f"The derivative of PSRoIAlign; torchvision has the one with respect to X alone: {URL}",
+    source=f"The derivative of PSRoIAlign; torchvision has only the derivative with respect to X: {URL}",
 )

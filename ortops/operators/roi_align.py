@@ -1,8 +1,7 @@
 """RoiAlign as ONNX defines it at opsets 10, 16 and 22, and its gradient, which no ONNX operator computes.
 
-The attributes of RoiAlign, their defaults, types and texts are those of `onnx.defs`. ONNX's texts do not say which values
-are allowed; `RULES` does, and `NOTES` adds it to the texts. The mode `max_interpolated` exists only in
-this project.
+RoiAlign's attributes, with their defaults, types and texts, come from `onnx.defs`. ONNX's texts do not say which values are
+allowed; `RULES` does, and `NOTES` adds this to the texts. The mode `max_interpolated` exists only in this project.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ NOTES = {
     "spatial_scale": "It is in pixels of X for each unit of rois and must be finite and > 0.",
     "rois": "Coordinates must be finite.",
     "batch_indices": "Each index must be >= 0 and < N.",
-    "Y": "With 'RoI X[r-1]' ONNX means rois[r-1]: Y[r] is the RoI rois[r] of the image X[batch_indices[r]].",
+    "Y": "By 'RoI X[r-1]' ONNX means rois[r-1]: Y[r] is the RoI rois[r] of the image X[batch_indices[r]].",
 }
-"""What this project adds to ONNX's text of an attribute or a tensor where that is silent or wrong."""
+"""This project's additions to ONNX's text about an attribute or a tensor, where the text is silent or wrong."""
 
 URL = "https://onnx.ai/onnx/operators/onnx__RoiAlign.html"
 
@@ -69,7 +68,7 @@ Y[r, c, i, j] with M = X[batch_indices[r], c], by mode, over the samples (y, x) 
 The samples along x, for x1 and x2 of rois[r], S = spatial_scale and P = output_width
 (along y with y1, y2 and output_height):
 {start_and_size}
-    G = sampling_ratio, or max(ceil(size / P), 0) where sampling_ratio is 0
+    G = sampling_ratio, or max(ceil(size / P), 0) if sampling_ratio is 0
     x = start + j*size/P + (k + 0.5)*size/(P*G)  for k = 0, ..., G - 1
 
 interpolate(M, y, x) is bilinear:
@@ -83,28 +82,28 @@ A bin without samples (G = 0) is 0. A maximum is NaN if one of its values is NaN
 _GRADIENT_FORMULA = """\
 With L = sum(dY * Y), where Y = RoiAlign(X, rois, batch_indices) with the same attributes:
     dX[n, c, h, w] is the derivative of L by X[n, c, h, w]
-    drois[r, k] is the derivative of L by the stored coordinate rois[r, k], spatial_scale included
+    drois[r, k] is the derivative of L by the stored coordinate rois[r, k], including spatial_scale
 
 The share g of dY[r, c, i, j] that a sample (y, x) of bin (i, j) gets:
     avg:  g = dY[r, c, i, j] / (number of samples of the bin)
-    max_interpolated:  g = dY[r, c, i, j] for the largest sample, the first of equal ones or of NaNs by row and
+    max_interpolated:  g = dY[r, c, i, j] for the largest sample, the first of equal samples or of NaNs by row and
         column of samples; 0 for all others
-    max:  likewise for the largest product weight * pixel, the pixels of a sample in the order of RoiAlign's formula;
+    max:  the same for the largest product weight * pixel, with a sample's pixels in the order of RoiAlign's formula;
         the other three pixels of that sample get nothing
     A sample outside the map is 0 and passes nothing.
 
 dX[batch_indices[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples of all bins.
 drois[r] is the sum over channels and samples of g * (slope of the interpolation) * (movement of the sample):
     movement along x:  spatial_scale*(1 - t) for x1 and spatial_scale*t for x2, with t = (j*G + k + 0.5) / (P*G);
-                       spatial_scale and 0 where output_half_pixel has raised the size to 1
-    slope along x:     that of the cell [floor(x), floor(x) + 1], in max that of the one product; 0 where x < 0 or
-                       x >= W - 1
-    (y likewise)
-The adaptive number of samples is taken as constant."""
+                       spatial_scale and 0 if output_half_pixel has raised the size to 1
+    slope along x:     the slope in the cell [floor(x), floor(x) + 1]; in max, the winning product's slope; 0 if x < 0
+                       or x >= W - 1
+    (the same for y)
+The adaptive number of samples counts as constant."""
 
 
 def described(text: str, note: str | None) -> str:
-    """ONNX's text of an attribute or a tensor, followed by this project's note."""
+    """ONNX's text about an attribute or a tensor, followed by this project's note."""
     return f"{text.strip()} {note or ''}".strip()
 
 
@@ -126,7 +125,7 @@ def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
 
 
 def types_of(schema: onnx.defs.OpSchema) -> dict[str, tuple[ElementType, ...]]:
-    """The element types of each type variable of a schema."""
+    """The element types of each type variable in a schema."""
     return {
         constraint.type_param_str: tuple(
             cast(ElementType, name.removeprefix("tensor(").removesuffix(")")) for name in constraint.allowed_type_strs
@@ -136,7 +135,7 @@ def types_of(schema: onnx.defs.OpSchema) -> dict[str, tuple[ElementType, ...]]:
 
 
 def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
-    """The definition of RoiAlign at `opset`; `constants` are the arguments that this opset has no attribute for."""
+    """The definition of RoiAlign at `opset`; `constants` are arguments for which this opset has no attribute."""
     schema = onnx.defs.get_schema("RoiAlign", opset)
     return Operator(
         name=f"RoiAlign_{opset}",
@@ -165,12 +164,12 @@ ROI_ALIGN_GRAD = Operator(
     function="roi_align_grad",
     doc=(
         "Gradient of RoiAlign with respect to X and to the stored coordinates in rois. dX is the transpose of the "
-        "forward map applied to dY. X is needed for drois and for the modes max and max_interpolated only. The output "
-        "sizes are those of dY."
+        "forward map applied to dY. X is needed only for drois and for the modes max and max_interpolated. dY gives the "
+        "output sizes."
     ),
     attributes=tuple(a for a in ROI_ALIGN_22.attributes if not a.name.startswith("output_")),
     inputs=(
-        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
+        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, with Y's shape; both output sizes are >= 1."),
         Tensor(
             "rois",
             "T1",
@@ -181,7 +180,7 @@ ROI_ALIGN_GRAD = Operator(
             "batch_indices",
             "T2",
             AXES["batch_indices"],
-            doc="Index of the image in X of each RoI; each is >= 0 and < N.",
+            doc="Each RoI's image index in X, >= 0 and < N.",
         ),
         Tensor(
             "x_shape",
@@ -209,7 +208,7 @@ ROI_ALIGN_GRAD = Operator(
             "T1",
             AXES["rois"],
             optional=True,
-            doc="Gradient with respect to the stored coordinates in rois, so spatial_scale is a factor of it.",
+            doc="Gradient with respect to the stored coordinates in rois; spatial_scale is a factor.",
         ),
     ),
     types=ROI_ALIGN_22.types,

@@ -1,7 +1,7 @@
-"""RoIAlignRotated and its gradient: mmcv's MMCVRoIAlignRotated with the image of each RoI as an input of its own.
+"""RoIAlignRotated and its gradient: mmcv's MMCVRoIAlignRotated with the RoIs' image indices as a separate input.
 
-At angle 0 it is RoiAlign, half_pixel where aligned and else output_half_pixel, except that a size below 1 grows about the
-centre of the RoI. The rules for empty and mirrored RoIs are those of RoiAlign in this project.
+At angle 0 it equals RoiAlign, with half_pixel if aligned, else with output_half_pixel, except that a size below 1 grows
+about the RoI's centre. Empty and mirrored RoIs follow the same rules as in this project's RoiAlign.
 
 Source: mmcv's documentation of RoIAlignRotated and of the ONNX operator MMCVRoIAlignRotated; detectron2's ROIAlignRotated
 (aligned, counter-clockwise, in degrees).
@@ -21,8 +21,7 @@ _SHARED = (
         "aligned",
         "INT",
         1,
-        "1 subtracts half a pixel of X from the scaled centre of each RoI. 0 does not, and raises sizes below 1 pixel "
-        "to 1.",
+        "1 subtracts half a pixel of X from each RoI's scaled centre. 0 does not, and raises sizes below 1 pixel to 1.",
         minimum=0,
         maximum=1,
     ),
@@ -38,8 +37,8 @@ _SHARED = (
         "sampling_ratio",
         "INT",
         0,
-        f"Number of samples of a bin along each axis, >= 0 and <= {MAX_SAMPLING_RATIO}. 0 takes the size of the bin in "
-        "pixels of X, rounded up.",
+        f"Number of a bin's samples along each axis, >= 0 and <= {MAX_SAMPLING_RATIO}. 0 takes the bin's size in pixels "
+        "of X, rounded up.",
         minimum=0,
         maximum=MAX_SAMPLING_RATIO,
     ),
@@ -55,9 +54,7 @@ _SIZES = (
     Attribute("output_height", "INT", 1, "Number of bins along the height of a RoI, >= 1.", minimum=1),
     Attribute("output_width", "INT", 1, "Number of bins along the width of a RoI, >= 1.", minimum=1),
 )
-_INDICES = Tensor(
-    "batch_indices", "T2", AXES["batch_indices"], doc="Index of the image in X of each RoI; each is >= 0 and < N."
-)
+_INDICES = Tensor("batch_indices", "T2", AXES["batch_indices"], doc="Each RoI's image index in X, >= 0 and < N.")
 
 _FORMULA = """\
 Y[r, c, i, j] = mean of interpolate(X[batch_indices[r], c], y, x) over the samples of bin (i, j) of RoI r
@@ -65,10 +62,10 @@ Y[r, c, i, j] = mean of interpolate(X[batch_indices[r], c], y, x) over the sampl
 The samples, for cx, cy, w, h, angle = rois[r] and S = spatial_scale:
     aligned = 1:  centre (cx*S - 0.5, cy*S - 0.5), width B = w*S, height A = h*S
     aligned = 0:  centre (cx*S, cy*S), width B = max(w*S, 1), height A = max(h*S, 1)
-    along the width, with P = output_width (along the height likewise v = A*b, with P = output_height):
-        K = sampling_ratio, or max(ceil(B / P), 0) where sampling_ratio is 0
+    along the width, with P = output_width (along the height in the same way v = A*b, with P = output_height):
+        K = sampling_ratio, or max(ceil(B / P), 0) if sampling_ratio is 0
         u = B*a with a = (k + 0.5)/(P*K) - 0.5  for k = j*K, ..., j*K + K - 1
-    with t = angle, or -angle where clockwise is 1:
+    with t = angle, or -angle if clockwise is 1:
         x = centre_x + u*cos(t) + v*sin(t)
         y = centre_y + v*cos(t) - u*sin(t)
 
@@ -81,7 +78,7 @@ A bin without samples is 0."""
 _GRADIENT_FORMULA = """\
 With L = sum(dY * Y), where Y = RoIAlignRotated(X, rois, batch_indices) with the same attributes:
     dX[n, c, h, w] is the derivative of L by X[n, c, h, w]
-    drois[r, k] is the derivative of L by the stored number rois[r, k], spatial_scale included
+    drois[r, k] is the derivative of L by the stored number rois[r, k], including spatial_scale
 
 Each sample (y, x) of bin (i, j) has the share g = dY[r, c, i, j] / (number of samples of the bin).
 dX[batch_indices[r], c, h, w] is the sum of g * (weight of pixel (h, w)) over the samples of all bins.
@@ -89,11 +86,11 @@ drois[r] is the sum over channels and samples of g * (slope along x * movement a
 with S, t, u = B*a and v = A*b of the sample as in RoIAlignRotated's formula:
     movement (x, y) by cx:     (S, 0)
     movement (x, y) by cy:     (0, S)
-    movement (x, y) by w:      (cos(t), -sin(t)) * S*a, 0 where the width has been raised to 1
-    movement (x, y) by h:      (sin(t), cos(t)) * S*b, 0 where the height has been raised to 1
-    movement (x, y) by angle:  (v*cos(t) - u*sin(t), -u*cos(t) - v*sin(t)), negated where clockwise is 1
-    slope along x:             that of the cell [floor(x), floor(x) + 1]; 0 where x < 0 or x >= W - 1
-The adaptive number of samples is taken as constant."""
+    movement (x, y) by w:      (cos(t), -sin(t)) * S*a, 0 if the width has been raised to 1
+    movement (x, y) by h:      (sin(t), cos(t)) * S*b, 0 if the height has been raised to 1
+    movement (x, y) by angle:  (v*cos(t) - u*sin(t), -u*cos(t) - v*sin(t)), negated if clockwise is 1
+    slope along x:             the slope in the cell [floor(x), floor(x) + 1]; 0 if x < 0 or x >= W - 1
+The adaptive number of samples counts as constant."""
 
 URL = "https://github.com/open-mmlab/mmcv/blob/main/mmcv/ops/roi_align_rotated.py"
 
@@ -101,10 +98,10 @@ ROI_ALIGN_ROTATED = Operator(
     name="RoIAlignRotated",
     family="roi_align_rotated",
     function="roi_align_rotated",
-    doc="Pools a feature map over rotated RoIs: each bin is the mean of bilinear samples on a grid turned with its RoI.",
+    doc="Pools a feature map over rotated RoIs: each bin is the mean of bilinear samples on a grid that turns with its RoI.",
     attributes=(*_SIZES, *_SHARED),
     inputs=(
-        Tensor("X", "T1", AXES["X"], doc="Feature map, N images of C channels with H rows and W columns."),
+        Tensor("X", "T1", AXES["X"], doc="Feature map: N images with C channels of H rows and W columns."),
         Tensor(
             "rois",
             "T1",
@@ -131,11 +128,11 @@ ROI_ALIGN_ROTATED_GRAD = Operator(
     function="roi_align_rotated_grad",
     doc=(
         "Gradient of RoIAlignRotated with respect to X and to the stored cx, cy, w, h and angle of each RoI. X is "
-        "needed for drois only. The output sizes are those of dY."
+        "needed only for drois. dY gives the output sizes."
     ),
     attributes=_SHARED,
     inputs=(
-        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, of the shape of Y; both output sizes are >= 1."),
+        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, with Y's shape; both output sizes are >= 1."),
         Tensor("rois", "T1", _ROIS, doc="RoIs of the forward operator, [[cx, cy, w, h, angle], ...]."),
         _INDICES,
         Tensor(
@@ -163,10 +160,10 @@ ROI_ALIGN_ROTATED_GRAD = Operator(
             "T1",
             _ROIS,
             optional=True,
-            doc="Gradient with respect to the stored numbers in rois, so spatial_scale is a factor of the first four.",
+            doc="Gradient with respect to the stored numbers in rois; spatial_scale is a factor of the first four.",
         ),
     ),
     types=ROI_ALIGN_22.types,
     formula=_GRADIENT_FORMULA,
-    source=f"The derivative of mmcv's RoIAlignRotated, which itself has none with respect to the RoIs: {URL}",
+    source=f"The derivative of mmcv's RoIAlignRotated; mmcv has no derivative with respect to the RoIs: {URL}",
 )

@@ -271,7 +271,7 @@ ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
         ValueError,
         r"boxes\[1\] = \[1, 2, 3, 4\]: must be a tensor \[L, 4\]",
     ),
-    (lambda: roi_align(X, [BOXES.bfloat16()] * 300, 2), ValueError, "boxes is of 300 images"),
+    (lambda: roi_align(X, [BOXES.bfloat16()] * 300, 2), ValueError, "boxes has 300 images"),
     (lambda: roi_align_rotated(X, ROIS, 2, 1.0), ValueError, r"rois.shape = \[3, 5\]: must be \[K, 6\]"),
     (lambda: ps_roi_align(X, ROIS, 2), ValueError, r"input.shape = \[2, 3, 7, 8\]: C must be a multiple of 4, the"),
     (

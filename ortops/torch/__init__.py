@@ -1,12 +1,12 @@
-"""RoIAlign, rotated and position-sensitive ones, and RoIPool for PyTorch on the CPU. Needs PyTorch (the extra ``torch``).
+"""RoIAlign, its rotated and position-sensitive variants, and RoIPool for PyTorch on the CPU; needs the extra ``torch``.
 
-The functions have the signatures of `torchvision.ops` and mmcv, and compute with the kernels of ONNX Runtime's operators:
+The functions have the signatures of `torchvision.ops` and mmcv, and use the same kernels as the ONNX Runtime operators:
 
     y = ortops.torch.roi_align(features, boxes, output_size=7, spatial_scale=1 / 16, sampling_ratio=2, aligned=True)
 
-torchvision has no gradient with respect to the boxes, no second derivatives, no forward mode, no bfloat16 and one thread,
-and reads out of bounds where these functions raise an error. Results have the same bits for any number of threads
-(`torch.get_num_threads`) and from run to run. Contiguous tensors share their memory with the kernels; others are copied.
+torchvision has no gradient with respect to the boxes, no second derivatives, no forward mode and no bfloat16. It uses one
+thread, and reads out of bounds where these functions raise an error. Results have the same bits for any number of threads
+(`torch.get_num_threads`) and in every run. Contiguous tensors share their memory with the kernels; others are copied.
 """
 
 try:

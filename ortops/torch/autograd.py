@@ -1,8 +1,8 @@
-"""Registers the derivatives of an operator, in reverse and in forward mode, also under the transforms of ``torch.func``.
+"""Registers an operator's derivatives in reverse and forward mode, also for the transforms of ``torch.func``.
 
-``torch.library.register_autograd`` has no forward mode: tangents would be lost without a word, and the transforms of
-``torch.func`` would be refused. This registers a ``torch.autograd`` function with a ``jvp`` instead, as PyTorch itself does
-for each level of the transforms.
+``torch.library.register_autograd`` has no forward mode: PyTorch would silently drop tangents and refuse the transforms of
+``torch.func``. So this module registers a ``torch.autograd`` function with a ``jvp``, as PyTorch does for each level of the
+transforms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 Backward = Callable[..., tuple[Any, ...]]
-"""Takes the context and the gradients of the outputs, each of which may be None; returns the gradients of the tensors."""
+"""Takes the context and the outputs' gradients, each of which may be None; returns the tensors' gradients."""
 
 Jvp = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Iterable[Any]]
 """Takes the tensors, the other arguments, and a tangent or None for each tensor; returns terms of the output's tangent."""
@@ -34,15 +34,15 @@ def differentiate(
 ) -> None:
     """Register the derivatives of an operator whose first arguments are tensors.
 
-    The context of `backward` has ``saved_tensors``, with None for those that are not kept, ``shapes`` of all tensors, and
+    The context of `backward` has ``saved_tensors``, with None for tensors that are not kept; ``shapes``, of all tensors; and
     ``options``, the other arguments.
 
     Args:
-        library: it has the operator.
-        name: of the operator.
-        backward: its derivatives in reverse mode.
-        jvp: its derivatives in forward mode. The tensors have no tangents of the mode that is computed.
-        is_kept: takes the number of a tensor and the context's ``needs_input_grad``; whether `backward` reads the tensor.
+        library: the library that has the operator.
+        name: the operator's name.
+        backward: computes the derivatives in reverse mode.
+        jvp: computes the derivatives in forward mode. The tensors do not carry tangents of the current forward level.
+        is_kept: takes a tensor's number and the context's ``needs_input_grad``; returns whether `backward` reads the tensor.
     """
     operator = getattr(torch.ops.ortops, name).default
     count = sum(isinstance(one.type, torch.TensorType) for one in operator._schema.arguments)  # noqa: SLF001
@@ -55,7 +55,7 @@ def differentiate(
     def forward(*inputs: Any) -> Any:
         if not torch._C._are_functorch_transforms_active():  # noqa: SLF001
             return without_derivatives(*inputs)
-        # The transforms around the innermost one differentiate, too: turn on what a function's forward turns off.
+        # Outer transforms also differentiate, but a function's forward switches gradients off: switch them on again.
         with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):  # noqa: SLF001
             return without_derivatives(*inputs)
 

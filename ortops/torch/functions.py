@@ -10,7 +10,7 @@ import torch
 from ortops.torch.operators import OPERATORS
 
 Size = int | tuple[int, int]
-"""Height and width of the output; one number for both."""
+"""The output's height and width; or one number for both."""
 
 
 def roi_align(
@@ -21,37 +21,37 @@ def roi_align(
     sampling_ratio: int = -1,
     aligned: bool = False,
 ) -> torch.Tensor:
-    """Feature maps pooled over boxes: the mean of bilinear samples in each bin, as `torchvision.ops.roi_align` computes it.
+    """Pool feature maps over boxes: the mean of bilinear samples in each bin, as in `torchvision.ops.roi_align`.
 
-    Along the width, with S = spatial_scale, P = output_size[1] and x1, x2 of a box (the height likewise):
+    Along the width, with S = spatial_scale, P = output_size[1] and a box's x1 and x2 (the height is treated the same way):
 
         start = x1*S - 0.5,  size = (x2 - x1)*S            if aligned
         start = x1*S,        size = max((x2 - x1)*S, 1)    if not aligned
         samples of bin j at start + j*size/P + (k + 0.5)*size/(P*g),  k = 0, ..., g - 1
 
-    with g = sampling_ratio, or ceil(size/P) where that is 0 or less. A sample more than a pixel outside the map counts as 0,
-    and a bin without samples is 0. There are first and second derivatives with respect to input and boxes, in which g is
-    constant, but no third derivatives that involve the boxes. Forward mode and ``torch.func`` have them, too, but not the
-    second derivative by boxes of which both are in forward mode.
+    with g = sampling_ratio, or ceil(size/P) if sampling_ratio is 0 or less. A sample more than a pixel outside the map
+    counts as 0, and a bin without samples is 0. The function has first and second derivatives with respect to input and
+    boxes, which treat g as constant, but no third derivatives that involve the boxes. Forward mode and ``torch.func`` also
+    work, except for second derivatives with respect to boxes if both use forward mode.
 
     Args:
-        input: feature maps [N, C, H, W] on the CPU; float32, float64, float16 or bfloat16, of any strides.
-        boxes: [K, 5] as the index of an image, x1, y1, x2, y2, or a list of N tensors [L, 4] without the index, one for each
-            image; in pixels of the input image; finite, of the type of input.
+        input: feature maps [N, C, H, W] on the CPU; float32, float64, float16 or bfloat16, with any strides.
+        boxes: [K, 5] as image index, x1, y1, x2, y2, or a list of N tensors [L, 4] without the index, one for each image; in
+            pixels of the input image; finite, with input's type.
         output_size: the numbers of bins along height and width, each >= 1; one number for both.
         spatial_scale: pixels of input for each pixel of the input image, finite and > 0; rounded to float32 unless input is
             float64.
-        sampling_ratio: the number of samples of a bin along each axis; 0 or less takes the size of the bin, rounded up.
-        aligned: whether scaled boxes are shifted by -0.5 pixels. If not, they are at least 1 x 1 pixel.
+        sampling_ratio: the number of a bin's samples along each axis; 0 or less takes the bin's size, rounded up.
+        aligned: whether to shift scaled boxes by -0.5 pixels. If not, they are at least 1 x 1 pixel.
 
     Returns:
-        [K, C, *output_size] of the type of input, accumulated in float32 (float64 for float64). Its bits do not depend on
-        the number of threads, which is `torch.get_num_threads()`.
+        [K, C, *output_size] with input's type, accumulated in float32 (float64 for float64). Its bits do not depend on the
+        number of threads, `torch.get_num_threads()`.
 
     Raises:
         TypeError: a type is not allowed, or input and boxes differ in type.
         ValueError: a device, shape, number or index breaks its rule; the message names it.
-        NotImplementedError: a derivative that does not exist was asked for.
+        NotImplementedError: the call asks for a derivative that does not exist.
 
     Source: torchvision 0.28, `torchvision.ops.roi_align`.
     """
@@ -64,11 +64,11 @@ def roi_pool(
     output_size: Size,
     spatial_scale: float = 1.0,
 ) -> torch.Tensor:
-    """The largest pixel of each bin of boxes, as `torchvision.ops.roi_pool` computes it.
+    """Pool feature maps over boxes: the largest pixel in each bin, as in `torchvision.ops.roi_pool`.
 
     Corners are rounded to whole pixels, both belong to the box, and a bin takes every pixel that it touches; see
-    `ortops.max_roi_pool`. Bins have exact bounds, where torchvision computes them in float32. There are derivatives of any
-    order with respect to input, in both modes; those with respect to boxes are 0.
+    `ortops.max_roi_pool`. Bins have exact bounds; torchvision computes them in float32. The function has derivatives of any
+    order with respect to input, in both modes. Derivatives with respect to boxes are 0.
 
     Args:
         input: as in `roi_align`.
@@ -77,7 +77,7 @@ def roi_pool(
         spatial_scale: as in `roi_align`.
 
     Returns:
-        [K, C, *output_size] of the type of input: pixels of input, 0 where a bin has none, NaN where it has one.
+        [K, C, *output_size] with input's type. Values are pixels of input; 0 if a bin has no pixels, NaN if it has a NaN.
 
     Raises:
         TypeError, ValueError: as `roi_align`.
@@ -94,10 +94,10 @@ def ps_roi_align(
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
 ) -> torch.Tensor:
-    """Feature maps pooled over boxes, where each bin reads its own channels, as `torchvision.ops.ps_roi_align` does.
+    """Pool feature maps over boxes, where each bin reads its own channels, as in `torchvision.ops.ps_roi_align`.
 
-    Bin (i, j) of channel c is the mean of the samples of `roi_align`, with aligned=True, of the channel
-    (c*output_size[0] + i)*output_size[1] + j of input. There are derivatives as of `roi_align`.
+    Bin (i, j) of channel c is the mean of the samples that `roi_align` takes, with aligned=True, from input's channel
+    (c*output_size[0] + i)*output_size[1] + j. The function has the same derivatives as `roi_align`.
 
     Args:
         input: as in `roi_align`; C is a multiple of the number of bins.
@@ -107,7 +107,7 @@ def ps_roi_align(
         sampling_ratio: as in `roi_align`.
 
     Returns:
-        [K, C / (output_size[0]*output_size[1]), *output_size], else as `roi_align`.
+        [K, C / (output_size[0]*output_size[1]), *output_size]; otherwise as `roi_align`.
 
     Raises:
         TypeError, ValueError: as `roi_align`.
@@ -126,18 +126,17 @@ def roi_align_rotated(
     aligned: bool = True,
     clockwise: bool = False,
 ) -> torch.Tensor:
-    """Feature maps pooled over rotated RoIs, as `mmcv.ops.roi_align_rotated` computes it; see `ortops.roi_align_rotated`.
+    """Pool feature maps over rotated RoIs, as in `mmcv.ops.roi_align_rotated`; see `ortops.roi_align_rotated`.
 
-    There are derivatives as of `roi_align`, also with respect to the angle.
+    The function has the same derivatives as `roi_align`, also with respect to the angle.
 
     Args:
         input: as in `roi_align`.
-        rois: [K, 6] as the index of an image, centre x, centre y, width, height and an angle in radians; finite, of the type
-            of input.
+        rois: [K, 6] as image index, centre x, centre y, width, height and an angle in radians; finite, with input's type.
         output_size: as in `roi_align`.
         spatial_scale: as in `roi_align`.
         sampling_ratio: as in `roi_align`, at most 64.
-        aligned: whether scaled centres are shifted by -0.5 pixels. If not, RoIs are at least 1 x 1 pixel.
+        aligned: whether to shift scaled centres by -0.5 pixels. If not, RoIs are at least 1 x 1 pixel.
         clockwise: whether positive angles turn a RoI clockwise as seen on the image.
 
     Returns:
@@ -161,19 +160,19 @@ def _pooled(name: str, x: Any, rois: Any, output_size: Size, scale: float, *opti
 
 
 def _rows(boxes: Any) -> Any:
-    """Boxes [K, 5] of a tensor like that, or of a list with the boxes [L, 4] of each image."""
+    """Boxes [K, 5], from such a tensor or from a list with a tensor [L, 4] for each image."""
     if isinstance(boxes, torch.Tensor):
         return boxes
     if not isinstance(boxes, list | tuple) or not boxes:
-        raise ValueError(f"boxes = {boxes!r}: must be a tensor [K, 5] or a list of a tensor [L, 4] for each image")
+        raise ValueError(f"boxes = {boxes!r}: must be a tensor [K, 5] or a list with a tensor [L, 4] for each image")
     for i, one in enumerate(boxes):
         if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.shape[1] != 4 or not one.is_floating_point():
             found = f"{one.dtype} {list(one.shape)}" if isinstance(one, torch.Tensor) else repr(one)
-            raise ValueError(f"boxes[{i}] = {found}: must be a tensor [L, 4] of a floating-point type")
+            raise ValueError(f"boxes[{i}] = {found}: must be a floating-point tensor [L, 4]")
         if one.device != boxes[0].device:
             raise ValueError(f"boxes[{i}].device = {one.device}: must be {boxes[0].device}, the device of boxes[0]")
     if len(boxes) > 1 + 2 / torch.finfo(boxes[0].dtype).eps:
-        raise ValueError(f"boxes is of {len(boxes)} images: must be of as many as {boxes[0].dtype} can count")
+        raise ValueError(f"boxes has {len(boxes)} images: must have at most as many as {boxes[0].dtype} can count")
     return torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])
 
 

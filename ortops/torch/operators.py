@@ -1,6 +1,6 @@
-"""The operators of PyTorch, ``torch.ops.ortops.*``: their kernels, fake kernels and gradients.
+"""The PyTorch operators ``torch.ops.ortops.*``: their kernels, fake kernels and gradients.
 
-For RoIAlign, with one more option for rotated RoIs and without the last one for PSRoIAlign, there are
+RoIAlign has these operators. RoIAlignRotated's operators have one more option, and PSRoIAlign's lack `aligned`:
 
     roi_align(input, rois, scale, output_height, output_width, sampling_ratio, aligned) -> output
     roi_align_dx(grad, rois, input_shape, scale, sampling_ratio, aligned) -> gradient with respect to input
@@ -8,11 +8,11 @@ For RoIAlign, with one more option for rotated RoIs and without the last one for
     roi_align_drois_grad(by_drois, grad, rois, input, scale, ...) -> gradients of roi_align_drois by grad, rois and input
 
 The first three call the kernels. roi_align is linear in the input, so the gradients of roi_align_dx are roi_align and
-roi_align_drois. A maximum is linear only as long as the same pixels are the maxima:
+roi_align_drois. A maximum is linear only while the same pixels are the maxima:
 
     roi_pool(input, rois, scale, output_height, output_width) -> output
     roi_pool_dx(grad, rois, input, scale) -> gradient with respect to input
-    roi_pool_at_maxima(values, rois, input, scale, output_height, output_width) -> the values where input has its maxima
+    roi_pool_at_maxima(values, rois, input, scale, output_height, output_width) -> the values at input's maxima
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 class Family:
     """An operator and its gradient.
 
-    name: of the operator in PyTorch.
+    name: the operator's name in PyTorch.
     rois: the name of its RoIs in errors.
-    columns: the length of a RoI, the index of the image included.
-    options: the arguments after scale and sizes, in the language of PyTorch's schemas.
-    attributes: takes the scale and the options; returns the attributes of the ONNX operators.
+    columns: the number of columns of a RoI, including the image index.
+    options: the arguments after scale and sizes, in PyTorch's schema language.
+    attributes: takes the scale and the options; returns the ONNX operators' attributes.
     """
 
     name: str
@@ -60,19 +60,19 @@ class Family:
 
 
 def attributes_of_roi_align(scale: float, sampling_ratio: int, aligned: bool) -> dict[str, Any]:
-    """The attributes of ONNX's RoiAlign, but the size, for torchvision's arguments."""
+    """The attributes of ONNX's RoiAlign, except the size, from torchvision's arguments."""
     mode = "half_pixel" if aligned else "output_half_pixel"
     return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0), "coordinate_transformation_mode": mode}
 
 
 def attributes_of_rotated(scale: float, sampling_ratio: int, aligned: bool, clockwise: bool) -> dict[str, Any]:
-    """The attributes of RoIAlignRotated, but the size, for mmcv's arguments."""
+    """The attributes of RoIAlignRotated, except the size, from mmcv's arguments."""
     flags = {"aligned": int(aligned), "clockwise": int(clockwise)}
     return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0), **flags}
 
 
 def attributes_of_ps_roi_align(scale: float, sampling_ratio: int) -> dict[str, Any]:
-    """The attributes of PSRoIAlign, but the size, for torchvision's arguments."""
+    """The attributes of PSRoIAlign, except the size, from torchvision's arguments."""
     return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0)}
 
 
@@ -95,13 +95,13 @@ ROI_POOL = Family(
 
 
 def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) -> None:
-    """Check what is known of tensors without their values.
+    """Check tensors' types, devices and shapes, without their values.
 
     Args:
         family: the operator.
         rois: the RoIs.
-        x_shape: the shape of the input.
-        tensors: the other tensors by name. The rest must have the type and the device of the first.
+        x_shape: the input's shape.
+        tensors: the other tensors by name. All must have the first tensor's type and device.
 
     Raises:
         TypeError: a type is not allowed, or the types differ.
@@ -124,10 +124,10 @@ def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) ->
 
 
 def _output_shape(family: Family, rois: Any, x_shape: Sequence[Any], height: Any, width: Any) -> tuple[Any, ...]:
-    """The shape of the output.
+    """The output's shape.
 
     Raises:
-        ValueError: each bin reads its own channels, and there are not as many of them for each.
+        ValueError: each bin reads its own channels, and the channels cannot be divided evenly among the bins.
     """
     channels, bins = x_shape[1], height * width if family is POSITION_SENSITIVE else 1
     if channels % bins:
@@ -136,7 +136,7 @@ def _output_shape(family: Family, rois: Any, x_shape: Sequence[Any], height: Any
 
 
 def array(tensor: Any) -> Any:
-    """The elements of a tensor as kernels take them, in the tensor's memory if that is contiguous and aligned."""
+    """A tensor's elements as an array for kernels, in the tensor's memory if that is contiguous and aligned."""
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
         return for_kernels(tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16))
@@ -144,10 +144,10 @@ def array(tensor: Any) -> Any:
 
 
 def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
-    """A copy of RoIs [K, columns] that no other thread can change, and their indices of images [K]; both are checked.
+    """A copy of RoIs [K, columns] that no other thread can change, and their image indices [K]; both are checked.
 
     Raises:
-        ValueError: a number is not finite, an index is none of an image, or there are RoIs, but no pixels.
+        ValueError: a number is not finite, an image index is out of range, or there are RoIs but no pixels.
     """
     images, _, height, width = x_shape
     if len(rois) and not (height and width):
@@ -158,21 +158,21 @@ def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
     valid = (index == rows[:, 0]) & (index >= 0) & (index < images)
     if not (valid.all() and np.isfinite(rows).all()):
         i = int((valid & np.isfinite(rows).all(1)).argmin())
-        rule = f"must be finite, and begin with the index of an image, a whole number >= 0 and < {images}"
+        rule = f"must be finite, and begin with an image index, a whole number >= 0 and < {images}"
         raise ValueError(f"{family.rois}[{i}] = {rows[i].tolist()}: {rule}")
     return rows, index
 
 
 def _split(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
-    """The coordinates [K, columns - 1] and the indices of images [K] of `_copy`."""
+    """The coordinates [K, columns - 1] and the image indices [K] from `_copy`."""
     rows, images = _copy(family, rois, x_shape)
     return np.ascontiguousarray(rows[:, 1:]), images
 
 
-# Measured: the checks of attributes would take a quarter of a call with one RoI.
+# Measured: checking attributes would take a quarter of a call with one RoI.
 @functools.lru_cache(maxsize=256)
 def _bound(family: Family, operator: Operator, dtype: Any, options: tuple[Any, ...], **sizes: Any) -> Bound:
-    """One of the operators with its attributes; tensors of float64 have a spatial scale that is not rounded to float32."""
+    """One of the operators with its attributes. For float64 tensors the spatial scale is not rounded to float32."""
     given = family.attributes(*options)
     checked = operator.check_attributes({**given, **sizes})
     if dtype == torch.float64:
@@ -181,7 +181,7 @@ def _bound(family: Family, operator: Operator, dtype: Any, options: tuple[Any, .
 
 
 def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> tuple[Any, Any]:
-    """The one wanted output of an operator, and the array that shares its memory."""
+    """An operator's wanted output, and the array that shares its memory."""
     made: list[tuple[Any, Any]] = []
 
     def allocate(i: int, shape: Shape) -> Any:
@@ -240,7 +240,7 @@ def _drois(family: Family) -> Callable[..., Any]:
         _check(family, rois, x.shape, input=x, grad=dy)
         inputs = [array(dy), *_split(family, rois, x.shape), np.array(x.shape, np.int64), array(x)]
         found, _ = _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs, wanted=1)
-        return torch.nn.functional.pad(found, (1, 0))  # the index of the image
+        return torch.nn.functional.pad(found, (1, 0))  # the image index
 
     return kernel
 
@@ -260,7 +260,7 @@ def _drois_grad(family: Family) -> Callable[..., Any]:
         scale = _bound(family, family.gradient, dy.dtype, options).attributes["spatial_scale"]
         places = torch.from_numpy(rows.astype(np.float64))
         if family is POSITION_SENSITIVE:
-            # RoIAlign of a dY that is 0 but for the one channel that each bin reads.
+            # RoIAlign with a dY that is 0 except in the channel that each bin reads.
             spread = dy.flatten(2).diag_embed().reshape(len(rows), -1, *dy.shape[2:])
             of_all, by_rois, by_x = gradients_of_drois(by_drois, spread, places, images, x, scale, options[1], True)
             bins = dy.shape[2] * dy.shape[3]
@@ -292,15 +292,15 @@ def _fake_pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: AR
 
 
 def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, width: int) -> Any:
-    """The values at the pixels that are the maxima of bins of x; 0 for a bin without pixels.
+    """The values at the pixels that are maxima of x's bins; 0 for a bin without pixels.
 
-    The maxima are those of the pixels' ranks, which are different numbers. Of equal pixels, the first has the highest rank,
-    as the gradient goes to it.
+    Maxima are found from the pixels' ranks, which are all different. The first of equal pixels has the highest rank, since
+    the gradient goes to it.
     """
     _check(ROI_POOL, rois, x.shape, input=x, values=values)
     rows, images = _copy(ROI_POOL, rois, x.shape)
     flat = x.detach().flatten(2)
-    order = flat.shape[2] - 1 - flat.flip(2).argsort(stable=True)  # pixels by rising rank; NaN has the highest
+    order = flat.shape[2] - 1 - flat.flip(2).argsort(stable=True)  # pixels by ascending rank; NaN has the highest
     ranks = torch.empty(flat.shape, dtype=torch.float64)
     ranks.scatter_(2, order, torch.arange(1.0, flat.shape[2] + 1, dtype=torch.float64).expand(flat.shape))
     bound = _bound(ROI_POOL, ROI_POOL.forward, x.dtype, (scale,), pooled_shape=(height, width))
@@ -317,19 +317,19 @@ def _fake_pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: A
 
 
 _library = torch.library.Library("ortops", "FRAGMENT")
-"""Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
+"""Kept alive, since PyTorch removes a library's operators when the library is garbage-collected."""
 
 
 def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
-    """Define an operator; returns it for calls."""
+    """Define an operator, and return it for calls."""
     _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
-    # For all devices, so that the kernel, and not PyTorch, refuses others than the CPU.
+    # For all devices, so that the kernel, and not PyTorch, refuses devices other than the CPU.
     _library.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ortops::{name}", fake, lib=_library)
     operator: Callable[..., Any] = getattr(torch.ops.ortops, name)
 
     def one_by_one(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
-        # PyTorch would do the same, but warn.
+        # PyTorch would do the same but warn.
         pairs = list(zip(arguments, in_dims, strict=True))
         found = [
             operator(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs))
@@ -347,7 +347,7 @@ def _define_forward(family: Family) -> Callable[..., Any]:
     sizes = "SymInt output_height, SymInt output_width"
     schema = f"(Tensor input, Tensor rois, float scale, {sizes}{family.options}) -> Tensor"
     operator = _define(family.name, schema, _forward(family), _fake_forward(family))
-    # As torchvision does: autocast computes in float32. The functions give the result the type of the input.
+    # As in torchvision, autocast computes in float32. The functions give the result the input's type.
     torch.library.register_autocast(f"ortops::{family.name}", "cpu", torch.float32, lib=_library)
     return operator
 
@@ -355,8 +355,8 @@ def _define_forward(family: Family) -> Callable[..., Any]:
 def _define_average(family: Family) -> Callable[..., Any]:
     """Define an operator that is linear in its input, and its first and second derivatives.
 
-    drois_grad has, by its outputs, the derivatives of sum(by_drois * drois(grad, rois, input)). That sum is linear in grad,
-    and linear in the tangents of RoIs if these are taken for by_drois. So the forward mode needs no operators of its own.
+    drois_grad returns the derivatives of sum(by_drois * drois(grad, rois, input)). This sum is linear in grad
+    and in by_drois, which forward mode sets to the RoIs' tangents. So forward mode needs no further operators.
     """
     name, options = family.name, f"float scale{family.options}"
     forward = _define_forward(family)
@@ -411,10 +411,10 @@ def _define_average(family: Family) -> Callable[..., Any]:
         (dy, rois, x), (by_dy, by_rois, by_x) = tensors, tangents
         yield None if by_dy is None else drois_of(by_dy, rois, x, *options)
         yield None if by_x is None else drois_of(dy, rois, by_x, *options)
-        if by_rois is not None:  # second derivatives by a RoI are symmetric
+        if by_rois is not None:  # second derivatives with respect to a RoI are symmetric
             yield gradients_of(by_rois, dy, rois, x, *options)[1]
 
-    third = f"{name} has no third derivatives in which one by {family.rois} occurs"
+    third = f"{name} has no third derivatives that involve {family.rois}"
 
     def backward_of_gradients(ctx: Any, by_dy: Any, by_rois: Any, by_x: Any) -> tuple[Any, ...]:
         if by_rois is not None or by_x is not None:
@@ -424,7 +424,7 @@ def _define_average(family: Family) -> Callable[..., Any]:
         return drois_of(by_dy, rois, x, *ctx.options), None, *found[1:]
 
     def jvp_of_gradients(*_: Any) -> Iterable[Any]:
-        raise NotImplementedError(f"{third}, and no second ones of which both are in forward mode")
+        raise NotImplementedError(f"{third}, and no second derivatives that use forward mode twice")
 
     differentiate(_library, name, backward, jvp, lambda i, needed: i == 1 or needed[1])
     differentiate(_library, f"{name}_dx", backward_of_dx, jvp_of_dx, lambda i, needed: i == 1 or needed[1])
@@ -434,12 +434,12 @@ def _define_average(family: Family) -> Callable[..., Any]:
 
 
 def _or_zeros(tangent: Any, x: Any) -> Any:
-    """The tangent of x; zeros where it has none."""
+    """The tangent of x; zeros if x has no tangent."""
     return torch.zeros_like(x) if tangent is None else tangent
 
 
 def _define_maximum() -> Callable[..., Any]:
-    """Define roi_pool and its derivatives. It has none by its RoIs, and which pixels are the maxima is constant."""
+    """Define roi_pool and its derivatives, which treat the maxima's positions as constant; none with respect to RoIs."""
     forward = _define_forward(ROI_POOL)
     dx_of = _define(
         "roi_pool_dx", "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor", _pool_dx, _fake_pool_dx

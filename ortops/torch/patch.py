@@ -1,4 +1,4 @@
-"""Puts `ortops.torch.roi_align` in the place of torchvision's."""
+"""Replaces torchvision's roi_align by `ortops.torch.roi_align`."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Any
 from ortops.torch.functions import roi_align
 
 _lock = threading.RLock()
-"""For the contexts that are open, and for what torchvision calls."""
+"""Guards the open contexts and the functions in torchvision's modules."""
 
 _theirs: list[Any] = []
-"""What torchvision called before the first open context, once for each context."""
+"""The function that torchvision used before the first open context, once for each context."""
 
 
 @contextmanager
 def patch_torchvision() -> Iterator[None]:
-    """While a context is open, all of torchvision calls `ortops.torch.roi_align` for its own ``roi_align``.
+    """While the context is open, all of torchvision calls `ortops.torch.roi_align` instead of its own ``roi_align``.
 
-    That holds for ``torchvision.ops.roi_align``, ``RoIAlign`` and ``MultiScaleRoIAlign``, and for detectors, also those that
-    were made before. What other packages have imported by name stays as it is.
+    This affects ``torchvision.ops.roi_align``, ``RoIAlign``, ``MultiScaleRoIAlign``, and detectors, even existing ones. It
+    does not affect functions that other packages have imported by name.
 
         with ortops.torch.patch_torchvision():
             losses = detector(images, targets)
 
-    The whole process sees it, all its threads. Contexts may be nested, and may overlap in several threads: torchvision has
-    its own function again after the last one is closed. If other code puts a third function into a module of torchvision
-    while a context is open, that function stays there. Such code must not put back what it found after the last context is
-    closed, since that was this project's function.
+    It affects all threads of the process. Contexts may be nested, and may overlap in several threads: torchvision gets its
+    own function back when the last context closes. If other code puts a third function into a torchvision module while a
+    context is open, that function stays there. Such code must not restore the function that it found once the last context
+    has closed, since it found this project's function.
 
     Raises:
-        ImportError: there is no torchvision.
+        ImportError: torchvision is not installed.
     """
     operators = importlib.import_module("torchvision").ops
     with _lock:
@@ -50,7 +50,7 @@ def patch_torchvision() -> Iterator[None]:
 
 
 def _replace(old: Any, new: Any) -> None:
-    """Put a function in the place of another one in all modules of torchvision."""
+    """Replace a function in all torchvision modules."""
     for module in [one for name, one in sys.modules.items() if name.partition(".")[0] == "torchvision"]:
         for name in [name for name, value in vars(module).items() if value is old]:
             setattr(module, name, new)

@@ -1,12 +1,12 @@
-"""The derivatives of drois, the gradient of an average with respect to its RoIs: second derivatives of the average.
+"""The derivatives of drois, an average's gradient with respect to its RoIs: second derivatives of the average.
 
-They are computed from the samples of one RoI at a time, in float64. Let p be the places of the samples, which depend on the
-RoI, m_k the derivative of p by its number k, and f the interpolated map, which is bilinear between four pixels. Then
+They are computed in float64, for one RoI's samples at a time. Let p be the samples' positions, which depend on the RoI; m_k
+the derivative of p by the RoI's number k; and f the interpolated map, which is bilinear between four pixels. Then
 
     drois[k] = sum of dy * f'(p) m_k
     L = sum_k v[k]*drois[k] = sum of dy * f'(p) m    with m = sum_k v[k]*m_k
 
-and the derivatives of L are, as f has no second derivative along x or y alone,
+and the derivatives of L are, since f has no second derivative along x alone or along y alone,
 
     by dy:       f'(p) m
     by x:        dy * (the change of each pixel's weight along m)
@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 import torch
 
 _MOST_SAMPLES = 2**22
-"""Of a RoI: their places and weights then take less than 1 GiB."""
+"""The most samples of a RoI: their positions and weights take less than 1 GiB."""
 
 _AT_ONCE = 2**20
-"""Samples of as many channels as have about this number together are taken at once."""
+"""The approximate number of samples, over several channels, that are computed at once."""
 
 
 class _Samples(NamedTuple):
-    """The samples of a RoI with n numbers, in rows and columns.
+    """The samples, in rows and columns, of a RoI with n numbers.
 
-    places: y and x of each sample [2, rows, columns].
-    moves: the derivative of the places by each number [n, 2, rows, columns].
-    turns: the derivative, by each number, of the sum of the moves weighted by v [n, 2, rows, columns].
+    places: each sample's y and x [2, rows, columns].
+    moves: the positions' derivatives with respect to each number [n, 2, rows, columns].
+    turns: the derivatives, with respect to each number, of the moves' sum weighted by v [n, 2, rows, columns].
     """
 
     places: Any
@@ -56,11 +56,11 @@ def gradients_of_drois(
     Args:
         v: weights of drois [K, 1 + n]; the first column has no effect.
         dy: gradient with respect to the output [K, C, P, Q].
-        rois: the index of an image, and the numbers of a RoI [K, 1 + n].
-        images: these indices, as integers [K].
+        rois: the image index and the numbers of each RoI [K, 1 + n].
+        images: the image indices as integers [K].
         x: feature maps [N, C, H, W].
         scale: pixels of x for each unit of rois.
-        ratio: samples of a bin along each axis; 0 or less takes the size of the bin, rounded up.
+        ratio: a bin's samples along each axis; 0 or less takes the bin's size, rounded up.
         aligned: see `ortops.torch.roi_align`.
         clockwise: see `ortops.torch.roi_align_rotated`; None for RoIs that are not rotated.
 
@@ -98,13 +98,13 @@ def _upright(
     """The samples of a RoI x1, y1, x2, y2.
 
     Args:
-        roi: its numbers.
-        down: the place of each row of samples within the RoI, from 0 to 1 [rows, 1].
-        across: that of each column [columns].
+        roi: the RoI's numbers.
+        down: the position of each row of samples in the RoI, from 0 to 1 [rows, 1].
+        across: the position of each column of samples in the RoI, from 0 to 1 [columns].
         sizes: height and width in pixels.
         grows: the derivatives of height and width with respect to y2 and x2.
         scale: pixels for each unit of the RoI.
-        shift: what is subtracted from scaled coordinates.
+        shift: subtracted from scaled coordinates.
     """
     moves = torch.zeros(4, 2, len(down), len(across), dtype=torch.float64)
     places = torch.zeros_like(moves[0])
@@ -126,18 +126,18 @@ def _rotated(
     direction: float,
     v: Any,
 ) -> _Samples:
-    """The samples of a RoI cx, cy, w, h, angle; `direction` is -1 where positive angles are clockwise. See `_upright`."""
+    """The samples of a RoI cx, cy, w, h, angle; `direction` is -1 if positive angles are clockwise. See `_upright`."""
     centre_x, centre_y, _, _, angle = roi
     cos, sin = math.cos(direction * angle), math.sin(direction * angle)
     moves = torch.zeros(5, 2, len(down), len(across), dtype=torch.float64)
     turns, one = torch.zeros_like(moves), torch.ones_like(moves[0, 0])
 
     def turned(right: Any, below: Any) -> Any:
-        """A vector along the RoI's own axes as (y, x) on the map."""
+        """A vector, given along the RoI's axes, as (y, x) on the map."""
         return torch.stack([below * cos - right * sin, right * cos + below * sin])
 
     def quarter(vector: Any) -> Any:
-        """The derivative by the angle of a vector (y, x) that turns with the RoI."""
+        """The derivative, with respect to the angle, of a vector (y, x) that turns with the RoI."""
         return direction * torch.stack([-vector[1], vector[0]])
 
     arms = turned(sizes[1] * (across - 0.5) * one, sizes[0] * (down - 0.5) * one)
@@ -152,7 +152,7 @@ def _rotated(
 
 
 class _Cells(NamedTuple):
-    """The two pixels around each coordinate along an axis: their numbers, weights, and the slopes of the weights."""
+    """The two pixels around each coordinate on an axis: their numbers, their weights and the weights' slopes."""
 
     pixels: tuple[Any, Any]
     weights: tuple[Any, Any]
@@ -168,13 +168,13 @@ def _cells(places: Any, length: int) -> _Cells:
 
 
 def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[int]) -> tuple[Any, Any]:
-    """The derivatives of one RoI by dy [C, P, Q] and by its numbers [n]; adds that by x to by_x [C, H, W]."""
+    """A RoI's derivatives by dy [C, P, Q] and by its numbers [n]; adds the derivative by x to by_x [C, H, W]."""
     channels, height, width = x.shape
     (y_at, x_at), moves = samples.places, samples.moves
     rows, columns = _cells(y_at, height), _cells(x_at, width)
     is_on_map = (y_at >= -1) & (y_at <= height) & (x_at >= -1) & (x_at <= width)
     share = is_on_map.double() / math.prod(counts)
-    # Sums and no products of matrices, whose bits depend on the number of threads.
+    # Sums, since the bits of matrix products depend on the number of threads.
     down, across = (v.reshape(-1, 1, 1, 1) * moves).sum(0)
     found, by_roi = torch.zeros_like(dy), torch.zeros_like(v)
     step = max(_AT_ONCE // share.numel(), 1)

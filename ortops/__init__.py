@@ -1,6 +1,6 @@
-"""ONNX Runtime custom operators in Python: those of RoiAlign's family, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
+"""ONNX Runtime custom operators in Python: RoiAlign and its relatives, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
 
-Each has a gradient operator, and each is also a function on NumPy arrays.
+Each operator has a gradient operator, and each is also a function on NumPy arrays.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [  # noqa: RUF022  # in groups
     "library_path",
     "register",
     "to_ort",
-    # operators of your own
+    # your own operators
     "Attribute",
     "CustomOperator",
     "Tensor",
@@ -73,7 +73,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `_LAZY`, or import ``ortops.torch``, which needs PyTorch, an extra."""
+    """Return a name in `_LAZY`, or import ``ortops.torch``, which needs the extra ``torch``."""
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name == "torch":

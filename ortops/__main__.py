@@ -33,7 +33,7 @@ def main() -> None:
 
 
 @main.command(
-    help="Compile OPERATORS (all by default) and store the machine code on disk, in as many processes as there are CPUs.\n\n"
+    help="Compile OPERATORS (all by default) and cache the machine code on disk, with one process per CPU.\n\n"
     f"An operator is one of {', '.join(BY_NAME)}."
 )
 @click.argument("operators", nargs=-1, type=click.Choice(list(BY_NAME)), metavar="[OPERATORS]...")
@@ -46,14 +46,14 @@ def main() -> None:
     help="Element types. [default: all]",
 )
 def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
-    """Compile operators in several processes, and show the progress of all of them."""
+    """Compile operators in several processes, and show their progress."""
     sources = needed(operators or BY_NAME, dict.fromkeys(types))
     for _ in with_progress(in_processes(sources, code_of), "compiling", len(sources), unit="kernels"):
         pass
 
 
 def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
-    """The callback of an option whose value is names separated by commas."""
+    """The callback for an option whose value is a list of names, separated by commas."""
     one = click.Choice(list(choices))
     return lambda context, option, value: (
         None if value is None else [one.convert(name, option, context) for name in value.split(",")]
@@ -87,14 +87,14 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
 @click.option("--operators", callback=_operators, metavar="A,B", help="Only these operators. [default: all]")
 @click.option("--types", callback=_names(FLOAT_TYPES), metavar="T,U", help="Only these element types. [default: all]")
 @click.option("--target", type=click.Choice(list(TARGETS)), help="The platform. [default: this machine's]")
-@click.option("--cpu", metavar="NAME", help="LLVM's name of the only processor to compile for, such as znver5.")
+@click.option("--cpu", metavar="NAME", help="Compile only for this processor, by LLVM's name, such as znver5.")
 @click.option(
     "--standard",
     type=click.Choice(STANDARD_OPSETS),
-    help="RegisterCustomOps replaces ONNX's own operators, as this opset has them.",
+    help="Also run ONNX's own nodes, by the definitions of this opset.",
 )
 def library(out: Path, **options: Any) -> None:
-    """Build a library, and show the progress."""
+    """Build a library and show the progress."""
     try:
         ortops.build_library(out, **options)
     except (TypeError, ValueError, RuntimeError, OSError) as error:
@@ -105,7 +105,7 @@ def library(out: Path, **options: Any) -> None:
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
 def bitcode(path: Path, types: Sequence[str]) -> None:
-    """Compile all operators to LLVM bitcode, the archive PATH of a wheel."""
+    """Compile all operators to LLVM bitcode, and write a wheel's archive to PATH."""
     of_library = [one for one in sources_of(exports_of(OPERATORS, types)) if isinstance(one, Source)]
     sources, made = list(dict.fromkeys([*needed(BY_NAME, types), *of_library])), {}
     for source, seconds, code in in_processes(sources, bitcode_of):

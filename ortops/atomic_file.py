@@ -1,4 +1,4 @@
-"""Writes files atomically: other processes see the old file or the new one, never a part."""
+"""Writes files atomically: other processes see the old file or the new file, never a part."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import BinaryIO
 def write(path: Path, content: str | bytes) -> None:
     """Write a file; text in UTF-8, with ``?`` for a lone surrogate.
 
-    A link at `path` is followed. The part that is not yet complete lies beside the file. Its name cannot be guessed, and
-    neither a file nor a link of that name is written to, so others may be allowed to write to the folder.
+    The function follows a link at `path`. The incomplete file lies in the same folder. Its name cannot be guessed, and the
+    function never writes to an existing file or link, so other users may have write access to the folder.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
     file = path.resolve()
@@ -31,10 +31,10 @@ def write(path: Path, content: str | bytes) -> None:
 
 
 def check(path: Path) -> None:
-    """Try whether a file can be written, and leave it as it is.
+    """Check that a file can be written, without changing it.
 
     Raises:
-        OSError: its folder is missing or takes no files, or its name is too long.
+        OSError: its folder is missing or not writable, or its name is too long.
         ValueError: its name has a null character.
     """
     file = path.resolve()
@@ -47,9 +47,9 @@ def check(path: Path) -> None:
 
 @contextlib.contextmanager
 def _part(file: Path) -> Iterator[BinaryIO]:
-    """A new empty file beside `file`, which is removed at the end if it is still there.
+    """A new empty file in the folder of `file`, removed at the end if it still exists.
 
-    tempfile would make one that nobody else can read, and a report must not become so.
+    tempfile would make a file that nobody else can read, which is wrong for a report.
     """
     with file.with_name(f".{secrets.token_hex(16)}.part").open("xb") as part:
         try:

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from ortops.calls.node import Node
 
 _BEHAVED = 0x101
-"""NumPy's flags of a C-contiguous array whose elements are aligned."""
+"""NumPy's flags for a C-contiguous array with aligned elements."""
 
 
 def for_kernels(array: Any) -> Any:
-    """The array, or a copy if it is not as compiled code takes it: C-contiguous and aligned."""
+    """The array; or a copy if it is not C-contiguous and aligned, as compiled code requires."""
     return array if array.flags.num & _BEHAVED == _BEHAVED else array.copy(order="C")
 
 
 Allocate = Callable[[int, Shape], Any]
-"""Takes the number and the shape of an output; returns an array to fill, or None if the output is not wanted."""
+"""Takes an output's number and shape; returns an array to fill, or None if the output is not wanted."""
 
 
 class Bound:
-    """Computes the outputs of a node by compiled code.
+    """Computes a node's outputs with compiled code.
 
     Args:
         operator: the definition.
@@ -39,7 +39,7 @@ class Bound:
         self._nodes: dict[Any, Node] = {}
 
     def node(self, dtype: Any) -> Node:
-        """The node for the NumPy type of the first input."""
+        """The node for the first input's NumPy type."""
         node = self._nodes.get(dtype)
         if node is None:
             from ortops.calls.node import node_of  # here, so that `import ortops` stays fast
@@ -48,28 +48,28 @@ class Bound:
         return node
 
     def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:  # noqa: ARG002
-        """The node for the element types of the inputs that a node of a model has, by name, and of its outputs."""
+        """The node for a model's node, from the element types of its inputs, by name, and of its outputs."""
         return self.node(ELEMENT_DTYPES[outputs[0]])
 
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """Compute the outputs.
 
         Args:
-            inputs: one array for each input in the operator's order, None for an absent one. They are as `for_kernels`
-                makes them, and of element types that the operator allows. Other threads may write to their elements.
+            inputs: an array for each input in the operator's order, None for an absent input. Arrays are C-contiguous and
+                aligned, and the operator allows their element types. Other threads may write to their elements.
             allocate: called once for each output.
             runner: runs the kernel's tasks (`ortops.jit.runners`); None for threads on all CPUs.
 
         Raises:
             ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient operator has no output or
                 lacks an input that its outputs need.
-            MemoryError: there is not enough memory.
+            MemoryError: memory ran out.
         """
         self.node(inputs[0].dtype).run(inputs, allocate, runner or runner_on_all_cpus())
 
 
 def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Bound:
-    """Make what computes the outputs of a node of this project's operators.
+    """Make an object that computes a node of one of this project's operators.
 
     Args:
         operator: the definition.
@@ -79,14 +79,14 @@ def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object
 
 
 def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Bound:
-    """As `bind`, but check the attributes; for the same numbers and strings only once.
+    """As `bind`, but check the attributes, only once for the same numbers and strings.
 
     Raises:
         TypeError, ValueError: as `Operator.check_attributes`.
     """
     values: tuple[Any, ...] = tuple(attributes.values())
     if all(type(value) in (int, float, str) for value in values):
-        # As bytes, for which 1.0 is not 1 and -0.0 is not 0.0.
+        # Bytes distinguish 1.0 from 1 and -0.0 from 0.0.
         return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
     return Bound(operator, operator.check_attributes(attributes))
 
@@ -104,7 +104,7 @@ def compute(
     allocate: Allocate,
     runner: tuple[int, int],
 ) -> None:
-    """Compute the outputs of an operator, as `Bound`.
+    """Compute an operator's outputs, as `Bound` does.
 
     Args:
         operator: the definition.
@@ -120,7 +120,7 @@ def compute(
 
 
 def runner_on(threads: int) -> tuple[int, int]:
-    """A runner for a call outside a session, with a number of threads. Kernels run small work on one thread."""
+    """A runner with a number of threads for a call outside a session. Kernels do small work on one thread."""
     from ortops.jit.runners import thread_runner
 
     return thread_runner(threads)

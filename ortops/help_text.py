@@ -1,4 +1,4 @@
-"""Help texts of the command lines in which no name is broken at a hyphen."""
+"""Help texts for the command lines that do not break names at hyphens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHOLE = "\N{NON-BREAKING HYPHEN}"
 
 
 class _HelpFormatter(click.HelpFormatter):
-    """A formatter that breaks lines at spaces only. What it prints has plain hyphens, so that names can be copied."""
+    """A formatter that breaks lines only at spaces. It prints plain hyphens, so that names can be copied."""
 
     def write_text(self, text: str) -> None:
         """Write a paragraph."""
@@ -23,10 +23,10 @@ class _HelpFormatter(click.HelpFormatter):
         super().write_dl([(name, _HYPHEN.sub(_WHOLE, text)) for name, text in rows], col_max, col_spacing)
 
     def getvalue(self) -> str:
-        """What was written."""
+        """The text written so far."""
         return super().getvalue().replace(_WHOLE, "-")
 
 
 def keep_names_whole() -> None:
-    """Let all help texts of this process be written so."""
+    """Use this formatter for all help texts in this process."""
     click.Context.formatter_class = _HelpFormatter

@@ -1,4 +1,4 @@
-"""What to do about an operator of a model that a session does not have."""
+"""Remedies for errors about operators that a model needs and a session lacks."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _MESSAGES = (
     re.compile(r"(?P<domain>[^\s:]+):(?P<name>\w+)\(-?\d+\) is not a registered function/op"),
     re.compile(r'In Node, \(".*?", (?P<name>\w+), "(?P<domain>[^"]+)", .*No Op registered for '),
 )
-"""ONNX Runtime's, for a domain of which it has no operator, and of which it has others."""
+"""ONNX Runtime's messages for a missing operator: in a domain without operators, and in a domain with other operators."""
 
 _NO_KERNEL = re.compile(r"Could not find an implementation for (?P<name>\w+)\(")
-"""Likewise, for a node of ONNX that it knows and has no kernel of."""
+"""ONNX Runtime's message for a node of ONNX that it knows but has no kernel for."""
 
 _OTHERS = ("ai.onnx", "com.microsoft")
-"""Domains, and beginnings of domains, in which users have no operators."""
+"""Domains, and prefixes of domains, in which users have no operators."""
 
 
 def remedy(
     message: str, own: Iterable[Operator], ours: Iterable[Operator], unknown_in_our_domain: str | None = None
 ) -> str | None:
-    """The remedy for an error of ONNX Runtime, None if it is not of a missing operator or kernel.
+    """The remedy for an ONNX Runtime error; None if the error is not about a missing operator or kernel.
 
     Args:
         message: the error's text.
-        own: the operators of the user that the session has.
-        ours: those of this project.
-        unknown_in_our_domain: the remedy for another operator of this project's domain.
+        own: the user's operators that the session has.
+        ours: this project's operators.
+        unknown_in_our_domain: the remedy for an unknown operator in this project's domain.
     """
     lacking = _NO_KERNEL.search(message)
     if lacking and lacking["name"] in STANDARD_NAMES:

@@ -1,7 +1,7 @@
-"""Finds the nodes that a session serves itself in a model of ONNX, without parsing the whole of it.
+"""Finds the nodes in an ONNX model that this project's sessions run themselves, without parsing the whole model.
 
-Protobuf writes each part of a model with its length in front, so that weights are skipped, of which a file's pages are then
-not even read. Only nodes and functions with the name of an operator in their bytes are parsed.
+Protobuf writes the length before each part of a model. So this module skips weights without even reading their pages from
+the file. It parses only nodes and functions whose bytes contain an operator's name.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ortops.standard import STANDARD_NAMES, implementation, onnx_definition
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
 
 _PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool", b"grid_sampler", b"DeformConv")
-"""Each name of an operator contains one of these."""
+"""Each operator's name contains one of these."""
 
 _ORT_FORMAT = b"ORTM"
-"""The bytes 4 to 7 of a model in ONNX Runtime's own format."""
+"""Bytes 4 to 7 of a model in ONNX Runtime's own format."""
 
 _GRAPH, _OPSET_IMPORT, _FUNCTIONS = 7, 8, 25
 """Fields of ModelProto."""
@@ -34,25 +34,25 @@ _OP_TYPE = 4
 """The field of NodeProto."""
 
 _LARGE = 1 << 16
-"""From how many bytes on a node may be a constant with weights, which are not searched."""
+"""A node with at least this many bytes may be a constant with weights, which is not searched."""
 
 _Bytes = Any
-"""bytes or a mapped file."""
+"""Bytes or a mapped file."""
 
 
 def served_operators(model: object) -> list[Operator] | None:
-    """The definitions of the operators in a model that a session serves itself: ONNX's own, and those of other projects.
+    """The definitions of the operators of ONNX and other projects in a model that a session runs itself.
 
     Args:
         model: the model as bytes or the path of its file, as for a session.
 
     Returns:
-        The definitions, of ONNX's operators those of the opset that the model imports. None for a model in ONNX Runtime's
-        own format, and an empty list for what is no model, whose error ONNX Runtime gives.
+        The definitions; for ONNX's operators, at the opset that the model imports. None for a model in ONNX Runtime's own
+        format. An empty list if the argument is not a model; ONNX Runtime then raises the error.
 
     Raises:
-        ValueError: a function of the model imports an opset at which an operator has other attributes than at the model's.
-        TypeError: a node has an attribute that its operator does not have, which a session would ignore.
+        ValueError: a function in the model imports an opset at which an operator's attributes differ from the model's opset.
+        TypeError: a node has an attribute that its operator lacks, which a session would ignore.
     """
     if isinstance(model, bytes):
         return _definitions(model)
@@ -80,10 +80,10 @@ def _definitions(data: _Bytes) -> list[Operator] | None:
 
 
 class _Found:
-    """What a model says of the operators: opsets, functions, and the nodes that may be of one of them.
+    """A model's opsets, functions, and the nodes that may use one of the operators.
 
     Raises:
-        IndexError, ValueError, DecodeError: it is no model.
+        IndexError, ValueError, DecodeError: the data is not a model.
     """
 
     def __init__(self, data: _Bytes) -> None:
@@ -103,7 +103,7 @@ class _Found:
 
     @property
     def is_any(self) -> bool:
-        """Whether there are such nodes or functions."""
+        """Whether the model has such nodes or functions."""
         return bool(self._nodes or self._functions)
 
     def definitions(self) -> list[Operator]:
@@ -123,21 +123,21 @@ class _Found:
                 _check_names(definition, node, where)
                 if import_ != opset and _names(_definition(*identity, import_)) != _names(definition):
                     raise ValueError(
-                        f"{where}: its function imports opset {import_}, the model {opset}: must have one opset in a "
-                        "session, or be converted (onnx_models.convert)"
+                        f"{where}: its function imports opset {import_}, the model {opset}: must be the same opset, or "
+                        "must be converted (onnx_models.convert)"
                     )
                 found[identity] = definition
         return list(found.values())
 
 
 def _definition(domain: str, name: str, opset: int) -> Operator | None:
-    """The definition of an operator that a session serves itself; None for others."""
+    """The definition of an operator that a session runs itself; None for other operators."""
     if domain or name not in STANDARD_NAMES:
         return THIRD_PARTY_DEFINITIONS.get((domain, name))
     try:
         return onnx_definition(implementation(name, opset))
     except ValueError:
-        return None  # ONNX has it at another opset alone: ONNX Runtime says so, or has a kernel of its own
+        return None  # ONNX has it only at another opset: ONNX Runtime reports this, or has its own kernel
 
 
 def _names(operator: Operator | None) -> set[str]:
@@ -151,7 +151,7 @@ def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None
 
 
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
-    """The version of ONNX's domain among imports, 0 without one."""
+    """The version of ONNX's domain among imports; 0 if it is not imported."""
     return max([one.version for one in imports if not _domain(one.domain)], default=0)
 
 
@@ -160,7 +160,7 @@ def _domain(domain: str) -> str:
 
 
 def _all(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those of their graphs."""
+    """The nodes, and the nodes in their subgraphs."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -169,14 +169,14 @@ def _all(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _has_name(data: _Bytes, start: int, end: int) -> bool:
-    """Whether the bytes [start, end) may have the name of an operator."""
+    """Whether the bytes [start, end) may contain an operator's name."""
     return bool(max([data.find(part, start, end) for part in _PARTS]) >= 0)
 
 
 def _runs_of_nodes(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The spans of fields of a graph that are nodes and follow each other, without large constants.
+    """The spans of consecutive nodes in a graph, without large constants.
 
-    Measured: a loop over all nodes that searched each of them took 1 us for a node, a tenth of what ONNX Runtime takes.
+    Measured: a loop that searched every node separately took 1 us for a node, a tenth of ONNX Runtime's time.
     """
     first = start
     while start < end:
@@ -199,10 +199,10 @@ def _is_constant(data: _Bytes, start: int, end: int) -> bool:
 
 
 def _fields(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The number and the span of each field with a length in front, of a message at [start, end).
+    """The number and the span of each length-prefixed field in a message at [start, end).
 
     Raises:
-        IndexError, ValueError: there is no message.
+        IndexError, ValueError: the bytes are not a message.
     """
     while start < end:
         field, first, start = _field(data, start, end)
@@ -211,17 +211,17 @@ def _fields(data: _Bytes, start: int, end: int) -> Iterator[tuple[int, int, int]
 
 
 def _field(data: _Bytes, start: int, end: int) -> tuple[int, int, int]:
-    """The number and the span of the field at `start`; number 0 for a field without a length in front.
+    """The number and the span of the field at `start`; number 0 for a field that is not length-prefixed.
 
     Raises:
-        IndexError, ValueError: there is no field.
+        IndexError, ValueError: the bytes are not a field.
     """
     tag, start = _varint(data, start)
     kind = tag & 7
     if kind == _LENGTH:
         length, start = _varint(data, start)
         if start + length > end:
-            raise ValueError("a field ends behind its message")
+            raise ValueError("a field ends after its message")
         return tag >> 3, start, start + length
     if kind == 0:
         return 0, start, _varint(data, start)[1]
@@ -231,10 +231,10 @@ def _field(data: _Bytes, start: int, end: int) -> tuple[int, int, int]:
 
 
 _LENGTH = 2
-"""The wire type of a field with its length in front."""
+"""The wire type of a length-prefixed field."""
 
 _FIXED: Mapping[int, int] = {1: 8, 5: 4}
-"""The number of bytes of a field by its wire type."""
+"""The number of bytes in a field, by wire type."""
 
 
 def _varint(data: _Bytes, start: int) -> tuple[int, int]:

@@ -1,10 +1,10 @@
-"""Operators of mmcv and mmdeploy that ONNX has under other names, with other attributes and another order of inputs.
+"""Operators of mmcv and mmdeploy that ONNX has under other names, with other attributes and another input order.
 
-`onnx_models.convert` writes the nodes of ONNX. A session runs the nodes as they are, at any opset of the model, by ONNX
-Runtime's own kernel: each has a session for the one node of ONNX, with threads of its own, as many as `THREADS` says.
+`onnx_models.convert` replaces them by ONNX's nodes. A session runs them without conversion, at any opset, with ONNX
+Runtime's own kernel: each node has an inner session with a single ONNX node, and `THREADS` gives its number of threads.
 
-Results differ from mmdeploy's kernel for ONNX Runtime where a convolution has several groups and several groups of offsets:
-here, as in mmcv itself, the groups of offsets divide all channels, and in mmdeploy those of each group.
+Results differ from mmdeploy's kernel for ONNX Runtime if a convolution has several groups and several offset groups: here,
+as in mmcv, the offset groups divide all channels; in mmdeploy, they divide each group's channels.
 
 Source: mmcv 1.3.1 to 2.2 (mmcv/ops/deform_conv.py and modulated_deform_conv.py, mmcv/onnx/symbolic.py and the kernels in
 mmcv/ops/csrc/onnxruntime of 1.7); mmdeploy 1.3 (mmdeploy/mmcv/ops, mmdeploy/pytorch/symbolics/grid_sampler.py,
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from ortops.compute import Allocate
 
 OPSET = 20
-"""An opset with all of ONNX's operators here, to which older models are converted. ONNX Runtime 1.20 has it."""
+"""The opset to which older models are converted. It has all ONNX operators used here, and ONNX Runtime 1.20 supports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxEquivalent:
-    """An operator of another project that computes what one of ONNX does.
+    """Another project's operator that is equivalent to an ONNX operator.
 
     standard: the name of ONNX's operator.
-    since: the first opset that has it.
+    since: the first opset with ONNX's operator.
     release: the first release of ONNX Runtime, from 1.20 on, that has it on the CPU.
-    inputs: the inputs in the order of this operator.
-    order: their names in the order of ONNX's operator.
-    lengths: the axes of the output.
-    attributes: the rules of the attributes; `rules` are those of values that depend on each other.
-    convert: makes ONNX's attributes at an opset from checked ones.
+    inputs: the inputs in this operator's order.
+    order: the inputs' names in the order of ONNX's operator.
+    lengths: the output's axes.
+    attributes: the attributes with their rules; `rules` holds rules between attributes.
+    convert: turns checked attributes into ONNX's attributes at an opset.
     prepare: changes inputs that ONNX Runtime's kernel cannot take; its arguments are the inputs and the attributes by name.
     """
 
@@ -78,14 +78,14 @@ class OnnxEquivalent:
         )
 
     def bind(self, _: Operator, attributes: Mapping[str, AttributeValue], kinds: Sequence[str]) -> Compute:
-        """Make the function that computes a node by a session for ONNX's operator.
+        """Make the function that computes a node with an inner session for ONNX's operator.
 
         Args:
-            attributes: the checked attributes of the node.
-            kinds: the element type of the output.
+            attributes: the node's checked attributes.
+            kinds: the output's element type.
 
         Raises:
-            RuntimeError: this release of ONNX Runtime does not have ONNX's operator.
+            RuntimeError: this release of ONNX Runtime lacks ONNX's operator.
         """
         session, names = self._session(attributes, kinds[0]), [tensor.name for tensor in self.inputs]
 
@@ -133,7 +133,7 @@ class OnnxEquivalent:
         return made
 
     def _model(self, attributes: Mapping[str, AttributeValue], kind: str) -> bytes:
-        """A model of ONNX's node alone."""
+        """A model with a single ONNX node."""
         number = onnx.helper.np_dtype_to_tensor_dtype(ELEMENT_DTYPES[kind])
         node = onnx.helper.make_node(self.standard, self.order, ["Y"], **self.convert(attributes, OPSET))
         inputs = [onnx.helper.make_tensor_value_info(one.name, number, one.shape) for one in self.inputs]
@@ -146,12 +146,12 @@ class OnnxEquivalent:
         return bytes(model.SerializeToString())
 
 
-# Not a WeakValueDictionary: an exception that a signal handler raises in its callbacks is lost.
+# A WeakValueDictionary would lose exceptions that a signal handler raises in its callbacks.
 _sessions: dict[tuple[bytes, int], ref[onnxruntime.InferenceSession]] = {}
-"""The sessions in use for nodes of ONNX, by model and threads: a network has many nodes with the same attributes."""
+"""The inner sessions in use, by model and threads: a network has many nodes with the same attributes."""
 
 THREADS = ContextVar("THREADS", default=0)
-"""How many threads the session in the making has, where that is known; 0 for one for each core."""
+"""The number of threads of the session that is being made, if known; 0 for one thread per core."""
 
 
 def _is_of_onnxruntime(error: Exception) -> bool:
@@ -181,11 +181,11 @@ def _deform_conv(values: Mapping[str, Any], _: int) -> dict[str, Any]:
 
 
 _FAR = 2.0**30
-"""A coordinate so large that a float is no more exact than the period of the reflected map, which is 2 or 4."""
+"""A coordinate so large that float32's precision is coarser than the reflected map's period, which is 2 or 4."""
 
 
 def _without_far_reflections(inputs: dict[str, Any], attributes: Mapping[str, Any]) -> None:
-    """Clip coordinates that make onnxruntime 1.20 to 1.25 read out of bounds, those beyond 2**31 that it reflects."""
+    """Clip reflected coordinates beyond 2**31, which make onnxruntime 1.20 to 1.25 read out of bounds."""
     if attributes["padding_mode"] == 2:
         far = min(_FAR, float(np.finfo(inputs["grid"].dtype).max))
         inputs["grid"] = inputs["grid"].clip(-far, far)
@@ -204,7 +204,7 @@ def _is_padding(values: Sequence[Any]) -> bool:
 _PADDING = Rule(
     ("padding",),
     _is_padding,
-    "padding = {padding}: must be the height and the width, or each of them twice",
+    "padding = {padding}: must be height and width, or each of them twice",
     {"padding": (1, 2, 1, 2)},
 )
 
@@ -265,7 +265,7 @@ ONNX_EQUIVALENTS = (
         (_X, _OFFSET, _WEIGHT),
         ("X", "weight", "offset"),
         _CONVOLVED,
-        # mmcv's exporter writes two more: bias, always 0, and how many images a kernel takes at once.
+        # mmcv's exporter writes two more: bias, always 0, and the number of images that a kernel takes at once.
         (
             *_CONVOLUTION,
             Attribute("bias", "INT", 0, minimum=0, maximum=0),
@@ -276,4 +276,4 @@ ONNX_EQUIVALENTS = (
         (_PADDING,),
     ),
 )
-"""Operators of the domains mmcv and mmdeploy."""
+"""Operators in the domains mmcv and mmdeploy."""

@@ -1,4 +1,4 @@
-"""ONNX Runtime's OrtValue of an array of any element type; ONNX Runtime itself does not know NumPy's bfloat16."""
+"""Converts arrays of any element type to and from OrtValue; ONNX Runtime does not know bfloat16 NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 import onnxruntime
 
 BFLOAT16 = 16
-"""ONNX's number of the element type."""
+"""ONNX's number for the element type."""
 
 
 def to_ort(array: npt.NDArray[Any]) -> Any:
-    """The OrtValue of an array, for `run_with_ort_values` and bindings of inputs.
+    """An array as an OrtValue, for `run_with_ort_values` and bindings of inputs.
 
     Args:
-        array: of any shape; bfloat16 as `ml_dtypes.bfloat16`.
+        array: an array of any shape; bfloat16 as `ml_dtypes.bfloat16`.
 
     Returns:
         An `onnxruntime.OrtValue` on the CPU, which keeps the memory that it needs.
@@ -31,7 +31,7 @@ def to_ort(array: npt.NDArray[Any]) -> Any:
 
 
 def from_ort(value: Any) -> npt.NDArray[Any]:
-    """The array of an `onnxruntime.OrtValue` on the CPU; bfloat16 as `ml_dtypes.bfloat16`, read-only."""
+    """The array in an `onnxruntime.OrtValue` on the CPU; bfloat16 as `ml_dtypes.bfloat16`, read-only."""
     if value.data_type() != "tensor(bfloat16)":
         return np.asarray(value.numpy())
     shape = tuple(value.shape())

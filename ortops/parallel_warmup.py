@@ -1,4 +1,4 @@
-"""Compiles kernels in as many processes as there are CPUs."""
+"""Compiles kernels in parallel, with one process per CPU."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ENTRY_POINTS = (
     Source("engine.compiled.allocator", "fill", ("*int64",)),
     Source("engine.compiled.inputs", "describe", ("int64", "int64", "int64", "int64", "*int64")),
 )
-"""What `precompile.compile_entry_points` compiles."""
+"""The sources that `precompile.compile_entry_points` compiles."""
 
 
 def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
-    """What `ortops.warmup` compiles for these operators in those of the element types that they have."""
+    """The sources that `ortops.warmup` compiles for these operators, in the element types that each supports."""
     found = {
         Source(function.function.module, function.function.function, function.element)
         for kind in types
@@ -43,15 +43,15 @@ def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
         for record in kernels.records
         for function in functions(record)
     }
-    # What knows no element type is the largest, and better begun first.
+    # The code without element types is the largest, so it starts first.
     return [*sorted(found, key=lambda source: (source.arguments != "", source.name, source.arguments)), *ENTRY_POINTS]
 
 
 def in_processes(sources: Sequence[Source], make: Callable[[Source], T]) -> Iterator[tuple[Source, float, T]]:
-    """Make something of each source, by a function of a module, in parallel.
+    """Call a module's function with each source, in parallel.
 
     Yields:
-        Each source as it is done, the seconds that it took, and what was made.
+        Each source when it is done, the seconds that it took, and the function's result.
     """
     with _pool(available_cpus()) as pool:
         for done in as_completed([pool.submit(_timed, make, source) for source in sources]):
@@ -65,7 +65,7 @@ def _timed(make: Callable[[Source], T], source: Source) -> tuple[Source, float, 
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    """Processes that end with this one, also if a signal ends it; they would wait for work for ever."""
+    """Processes that end with this process, even if a signal ends it; otherwise they would wait for work forever."""
     return ProcessPoolExecutor(workers, _Context(), _end_with_parent)
 
 

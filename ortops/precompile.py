@@ -19,27 +19,27 @@ FLOAT_TYPES = ("float16", "bfloat16", "float", "double")
 def warmup(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> None:
-    """Compile the kernels of operators, or load them from disk, so that no later call has to wait for the compiler.
+    """Compile operators' kernels, or load them from the cache, so that no later call has to wait for the compiler.
 
-    The function loads all functions that an operator's nodes may call, for each of the element types and for every string
-    value of its attributes. Without it, the first call of an operator compiles the kernels of that call.
+    The function loads all kernels that an operator's nodes may call, for each element type and each string value of its
+    attributes. Without it, an operator's first call compiles the kernels that this call needs.
 
     A wheel may contain LLVM bitcode of all operators, which becomes machine code in about a second. Otherwise the compiler
     takes about 10 s of processor time for the first operator, and 80 s for all operators in all types; the command
-    `python -m ortops warmup` compiles kernels in parallel. The code is stored in `__pycache__` beside the kernels, else in
+    `python -m ortops warmup` compiles kernels in parallel. The code is cached in `__pycache__` next to the kernels, else in
     the user's cache folder, else in a private folder for temporary files; if $NUMBA_CACHE_DIR is set, only there. A
-    container image can be built with it and then runs on the same kind of processor, read-only and as any user:
+    container image built with this line runs on the same kind of processor, read-only and as any user:
 
         RUN python -c "import ortops; ortops.warmup(['RoiAlign_16'], mode='avg')"
 
-    It may be called from several threads, and more than once.
+    You can call it from several threads, and more than once.
 
     Args:
         operators: names of operators; None for all.
-        types: element types to compile for, out of "float16", "bfloat16", "float" and "double"; None for all. An operator
-            is compiled for those that it has.
-        attributes: values of string attributes, such as mode="avg", to compile for instead of all values. An operator
-            without the attribute is compiled all the same.
+        types: element types to compile for, out of "float16", "bfloat16", "float" and "double"; None for all. Types that an
+            operator does not support are skipped.
+        attributes: values of string attributes to compile for, such as mode="avg", instead of all values. An operator
+            without the attribute is compiled anyway.
 
     Raises:
         ValueError: an operator or an element type is unknown, or an attribute's value breaks its rule.
@@ -51,7 +51,7 @@ def warmup(
 
 
 class Kernels(NamedTuple):
-    """What nodes of an operator with an element type and string attributes call."""
+    """The kernels that an operator's nodes with an element type and string attributes call."""
 
     operator: Operator
     type: str
@@ -59,12 +59,12 @@ class Kernels(NamedTuple):
 
     @property
     def choices(self) -> dict[str, AttributeValue]:
-        """The attributes that are strings."""
+        """The string attributes."""
         return {one.name: self.attributes[one.name] for one in self.operator.attributes if one.choices}
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records of the node's definition, entry and drivers, and of what checks shapes."""
+        """The records of the node's definition, entry, drivers and shape checks."""
         from ortops.calls.definitions import definition_of
         from ortops.calls.node import SHAPES
         from ortops.kernels.entries import KINDS, drivers_for, entry_of  # noqa: TID251 - kernels are compiled here
@@ -73,7 +73,7 @@ class Kernels(NamedTuple):
         return (SHAPES, definition_of(self.operator), entry_of(self.operator), *(one for one in drivers if one))
 
     def load(self) -> None:
-        """Compile all of it, or load it from disk."""
+        """Compile all kernels, or load them from the cache."""
         from ortops.calls.records import load_all
 
         for record in self.records:
@@ -83,7 +83,7 @@ class Kernels(NamedTuple):
 def nodes(
     operators: Iterable[str] | None = None, types: Iterable[str] | None = ("float",), **attributes: object
 ) -> list[Kernels]:
-    """What `warmup` compiles, which takes the same arguments and raises the same errors."""
+    """The kernels that `warmup` compiles for the same arguments; raises the same errors."""
     chosen = operators_named(operators)
     floats = checked_types(chosen, types)
     known = {attribute.name for operator in chosen for attribute in operator.attributes if attribute.choices}
@@ -104,11 +104,11 @@ def _joined(words: Iterable[str]) -> str:
 
 
 def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
-    """The operators of these names; all for None.
+    """The operators with these names; all for None.
 
     Raises:
         ValueError: a name is unknown.
-        TypeError: it is one string.
+        TypeError: the argument is a string.
     """
     if names is None:
         return OPERATORS
@@ -125,8 +125,8 @@ def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) ->
     """The element types to compile for; all for None.
 
     Raises:
-        ValueError: a type is unknown, or none of the operators has it.
-        TypeError: it is one string.
+        ValueError: a type is unknown, or no operator has it.
+        TypeError: the argument is a string.
     """
     if types is None:
         return FLOAT_TYPES
@@ -142,7 +142,7 @@ def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) ->
 
 
 def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> Iterator[dict[str, AttributeValue]]:
-    """Checked attributes for all combinations of string values, where `fixed` does not give the value."""
+    """Checked attributes for all combinations of string values that `fixed` does not give."""
     own = {a.name: fixed[a.name] for a in operator.attributes if a.name in fixed}
     free = [a for a in operator.attributes if a.choices and a.name not in own]
     needed = {names[0]: [1.0] * MAX_RANK for names in operator.needed_attributes}
@@ -152,7 +152,7 @@ def _attribute_combinations(operator: Operator, fixed: Mapping[str, object]) -> 
 
 
 def compile_entry_points() -> None:
-    """Compile what all operators share: readers of a session's values, and the threads of calls outside of sessions."""
+    """Compile the code that all operators share: the reader of a session's tensors, and the threads outside sessions."""
     from ortops.engine.allocator import sized_allocator
     from ortops.engine.c_api import ort_api
     from ortops.engine.extensions import OrtError
@@ -160,6 +160,6 @@ def compile_entry_points() -> None:
     from ortops.jit.runners import thread_runner  # noqa: TID251 - `compute` takes it as its runner
 
     thread_runner(2)
-    with contextlib.suppress(OrtError):  # without the direct engine nothing reads them
+    with contextlib.suppress(OrtError):  # without the direct engine nothing reads tensors
         Inputs(ort_api(), (), 0).read(0)
         sized_allocator(ort_api())

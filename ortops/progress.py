@@ -1,4 +1,4 @@
-"""The progress of a long task: a bar on a terminal where rich is installed, else a line every few seconds."""
+"""Shows a long task's progress: a bar on a terminal if rich is installed, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 SECONDS = 10.0
-"""Time between two lines."""
+"""The time between two lines."""
 
 T = TypeVar("T")
 
@@ -23,20 +23,20 @@ def with_progress(
     left_out: Callable[[], float] = float,
     unit: str = "cases",
 ) -> Iterator[T]:
-    """The items as they come, with the progress on the standard error.
+    """Yield the items and show the progress on standard error.
 
     Args:
         items: the items to count.
-        title: the name of the task.
-        total: the number of items, or None if it is not known. If it is known, the time that is left is shown.
-        note: a function for further text, called whenever the progress is shown.
-        left_out: a function for the seconds so far that say nothing of the items that are left, such as those of timeouts.
-        unit: what an item is, in the plural.
+        title: the task's name.
+        total: the number of items, or None if unknown. If it is known, the remaining time is shown.
+        note: returns further text; called whenever the progress is shown.
+        left_out: returns the seconds so far that do not predict the remaining time, such as timeouts.
+        unit: what an item is called, in the plural.
     """
     has_bar = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
 
     def said(count: int, seconds: float) -> str:
-        """What else there is to say after so many items and so much time."""
+        """The remaining time, if known, and the note."""
         left = None if total is None else max(seconds - left_out(), 0.0) / count * (total - count)
         return ", ".join(filter(None, ["" if left is None else f"about {left:.0f} s left", note()]))
 

@@ -1,9 +1,9 @@
-"""ONNX's own nodes, and those of other projects, that sessions of this project run as they are.
+"""Nodes of ONNX and other projects that an `ortops.InferenceSession` runs without conversion.
 
-A custom operator in ONNX's domain replaces ONNX Runtime's own of the same name, at all opsets: ONNX Runtime does not tell
-the versions of custom operators apart. So a session has the definition of one opset, that of its model. Session options
-keep what they were given for good. So they have every definition that one of their sessions has needed, each under a name
-that no model has, and under its own name while a session is made that needs it.
+A custom operator in ONNX's domain replaces ONNX Runtime's operator of the same name at all opsets, since ONNX Runtime does
+not distinguish versions of custom operators. So a session has the definitions of one opset, its model's. Session options
+never lose a definition. So they hold every definition that one of their sessions has needed, under a name that no model
+has. While a session is made, the definitions that it needs have their real names.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY
 
 _WITHOUT_KERNELS = {"CPUExecutionProvider", "AzureExecutionProvider"}
-"""The execution providers whose kernels of these operators are displaced: the CPU's, and one that has none."""
+"""The execution providers whose kernels may be displaced: the CPU's provider, and a provider without kernels."""
 
 
 def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object] | None) -> bool:
-    """Whether a session runs on the CPU alone, so that no kernel of another execution provider would be displaced.
+    """Whether a session runs only on the CPU, so that no other execution provider's kernel is displaced.
 
     Args:
-        options: the session's options, which may have providers of their own.
+        options: the session's options, which may also name providers.
         providers: as for the session: names, or pairs of names and options.
     """
     names = [one[0] if isinstance(one, tuple) else one for one in providers or ()]
     if not names and getattr(options, "has_providers", bool)():
         return False
-    available = set(onnxruntime.get_available_providers())  # ONNX Runtime does without the others, with a warning
+    available = set(onnxruntime.get_available_providers())  # ONNX Runtime skips the others with a warning
     return available.intersection(names or available) <= _WITHOUT_KERNELS
 
 
 class ServedNodes:
-    """The definitions that one SessionOptions object has, and which of them are in use.
+    """A SessionOptions object's definitions, and which of them are in use.
 
-    While a thread makes a session with `during`, others wait that make one with it from the same options.
+    While a thread makes a session in `during`, other threads wait with `during` for the same options.
 
     Args:
-        domains: the domains of the options, which also have the operators of users.
+        domains: the options' domains, which also hold users' operators.
     """
 
     def __init__(self, domains: Domains) -> None:
@@ -63,14 +63,14 @@ class ServedNodes:
         self.is_registered = False
 
     def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
-        """Use these definitions for all sessions that are made later, except where `during` uses others."""
+        """Use these definitions for all sessions made later, except where `during` uses others."""
         with self._lock:
             self._registered, self.is_registered = tuple(operators), True
             self._use(options, operators)
 
     @contextlib.contextmanager
     def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> Iterator[None]:
-        """Use these definitions alone while a session is made."""
+        """Use only these definitions while a session is made."""
         with self._lock:
             before = self._registered if self._in_use is None else self._in_use
             threads = THREADS.set(options.intra_op_num_threads)
@@ -87,7 +87,7 @@ class ServedNodes:
         missing = [operator for operator in operators if operator not in self._made]
         if missing:
             exceptions.uninterrupted(lambda: self._add(options, missing))
-        self._in_use = None  # until all have their names, which an exception may interrupt
+        self._in_use = None  # until all names are set: an exception may interrupt this
         for i, (operator, made) in enumerate(self._made.items()):
             for one in made:
                 one.rename(operator.name if operator in operators else f"{operator.name} {i} is not in use")
@@ -114,10 +114,10 @@ _PROBE = """
 
 @functools.cache
 def check_override() -> None:
-    """Check once in a process that ONNX Runtime lets custom operators replace its own, which it does not document.
+    """Check once per process that ONNX Runtime lets custom operators replace its own, which it does not document.
 
     Raises:
-        OrtError: it does not.
+        OrtError: ONNX Runtime does not.
     """
     bound: list[Operator] = []
 

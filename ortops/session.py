@@ -1,4 +1,4 @@
-"""Registers operators with ONNX Runtime sessions: those of this project and those of users."""
+"""Registers this project's operators and users' operators with ONNX Runtime sessions."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
 
 _EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-"""The entry of session options with the folder of the external data of a model that is given as bytes."""
+"""The session option that names the folder of the external data, for a model given as bytes."""
 
 _CONFLICT = "Conflicting with a registered kernel"
 """Part of ONNX Runtime's error message for a library that is registered twice."""
 
 _TWO_LIBRARIES = "Domain already set in registry"
-"""Likewise, for options with two domains of one name."""
+"""Part of ONNX Runtime's error message for options with two domains of the same name."""
 
 _NOT_SERVED = (
-    "the pyop engine (Windows) cannot run nodes of ONNX: must be None; onnx_models.convert makes nodes of this "
-    "project of them"
+    "the pyop engine (Windows) cannot run nodes of ONNX: must be None; onnx_models.convert replaces them by this "
+    "project's nodes"
 )
 
 _LIBRARY_ALONE = (
-    "The library engine has no operators of onnxruntime-extensions: make new options, for which "
-    "ortops.register(sess_options, 'direct'), or 'pyop' on Windows, adds these too"
+    "The library engine has no operators of onnxruntime-extensions: make new options, and call "
+    "ortops.register(sess_options, 'direct'), or 'pyop' on Windows, which adds these too"
 )
 
 Engine = Literal["auto", "direct", "pyop", "library"]
@@ -58,12 +58,12 @@ _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
 
 class _Registration:
-    """What one SessionOptions object has: the operators of users, nodes of others, and their domains with the direct engine.
+    """A SessionOptions object's registered operators: users' operators, served nodes, and the direct engine's domains.
 
-    It is kept as soon as the options have a first operator, even if a later one is refused.
+    It is kept once the options have a first operator, even if a later operator is refused.
 
-    engine: any but "auto".
-    standard: with the library engine, the opset whose definitions of ONNX's own operators the options have.
+    engine: any engine except "auto".
+    standard: with the library engine, the opset for which the options define ONNX's own operators.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -78,7 +78,7 @@ class _Registration:
         """Add operators that the options do not have yet.
 
         Raises:
-            TypeError: one is no operator, or the engine cannot run it.
+            TypeError: an element was not made by `ortops.operator`, or the engine cannot run it.
             ValueError: two have the same domain and name, or it is too late for the pyop engine.
         """
         known = dict(self.operators)
@@ -86,13 +86,13 @@ class _Registration:
             if not isinstance(operator, CustomOperator):
                 raise TypeError(f"operators has {operator!r}: must be made by ortops.operator")
             if known.setdefault((operator.domain, operator.name), operator) is not operator:
-                raise ValueError(f"operators has two of the name {operator.label}: must have one of each name")
+                raise ValueError(f"operators has {operator.label} twice: names must be unique")
         missing = [one for identity, one in known.items() if identity not in self.operators]
         if not missing:
             return
         if self.engine == "library":
             raise TypeError(
-                f"operators has {missing[0].label}: the library engine has no operators in Python: must be given with "
+                f"operators has {missing[0].label}: the library engine cannot run Python operators: must be given with "
                 "engine='auto', in the first call for session options"
             )
         if self.engine == "pyop":
@@ -115,31 +115,31 @@ class _Registration:
         self.operators = known
 
     def add_standard(self, options: onnxruntime.SessionOptions, definitions: Sequence[Operator]) -> None:
-        """Let the library engine run ONNX's own nodes of these definitions, in all sessions that are made later.
+        """Let the library engine run ONNX's own nodes by these definitions, in all sessions made later.
 
         Raises:
-            ValueError: a definition is not ONNX's, or the options have those of another opset.
+            ValueError: a definition is not ONNX's, or the options have the definitions of another opset.
         """
         for one in definitions:
             if one.domain:
                 raise ValueError(
-                    f"{one.label}: the library engine runs no such nodes: must be converted (onnx_models.convert), or left "
-                    "to another library (standard=False)"
+                    f"{one.label}: the library engine cannot run such nodes: must be converted (onnx_models.convert), or "
+                    "left to another library (standard=False)"
                 )
         fitting = [opset for opset in STANDARD_OPSETS if set(definitions) <= set(standard_operators(opset))]
         if not definitions or self.standard in fitting:
             return
         if self.standard is not None:
             raise ValueError(
-                f"the session options have ONNX's operators of opset {self.standard} for good, with the library engine: "
-                f"must be new options for those of opset {fitting[-1]}"
+                f"the session options already have ONNX's operators of opset {self.standard}, which the library engine "
+                f"cannot replace: must be new options for opset {fitting[-1]}"
             )
         options.register_custom_ops_library(installed.library_file(fitting[-1]))
         self.standard = fitting[-1]
 
     @property
     def served(self) -> ServedNodes:
-        """The nodes of others."""
+        """The nodes of ONNX and other projects that these options run."""
         if self._served is None:
             self.domains = self.domains or Domains()
             self._served = ServedNodes(self.domains)
@@ -147,11 +147,11 @@ class _Registration:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the options were given an opset."""
+        """Whether `register` gave the options an opset."""
         return self.standard is not None or (self._served is not None and self._served.is_registered)
 
     def without_users(self, operators: Iterable[Operator]) -> list[Operator]:
-        """Operators without those that users have defined themselves."""
+        """The operators that users have not defined themselves."""
         return [one for one in operators if (one.domain, one.name) not in self.operators]
 
 
@@ -174,40 +174,43 @@ def register(
     operators: Iterable[CustomOperator] = (),
     opset: int | None = None,
 ) -> None:
-    """Register operators with session options, for all sessions that are made with them.
+    """Register this project's operators and `operators` with session options, for all sessions made with them.
 
-    These are the operators of this project and those in `operators`. What the options have already is not added again.
+    Operators that the options already have are not added again.
 
-    The function registers the library of onnxruntime-extensions, which adds the operators of onnxruntime-extensions too,
-    except with the library engine.
-    Do not pass options that have this library already: ONNX Runtime refuses to make a session from options with the library
-    twice ("Conflicting with a registered kernel").
+    Except with the library engine, the function registers onnxruntime-extensions' library, which adds its operators, too.
+    Do not pass options that already have this library: ONNX Runtime refuses to make a session from options that have the
+    library twice ("Conflicting with a registered kernel").
 
     Args:
         session_options: options for `onnxruntime.InferenceSession`.
-        engine: how ONNX Runtime calls the operators. "direct" uses C functions, has all element types and reports errors as
-            ONNX Runtime does. "library" does so too, with shared libraries (`build_library`) that the wheel for Windows
-            brings; elsewhere they are built into the cache once, by the extra `library`. It has no operators of your own
-            or of onnxruntime-extensions, whose library it does not register. "pyop" uses Python operators of
-            onnxruntime-extensions, for float and double only. "auto" is direct where it works (Linux, macOS); on Windows
-            library, but pyop where `operators` are given or the wheel has no libraries. Options have one engine for good,
-            and a process cannot use both direct and pyop.
-        operators: operators of your own, from `ortops.operator`. They live as long as the options and the sessions.
-        opset: the version of ONNX's domain that the models of these sessions import. Their nodes RoiAlign and MaxRoiPool,
-            and those of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, are then run by this project as
-            they are, in place of ONNX Runtime's own kernels. A model of another opset may get wrong results, since a
-            session has one definition of each operator: RoiAlign changed at 16, element types were added at 22. A later
-            call may give another opset, for sessions that are made after it. `ortops.InferenceSession` needs no opset.
-            With the library engine, only ONNX's own nodes are run, and options have one definition of them for good.
+        engine: how ONNX Runtime calls the operators. Session options keep their first engine, and a process cannot use both
+            "direct" and "pyop".
+
+            - "direct" uses C functions, has all element types and reports errors as ONNX Runtime does.
+            - "library" does the same through shared libraries (`build_library`), which the wheel for Windows contains;
+              elsewhere the extra `library` builds them into the cache once. It cannot run your own operators, and does not
+              register onnxruntime-extensions' library.
+            - "pyop" uses onnxruntime-extensions' Python operators, for float and double only.
+            - "auto" is "direct" on Linux and macOS. On Windows it is "library", but "pyop" if `operators` are given or the
+              wheel has no libraries.
+        operators: your own operators, from `ortops.operator`. They live as long as the options and the sessions.
+        opset: the version of ONNX's domain that the models of these sessions import. This project then runs their nodes
+            RoiAlign and MaxRoiPool, and the nodes of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, instead
+            of ONNX Runtime's kernels. A model with another opset may get wrong results, since a session has one definition
+            of each operator: RoiAlign changed at 16, and 22 added element types. A later call may give another opset, for
+            sessions made after it. `ortops.InferenceSession` needs no opset. The library engine runs only ONNX's own nodes,
+            and options keep their first definition of them.
 
     Raises:
-        ValueError: engine is not one of these, two operators have the same domain and name, or opset is below 1, has
-            an operator in a later version than this project, or is given for the pyop engine; with the library engine, if
-            the options have another opset.
-        TypeError: session_options is no onnxruntime.SessionOptions, its class derives from another class of onnxruntime too,
-            or its ``__init__`` has not run; one of `operators` is none, or the library or the pyop engine cannot run it.
-        RuntimeError: the options or the process use another engine already, onnxruntime-extensions lacks a part that the
-            engine needs, onnxruntime is too old, or there is no library and none can be built.
+        ValueError: engine is unknown, two operators have the same domain and name, or opset is below 1, has a newer version
+            of an operator than this project, or is given for the pyop engine; with the library engine, if the options have
+            another opset.
+        TypeError: session_options is not an onnxruntime.SessionOptions, its class also derives from another onnxruntime
+            class, or its ``__init__`` has not run; an element of `operators` was not made by `ortops.operator`, or the
+            library or pyop engine cannot run it.
+        RuntimeError: the options or the process already use another engine, onnxruntime-extensions lacks a part that the
+            engine needs, onnxruntime is too old, or the library is missing and cannot be built.
     """
     check_options(session_options, "session_options")
     own = tuple(operators)
@@ -249,7 +252,7 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine, opera
 
 
 def _engine_for(known: Engine | None, engine: Engine, operators: Sequence[CustomOperator]) -> Engine:
-    """The engine of session options that have one already, or none.
+    """The engine for session options, which may have an engine already.
 
     Raises:
         ValueError, RuntimeError: as `register`.
@@ -257,14 +260,14 @@ def _engine_for(known: Engine | None, engine: Engine, operators: Sequence[Custom
     if engine not in get_args(Engine):
         raise ValueError(f"engine = {engine!r}: must be one of {', '.join(map(repr, get_args(Engine)))}")
     if known is not None and engine not in ("auto", known) and "library" in (engine, known):
-        raise RuntimeError(f"engine = {engine!r}: the session options have {known!r} already: must be new options")
+        raise RuntimeError(f"engine = {engine!r}: the session options already have {known!r}: must be new options")
     if engine == "auto" and known is None and not operators and installed.is_preferred():
         return "library"
     return "library" if "library" in (engine, known) else _select_engine(engine)
 
 
 def _select_engine(engine: Engine) -> Engine:
-    """Add the operators to the library once in a process. With one name in both engines, the library would loop forever."""
+    """Add the operators to the library once per process. If both engines added the same name, the library would hang."""
     global _engine_in_use  # noqa: PLW0603 - a process has one library
     with _lock:
         if _engine_in_use is None:
@@ -278,10 +281,10 @@ def _select_engine(engine: Engine) -> Engine:
 
 
 def _add_all(engine: Engine) -> Engine:
-    """Add the operators to the library of onnxruntime-extensions, and return the engine.
+    """Add the operators to onnxruntime-extensions' library, and return the engine.
 
     Raises:
-        RuntimeError: the library cannot be imported or lacks what the engine needs, or onnxruntime is too old.
+        RuntimeError: the library cannot be imported or lacks a part that the engine needs, or onnxruntime is too old.
     """
     if engine != "pyop" and extensions.takes_c_operators():
         from ortops.engine.direct import custom_ops
@@ -296,7 +299,7 @@ def _add_all(engine: Engine) -> Engine:
         )
     from ortops.engine import pyop
 
-    global _run_errors  # noqa: PLW0603 - likewise
+    global _run_errors  # noqa: PLW0603 - as above
     _run_errors = pyop.RunErrors
     pyop.start()
     for operator in OPERATORS:
@@ -305,16 +308,16 @@ def _add_all(engine: Engine) -> Engine:
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
-    """onnxruntime.InferenceSession with operators registered; it takes the same arguments, `operators` and `standard`.
+    """An onnxruntime.InferenceSession with registered operators. It also takes the arguments `operators` and `standard`.
 
-    It runs the nodes RoiAlign and MaxRoiPool of ONNX itself, at the opset of the model, in all element types of that opset,
-    and the nodes of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows. `standard` says when.
+    It runs ONNX's own nodes RoiAlign and MaxRoiPool at the model's opset, in all element types of that opset, and the nodes
+    of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows. `standard` controls this.
 
-    It calls `register` for the given options too. If Python raises an exception while an operator runs, such as
-    KeyboardInterrupt for Ctrl-C, the session raises the same exception; a session of onnxruntime's own class raises an
-    error with the text "interrupted". An exception in the function of an operator of your own is the cause (``__cause__``)
-    of the error that the session raises. With the pyop engine, nodes may omit attributes and have lists, and the session
-    raises the errors of operators, which ONNX Runtime itself does not see there.
+    The session also calls `register` for its options. If Python raises an exception while an operator runs, such as Ctrl-C's
+    KeyboardInterrupt, the session raises the same exception; an onnxruntime.InferenceSession raises an error with the text
+    "interrupted". If the function of your own operator raises, its exception is the cause (``__cause__``) of the session's
+    error. With the pyop engine, nodes may omit attributes and have lists, and the session raises operators' errors, which
+    ONNX Runtime does not see there.
     """
 
     def __init__(
@@ -328,27 +331,27 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         standard: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a session as onnxruntime.InferenceSession does, with operators of your own (`ortops.operator`).
+        """Make a session as onnxruntime.InferenceSession does, with your own operators (`ortops.operator`).
 
         Args:
-            path_or_bytes: the model, which may have external data. Nodes of others in a model of ONNX Runtime's own format
-                are run as `register` says, with the opset that it was given.
-            sess_options: the options; they stay as they are for other sessions. With the library engine, they keep ONNX's
-                own operators of the model's opset, and a model of an opset with other ones is refused.
+            path_or_bytes: the model, which may have external data. For a model in ONNX Runtime's own format, the opset given
+                to `register` decides how nodes of ONNX and other projects run.
+            sess_options: the options; they do not change for other sessions. With the library engine, they keep ONNX's own
+                operators of the model's opset, and refuse a model whose opset has other definitions.
             providers: execution providers.
-            provider_options: their options.
-            operators: operators of your own.
-            standard: True to run nodes of ONNX, mmcv, mmdeploy and detectron2 in place of ONNX Runtime's own kernels, False
-                to leave these alone. None for True where the session runs on the CPU alone, or the options were given
-                an opset (`register`): with another execution provider, its kernels of these nodes would be displaced.
+            provider_options: the providers' options.
+            operators: your own operators.
+            standard: True to run nodes of ONNX, mmcv, mmdeploy and detectron2 instead of ONNX Runtime's kernels; False to
+                leave the nodes to ONNX Runtime. None means True if the session runs only on the CPU, or if `register` gave
+                the options an opset: with another execution provider, the operators would displace its kernels.
             kwargs: other arguments of onnxruntime.InferenceSession.
 
         Raises:
-            TypeError, ValueError: as `register`, a node has an attribute that its operator does not have, or a function of
-                the model has another version of an operator than the model.
-            OrtError: sess_options had the library of onnxruntime-extensions before, or ONNX Runtime does not let other
-                operators replace its own.
-            BaseException: the exception that Python raised in an operator of ours.
+            TypeError, ValueError: as `register`; or a node has an attribute that its operator lacks, or a function in the
+                model uses another version of an operator than the model.
+            OrtError: sess_options had onnxruntime-extensions' library before, or ONNX Runtime does not let other operators
+                replace its own.
+            BaseException: the exception that Python raised in one of our operators.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
@@ -374,15 +377,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         except Exception as error:
             if _CONFLICT in str(error):
                 raise OrtError(
-                    "sess_options have the library of onnxruntime-extensions twice, from ortops and from another call of "
-                    "register_custom_ops_library: remove the other call, since ortops registers all operators of the "
-                    f"library ({error})"
+                    "sess_options have onnxruntime-extensions' library twice, from ortops and from another call of "
+                    "register_custom_ops_library: remove the other call, since ortops registers all of the library's "
+                    f"operators ({error})"
                 ) from error
             alone = _LIBRARY_ALONE if registration.engine == "library" else None
             hint = remedy(str(error), own, OPERATORS, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = alone or (
-                    "sess_options have another library with operators of a domain that the session runs itself: make new "
+                    "sess_options have another library with operators in a domain that ortops also runs: make new "
                     "options, and pass standard=False for that library"
                 )
             if hint is not None:
@@ -390,7 +393,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             raise
 
     def _serving(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
-        """Have the definitions of the nodes that the session runs itself in the options while ONNX Runtime makes it.
+        """Give the options the definitions of served nodes while ONNX Runtime makes the session.
 
         Raises:
             TypeError, ValueError: as ``__init__``.
@@ -404,15 +407,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return contextlib.nullcontext()
         if standard is False and registration.standard is not None:
             raise ValueError(
-                f"standard = False: sess_options have ONNX's operators of opset {registration.standard} for good, with the "
-                "library engine: must be new options"
+                f"standard = False: sess_options already have ONNX's operators of opset {registration.standard}, which the "
+                "library engine cannot replace: must be new options"
             )
         if standard is False or not (standard or registration.is_serving or has_only_cpu(options, providers)):
             return registration.served.during(options, []) if registration.is_serving else contextlib.nullcontext()
         found = served_operators(self._model)
         if found is None and standard and not registration.is_serving:
             raise ValueError(
-                "standard = True: a model of ONNX Runtime's own format does not tell its opset: must be given by "
+                "standard = True: a model in ONNX Runtime's own format does not contain its opset: must be given by "
                 "ortops.register(sess_options, opset=...)"
             )
         if registration.engine == "library":
@@ -422,7 +425,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         return registration.served.during(options, found) if found else contextlib.nullcontext()
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Make the session anew as onnxruntime.InferenceSession does, with the rule of ``__init__`` for `standard`."""
+        """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
         with (
             inside_session(),
             self._serving(providers),
@@ -434,8 +437,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """Run the model as onnxruntime.InferenceSession.run does.
 
         Raises:
-            BaseException: the exception that Python raised in an operator of ours, in place of onnxruntime's error.
-            ValueError: with the pyop engine, an operator of ours refused its input.
+            BaseException: the exception that Python raised in one of our operators, instead of onnxruntime's error.
+            ValueError: with the pyop engine, one of our operators refused its input.
         """
         with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
             outputs: list[Any] = super().run(output_names, input_feed, run_options)

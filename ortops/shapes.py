@@ -1,6 +1,6 @@
-"""Shape inference: from the shapes of an operator's inputs to those of its outputs, by the names of their axes.
+"""Shape inference: the shapes of an operator's outputs follow from the shapes of its inputs, by the names of their axes.
 
-A length may be a number, a symbolic name or unknown. `ortops.calls.shapes` does the same in calls, in compiled code.
+A length may be a number, a symbolic name or unknown. `ortops.calls.shapes` does the same for calls, in compiled code.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Shape = tuple[int, ...]
 
 
 class Axes:
-    """The lengths of an operator's named axes, as far as they are known.
+    """The known lengths of an operator's named axes.
 
     Args:
         operator: the definition.
-        attributes: the checked attributes that are known. Integers give lengths, lists the rank of tensors of variable rank.
+        attributes: the known attributes, checked. Integers give lengths; lists give the rank of tensors with variable rank.
     """
 
     def __init__(self, operator: Operator, attributes: Mapping[str, AttributeValue]) -> None:
@@ -62,7 +62,7 @@ class Axes:
         self._solve(f"{tensor.name} has shape {list(shape)}")
 
     def bind_values(self, tensor: Tensor, values: Sequence[Length]) -> None:
-        """Record the lengths that are the elements of an input (`Tensor.element_axes`); `values` may be empty.
+        """Record the lengths in an input's elements (`Tensor.element_axes`); `values` may be empty.
 
         Raises:
             ValueError: a length is negative or disagrees with known ones.
@@ -75,7 +75,7 @@ class Axes:
         self._solve(f"{tensor.name} is {list(values)}")
 
     def shape_of(self, tensor: Tensor) -> tuple[Length, ...] | None:
-        """The shape of an output, with None for an unknown length; None if the rank is unknown.
+        """An output's shape, with None for an unknown length; None if the rank is unknown.
 
         Raises:
             ValueError: a length that follows from others breaks a rule.
@@ -112,7 +112,7 @@ class Axes:
         return True
 
     def _solve(self, given: str) -> None:
-        """Add the lengths that follow from the operator's equations; `given` is the input and its value, for errors."""
+        """Add the lengths that follow from the operator's equations; errors name `given`, an input with its value."""
         for equation in self._operator.equations:
             for axis, length in equation.solved(self._known, given).items():
                 if self._known.get(axis) != length:
@@ -135,7 +135,7 @@ def output_shapes(
     Args:
         operator: the definition.
         shapes: the shape of each input that is present, by name.
-        values: the elements of each input that has lengths as elements (`Tensor.element_axes`), by name.
+        values: the elements of each input whose elements are lengths (`Tensor.element_axes`), by name.
         attributes: the checked attributes.
 
     Raises:

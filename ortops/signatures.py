@@ -1,4 +1,4 @@
-"""The definition of a custom operator from the signature of its function: parameters, annotations and defaults."""
+"""Derives a custom operator's definition from its function's signature: parameters, annotations and defaults."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ARRAYS = "numpy.typing.NDArray[np.float32], of a TypeVar with constraints, or of
 
 @dataclass(frozen=True)
 class Signature:
-    """What a signature says of an operator.
+    """The part of an operator's definition that its function's signature gives.
 
-    attributes, inputs, outputs: in the order of the parameters and of the result.
-    types: the element types of each type variable.
-    as_lists: the names of the attributes that the function takes as lists, and not as tuples.
+    attributes, inputs, outputs: in the order of the parameters and the result.
+    types: each type variable's element types.
+    as_lists: the names of the attributes that the function takes as lists instead of tuples.
     """
 
     attributes: tuple[Attribute, ...]
@@ -38,14 +38,14 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
     """Read the parameters of a function, or of the Python function that numba compiles.
 
     Args:
-        function: the function, or a class, whose ``__call__`` is read. An array is an input, ``X | None = None`` an optional
-            one and ``*x`` a variadic one; behind ``*`` it is an attribute of type TENSOR. int, float, str, a Literal of
-            strings and lists of these are attributes.
+        function: the function, or a class whose ``__call__`` is read. An array is an input, ``X | None = None`` an optional
+            input and ``*x`` a variadic input; after ``*`` an array is an attribute of type TENSOR. int, float, str, a
+            Literal of strings and lists of these are attributes.
         name: the operator's name, for errors.
-        has_outputs: whether the outputs are known, so that the annotation of the result does not count.
+        has_outputs: whether the outputs are known, so that the result's annotation does not count.
 
     Raises:
-        TypeError: a parameter or the result has no annotation that says what it is.
+        TypeError: a parameter or the result lacks an annotation, or has an unknown one.
     """
     is_class = isinstance(function, type)
     plain: Any = getattr(function, "__call__" if is_class else "py_func", function)
@@ -53,7 +53,7 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
         parameters = list(inspect.signature(plain).parameters.values())[1 if is_class else 0 :]
         hints = typing.get_type_hints(plain, include_extras=True)
     except (NameError, ValueError) as error:
-        raise TypeError(f"{name}: the annotations of its function cannot be read: {error}") from error
+        raise TypeError(f"{name}: its function's annotations cannot be read: {error}") from error
     variables: dict[str, tuple[ElementType, ...]] = {}
     attributes, inputs, as_lists = [], [], set()
     for parameter in parameters:
@@ -102,18 +102,18 @@ _KINDS: tuple[tuple[Callable[[Any], bool], str], ...] = (
 
 
 def check_function(function: Callable[..., Any], where: str) -> None:
-    """Check that a call of a function, or of an object of a class, returns a result and not a promise of one.
+    """Check that a function, or a class's ``__call__``, returns its result directly.
 
     Args:
-        function: the function, an object that can be called, or a class of such objects.
-        where: what it is, for errors.
+        function: a function, a callable object, or a class of callable objects.
+        where: the function's description in errors.
 
     Raises:
-        TypeError: it is async or a generator, or a class without ``__call__`` or whose constructor needs arguments.
+        TypeError: the function is async or a generator; or the class has no ``__call__`` or needs constructor arguments.
     """
     if isinstance(function, type):
         if not any("__call__" in vars(base) for base in function.__mro__):
-            raise TypeError(f"{where}: the class {function.__name__} has no __call__: must have one, which computes")
+            raise TypeError(f"{where}: the class {function.__name__} has no __call__: must have one that computes")
         try:
             inspect.signature(function).bind()
         except TypeError as error:
@@ -121,17 +121,17 @@ def check_function(function: Callable[..., Any], where: str) -> None:
                 f"{where}: the class {function.__name__} must be made without arguments: {error}"
             ) from error
         except ValueError:
-            pass  # of a class that is not written in Python, nothing is known
+            pass  # the signature of a class that is not written in Python is unknown
     for is_kind, kind in _KINDS:
         if any(map(is_kind, (function, getattr(function, "__call__", None)))):  # noqa: B004 - what calls run
             raise TypeError(f"{where} is {kind}: must be a function that returns its result")
 
 
 def check_keywords(function: Callable[..., Any], names: Sequence[str], where: str) -> None:
-    """Check that a function can be called with arguments of these names, as far as its signature can be read.
+    """Check that a function accepts arguments with these names, if its signature can be read.
 
     Raises:
-        TypeError: it cannot.
+        TypeError: the function does not accept them.
     """
     try:
         inspect.signature(function).bind(**dict.fromkeys(names))
@@ -142,7 +142,7 @@ def check_keywords(function: Callable[..., Any], names: Sequence[str], where: st
 
 
 def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]) -> Iterator[Tensor]:
-    """The outputs: one array, a tuple of arrays, or a list of arrays (also as the last of a tuple), which is variadic."""
+    """The outputs: an array, a tuple of arrays, or a list of arrays, which is variadic and may also end a tuple."""
     origin, parts = get_origin(hint), get_args(hint)
     is_several = origin is tuple and parts[-1:] != (Ellipsis,)
     for i, part in enumerate(parts if is_several else [hint]):
@@ -154,18 +154,20 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
         kinds = _element_types(inner)
         if kinds is None:
             raise TypeError(
-                f"{name}: its result is annotated by {part!r}: must be {ARRAYS}; or a tuple or list of these"
+                f"{name}: its result has the annotation {part!r}: must be {ARRAYS}; or a tuple or list of these"
             )
         variable = _variable(inner, kinds, own, variables)
         if variable in variables and not isinstance(_scalar(inner), TypeVar):
-            raise TypeError(f"{name}: its result has one of {len(kinds)} types: must have one, or that of a TypeVar")
+            raise TypeError(
+                f"{name}: its result may have any of {len(kinds)} types: must have a single type or a TypeVar"
+            )
         yield Tensor(own, variable, shape, optional=is_optional, variadic=is_variadic)
 
 
 def _variable(
     inner: Any, kinds: tuple[ElementType, ...], name: str, variables: dict[str, tuple[ElementType, ...]]
 ) -> str:
-    """The type of a tensor: an element type, or the name of a type variable, which is added to `variables`."""
+    """A tensor's type: an element type, or the name of a type variable, which is added to `variables`."""
     scalar = _scalar(inner)
     if len(kinds) == 1 and not isinstance(scalar, TypeVar):
         return kinds[0]
@@ -175,7 +177,7 @@ def _variable(
 
 
 def _without_shape(hint: Any, shape: tuple[int | str, ...] = ANY_SHAPE) -> tuple[Any, tuple[int | str, ...]]:
-    """An annotation without ``Annotated[..., ("n", 4)]``, and the shape in it."""
+    """An annotation without ``Annotated[..., ("n", 4)]``, and the shape in that."""
     if get_origin(hint) is not Annotated:
         return hint, shape
     inner, *notes = get_args(hint)
@@ -199,7 +201,7 @@ def _without_alias(hint: Any) -> Any:
 
 
 def _scalar(hint: Any) -> Any:
-    """The scalar type of the annotation of an array, np.generic for any; None if it is no array."""
+    """The scalar type in an array's annotation, np.generic for any type; None if the annotation is not an array's."""
     hint = _without_alias(hint)
     if hint is np.ndarray:
         return np.generic
@@ -210,7 +212,7 @@ def _scalar(hint: Any) -> Any:
 
 
 def _element_types(hint: Any) -> tuple[ElementType, ...] | None:
-    """The element types that an array may have; None if the annotation is of no array."""
+    """The element types that an array may have; None if the annotation is not an array's."""
     scalar = _scalar(hint)
     if scalar is None:
         return None
@@ -218,25 +220,25 @@ def _element_types(hint: Any) -> tuple[ElementType, ...] | None:
         scalars: Sequence[Any] = scalar.__constraints__ or (scalar.__bound__ or np.generic,)
     else:
         scalars = (scalar,)
-    # Arrays of strings hold objects here, whatever their annotation says.
+    # String arrays hold objects here, whatever their annotation says.
     scalars = [np.object_ if one is np.str_ else one for one in scalars]
     kinds = tuple(
         name for name in get_args(ElementType) if any(issubclass(ELEMENT_DTYPES[name].type, one) for one in scalars)
     )
     if not kinds:
-        raise TypeError(f"{hint!r} is an array of none of the element types {', '.join(ELEMENT_DTYPES)}")
+        raise TypeError(f"{hint!r} is not an array of one of the element types {', '.join(ELEMENT_DTYPES)}")
     return kinds
 
 
 def _attribute_type(hint: Any, where: str) -> tuple[Any, tuple[str, ...]]:
-    """The type of an attribute, and the strings that it may be."""
+    """An attribute's type, and the allowed strings."""
     if get_origin(hint) is Literal and all(isinstance(choice, str) for choice in get_args(hint)):
         return "STRING", get_args(hint)
     if get_origin(hint) in (list, tuple, Sequence) and get_args(hint)[0] in _NUMBERS:
         return f"{_NUMBERS[get_args(hint)[0]]}S", ()
     if hint not in _NUMBERS:
         raise TypeError(
-            f"{where} is annotated by {hint!r}: must be an input, {ARRAYS}; or an attribute, int, float, str or a list of "
-            "one of these"
+            f"{where} has the annotation {hint!r}: must be an input, {ARRAYS}; or an attribute, int, float, str or a list "
+            "of one of these"
         )
     return _NUMBERS[hint], ()

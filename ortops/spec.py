@@ -1,7 +1,7 @@
-"""The classes of an operator's definition: attributes with their rules, tensors with named axes, and the operator itself.
+"""The classes of an operator's definition: attributes with their rules, tensors with named axes, and the operator.
 
-Definitions are frozen data, and everything else is made from them: schemas, checks, builders, documents, test cases. This
-module imports neither ONNX Runtime nor numba.
+Definitions are frozen data. Schemas, checks, builders, documents and test cases are generated from them. This module imports
+neither ONNX Runtime nor numba.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ DOMAIN = "ai.onnx.contrib"
 DOMAIN_VERSION = 1
 
 MAX_RANK = 4
-"""The largest rank of a tensor of variable rank, and the largest length of a list with one value for each axis."""
+"""The largest rank of a tensor with variable rank, and the largest length of a list with a value for each axis."""
 
 AttributeType = Literal["INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS", "TENSOR"]
 AttributeValue: TypeAlias = Any
-"""An int, a float, a str, a tuple of one of these or an array, as the attribute's type says; None for an absent one."""
+"""An int, float, str, a tuple of one of these, or an array, depending on the attribute's type; None if it is absent."""
 
 ElementType = Literal[
     "float16", "bfloat16", "float", "double", "int64", "uint32",
@@ -40,7 +40,7 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
     "double": np.dtype(np.float64),
     "int64": np.dtype(np.int64),
     "uint32": np.dtype(np.uint32),
-    # Of operators of users alone.
+    # Only for users' operators.
     "int8": np.dtype(np.int8),
     "int16": np.dtype(np.int16),
     "int32": np.dtype(np.int32),
@@ -64,16 +64,16 @@ _TYPE_RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of an operator: its type, its default and the rule for its value, or for each value of a list.
+    """An operator's attribute: its type, its default, and the rule for its value or for each value of a list.
 
-    A list (INTS, FLOATS, STRINGS) is empty or has one value for each axis of the operator's tensors of variable rank; with
-    `axes`, its values are the lengths of these axes; with `any_length`, it is any list.
+    A list (INTS, FLOATS, STRINGS) is empty or has a value for each axis of the operator's tensors with variable rank. With
+    `axes`, its values are these axes' lengths. With `any_length`, it may be any list.
 
-    default: the value where a node does not have the attribute; None for no value, or, with `required`, for an error. Of an
-        array it is a copy that cannot be written to.
+    default: the value if a node lacks the attribute; None for no value, or, with `required`, for an error. For an array it
+        is a read-only copy.
     doc: full sentences: the meaning, the unit and the allowed values.
     choices: the allowed strings, case-sensitive; empty if every string is allowed.
-    minimum, maximum: the least and the largest allowed number, or None.
+    minimum, maximum: the smallest and the largest allowed number, or None.
     positive: True if the number must be finite and above 0.
     finite: True if the number must be finite.
     axes: the names of the axes whose lengths a list gives.
@@ -106,7 +106,7 @@ class Attribute:
 
     @property
     def rule(self) -> str:
-        """The rule in words, as errors and documentation print it."""
+        """The rule in words, for errors and documentation."""
         if self.choices:
             return "must be one of " + ", ".join(map(repr, self.choices))
         if self.positive:
@@ -126,12 +126,12 @@ class Attribute:
 
     @property
     def is_per_axis(self) -> bool:
-        """Whether the value is a list with one entry for each axis of the tensors of variable rank."""
+        """Whether the value is a list with an entry for each axis of the tensors with variable rank."""
         return self.is_list and not self.axes and not self.any_length
 
     @property
     def _kind(self) -> str:
-        """The type of the value, or of each value of a list."""
+        """The type of the value, or of each value in a list."""
         return self.type.removesuffix("S")
 
     def check(self, value: object) -> AttributeValue:
@@ -162,7 +162,7 @@ class Attribute:
             kept: int | float | str = value
             is_allowed = not self.choices or value in self.choices
         else:
-            # ONNX stores a FLOAT attribute as float32. The functions outside of sessions round it alike.
+            # ONNX stores a FLOAT attribute as float32. Functions outside sessions round it the same way.
             with np.errstate(over="ignore"):
                 kept = int(value) if self._kind == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
             if self._kind == "INT" and abs(kept) > _INT64.max:
@@ -178,11 +178,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of attributes that depend on each other, besides the rule of each.
+    """A rule between attributes, in addition to each attribute's own rule.
 
-    attributes: their names.
-    holds: takes the list of their values; whether these obey. Compiled code knows `is_ascending` and `any`.
-    error: what an error says, with ``{name}`` for the value of an attribute.
+    attributes: the attributes' names.
+    holds: takes the list of their values; returns whether they obey. Compiled code supports `is_ascending` and `any`.
+    error: the error's text, with ``{name}`` for an attribute's value.
     broken: values that break the rule, for tests.
     """
 
@@ -192,7 +192,7 @@ class Rule:
     broken: Mapping[str, AttributeValue]
 
     def is_kept(self, values: Mapping[str, AttributeValue]) -> bool:
-        """Whether values of all attributes obey."""
+        """Whether the attributes' values obey the rule."""
         return self.holds([values[name] for name in self.attributes])
 
 
@@ -203,7 +203,7 @@ def ordered(low: str, high: str) -> Rule:
 
 
 def is_ascending(values: Sequence[AttributeValue]) -> bool:
-    """Whether no value exceeds the next one."""
+    """Whether no value exceeds the next value."""
     return all(low <= high for low, high in itertools.pairwise(values))
 
 
@@ -214,25 +214,25 @@ def one_given(*lists: str) -> Rule:
 
 
 VARIABLE_AXES = "..."
-"""The suffix of a name that stands for all axes of a tensor of variable rank: ``N...`` for N0, N1 and so on."""
+"""The suffix of a name that stands for all axes of a tensor with variable rank: ``N...`` for N0, N1 and so on."""
 
 ANY_SHAPE = ("*",)
-"""The shape of a tensor of any rank, of which nothing is checked."""
+"""The shape of a tensor with any rank; nothing is checked."""
 
 RANK = "rank"
-"""The name of the axis whose length is the rank of the tensors of variable rank."""
+"""The name of the axis whose length is the rank of the tensors with variable rank."""
 
 Length = int | str | None
-"""The length of an axis: a number, a symbolic name (ONNX's ``dim_param``), or None if unknown."""
+"""An axis's length: a number, a symbolic name (ONNX's ``dim_param``), or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Lengths that are given, or follow from those of an input by a factor for each axis.
+    """Lengths that an attribute gives, or that follow from an input's lengths by a factor for each axis.
 
     of: the name of the input's axes, without ``...``.
-    sizes: the attribute, a list, that gives the lengths; or it is empty.
-    scales: the attribute, a list, of the factors.
+    sizes: the attribute that lists the lengths; its list may be empty.
+    scales: the attribute that lists the factors.
     """
 
     of: str
@@ -240,12 +240,12 @@ class Scaled:
     scales: str
 
     def length(self, length: Length, axis: int, attributes: Mapping[str, AttributeValue]) -> Length:
-        """The length of an axis: its value of the sizes, or else floor(length * scale); None if it is unknown.
+        """An axis's length: its value in sizes, or else floor(length * scale); None if it is unknown.
 
         Args:
-            length: that of the input's axis.
-            axis: its number.
-            attributes: those that are known.
+            length: the length of the input's axis.
+            axis: the axis's number.
+            attributes: the known attributes.
 
         Raises:
             ValueError: the length does not fit in 64 bits.
@@ -262,26 +262,26 @@ class Scaled:
 
 
 ShapeFunction = Callable[[Mapping[str, Any], Mapping[str, AttributeValue]], Sequence[tuple[Length, ...] | None] | None]
-"""Takes the shapes of the inputs, a list of them for a variadic one, and the attributes, by name; returns the shape of
-each output. A shape is None if its rank is unknown."""
+"""Takes the inputs' shapes by name, a list of shapes for a variadic input, and the attributes by name; returns each output's
+shape. A shape is None if its rank is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One input or output of an operator.
+    """An operator's input or output.
 
-    type: a type variable of the operator (``T1``) or an element type (``int64``).
-    shape: `ANY_SHAPE`, or for each axis its length or its name. Axes of one name have the same length in all tensors of
-        the operator; the name of an attribute stands for its value. A single name that ends in ``...`` stands for 1 to 4
-        axes, for the same number in every tensor; the axis `RANK` has this number as its length.
-    element_axes: for an int64 input whose *elements* are lengths (``x_shape``): the name of the axis for each element.
+    type: one of the operator's type variables (``T1``) or an element type (``int64``).
+    shape: `ANY_SHAPE`, or the length or name of each axis. Axes with the same name have the same length in all of the
+        operator's tensors; an attribute's name stands for its value. A single name that ends in ``...`` stands for 1 to 4
+        axes, the same number in every tensor; this number is the length of the axis `RANK`.
+    element_axes: for an int64 input whose *elements* are lengths (``x_shape``): the axis name for each element.
     optional: True if a node may leave the tensor out.
-    variadic: True, for the last input or output alone, if it stands for one or more tensors of one type.
-    max_leading_ones: how many axes of length 1 may come before those of `shape`.
+    variadic: True if the tensor stands for one or more tensors of one type; only for the last input or output.
+    max_leading_ones: how many axes of length 1 may come before the axes in `shape`.
     leading_from: for an output: the input that has the same leading axes of length 1.
     zero_gradient_reason: for a floating-point input whose derivative is 0 everywhere: the reason.
     required_for: for an optional input: the outputs that cannot be computed without it.
-    required_unless: for an optional input: an attribute and its only value with which the input may be left out.
+    required_unless: for an optional input: an attribute, and its only value that lets a node leave the input out.
     doc: full sentences: the meaning, the unit and the allowed values.
     """
 
@@ -313,11 +313,11 @@ class Tensor:
         )
 
     def axes(self, rank: int) -> tuple[int | str, ...]:
-        """The length or the name of each axis of a tensor with `rank` axes."""
+        """Each axis's length or name, for a tensor with `rank` axes."""
         return _numbered(self.shape, rank) if self.has_variable_rank else (1,) * (rank - len(self.shape)) + self.shape
 
     def axes_of_elements(self, rank: int) -> tuple[int | str, ...]:
-        """The name of the axis for each element, where tensors of variable rank have `rank` axes."""
+        """The axis name for each element, if tensors with variable rank have `rank` axes."""
         return _numbered(self.element_axes, rank) if _is_open(self.element_axes) else self.element_axes
 
 
@@ -331,9 +331,9 @@ def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """An equation between lengths: that of `axis` is that of `of`, divided without a remainder by all of `by`.
+    """An equation between lengths: axis `axis` has the length of `of`, divided without remainder by all lengths in `by`.
 
-    The names are those of axes, or of attributes that give lengths. As text it is the equation itself.
+    A name is an axis's name, or the name of an attribute that gives a length. `str` returns the equation.
     """
 
     axis: str
@@ -344,11 +344,11 @@ class Quotient:
         return f"{self.axis} = {self.of} / ({' * '.join(self.by)})"
 
     def solved(self, known: Mapping[str, Length], given: str) -> dict[str, int]:
-        """A length that follows from known ones, by its name; nothing if too few are known, or if a divisor is 0.
+        """A length that follows from known lengths, by its name; empty if too few are known or a divisor is 0.
 
         Args:
-            known: lengths of axes and values of attributes by name.
-            given: what gives them and its value, for errors.
+            known: axes' lengths and attributes' values by name.
+            given: the source of the lengths and its value, for errors.
 
         Raises:
             ValueError: the lengths contradict the equation.
@@ -370,22 +370,22 @@ class Quotient:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """The definition of an operator. Its schema, registration, builder, documentation and test cases are made from it.
+    """An operator's definition. Its schema, registration, builder, documentation and test cases are made from it.
 
-    family: the name of its module in ``reference`` and in ``functional``; empty for an operator of a user.
-    function: the name of the function of these modules, and of the entry in ``kernels``, that computes it; likewise.
+    family: the name of its module in ``reference`` and ``functional``; empty for a user's operator.
+    function: the name of its function in these modules, and of its entry in ``kernels``; empty for a user's operator.
     doc: what the operator does, in one sentence or a few.
     types: for each type variable, the element types it may have.
     constants: arguments of `function` that this operator fixes and has no attributes for.
-    rules: of attributes that depend on each other.
-    derived_axes: for an output of variable rank whose axes (``M...``) no input has: what they follow from.
-    equations: between the lengths of axes, which may give an axis that no input has.
+    rules: rules between attributes.
+    derived_axes: for an output with variable rank whose axes (``M...``) no input has: the source of their lengths.
+    equations: equations between axes' lengths, which may give the length of an axis that no input has.
     standard: name and opset of the ONNX operator that it implements, or None.
     gradient: for a forward operator: the name of the operator that computes its gradient.
     domain: the domain of its nodes.
-    shapes: gives the shapes of the outputs, where their named axes do not.
-    max_rank: how many dimensions of a tensor an engine reads, enough to refuse one with more.
-    keeps_inputs: whether what computes it may keep and change its inputs, which must then be copies.
+    shapes: gives the outputs' shapes if their named axes do not.
+    max_rank: how many of a tensor's dimensions an engine reads, enough to refuse a tensor with more.
+    keeps_inputs: whether the operator's function may keep and change its inputs, which must then be copies.
     formula: what it computes, as lines of plain text for a code block.
     source: the document that defines it, with its version and its URL.
     """
@@ -446,19 +446,19 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """The name in errors: with the domain, except in the domains of this project and of ONNX."""
+        """The name in errors: with the domain, except in this project's and ONNX's domains."""
         return self.name if self.domain in (DOMAIN, "") else f"{self.domain}::{self.name}"
 
     @property
     def constructor(self) -> Constructor | None:
-        """Makes what computes the nodes of one session, for an operator that has an object for each session; else None."""
+        """Makes the object that computes a session's nodes, if the operator has an object for each session; else None."""
         return None
 
     def check_node(self, shapes: Mapping[str, Any], attributes: Mapping[str, AttributeValue]) -> None:
-        """Check what the definition can only check of a node.
+        """Run the checks that need a node's shapes and attributes.
 
         Args:
-            shapes: the shapes of the inputs as far as the model tells them, as `shapes` takes them.
+            shapes: the inputs' shapes, in the form that `shapes` takes; those that the model does not give are missing.
             attributes: the checked attributes.
 
         Raises:
@@ -467,7 +467,7 @@ class Operator:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether the operator computes the gradient of another one."""
+        """Whether the operator computes another operator's gradient."""
         return self.gradient is None
 
     @property
@@ -478,11 +478,11 @@ class Operator:
     def why_required(
         self, tensor: Tensor, attributes: Mapping[str, AttributeValue], wanted: Collection[str]
     ) -> str | None:
-        """The reason why an optional input is required: an output, or an attribute with its value. None if it is not.
+        """Why an optional input is required: an output, or an attribute with its value. None if it is not required.
 
         Args:
             tensor: the input.
-            attributes: the attributes that a node has; others have their defaults.
+            attributes: the node's attributes; others have their defaults.
             wanted: names of the outputs to compute.
         """
         if tensor.required_unless is not None:
@@ -494,7 +494,7 @@ class Operator:
 
     @property
     def types_of_outputs(self) -> dict[str, tuple[ElementType, ...]]:
-        """Of `types`, the type variables that an output has."""
+        """The part of `types` for the type variables that an output has."""
         used = {tensor.type for tensor in self.outputs}
         return {variable: kinds for variable, kinds in self.types.items() if variable in used}
 
@@ -504,12 +504,12 @@ class Operator:
 
     @property
     def needed_attributes(self) -> tuple[tuple[str, ...], ...]:
-        """The attributes of each rule that their defaults break, so that one of them has to be given."""
+        """For each rule that the defaults break, its attributes, one of which must be given."""
         defaults = {attribute.name: attribute.default for attribute in self.attributes}
         return tuple(rule.attributes for rule in self.rules if not rule.is_kept(defaults))
 
     def check_attributes(self, given: Mapping[str, object]) -> dict[str, AttributeValue]:
-        """The value of every attribute, given or default, and the constants: all keyword arguments of `function`.
+        """Every attribute's value, given or default, and the constants: all keyword arguments of `function`.
 
         Raises:
             TypeError: an attribute is unknown or has a wrong type.
@@ -535,19 +535,20 @@ class Operator:
 
 
 MAX_COMBINATIONS = 4096
-"""Of element types. ONNX Runtime needs a kernel for each: 2,744 take a session 0.2 s, 38,416 half a minute."""
+"""The most combinations of element types. ONNX Runtime needs a kernel for each: 2,744 cost a session 0.2 s, 38,416 half a
+minute."""
 
 
 def check_combinations(label: str, what: str, types: Mapping[str, Collection[str]]) -> None:
-    """Check that the product of the element types of type variables is not too large.
+    """Check that the type variables do not allow too many combinations of element types.
 
     Args:
         label: the operator's name in errors.
-        what: what has these variables, for errors.
+        what: the subject of the error's sentence, which has these variables.
         types: the element types that each variable may have.
 
     Raises:
-        ValueError: it is.
+        ValueError: there are too many.
     """
     count = math.prod(map(len, types.values()))
     if count > MAX_COMBINATIONS:
@@ -558,12 +559,12 @@ def check_combinations(label: str, what: str, types: Mapping[str, Collection[str
 
 
 Compute: TypeAlias = Callable[[Sequence[Any], Callable[[int, tuple[int, ...]], Any], tuple[int, int] | None], None]
-"""Computes a node from the array of each input, None for an absent one. Its second argument takes the number and the shape
-of an output and returns an array to fill, or None if the node leaves the output out; the third runs tasks (`jit.runners`),
-or is None for threads on all CPUs."""
+"""Computes a node from an array for each input, None for an absent input. The second argument takes an output's number and
+shape, and returns an array to fill, or None if the node leaves the output out. The third runs tasks (`jit.runners`), or is
+None for threads on all CPUs."""
 
 Bind: TypeAlias = Callable[[Operator, dict[str, AttributeValue], Sequence[str]], Compute]
 """Makes the function that computes a node from its operator, its checked attributes and its outputs' element types."""
 
 Constructor: TypeAlias = Callable[[], tuple[Bind, Callable[[], object]]]
-"""Makes an operator's object for a session; returns what binds nodes to it, and what closes it."""
+"""Makes an operator's object for a session; returns a function that binds nodes to it, and a function that closes it."""

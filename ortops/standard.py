@@ -1,4 +1,4 @@
-"""ONNX's own operators that this project's operators implement, by the opset of a model."""
+"""ONNX's own operators that this project's operators implement, by a model's opset."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ADDED_MODES = ("max_interpolated",)
 
 
 def implementation(name: str, opset: int) -> Operator:
-    """This project's operator that implements ONNX's at an opset.
+    """This project's operator that implements ONNX's operator at an opset.
 
     Args:
         name: one of `STANDARD_NAMES`.
         opset: the version of ONNX's domain that a model or a function imports.
 
     Raises:
-        ValueError: ONNX has no such operator at this opset, or has a later version of it than this project.
+        ValueError: ONNX has no such operator at this opset, or has a later version than this project.
     """
     if not onnx.defs.has(name, opset, ""):
         raise ValueError(f"ONNX has no {name} there")
@@ -40,24 +40,24 @@ def implementation(name: str, opset: int) -> Operator:
 
 @functools.cache
 def onnx_definition(ours: Operator) -> Operator:
-    """The definition of ONNX's operator that one of this project's implements: its name, and attributes as ONNX has them."""
+    """The definition of the ONNX operator that this project's operator implements, with ONNX's name and attributes."""
     if ours.standard is None:
         raise ValueError(f"{ours.name} implements no operator of ONNX")
     return replace(ours, name=ours.standard[0], domain="", attributes=tuple(map(_as_in_onnx, ours.attributes)))
 
 
 def _as_in_onnx(attribute: Attribute) -> Attribute:
-    """An attribute without this project's default, where ONNX requires a value, and without this project's values."""
+    """An attribute without this project's values, and without this project's default if ONNX requires a value."""
     choices = tuple(one for one in attribute.choices if one not in _ADDED_MODES)
     return replace(attribute, default=None if attribute.required else attribute.default, choices=choices)
 
 
 @functools.cache
 def standard_operators(opset: int) -> tuple[Operator, ...]:
-    """The definitions of all of ONNX's operators that this project implements, as a model of an opset has them.
+    """The definitions, at an opset, of all ONNX operators that this project implements.
 
     Raises:
-        ValueError: ONNX has a later version of one at this opset than this project.
+        ValueError: at this opset, ONNX has a later version of an operator than this project.
     """
     present = [name for name in sorted(STANDARD_NAMES) if onnx.defs.has(name, opset, "")]
     return tuple(onnx_definition(implementation(name, opset)) for name in present)

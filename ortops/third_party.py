@@ -1,16 +1,17 @@
 """RoI operators of mmcv, mmdeploy and caffe2: their attributes and inputs, and this project's operators that compute them.
 
-The table of all third-party operators is here, too, with those of `ortops.onnx_equivalents`, for which ONNX has operators.
+This module also has the table of all third-party operators, including `ortops.onnx_equivalents`, which ONNX's operators
+compute.
 
-In mmcv and caffe2 the batch index is the first column of the RoIs; here it is a separate input. Angles of caffe2 are in
+In mmcv and caffe2 the batch index is the first column of the RoIs; here it is a separate input. caffe2's angles are in
 degrees. The results of these operators differ from this project's in these cases:
 
 - An empty bin is 0 here. mmcv's maximum is -10000 in its kernels for ONNX Runtime and the lowest float elsewhere, and
   caffe2's mean is NaN.
-- An aligned RoI of negative size has no samples here, or mirrored ones if sampling_ratio is above 0. mmcv on the CPU and
-  caffe2 abort.
+- An aligned RoI with a negative size has no samples here, or mirrored samples if sampling_ratio is above 0. mmcv on the CPU
+  and caffe2 abort.
 - A NaN pixel makes a maximum NaN here. mmcv ignores it.
-- RoIs that are not finite and batch indices out of range are refused here. mmcv and caffe2 read out of bounds.
+- This project refuses RoIs that are not finite and batch indices out of range. mmcv and caffe2 read out of bounds.
 
 Source: mmcv 1.2.6 to 2.2 (mmcv/ops/roi_align.py and roi_align_rotated.py, the kernels in mmcv/ops/csrc/onnxruntime of 1.7,
 docs/en/deployment/onnxruntime_custom_ops.md); mmdeploy 1.3 (mmdeploy/mmcv/ops); detectron2 0.6 (detectron2/export/c10.py);
@@ -35,10 +36,10 @@ from ortops.spec import Attribute, AttributeValue, Compute, Operator, Tensor
 
 @dataclass(frozen=True, slots=True)
 class AttributeMapping:
-    """How an attribute of a third-party operator becomes one of this project's.
+    """How a third-party operator's attribute becomes an attribute of this project's operator.
 
-    rule: its name, type, default and rule in that operator.
-    name: the attribute of this project's operator; "" if there is none.
+    rule: the attribute's name, type, default and rule in the third-party operator.
+    name: the attribute of this project's operator; "" if it has no such attribute.
     change: converts the value; None if the values are equal.
     """
 
@@ -47,14 +48,14 @@ class AttributeMapping:
     change: Callable[[AttributeValue], AttributeValue] | None = None
 
     def value(self, given: Mapping[str, AttributeValue]) -> AttributeValue:
-        """The value for this project's operator, from the attributes of a node by name."""
+        """The value for this project's operator, from a node's attributes by name."""
         value = given.get(self.rule.name, self.rule.default)
         return self.change(value) if self.change else value
 
 
 @dataclass(frozen=True, slots=True)
 class ThirdPartyOperator:
-    """An operator of another project with the inputs X and rois.
+    """Another project's operator with the inputs X and rois.
 
     ours: this project's operator for the same computation.
     coordinates: the number of columns of rois after the batch index.
@@ -87,7 +88,7 @@ class ThirdPartyOperator:
             ),
             (
                 Tensor("X", "T1", AXES["X"]),
-                # The number of columns is checked when a node is computed where there may be two.
+                # If two numbers of columns are allowed, the check runs when a node is computed.
                 Tensor("rois", "T1", ("num_rois", "columns" if self.optional_index else self.coordinates + 1)),
             ),
             (Tensor("Y", "T1", ("num_rois", "C", sizes["output_height"], sizes["output_width"])),),
@@ -102,14 +103,14 @@ class ThirdPartyOperator:
         return (self.coordinates,) * self.optional_index + (self.coordinates + 1,)
 
     def units(self, dtype: Any) -> np.ndarray[Any, Any]:
-        """What the columns after the batch index are to be multiplied by if the last one is in degrees."""
+        """The factors for the columns after the batch index if the last column is in degrees."""
         return np.array([1.0] * (self.coordinates - 1) + [math.pi / 180]).astype(dtype)
 
     def bind(self, _: Operator, attributes: Mapping[str, AttributeValue], __: object = None) -> Compute:
-        """Make the function that computes a node, which splits rois and calls this project's operator.
+        """Make the function that computes a node: it splits rois and calls this project's operator.
 
         Args:
-            attributes: the checked attributes of the node.
+            attributes: the node's checked attributes.
         """
         values = {carried.name: carried.value(attributes) for carried in self.attributes if carried.name}
         of_ours = compute.bind(self.ours, self.ours.check_attributes(values))
@@ -142,18 +143,18 @@ class ThirdPartyOperator:
             boxes = boxes * self.units(boxes.dtype)
         if not first:
             return boxes, np.zeros(len(rois), np.int64)
-        with np.errstate(invalid="ignore"):  # what is no number becomes an index that is out of range
+        with np.errstate(invalid="ignore"):  # a NaN becomes an index out of range
             return boxes, rois[:, 0].astype(np.int64)
 
 
 def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> AttributeMapping:
-    """Map an attribute with the rule and the value of this project's, under the same name or `there`."""
+    """Map an attribute that has this project's rule and value, under the same name or `there`."""
     rule = next(attribute for attribute in ours.attributes if attribute.name == name)
     return AttributeMapping(replace(rule, name=there or name, **changes), name)
 
 
 def _sampling_ratio(ours: Operator, default: int) -> AttributeMapping:
-    """Map sampling_ratio, an int32 in those projects: there, all values up to 0 mean samples by the size of the RoI."""
+    """Map sampling_ratio, an int32 in those projects, where all values up to 0 mean samples by the RoI's size."""
     carried = _same(ours, "sampling_ratio", default=default, minimum=-(2**31))
     return replace(carried, change=lambda value: max(value, 0))
 
@@ -208,7 +209,7 @@ THIRD_PARTY: Mapping[tuple[str, str], ThirdPartyOperator | OnnxEquivalent] = {
     for domain, operators in (
         ("mmcv", _OPEN_MMLAB),
         ("mmdeploy", _OPEN_MMLAB),
-        # PyTorch's exporter writes the former; the latter is the namespace of the operators in PyTorch.
+        # PyTorch's exporter writes the first; the second is the operators' namespace in PyTorch.
         ("org.pytorch._caffe2", _CAFFE2),
         ("_caffe2", _CAFFE2),
     )
@@ -219,4 +220,4 @@ THIRD_PARTY: Mapping[tuple[str, str], ThirdPartyOperator | OnnxEquivalent] = {
 THIRD_PARTY_DEFINITIONS: Mapping[tuple[str, str], Operator] = {
     identity: operator.definition for identity, operator in THIRD_PARTY.items()
 }
-"""Their definitions, likewise."""
+"""The third-party operators' definitions, by domain and name."""

@@ -152,16 +152,16 @@ class _AsyncObject:
         (_ok, {"shapes": _generator}, "t::f: shapes is a generator: must"),
         (_ok, {"shapes": lambda x, y: x}, "t::f: shapes must take x by name: missing a required argument: 'y'"),
         (_ok, {"shapes": lambda: ()}, "t::f: shapes must take x by name: got an unexpected keyword argument 'x'"),
-        (_no_hint, {}, r"t::f: parameter x is annotated by None: must be an input, "),
-        (_no_result, {}, r"its result is annotated by None: must be "),
-        (_bool, {}, "parameter flag is annotated by <class 'bool'>"),
+        (_no_hint, {}, r"t::f: parameter x has the annotation None: must be an input, "),
+        (_no_result, {}, r"its result has the annotation None: must be "),
+        (_bool, {}, "parameter flag has the annotation <class 'bool'>"),
         (_keywords, {}, "parameter rest takes any keyword"),
-        (_complex, {}, "an array of none of the element types"),
+        (_complex, {}, "is not an array of one of the element types"),
         (_default, {}, "an input must have no default, or None"),
-        (_any_result, {}, "its result has one of 8 types: must have one, or that of a TypeVar"),
+        (_any_result, {}, "its result may have any of 8 types: must have a single type or a TypeVar"),
         (_unread, {}, "no input has the type R: must have one"),
         (_first_is_variadic, {}, "y0 is variadic: only the last output can be"),
-        (_unknown, {}, "its function cannot be read: name 'Missing' is not defined"),
+        (_unknown, {}, "its function's annotations cannot be read: name 'Missing' is not defined"),
         (_ok, {"domain": ""}, "domain = '': must be a name of your own"),
         (_ok, {"name": "a b"}, "name = 'a b': must be a Python identifier"),
         (_ok, {"inputs": [ortops.Tensor("x", "float")]}, "outputs must be given where inputs are"),
@@ -527,7 +527,7 @@ def test_an_operator_of_a_name_is_registered_once() -> None:
     ortops.register(chosen, operators=[same, same])
     ortops.register(chosen, operators=[same])
     other = made(same.call)
-    with pytest.raises(ValueError, match="operators has two of the name t::f: must have one of each name"):
+    with pytest.raises(ValueError, match="operators has t::f twice: names must be unique"):
         ortops.register(chosen, operators=[other])
     with pytest.raises(TypeError, match=r"operators has <built-in function len>: must be made by ortops.operator"):
         ortops.register(chosen, operators=[len])  # type: ignore[list-item]

@@ -217,7 +217,7 @@ class _Async:
 @pytest.mark.parametrize(
     ("kind", "says"),
     [
-        (_NoCall, "t::f: the class _NoCall has no __call__: must have one, which computes"),
+        (_NoCall, "t::f: the class _NoCall has no __call__: must have one that computes"),
         (_Needs, "t::f: the class _Needs must be made without arguments: missing a required argument: 'path'"),
         (_Async, "t::f is async: must be a function that returns its result"),
     ],

@@ -118,12 +118,13 @@ def test_shapes_are_inferred_and_errors_are_statuses() -> None:
 
 
 def test_options_have_one_opset_for_good() -> None:
-    chosen, says = options(), "have ONNX's operators of opset 16 for good, with the library engine: must be new options"
+    chosen = options()
+    says = "already have ONNX's operators of opset 16, which the library engine cannot replace: must be new options"
     for _ in range(2):
         assert session(STANDARD, chosen).run(None, FORWARD)[0].tobytes() == Y.tobytes()
-    with pytest.raises(ValueError, match=f"^the session options {says} for those of opset 22$"):
+    with pytest.raises(ValueError, match=f"^the session options {says} for opset 22$"):
         session(onnx_models.roi_align(22, standard=True, **SIZE), chosen)
-    with pytest.raises(ValueError, match=f"^the session options {says} for those of opset 10$"):
+    with pytest.raises(ValueError, match=f"^the session options {says} for opset 10$"):
         ortops.register(chosen, opset=13)
     with pytest.raises(ValueError, match=f"^standard = False: sess_options {says}$"):
         session(STANDARD, chosen, standard=False)
@@ -134,7 +135,9 @@ def test_options_have_one_opset_for_good() -> None:
 @pytest.mark.parametrize(("domain", "node", "columns"), OTHERS[:3])
 def test_nodes_of_other_projects_are_refused_with_the_mend(domain: str, node: str, columns: int) -> None:
     name = node.partition(" ")[0]
-    with pytest.raises(ValueError, match=rf"^{domain}::{name}: the library engine runs no such .*onnx_models.convert"):
+    with pytest.raises(
+        ValueError, match=rf"^{domain}::{name}: the library engine cannot run such .*onnx_models.convert"
+    ):
         session(of_other(domain, node, columns))
 
 
@@ -156,7 +159,9 @@ def Same(x: NDArray[np.float32]) -> NDArray[np.float32]:  # noqa: N802
 
 
 def test_operators_of_users_are_refused() -> None:
-    says = "^operators has t::Same: the library engine has no operators in Python: must be given with engine='auto', in"
+    says = (
+        "^operators has t::Same: the library engine cannot run Python operators: must be given with engine='auto', in"
+    )
     chosen = onnxruntime.SessionOptions()
     with pytest.raises(TypeError, match=says):
         ortops.register(chosen, "library", operators=[Same])
@@ -166,11 +171,11 @@ def test_operators_of_users_are_refused() -> None:
 
 
 def test_options_have_one_engine() -> None:
-    with pytest.raises(RuntimeError, match=r"^engine = 'direct': the session options have 'library' already: must be"):
+    with pytest.raises(RuntimeError, match=r"^engine = 'direct': the session options already have 'library': must be"):
         ortops.register(options(), "direct")
     other = "pyop" if sys.platform == "win32" else "direct"
     with pytest.raises(
-        RuntimeError, match=rf"^engine = 'library': the session options have '{other}' already: must be"
+        RuntimeError, match=rf"^engine = 'library': the session options already have '{other}': must be"
     ):
         ortops.register(options(other), "library")
 

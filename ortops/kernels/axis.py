@@ -243,7 +243,7 @@ def place_onnx_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int
         parameters: spatial_scale as a float64's bits; whether the first pixel's centre is at 0.5; sampling_ratio.
 
     Returns:
-        The number of the first RoI with an invalid batch index or a coordinate that is not finite; -1 if there is none.
+        The number of the first RoI with an invalid batch index or a coordinate that is not finite; -1 if all RoIs are valid.
     """
     shape, scale = placed.shape, float64_pointer(parameters)[0]
     half_pixel, sampling_ratio = parameters[1] != 0, parameters[2]

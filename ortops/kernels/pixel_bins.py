@@ -41,7 +41,7 @@ def place_whole_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> in
     The parameters are spatial_scale, as a float64's bits, and the limit to which scaled and rounded ends are clipped.
 
     Returns:
-        The number of the first RoI that is not finite or has an invalid batch_id; -1 if there is none.
+        The number of the first RoI that is not finite or has an invalid batch_id; -1 if all RoIs are valid.
     """
     shape, scale, largest = placed.shape, float64_pointer(parameters)[0], parameters[1]
     for r in range(shape.rois):

@@ -40,7 +40,7 @@ class Axes:
         """Record the lengths of an input's axes.
 
         Raises:
-            ValueError: the rank is wrong, or a length disagrees with known ones.
+            ValueError: the rank is wrong, or a length disagrees with a known length.
         """
         rank = len(shape)
         if tensor.variadic:
@@ -65,7 +65,7 @@ class Axes:
         """Record the lengths in an input's elements (`Tensor.element_axes`); `values` may be empty.
 
         Raises:
-            ValueError: a length is negative or disagrees with known ones.
+            ValueError: a length is negative or disagrees with a known length.
         """
         for i, (axis, length) in enumerate(zip(tensor.axes_of_elements(len(values)), values, strict=False)):
             if isinstance(length, int) and length < 0:

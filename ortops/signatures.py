@@ -45,7 +45,7 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
         has_outputs: whether the outputs are known, so that the result's annotation does not count.
 
     Raises:
-        TypeError: a parameter or the result lacks an annotation, or has an unknown one.
+        TypeError: a parameter or the result has no annotation, or an unknown annotation.
     """
     is_class = isinstance(function, type)
     plain: Any = getattr(function, "__call__" if is_class else "py_func", function)

@@ -63,7 +63,7 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
     # The declared type comes first: nearly every node has it.
     for kind in sorted(_READERS, key=lambda kind: kind != attribute.type):
         value = _READERS[kind](api, info, name)
-        # For a list of another type, or an absent one, the C API returns an empty list.
+        # The C API returns an empty list if the list has another type or is absent.
         if value is not None and value != []:
             if kind == attribute.type:
                 return attribute.check(value)

@@ -93,7 +93,7 @@ class RunErrors:
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        # A signal handler may start this run during another one on the same thread.
+        # A signal handler may start this run during another run on the same thread.
         self._outer = self._of_threads.get(self._thread)
         self._own: list[BaseException] = []
         self._of_threads[self._thread] = self._own

@@ -47,8 +47,8 @@ def max_roi_pool(x: ArrayLike, rois: ArrayLike, *, pooled_shape: Sequence[int], 
 def max_roi_pool_grad(dy: ArrayLike, x: ArrayLike, rois: ArrayLike, *, spatial_scale: float = 1.0) -> Array:
     """The gradient of `max_roi_pool` with respect to the feature maps; the gradient with respect to the RoIs is 0.
 
-    With L = sum(dy * max_roi_pool(x, rois, ...)), dx is dL/dx: each dy[r, c, i, j] is added to the pixel that is the maximum
-    of its bin, the first one row by row of several equal maxima or NaNs. A bin without pixels passes nothing.
+    With L = sum(dy * max_roi_pool(x, rois, ...)), dx is dL/dx: each dy[r, c, i, j] is added to its bin's largest pixel, the
+    first, row by row, of equal maxima or of NaNs. A bin without pixels passes nothing.
 
     Args:
         dy: gradient with respect to the output [num_rois, C, PH, PW], PH and PW >= 1; float16, bfloat16, float32 or float64.

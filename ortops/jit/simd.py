@@ -170,7 +170,7 @@ def transpose(_typing: Any, source: Any, stride: Any, rows: Any, target: Any, ta
         lines = []
         for k in range(LANES):
             exists = builder.icmp_signed("<", index(k), rows_value)
-            # A missing row loads the first one and discards it.
+            # A missing row loads the first row and discards it.
             place = builder.select(exists, builder.mul(stride_value, index(k)), index(0))
             line = emit_load(context, builder, source.dtype, builder.gep(first, [place]), lanes)
             lines.append(builder.select(exists, line, constant(line.type, 0.0)))

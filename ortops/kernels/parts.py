@@ -102,7 +102,7 @@ def _drive(
 
 @compiled
 def _end_of_part(placed: PlacedRois, begin: int, most: int) -> int:
-    """The end of the part that starts at RoI `begin`. If bins are RoIs, a part keeps each output row's bins together."""
+    """The end of the part that starts at RoI `begin`. If bins count as RoIs, a part has all bins of a RoI."""
     shape, end, total = placed.shape, begin, 0
     while end < shape.rois:
         for r in range(end, end + shape.interleaved):
@@ -115,7 +115,7 @@ def _end_of_part(placed: PlacedRois, begin: int, most: int) -> int:
 
 @compiled
 def _part(placed: PlacedRois, begin: int, end: int) -> PlacedRois:
-    """The RoIs begin:end alone."""
+    """Only the RoIs begin:end."""
     s, count = placed.shape, end - begin
     shape = Shape(s.images, s.channels, s.height, s.width, count, s.bins_y, s.bins_x, s.interleaved)
     axes, spans = offset(placed.axes, 2 * AXIS_FIELDS * begin), offset(placed.spans, 2 * begin)

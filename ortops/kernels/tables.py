@@ -181,7 +181,7 @@ def fill_weights(axis: Axis, length: int, with_grad: bool, table: Weights) -> No
 
 @compiled
 def _add_pair(values: Elements, at: int, first: float, second: float) -> None:
-    """Add to entry `at` and to the next one."""
+    """Add to entry `at` and to the next entry."""
     set_value(values, at, value_at(values, at) + first)
     if second != 0.0:
         set_value(values, at + 1, value_at(values, at + 1) + second)

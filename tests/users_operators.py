@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from typing import Annotated, Literal, TypeVar
 
 import numpy as np
@@ -74,7 +75,7 @@ def Shuffled(x: Doubles, y: Doubles) -> None:  # noqa: N802
         y[i] = x[i] * np.random.random()  # noqa: NPY002 - numba knows this one
 
 
-_sin = ctypes.CDLL(None).sin
+_sin = ctypes.CDLL("msvcrt" if sys.platform == "win32" else None).sin
 _sin.argtypes, _sin.restype = [ctypes.c_double], ctypes.c_double
 
 

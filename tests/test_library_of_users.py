@@ -93,6 +93,10 @@ def test_types_optional_inputs_and_attributes_choose_the_code(
     assert counts.tolist() == [6, -1 if "[]" in attributes else 4]
 
 
+@pytest.mark.skipif(
+    tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24),
+    reason="shapes of operators with optional inputs are not inferred",
+)
 def test_outputs_have_their_types_and_shapes_in_models(mine: Path) -> None:
     graph = "(double[n, 3] x) => (double[] y, int64[] c) { y, c = mine.Weighted <weights = [1.0]> (x) }"
     model = onnx.load_from_string(model_of(graph))

@@ -164,7 +164,7 @@ ERRORS = [
     (5, 2**59, MemoryError, "Allocation failed"),
     (5, -1, ValueError, "negative dimensions not allowed"),
     (6, 0, ValueError, "the first is, ..."),
-    (7, 0, ValueError, "..."),
+    (7, 0, ValueError, ""),  # what is said of the shapes, releases of numba decide
 ]
 
 

@@ -90,14 +90,17 @@ def operator(
         types: the element types of each type variable, where `inputs` are given.
         shapes: gives the shapes of the outputs. It is called with the shape of each input in place of the array, and with
             the attributes, all by name. It returns a tuple of lengths, or several such tuples for several outputs. A length
-            may be None for an unknown one, or a name, such as "n"; a shape is None if its rank is unknown.
+            may be None for an unknown one, or a name, such as "n"; a shape is None if its rank is unknown. With `compiled`
+            numba compiles it, too: it takes those inputs and attributes that it needs, and returns tuples of int, in which
+            it gives the axes that no input or attribute gives.
         gradient: the operator that computes the gradient, or its name, for `onnx_models.gradient`. Its inputs have the
             names of the operator's inputs and outputs, and ``d`` before the name of an output for the gradient with respect
             to that output. Its outputs are the gradients with respect to the first inputs.
         body: the same in standard operators, for `onnx_models.portable.attach`, with the operator's name and domain.
         compiled: whether numba compiles the function, so that sessions call it without the interpreter; or so, with options
-            of numba: ``{"boundscheck": False, "fastmath": True}``. The function then returns nothing and fills the
-            parameters that `outputs` names. All arrays have shapes.
+            of numba: ``{"boundscheck": False, "fastmath": True}``. The function then fills the parameters that `outputs`
+            names. All arrays have shapes. Where the data decides lengths, the function is annotated by ``-> int`` or a tuple
+            of int, and returns the lengths of the axes that no input or attribute gives. `shapes` then gives the most.
         parallel: of a compiled function: an axis, the first one of all outputs, whose parts can be computed on their own.
             The function is called with parts of the arrays that have this axis, on the threads of the session. The parts
             follow from the shapes alone.

@@ -52,6 +52,12 @@ ELEMENT_DTYPES: Mapping[str, np.dtype] = {
 }
 """The NumPy type of each ONNX element type; strings are arrays of str objects."""
 
+ELEMENT_TYPES: Mapping[str, int] = {
+    "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9,
+    "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
+}  # fmt: skip
+"""ONNX's TensorProto.DataType, and ONNX Runtime's ONNXTensorElementDataType."""
+
 _INT64 = np.iinfo(np.int64)
 _PYTHON_TYPES: Mapping[str, type] = {"INT": numbers.Integral, "FLOAT": numbers.Real, "STRING": str}
 _TYPE_RULES = {

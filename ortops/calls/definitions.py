@@ -7,13 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from ortops.calls import definition_words as words
 from ortops.calls.layout import ATTRIBUTE_WORDS, MAX_DIMS, MAX_TENSORS
 from ortops.calls.records import FunctionOf, Record, Word
 from ortops.jit.source import Unimported
-from ortops.spec import ANY_SHAPE, RANK, Attribute, AttributeValue, Operator, Quotient, Rule, Tensor, is_ascending
+from ortops.spec import (
+    ANY_SHAPE,
+    ELEMENT_TYPES,
+    RANK,
+    Attribute,
+    AttributeValue,
+    Operator,
+    Quotient,
+    Rule,
+    Tensor,
+    is_ascending,
+)
 
 if TYPE_CHECKING:
     from ortops.calls import refusals
@@ -175,7 +185,7 @@ class _Words:
 
     def _type(self, name: str) -> list[Word]:
         kinds = self._operator.types.get(name, (name,))
-        numbers = [onnx.TensorProto.DataType.Value(kind.upper()) for kind in kinds]
+        numbers = [ELEMENT_TYPES[kind] for kind in kinds]
         return [len(numbers), *_padded(numbers, words.TYPE_ITEM_WORDS - words.ELEMENT_TYPES)]
 
     def _axis(self, name: str) -> list[Word]:

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 
 from ortops.calls import layout, records
@@ -20,7 +19,7 @@ from ortops.jit import exceptions
 from ortops.jit.kernel import Array, data_pointer
 from ortops.jit.source import Unimported
 from ortops.kernels.entries import KINDS, drivers_for, entry_of
-from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls import shapes
@@ -44,20 +43,7 @@ _INFER, _CHECK = range(2)
 
 _KINDS = {ELEMENT_DTYPES[name]: kind for name, kind in KINDS.items()}
 
-TYPES = {
-    np.dtype(dtype): number
-    for dtype, number in (
-        *((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.uint16, 4), (np.int16, 5), (np.int32, 6), (np.int64, 7)),
-        *(
-            (np.bool_, 9),
-            (np.float16, 10),
-            (np.float64, 11),
-            (np.uint32, 12),
-            (np.uint64, 13),
-            (ml_dtypes.bfloat16, 16),
-        ),
-    )
-}
+TYPES = {dtype: ELEMENT_TYPES[name] for name, dtype in ELEMENT_DTYPES.items() if name != "string"}
 """The numbers that ONNX's TensorProto gives NumPy's types."""
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

@@ -21,20 +21,17 @@ from ortops.jit.exceptions import uninterrupted
 from ortops.jit.kernel import Kernel
 from ortops.jit.machine_code import keep_forever
 from ortops.jit.source import Unimported
+from ortops.spec import ELEMENT_TYPES
 
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""
 
 FAIL, INVALID_ARGUMENT = layout.FAIL, layout.INVALID_ARGUMENT
 
-# ONNXTensorElementDataType and OrtOpAttrType.
-ELEMENT_TYPES = {
-    "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "string": 8, "bool": 9,
-    "float16": 10, "double": 11, "uint32": 12, "uint64": 13, "bfloat16": 16,
-}  # fmt: skip
 ANY_TYPE = 0
 """The type of an input that may have any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
 ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
+"""OrtOpAttrType."""
 
 # Each function's argument types. A function returns a status unless it is in _OTHER_RESULTS.
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {

@@ -20,7 +20,6 @@ from ortops.compute import Bound
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
     ANY_TYPE,
-    ELEMENT_TYPES,
     FAIL,
     INVALID_ARGUMENT,
     OPTIONAL,
@@ -41,7 +40,7 @@ from ortops.engine.tensors import Inputs, output, tensor_attribute
 from ortops.jit import exceptions
 from ortops.jit.elements import INTERRUPTED
 from ortops.shapes import Shape
-from ortops.spec import Attribute, AttributeValue, Bind, Length, Operator, Tensor
+from ortops.spec import ELEMENT_TYPES, Attribute, AttributeValue, Bind, Length, Operator, Tensor
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node

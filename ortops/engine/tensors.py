@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from ortops.engine.c_api import ELEMENT_TYPES, Api
+from ortops.engine.c_api import Api
 from ortops.jit.kernel import Kernel, data_pointer
 from ortops.jit.source import Unimported
 from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES
+from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES
 
 Array = np.ndarray[Any, Any]
 

@@ -14,13 +14,13 @@ from ortops.calls.node import SHAPES as SHAPES_RECORD
 from ortops.calls.node import shapes_with
 from ortops.calls.records import FunctionOf, Record, Word
 from ortops.compiled_operator import CompiledOperator
-from ortops.engine.c_api import ELEMENT_TYPES, OPTIONAL, REQUIRED
+from ortops.engine.c_api import OPTIONAL, REQUIRED
 from ortops.engine.compiled import layout as table
 from ortops.jit.source import Unimported
 from ortops.kernels.entries import KINDS, drivers_of, entry_of
 from ortops.library.compiled import layout
 from ortops.library.objects import UserFunction
-from ortops.spec import Operator, Tensor
+from ortops.spec import ELEMENT_TYPES, Operator, Tensor
 
 if TYPE_CHECKING:
     from ortops.library.compiled import registration

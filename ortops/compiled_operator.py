@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_
 
 from ortops.calls.definition_words import OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
-from ortops.compute import Allocate, Bound
+from ortops.compute import Bound
 from ortops.custom_operator import CustomOperator, OperatorError
 from ortops.signatures import Signature, signature_of
-from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Attribute, AttributeValue, Operator
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import marshal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ortops.shapes import Shape
-from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
@@ -20,10 +19,6 @@ _BEHAVED = 0x101
 def for_kernels(array: Any) -> Any:
     """The array; or a copy if it is not C-contiguous and aligned, as compiled code requires."""
     return array if array.flags.num & _BEHAVED == _BEHAVED else array.copy(order="C")
-
-
-Allocate = Callable[[int, Shape], Any]
-"""Takes an output's number and shape; returns an array to fill, or None if the output is not wanted."""
 
 
 class Bound:

@@ -22,12 +22,11 @@ from weakref import ref
 import numpy as np
 import onnx
 
-from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Compute, Operator, Rule, Tensor
+from ortops.spec import ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Compute, Operator, Rule, Tensor
 
 if TYPE_CHECKING:
     import onnxruntime
 
-    from ortops.compute import Allocate
 
 OPSET = 20
 """The opset to which older models are converted. It has all ONNX operators used here, and ONNX Runtime 1.20 supports it."""

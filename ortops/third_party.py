@@ -31,7 +31,7 @@ from ortops import compute
 from ortops.onnx_equivalents import ONNX_EQUIVALENTS, OnnxEquivalent
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align import AXES
-from ortops.spec import Attribute, AttributeValue, Compute, Operator, Tensor
+from ortops.spec import Allocate, Attribute, AttributeValue, Compute, Operator, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class ThirdPartyOperator:
         values = {carried.name: carried.value(attributes) for carried in self.attributes if carried.name}
         of_ours = compute.bind(self.ours, self.ours.check_attributes(values))
 
-        def run(inputs: Sequence[Any], allocate: compute.Allocate, runner: tuple[int, int] | None) -> None:
+        def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
             x, rois = inputs
             boxes, batch_indices = self._split(rois)
             try:

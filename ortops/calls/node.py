@@ -6,8 +6,8 @@ import ctypes
 import functools
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,15 +19,12 @@ from ortops.jit import exceptions
 from ortops.jit.kernel import Array, data_pointer
 from ortops.jit.source import Unimported
 from ortops.kernels.entries import KINDS, drivers_for, entry_of
-from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES, AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES, Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls import shapes
 else:
     shapes = Unimported("calls.shapes")
-
-Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
-"""Takes an output's number and shape; returns an array to fill, or None if the output is not wanted."""
 
 SHAPES = Record("shapes", [FunctionOf(shapes.infer_shapes), FunctionOf(shapes.check_wanted)])
 """The functions that infer and check shapes, for all operators."""

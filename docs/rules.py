@@ -139,8 +139,8 @@ def counted(text: str) -> str:
     cases = Counter(rule_of(case) for case in every if case.basis is Basis.OURS)
     text = re.sub(r"(suite of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
     count = len(all_mutants())
-    failed = f"fails {count - len(lives())} of {count} wrong implementations"
-    text = re.sub(r"fails \d+ of \d+ wrong implementations", failed, text)
+    found = f"{count - len(lives())} of {count}"
+    text = re.sub(r"\b(rejects|fails) \d+ of \d+( deliberately| wrong)", rf"\1 {found}\2", text)
     text = re.sub(r"has \d+ \*wrong implementations\*", f"has {count} *wrong implementations*", text)
     broken = Counter(lives().values())
     rows = [f"| {rule.words} | {cases[rule.words]} | {broken[rule.words]} |" for rule in RULES]

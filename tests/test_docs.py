@@ -14,6 +14,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import traceback
@@ -38,10 +39,10 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 LONG = {"conformance.md", "gradients.md"}
 """The documents whose blocks take many seconds."""
 
-NEVER_RUN = {"math", "mermaid", "c", "csharp", "java"}
+NEVER_RUN = {"math", "mermaid", "csharp", "java"}
 """Languages of blocks that are pictures or that Python cannot run."""
 
-LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", *NEVER_RUN}
+LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "c", *NEVER_RUN}
 """Of the blocks that a document may have."""
 
 NOT_RUN = ("make", "pip", "git", "cd", "docker")
@@ -49,6 +50,16 @@ NOT_RUN = ("make", "pip", "git", "cd", "docker")
 
 PROJECT = ("ortops", "onnx_models", "conformance", "benchmarks")
 """Packages with a command line."""
+
+ONNX_RUNTIME = """
+#include "ortops/library/ortops.h"
+typedef struct OrtStatus OrtStatus;
+typedef struct OrtSessionOptions OrtSessionOptions;
+typedef struct { OrtStatus *(*CreateSessionOptions)(OrtSessionOptions **); } OrtApi;
+typedef struct OrtApiBase { const OrtApi *(*GetApi)(unsigned); } OrtApiBase;
+const OrtApiBase *OrtGetApiBase(void);
+"""
+"""Of its header in C, which its wheel lacks: what the documents use."""
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"^\$ (.*?)(?:\s+# exits with (\d+))?$")
@@ -160,6 +171,15 @@ def run_python(block: Block, document: Path, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
+def compile_c(block: Block, where: str) -> None:
+    """Check the lines of a function in C, if there is a compiler. tests/test_library.py runs a whole program."""
+    if compiler := shutil.which("cc"):
+        source = f"{ONNX_RUNTIME}OrtStatus *of_a_host(void) {{\n{block.text}return status; }}\n"
+        command = [compiler, "-fsyntax-only", "-Wall", "-Werror", f"-I{ROOT}", "-xc", "-"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)  # noqa: S603
+        assert done.returncode == 0, f"{where}: {done.stderr}"
+
+
 def run_blocks(document: Path, folder: Path) -> None:
     shell, names, printed = Shell(folder), {"__name__": document.stem}, None
     for block in blocks(document):
@@ -176,6 +196,8 @@ def run_blocks(document: Path, folder: Path) -> None:
         elif block.language == "python":
             printed = run_python(block, document, names)
             continue
+        elif block.language == "c":
+            compile_c(block, where)
         elif block.language == "text":
             if printed is not None and not block.before.strip():
                 assert same_output(block.text, printed), f"{where}: what is printed is\n{printed}"
@@ -247,6 +269,11 @@ def write(folder: Path, text: str) -> Path:
         ("```python\nprint(1)\n```\n```text\n2\n```\n", "what is printed is"),
         ("```console\n$ python -c 'exit(3)'\n```\n", "exits with 3"),
         ("```toml\na = 1\n```\n", "needs a file name"),
+        pytest.param(
+            "```c\nOrtStatus *status = RegisterOnnx22(1);\n```\n",
+            "too few arguments",
+            marks=pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler of C"),
+        ),
     ],
 )
 def test_a_document_that_is_wrong_fails(text: str, message: str, tmp_path: Path) -> None:

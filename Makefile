@@ -31,7 +31,7 @@ start: .venv/.test
 	$(BIN)/python -m benchmarks.start
 
 networks: .venv/.test-torch
-	$(BIN)/python -m benchmarks networks --write docs/gradients.md
+	$(BIN)/python -m benchmarks networks --write docs/performance.md
 
 examples: .venv/.examples
 	$(BIN)/python -m examples.fit_box

@@ -36,7 +36,7 @@ else:
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
-LONG = {"conformance.md", "gradients.md"}
+LONG = {"conformance.md"}
 """The documents whose blocks take many seconds."""
 
 NEVER_RUN = {"math", "mermaid", "csharp", "java"}

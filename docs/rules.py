@@ -137,7 +137,7 @@ def counted(text: str) -> str:
     """A document with the numbers of cases and mutants as they are: in its sentences and in the table of rules."""
     every = collect()
     cases = Counter(rule_of(case) for case in every if case.basis is Basis.OURS)
-    text = re.sub(r"(suite of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
+    text = re.sub(r"(suite\s+of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
     count = len(all_mutants())
     found = f"{count - len(lives())} of {count}"
     text = re.sub(r"\b(rejects|fails) \d+ of \d+( deliberately| wrong)", rf"\1 {found}\2", text)

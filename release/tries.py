@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -53,7 +52,7 @@ def try_all(sources: Path, out: Path) -> None:
         run_program(folder, python, example)
     with step("README's first example from the wheel, without numba"), elsewhere() as folder:
         python = new_environment(folder / "environment", str(any_wheel(out)))
-        run(sys.executable, "-m", "pip", "--python", python, "uninstall", "--quiet", "--yes", "numba", cwd=folder)
+        (folder / "numba.py").write_text("raise ImportError('there is no numba here')")  # found before the package
         run_program(folder, python, example)
     with step(f"library for {this_machine()} with nothing but onnxruntime"), elsewhere() as folder:
         model = onnx_models.roi_align(16, output_height=2, output_width=2)

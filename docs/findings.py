@@ -1,8 +1,7 @@
-"""Findings: where runtimes depart from the specification. The parts of findings.md that are made from data.
+"""Findings: where runtimes depart from the specification. Writes the parts of findings.md that are made from data.
 
-What is known of a runtime is in its list of expected failures, `conformance/expected_failures/NAME.json`. How many cases
-it passes comes from reports of runs, whose counts are kept in findings.json. The document's own text is not touched: only
-the parts between two markers are written anew.
+A runtime's findings are in its list of expected failures, `conformance/expected_failures/NAME.json`. The counts of cases
+come from reports of runs and are kept in findings.json. Only the parts of the document between two markers are written.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ HARMS = {
     "refuses": "Refuses valid input",
     "accepts": "Accepts invalid input",
 }
-"""The kinds of findings by the word that the lists have for them, the most harmful first."""
+"""The kinds of findings by their key in the lists, the most harmful first."""
 
 OUTCOMES = (Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED, Outcome.UNSUPPORTED)
 """The outcomes of a run without a list of expected failures, in the order of the columns."""
@@ -45,7 +44,7 @@ KEPT = Path(__file__).parent / "findings.json"
 """The counts of earlier runs."""
 
 MAX_NAMED = 5
-"""How many cases without a finding are named."""
+"""The largest number of cases without a finding that are named."""
 
 _BAD = (Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED)
 
@@ -79,7 +78,7 @@ class Finding:
 
     @property
     def ended(self) -> str:
-        """The first tested release that no longer has it; empty where the newest has it."""
+        """The first tested release that no longer has it; empty if the newest release has it."""
         return self.tested[len(self.releases)] if self.until else ""
 
     def lists(self, case_id: str) -> bool:
@@ -148,7 +147,7 @@ def _runtime(name: str, data: Mapping[str, Any]) -> Runtime:
 
 
 def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
-    """The runtime that a report is of, and the release; a report without one is of the newest release that is known.
+    """The runtime and the release of a report. A report without a release counts as the newest known release.
 
     Raises:
         FindingsError: no list is of this backend.
@@ -160,7 +159,7 @@ def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
 
 
 def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[Finding]]:
-    """The cases that fail and that no finding lists, and the findings none of whose cases fails any more.
+    """The failing cases that no finding lists, and the findings without a failing case.
 
     Findings that ended before the report's release list nothing. Findings without a case in the report are left out.
 

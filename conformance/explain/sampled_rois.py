@@ -90,7 +90,7 @@ def explanation(case: Case, focus: Focus, rois: SampledRois) -> View:
     if result and bins.size == 1 and 0 < len(read) <= _FEW and case.attributes.get("mode", "avg") == "avg":
         result = f"samples {', '.join(number(one.value) for one in read)}: {result}"
     outlines, samples = _outlines(placed, bin_), [one.sample for one in read]
-    kinds = {one.kind for one in (*outlines, *samples)}
+    kinds = {str(one.kind) for one in outlines} | {str(one.kind) for one in samples}
     hint = (*HINT, *(sentence for kind, sentence in HINTS.items() if kind in kinds))
     drawing = Drawing(case.operator, rois.convention, hint, geometry.lengths, x, outlines, samples, result)
     ends = ", ".join(f"{name} {number(end)}" for name, end in zip(rois.numbers, geometry.rois[r].tolist(), strict=True))

@@ -38,7 +38,7 @@ def matrix_command(
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
     Several files of one backend are parts of one report. Without sources, the table shows ortops, onnxruntime,
-    onnx-reference, torchvision and openvino, as far as they are installed.
+    onnx-reference, torchvision and openvino, if they are installed.
 
     The exit status is 0 if the table is complete, even if cases failed, and 2 for a wrong call.
     """

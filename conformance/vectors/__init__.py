@@ -1,4 +1,4 @@
-"""The cases of the suite: those of each family of operators, and those that several families share.
+"""The suite's cases: those of each family of operators, and those that several families share.
 
 The families have JSON files with printed numbers (`literal.py`), faults (`refusals.py`) and scenes (`scenes.py`), and some
 a module `cases`. Each module of `SHARED` has a function `cases`, too. `make_cases` of `dialects.py` makes the cases of an
@@ -15,7 +15,7 @@ from conformance.case import Case
 from conformance.families import families
 
 SHARED = ["literal", "matrix", "refusals", "extremes", "sessions", "sizes", "users", "ranges", "values", "digits"]
-"""The modules of this package that have a function `cases`. `collect` imports them, since they import families' modules."""
+"""The modules of this package that have a function `cases`. `collect` imports them, because they import families."""
 
 
 @functools.cache

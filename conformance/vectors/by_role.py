@@ -1,4 +1,4 @@
-"""Formulas that know their tensors by the roles of `dialects.py`."""
+"""Formulas whose tensors are named by the roles of `dialects.py`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class ByRole(Formula):
 
 
 def channels_of_bins(operator: Operator, bins: tuple[int, int]) -> int:
-    """How many channels of the map a channel of the result reads: 1, or by an equation one for each bin."""
+    """How many channels of the map a channel of the result reads: 1, or one for each bin if an equation says so."""
     return math.prod(bins) if operator.equations else 1
 
 

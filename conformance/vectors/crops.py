@@ -124,7 +124,7 @@ def cases(
 
     Args:
         scenario: the part `family/scenario` of the ids.
-        note: what the cases test, in words.
+        note: a description of what the cases test.
         crop: the RoIs.
         types: see `make_cases`.
         outputs: the roles of the outputs.

@@ -37,13 +37,13 @@ def expand(
     Args:
         scenario: the part `family/scenario` of the ids.
         function: the function of the operators; every operator that computes it gets cases.
-        note: what the cases test, in words.
+        note: a description of what the cases test.
         attributes: those of the function; an operator that fixes one to another value gets no case.
         inputs: by name, in float64 or integers. They are rounded to the element type; integers keep a type that the
             operator allows.
         outputs: the names of the outputs.
         source: the source of the expected values; None for the reference.
-        types: element types; those that the operator does not have are left out.
+        types: element types; those that the operator lacks are left out.
         variant: further parts of the id, before the type.
         write_defaults: whether attributes that are left out are written on the node with their defaults.
         published_type: the element type in which the expected values were published; in other types, the rounding of

@@ -1,4 +1,4 @@
-"""The cases of this release, in `cases.txt`: a test compares it, so no case is added, lost, renamed or changed by accident.
+"""The cases of this release, in `cases.txt`. A test compares them, so no case is added, lost or changed by accident.
 
 The first line is the release of the suite and a digest of all other lines. Then follows a line for each scenario: the first
 three parts of its ids, the number of its cases, and a digest of them without their notes and sources. After an intended
@@ -26,7 +26,7 @@ from conformance.formula import Computed
 FILE = Path(__file__).with_name("cases.txt")
 
 _WORDS = ("note", "source")
-"""Fields of a case that say something to readers and nothing to a runtime."""
+"""Fields of a case that are for readers only and not for a runtime."""
 
 
 def digests_of(cases: Iterable[Case]) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _digest(text: str) -> str:
 
 
 def changes(digests: Mapping[str, str]) -> list[str]:
-    """The differences to the list: its lines that do not fit these cases, marked with `-`, and the new ones with `+`."""
+    """The differences to the list: old lines marked with `-`, and new ones with `+`."""
     frozen, found = (set(text.splitlines()[1:]) for text in (FILE.read_text("utf-8"), render(digests)))
     return sorted(
         [f"- {line}" for line in frozen - found] + [f"+ {line}" for line in found - frozen], key=lambda line: line[2:]

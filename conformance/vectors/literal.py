@@ -2,7 +2,7 @@
 
 A file has `function`, `family`, `source` and `attributes` for all of its cases, and `arrays` that they refer to. A case has
 
-    fact, note      the scenario, which is the next part of its id, and what it tests in words
+    fact, note      the scenario, which is the next part of its id, and a description of what it tests
     attributes      in addition to those of the file
     inputs          by name: numbers, or the name of an array
     expected        by name: numbers, or the name of an array; the node has only these outputs

@@ -100,7 +100,7 @@ class Planes(ByRole):
     def _planes(self) -> tuple[Array, Array, Array]:
         """For each image and channel [N, C], the height at the first pixel, and the slopes along rows and columns.
 
-        They are multiples of 1/32 of which no two channels have the same three.
+        They are multiples of 1/32, and no two channels have the same three.
         """
         n, c = np.ogrid[: self.x_shape[0], : self.x_shape[1]]
         level = ((61 * n + 37 * c) % 127 - 63) / 32

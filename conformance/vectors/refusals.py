@@ -1,11 +1,11 @@
-"""Invalid cases, which a backend has to refuse, each with one fault. Any error of the backend counts as a refusal.
+"""Invalid cases, which a backend must refuse, each with one fault. Every error of the backend counts as a refusal.
 
-No specification says what a runtime does with invalid data: that it refuses them is this project's rule.
+No specification says what a runtime does with invalid data. This project's rule is that it refuses them.
 
 The faults are in the file `refusals.json` of each family of operators. It has
 
     inputs      sets of tensors by name
-    wrong       lists of faults by name. A fault is [scenario, note, change]: a part of the id, the same in words, and the
+    wrong       lists of faults by name. A fault is [scenario, note, change]: a part of the id, a description, and the
                 changes to a valid case: attributes by name, and tensors by name, null to leave one out
     right       valid cases: function, attributes, the name of a set of `inputs`, outputs, a further part of the id
                 (`variant`), and under `wrong` the names of the lists of faults that are applied to it: those of attributes

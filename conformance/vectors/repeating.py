@@ -20,7 +20,7 @@ from conformance.case import Array
 PERIOD = 1021
 
 POWER = 151
-"""Prime to PERIOD - 1, so that powers with this exponent are a permutation, in which neighbours have little in common."""
+"""Coprime to PERIOD - 1, so that powers with this exponent are a permutation without similar neighbours."""
 
 OF_X = (601, 29, 97, 1)
 """The steps of a map along images, channels, rows and columns.
@@ -39,12 +39,12 @@ def numbers() -> Array:
 
 
 def neighbour(sequence: Array, steps: int) -> Array:
-    """The sequence whose elements are those `steps` further on."""
+    """The sequence, shifted by `steps` elements."""
     return np.asarray(np.roll(sequence, -steps))
 
 
 class Line:
-    """A sequence that goes on as far as windows of some size reach, in a type.
+    """A sequence of one type that is long enough for windows of some size.
 
     Args:
         sequence: one period of it.

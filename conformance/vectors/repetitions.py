@@ -22,7 +22,7 @@ class Repetitions(ByRole):
     """A tensor of four axes, some of which are doubled, or some of which are halved.
 
     x_shape: its lengths.
-    scales: 1 for each axis that stays; 2 for the others, whose elements are repeated, or 0.5, of which pairs become means.
+    scales: 1 for each axis that does not change; for the others 2, which repeats elements, or 0.5, which averages pairs.
     """
 
     x_shape: tuple[int, int, int, int]

@@ -27,11 +27,11 @@ class Scene:
     """A feature map, RoIs on it, and how they are sampled.
 
     seed: the seed of the map's numbers; those of dY have `seed + 100`.
-    note: what the scene tests, in words.
+    note: a description of what the scene tests.
     x_shape: [N, C, H, W].
     rois: the numbers of each RoI, x1, y1, x2 and y2 or those of a rotated one, and the index of its image.
     bins: output height and width.
-    basis: whose rule decides what the samples of these RoIs are.
+    basis: the authority for the samples of these RoIs.
     levels: the number of distinct pixel values; 0 if all pixels are distinct.
     """
 
@@ -94,7 +94,7 @@ def clearance(c: Array, length: int, margin: float, *, shift: float = 0.0, has_s
     Args:
         c: the coordinates of the samples.
         length: the number of pixels.
-        margin: how far outside the map a sample is taken for one inside.
+        margin: how far outside the map a sample still counts as inside.
         shift: the distance of the places where the pixels that a sample reads change from the pixels.
         has_slopes: whether these places matter.
     """

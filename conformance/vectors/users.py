@@ -1,7 +1,7 @@
-"""Problems of the sizes that detectors have: channels, rows, columns, RoIs and bins are large together.
+"""Problems with a detector's sizes: channels, rows, columns, RoIs and bins are large together.
 
-Runtimes cut large problems into tiles, bands, panels of channels and chunks of RoIs, and have mistakes at the seams that no
-problem shows which is large along one axis alone. Here all results have closed forms (`windows.py`, `planes.py`,
+Runtimes cut large problems into tiles, bands, panels of channels and chunks of RoIs. Mistakes at their seams do not show in
+problems that are large along only one axis. Here all results have closed forms (`windows.py`, `planes.py`,
 `repetitions.py`), and inputs and expected outputs are computed when a case runs.
 """
 
@@ -28,10 +28,10 @@ SOURCE = Source("conformance/vectors/windows.py", f"ortops {ortops.__version__}"
 TYPES = ("float", "float16")
 COORDINATES = ("half_pixel", "output_half_pixel")
 MAX_OF_BINS = 256
-"""The most channels of the map that a channel of the result reads. The maps of more would take 140 MB."""
+"""The most channels of the map that a channel of the result reads. With more, maps would take 140 MB."""
 
 TERMS_OF_DROIS = 25
-"""About how many elements of the gradient of a RoI are not 0 where drois is asked for."""
+"""About how many elements of a RoI's gradient are not 0 in cases with drois."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The rules follow from the text: a pixel that no sample reads has no influence, the average of finite numbers lies between
 them, and ONNX's types are formats of IEEE 754 (onnx.proto), whose arithmetic has NaN, infinities and subnormal numbers. Only
-whether a maximum over a NaN is NaN is this project's rule: the maxima of IEEE 754 differ in it.
+the rule that a maximum over NaN is NaN is this project's own, because IEEE 754 has several maxima.
 """
 
 from __future__ import annotations

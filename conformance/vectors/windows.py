@@ -5,8 +5,8 @@ The map repeats a sequence of numbers (`repeating.py`). So what a bin becomes de
 pixel is: all outputs of a RoI are a window into another sequence. dX and drois follow from such windows, too.
 
 RoIs straddle all multiples of `BLOCKS`, rows and columns in every combination, and touch the borders of the map.
-Neighbouring numbers differ by much more than rounding can change. So a pixel, row, column, channel, bin or RoI shows that is
-read twice, not at all, or from another place, even if only large problems have it.
+Neighbouring numbers differ by much more than rounding can change. So the results show if a pixel, row, column, channel, bin
+or RoI is read twice, not at all or from another place, even if this happens only in large problems.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BLOCKS = (16, 32, 64, 65, 100, 128)
 """Lengths at whose multiples a runtime may cut its work."""
 
 FRACTIONS = (0.25, 0.5, 0.75)
-"""Places of samples between two pixels, which take turns."""
+"""Places of samples between two pixels, which alternate."""
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
@@ -42,7 +42,7 @@ MAX_DOUBLES = 2**22
 """The elements of the largest dX that is summed up in double. In larger ones all sums are exact in float32."""
 
 MANY = 2**15
-"""From so many RoIs on, all samples lie in the middle between pixels, so that many RoIs share a place."""
+"""With at least this many RoIs, all samples lie in the middle between pixels, so that many RoIs share a place."""
 
 _MIXED = (1, 3, 5, 7)
 """Which elements of a sparse gradient are not 0: the steps along channels, rows and columns of bins, and RoIs."""

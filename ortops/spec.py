@@ -568,8 +568,8 @@ Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
 """Takes an output's number and shape; returns an array to fill, or None if the node leaves the output out."""
 
 Compute: TypeAlias = Callable[[Sequence[Any], Allocate, tuple[int, int] | None], None]
-"""Computes a node from an array for each input, None for an absent input. The second argument allocates the outputs. The third
-runs tasks (`jit.runners`), or is None for threads on all CPUs."""
+"""Computes a node from an array for each input, None for an absent input. The second argument allocates the outputs. The
+third runs tasks (`jit.runners`), or is None for threads on all CPUs."""
 
 Bind: TypeAlias = Callable[[Operator, dict[str, AttributeValue], Sequence[str]], Compute]
 """Makes the function that computes a node from its operator, its checked attributes and its outputs' element types."""

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance.backends import session
+from conformance.commands import COMMANDS
 from conformance.commands.run import shard_of
 from conformance.outcome import Outcome
 from conformance.vectors import collect
@@ -77,6 +78,12 @@ def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
     few = [] if "--select" in arguments else ["--select", INSIDE]  # all cases take a second to sort
     result = run(*arguments, *few)
     assert (result.exit_code, message in words(result)) == (2, True), result.output
+
+
+def test_the_help_of_every_command_names_its_page() -> None:
+    assert (HERE.parent / "docs" / "conformance.md").exists()
+    for arguments in (["--help"], *([str(command.name), "--help"] for command in COMMANDS)):
+        assert "docs/conformance.md" in run(*arguments).output
 
 
 def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -413,6 +413,8 @@ def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(tmp_path: Pat
     assert "answers like ShiftBeforeScale: " in plain
     assert re.search(r'<td class="failed">failed</td><td>roi_align/edge/\w+/v16/float</td>', plain)
     assert text.index('<p class="totals">') < text.index("<figure>") < text.index("<table>")
+    assert text.index('<th scope="row">all') < text.index('<th scope="row">roi_align/<wbr>edge')
+    assert "roi_<wbr>align" not in text
 
 
 def test_the_groups_with_most_failures_have_rows_of_their_own() -> None:

@@ -245,7 +245,7 @@ def test_register_serves_such_nodes_to_sessions_of_onnxruntime() -> None:
     [
         (GRID.format(3, 0, 0), r"interpolation_mode = 3: must be >= 0 and <= 2"),
         (SAMPLED.replace(", align_corners = 0", ""), "align_corners is missing: mmdeploy::grid_sampler requires it"),
-        (MODULATED.replace("[1, 0]", "[1, 0, 1, 0]"), r"padding = \(1, 0, 1, 0\): must be the height and the width"),
+        (MODULATED.replace("[1, 0]", "[1, 0, 1, 0]"), r"padding = \(1, 0, 1, 0\): must be height and width"),
         (MODULATED.replace("[2, 1]", "[2]"), r"stride = \[2\]: must have 2 values"),
         (PLAIN.replace("groups = 2,", "groups = 0,"), r"groups = 0: must be >= 1"),
         (PLAIN.replace("deform_groups = 2", "deform_groups = 2, bias = 1"), r"bias = 1: must be >= 0 and <= 0"),

@@ -221,10 +221,10 @@ def test_nodes_of_onnx_are_left_to_onnxruntime_and_a_wish_for_others_is_refused(
     for standard in (None, False):
         made = ortops.InferenceSession(model.SerializeToString(), options(), standard=standard)
         assert made.run(None, FORWARD)[0].tobytes() == stock.tobytes()
-    with pytest.raises(ValueError, match=f"^standard = True: {says} ONNX: must be None; onnx_models.convert makes"):
+    with pytest.raises(ValueError, match=f"^standard = True: {says} ONNX: must be None; onnx_models.convert replaces"):
         ortops.InferenceSession(model.SerializeToString(), options(), standard=True)
     chosen = options()
-    with pytest.raises(ValueError, match=f"^opset = 16: {says} ONNX: must be None; onnx_models.convert makes"):
+    with pytest.raises(ValueError, match=f"^opset = 16: {says} ONNX: must be None; onnx_models.convert replaces"):
         ortops.register(chosen, opset=16)
     assert (
         onnxruntime.InferenceSession(model.SerializeToString(), chosen).run(None, FORWARD)[0].tobytes()

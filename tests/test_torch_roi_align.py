@@ -265,11 +265,15 @@ ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
     (lambda: roi_align(X, ROIS, (2, 0)), ValueError, r"output_size = \(2, 0\): must be an int >= 1, or two"),
     (lambda: roi_align(X, ROIS, 2, 0.0), ValueError, "spatial_scale = 0.0: must be finite and > 0"),
     (lambda: roi_align(X, [], 2), ValueError, r"boxes = \[\]: must be a tensor \[K, 5\] or a list"),
-    (lambda: roi_align(X, [ROIS], 2), ValueError, r"boxes\[0\] = torch.float64 \[3, 5\]: must be a tensor \[L, 4\]"),
+    (
+        lambda: roi_align(X, [ROIS], 2),
+        ValueError,
+        r"boxes\[0\] = torch.float64 \[3, 5\]: must be a floating-point tensor \[L, 4\]",
+    ),
     (
         lambda: roi_align(X, [BOXES, [1, 2, 3, 4]], 2),
         ValueError,
-        r"boxes\[1\] = \[1, 2, 3, 4\]: must be a tensor \[L, 4\]",
+        r"boxes\[1\] = \[1, 2, 3, 4\]: must be a floating-point tensor \[L, 4\]",
     ),
     (lambda: roi_align(X, [BOXES.bfloat16()] * 300, 2), ValueError, "boxes has 300 images"),
     (lambda: roi_align_rotated(X, ROIS, 2, 1.0), ValueError, r"rois.shape = \[3, 5\]: must be \[K, 6\]"),

@@ -23,14 +23,12 @@ class Runner(NamedTuple):
 CI, ACTION, CI_SCRIPT = ".github/workflows/ci.yml", "action.yml", ".ci/run"
 
 ELSEWHERE = {
-    "git clone REPOSITORY ortops": Runner("release/__main__.py", '"git", "clone"'),
     "make conformance": Runner(CI_SCRIPT, "make conformance\n"),
     "make docs REPORTS=report.json": Runner(".github/workflows/weekly.yml", 'python -m docs "$REPORTS"/*.json'),
     "make lint test": Runner(CI_SCRIPT, "make lint"),
     "make test": Runner(CI_SCRIPT, "make test\n"),
     "pip install .": Runner(CI, "pip install . pytest\n"),
-    "pip install './ortops[conformance]'": Runner(ACTION, 'pip install "${GITHUB_ACTION_PATH}[conformance]"'),
-    "pip install './ortops[torch]'": Runner("Makefile", "pip install --quiet --editable '.[$*]'"),
+    "pip install '.[conformance]'": Runner(ACTION, 'pip install "${GITHUB_ACTION_PATH}[conformance]"'),
     "pip wheel . --no-deps": Runner("tests/test_wheel.py", '"pip", "wheel", "--quiet", "--no-deps"'),
 }
 """The commands that `tests/test_docs.py` does not run."""

@@ -165,14 +165,14 @@ class CompiledOperator(CustomOperator):
         for tensor in self.inputs:
             if tensor.name not in kinds and not tensor.optional:
                 raise ValueError(f"{tensor.name} is missing: {self.name} requires it")
-        from ortops.calls.node import shapes_with
-        from ortops.calls.records import FunctionOf, Record, load_all
-
         texts = tuple(attributes[one.name] for one in self.attributes if one.type == "STRING")
         key = tuple(sorted(kinds.items())), texts
         with self.__dict__["_lock"]:
             entries: dict[Any, tuple[Record, Record | None]] = self.__dict__["_entries"]
             if key not in entries:
+                from ortops.calls.node import shapes_with
+                from ortops.calls.records import FunctionOf, Record, load_all
+
                 entry = Record(
                     f"entry_{self.name}",
                     [FunctionOf(lambda: self._compile(kinds, attributes)), f"out of memory in {self.label}"],

@@ -118,7 +118,9 @@ class Node:
         if self._checks:
             self._finish(self._check, here, call)
         self._finish(self._enter, here, call)
-        for i, room in enumerate(outputs if self._sets_lengths else ()):
+        if not self._sets_lengths:
+            return
+        for i, room in enumerate(outputs):
             at = len(words) + i * layout.TENSOR_WORDS
             count = int(call[at + layout.DIMS_COUNT])
             shape = tuple(call[at + layout.DIMS : at + layout.DIMS + count].tolist())

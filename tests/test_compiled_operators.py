@@ -514,8 +514,9 @@ import ortops
 def Increased(x: Annotated[NDArray[np.float32], ("n",)], y: Annotated[NDArray[np.float32], ("n",)], by: int = 1) -> None:
     if by < 0:
         raise ValueError("by is negative")
-    for i in range(x.shape[0]):
-        y[i] = x[i] + by
+    kept = np.empty(x.shape[0])  # whose references are counted
+    kept[:] = x + by
+    y[:] = kept
 
 print(Increased(np.zeros(2, np.float32), by=3).tolist(), end=" ")
 try:

@@ -70,10 +70,12 @@ RNG = np.random.default_rng(0)
 X, BIAS = RNG.normal(size=(5, 7)).astype(np.float32), RNG.normal(size=7).astype(np.float32)
 
 
-def test_it_gives_the_bits_of_a_session(mine: Path) -> None:
-    graph = "(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias <slope = 0.5> (x, b) }"
+@pytest.mark.parametrize(("attributes", "slope"), [("<slope = 0.5>", 0.5), ("", np.float32(0.1))])
+def test_it_gives_the_bits_of_a_session(mine: Path, attributes: str, slope: float) -> None:
+    graph = f"(float[n, m] x, float[m] b) => (float[n, m] y) {{ y = mine.LeakyBias {attributes} (x, b) }}"
     (y,) = assert_same(mine, graph, {"x": X, "b": BIAS})
-    assert y.tolist() == np.where(X + BIAS > 0, X + BIAS, (X + BIAS) / 2).tolist()
+    v = X + BIAS
+    assert y.tolist() == np.where(v > 0, v, (v * np.float64(slope)).astype(np.float32)).tolist()
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
@@ -151,6 +153,25 @@ def test_operators_of_this_package_are_in_it(mine: Path) -> None:
     assert_same(mine, graph, {"X": x, "rois": rois})
     for name in ("RegisterOnnx10", "RegisterOnnx16"):
         assert hasattr(ctypes.CDLL(str(mine)), name)
+
+
+def test_they_are_beside_operators_that_replace_those_of_onnx(tmp_path: Path) -> None:
+    made = tmp_path / "replacing"
+    ortops.build_library(made, ["RoiAlign_16", LeakyBias], ["float"], standard=16)
+    own = options()
+    own.register_custom_ops_library(str(made))
+    graph = """(float[N, C, H, W] x, float[R, 4] rois, int64[R] i, float[n, m] a, float[m] b) => (float[] y, float[] z) {
+        y = RoiAlign <output_height = 1, output_width = 1> (x, rois, i)
+        z = mine.LeakyBias (a, b)
+    }"""
+    session = onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU])
+    x, rois = np.full((1, 1, 4, 4), 3.0, np.float32), np.array([[0, 0, 2, 2]], np.float32)
+    inputs = {"x": x, "rois": rois, "i": np.array([0]), "a": X, "b": BIAS}
+    y, z = session.run(None, inputs)
+    assert y.ravel().tolist() == [3.0]
+    assert z.tobytes() == LeakyBias(X, BIAS).tobytes()
+    with pytest.raises(Exception, match="RoiAlign: batch_indices"):
+        session.run(None, {**inputs, "i": np.array([7])})
 
 
 IN_A_PROCESS = """

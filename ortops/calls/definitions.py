@@ -121,7 +121,9 @@ class _Words:
         return len(self._words) - len(items)
 
     def _attribute(self, attribute: Attribute) -> list[Word]:
-        default = attribute.default
+        default = (
+            None if attribute.default is None else attribute.check(attribute.default)
+        )  # rounded, as a node's value
         item: dict[int, Word] = {
             words.ATTRIBUTE_NAME: attribute.name,
             words.ATTRIBUTE_TYPE: _TYPES[attribute.type],

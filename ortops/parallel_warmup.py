@@ -48,7 +48,7 @@ def needed(operators: Iterable[str], types: Iterable[str]) -> list[Source]:
 
 
 def in_processes(sources: Sequence[Source], make: Callable[[Source], T]) -> Iterator[tuple[Source, float, T]]:
-    """Call a module's function with each source, in parallel.
+    """Call a function of a module other than the main one with each source, in parallel.
 
     Yields:
         Each source when it is done, the seconds that it took, and the function's result.

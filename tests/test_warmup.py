@@ -166,14 +166,16 @@ def name(source: Source) -> str:
     return source.name
 
 
-PROGRAM = """
+WAITING = """
 import os, signal
-from ortops.parallel_warmup import ENTRY_POINTS, in_processes
 def begin_and_wait(source):
     print(os.getpid(), flush=True)
     signal.pause()
-if __name__ == "__main__":
-    list(in_processes(ENTRY_POINTS, begin_and_wait))
+"""
+PROGRAM = """
+from ortops.parallel_warmup import ENTRY_POINTS, in_processes
+from waiting import begin_and_wait
+list(in_processes(ENTRY_POINTS, begin_and_wait))
 """
 
 
@@ -182,6 +184,7 @@ if __name__ == "__main__":
 def test_a_signal_that_ends_the_process_ends_those_that_compile_for_it(number: int, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
+    (tmp_path / "waiting.py").write_text(WAITING)
     with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdout is not None
         worker = int(process.stdout.readline())

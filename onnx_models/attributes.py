@@ -50,7 +50,10 @@ def remedy(node: onnx.NodeProto) -> str:
     """The remedy for a node outside ONNX's domain whose operator is unknown or has no gradient."""
     if custom_of(node) is not None:
         return ": ortops.operator can give its operator a gradient or a body"
-    return ": an operator of ortops.operator must be among operators=, or be given to onnx_models.register_schemas"
+    return (
+        ": an operator of ortops.operator must be among operators= (--operators), or be given to "
+        "onnx_models.register_schemas"
+    )
 
 
 def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:

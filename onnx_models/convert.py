@@ -146,6 +146,18 @@ def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
     return found
 
 
+def not_converted(model: onnx.ModelProto) -> Counter[str]:
+    """Count the nodes of mmcv, mmdeploy and caffe2 that `convert` leaves in a model, by their operator."""
+    domains = {domain for domain, _ in THIRD_PARTY}
+    functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
+    return Counter(
+        f"{node.domain}::{node.op_type}"
+        for scope in (model, *model.functions)
+        for node in iter_nodes(scope)
+        if node.domain in domains and (node.domain, node.op_type) not in functions
+    )
+
+
 def _name(operator: Operator | ThirdPartyOperator | OnnxEquivalent) -> str:
     """The name of the operator that a node is converted to."""
     if isinstance(operator, OnnxEquivalent):

@@ -96,9 +96,16 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
 def library(out: Path, **options: Any) -> None:
     """Build a library and show the progress."""
     try:
-        ortops.build_library(out, **options)
-    except (TypeError, ValueError, RuntimeError, OSError) as error:
+        functions = ortops.build_library(out, **options)
+    except OSError as error:
+        raise click.ClickException(f"{out} cannot be written: {error.strerror or error}") from error
+    except (TypeError, ValueError, RuntimeError) as error:
         raise click.ClickException(str(error)) from error
+    number = len(options["operators"] or BY_NAME)
+    click.echo(
+        f"{out}: {number} operator{'s' * (number != 1)} in {', '.join(options['types'] or ['all types'])}, "
+        f"{out.stat().st_size // 1000} kB, to register with {' or '.join(functions)}"
+    )
 
 
 @main.command(hidden=True)

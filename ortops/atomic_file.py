@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import secrets
 import stat
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ def _part(file: Path) -> Iterator[BinaryIO]:
 
     tempfile would make a file that nobody else can read, which is wrong for a report.
     """
+    if not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"the folder {file.parent} does not exist")
     with file.with_name(f".{secrets.token_hex(16)}.part").open("xb") as part:
         try:
             yield part

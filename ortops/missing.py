@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from ortops.spec import DOMAIN, Operator
 from ortops.standard import STANDARD_NAMES
+from ortops.third_party import THIRD_PARTY
 
 _MESSAGES = (
     re.compile(r"(?P<domain>[^\s:]+):(?P<name>\w+)\(-?\d+\) is not a registered function/op"),
@@ -20,6 +21,8 @@ _NO_KERNEL = re.compile(r"Could not find an implementation for (?P<name>\w+)\(")
 
 _OTHERS = ("ai.onnx", "com.microsoft")
 """Domains, and prefixes of domains, in which users have no operators."""
+
+_THIRD_PARTY = {domain for domain, _ in THIRD_PARTY}
 
 
 def remedy(
@@ -40,16 +43,33 @@ def remedy(
     if found is None:
         return None
     given = list(own)
+    label = f"{found['domain']}::{found['name']}"
+    forward = next((one for one in given if label in _gradients_of(one)), None)
+    if forward is not None:
+        return (
+            f"{label} computes the gradient of {forward.label}: pass both to the session, "
+            f"operators=[{forward.name}, {found['name']}]."
+        )
     near = {one.name: f"{one.domain}::{one.name}" for one in (*ours, *given)}
     close = get_close_matches(found["name"], near, 1, 0.75)
-    label = f"{found['domain']}::{found['name']}"
     if close and near[close[0]] != label:
         return f"Did you mean {near[close[0]]}, which the session has?"
     if found["domain"] == DOMAIN and not close:
         return unknown_in_our_domain
     if close or found["domain"].startswith(_OTHERS):
         return None
+    if found["domain"] in _THIRD_PARTY:
+        return (
+            f"ortops has no {label}: write it with ortops.operator(domain={found['domain']!r}), and pass it to the "
+            f"session, operators=[{found['name']}]."
+        )
     has = f"; it has {', '.join(one.label for one in given)}" if given else ""
     return (
         f"If {label} is an operator made by ortops.operator, pass it to the session, operators=[{found['name']}]{has}."
     )
+
+
+def _gradients_of(operator: Operator) -> tuple[str, ...]:
+    """The label of an operator's gradient as it is declared, and as it is usually called."""
+    declared = operator.gradient or ""
+    return (declared if "::" in declared else f"{operator.domain}::{declared}", f"{operator.label}Grad")

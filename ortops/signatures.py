@@ -159,7 +159,8 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
         variable = _variable(inner, kinds, own, variables)
         if variable in variables and not isinstance(_scalar(inner), TypeVar):
             raise TypeError(
-                f"{name}: its result may have any of {len(kinds)} types: must have a single type or a TypeVar"
+                f"{name}: its result's annotation, {inspect.formatannotation(part)}, leaves the element type open: must be "
+                "of a single type, such as NDArray[np.float32], or of the TypeVar of an input"
             )
         yield Tensor(own, variable, shape, optional=is_optional, variadic=is_variadic)
 

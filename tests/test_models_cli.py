@@ -201,6 +201,29 @@ def test_external_data_is_neither_read_nor_left_behind(tmp_path: Path, place: st
     assert b"w.bin" in (tmp_path / "out.onnx").read_bytes()
 
 
+def test_convert_lists_the_nodes_of_other_projects_that_it_leaves(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 16, "mmcv" : 1, "mmdeploy" : 1, "own" : 1]>
+        g (float[n, 4] boxes, float[n] scores) => (int64[m, 3] kept) {
+            a = mmcv.NMSRotated (boxes, scores)
+            b = own.Other (a)
+            c = mmcv.Here (b)
+            kept = mmdeploy.TRTBatchedNMS (c, scores)
+        }
+        <domain: "mmcv", opset_import: ["" : 16]>
+        Here (x) => (y) { y = Identity (x) }""")
+    path, out = save(tmp_path / "model.onnx", model), tmp_path / "out.onnx"
+    done = call("convert", path, "--out", out)
+    assert (done.exit_code, done.output.splitlines()) == (
+        0,
+        [
+            f"0 nodes converted: {out}",
+            "1 mmcv::NMSRotated unchanged: ortops has no such operator",
+            "1 mmdeploy::TRTBatchedNMS unchanged: ortops has no such operator",
+        ],
+    )
+
+
 DETECTOR = """
 <ir_version: 10, opset_import: ["" : 21]>
 g (float[1, 2, 8, 9] x, float[r, 4] boxes, int64[r] of) => (float loss) {

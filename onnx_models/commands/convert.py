@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from onnx_models.commands.common import FORCE, MODEL, OUT, count
-from onnx_models.convert import conversions, convert
+from onnx_models.convert import conversions, convert, not_converted
 from onnx_models.files import change_file
 
 
@@ -20,10 +20,13 @@ def convert_command(model: Path, out: Path, force: bool) -> None:
 
     It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
     RoIAlignRotated of caffe2 as detectron2 exports them. grid_sampler, MMCVModulatedDeformConv2d and MMCVDeformConv2d of
-    mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay as they are.
+    mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay as they are; the command lists those of
+    mmcv, mmdeploy and caffe2.
     """
-    before, _ = change_file(model, out, convert, force)
+    before, after = change_file(model, out, convert, force)
     found = conversions(before)
     click.echo(f"{count(found.total(), 'node')} converted: {out}")
     for (source, ours), number in sorted(found.items()):
         click.echo(f"{number} {source} to {ours}")
+    for name, number in sorted(not_converted(after).items()):
+        click.echo(f"{number} {name} unchanged: ortops has no such operator")

@@ -38,7 +38,9 @@ Names = Sequence[str] | Mapping[str, str] | str
 
 _MAX_SHOWN = 10
 
-_ADVICE = "To differentiate the rest, name a tensor of each path in stop_at: it is then treated as a constant."
+_ADVICE = (
+    "To differentiate the rest, name a tensor of each path in stop_at (--stop-at): it is then treated as a constant."
+)
 
 
 class ZeroGradientWarning(UserWarning):

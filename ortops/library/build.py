@@ -32,7 +32,7 @@ def build_library(
     target: str | None = None,
     cpu: str | None = None,
     standard: int | None = None,
-) -> None:
+) -> list[str]:
     """Write a shared library of operators, which ONNX Runtime loads without Python.
 
     Its functions are RegisterCustomOps, which adds all `operators`, and RegisterOnnx10, RegisterOnnx16 and RegisterOnnx22
@@ -50,6 +50,9 @@ def build_library(
         standard: the opset, 10, 16 or 22, whose definitions of ONNX's own operators RegisterCustomOps puts in the place of
             those of ONNX Runtime; None if it adds the operators of this project's domain.
 
+    Returns:
+        The names of the library's functions, one of which a host calls.
+
     Raises:
         ValueError: an operator, type, target, processor or opset is unknown, two operators have one domain and name, or the
             processor lacks instructions for fused multiply-add or for float16.
@@ -64,7 +67,9 @@ def build_library(
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     chosen, own = _chosen(operators)
-    link_exports(exports_of(chosen, checked_types([*chosen, *own], types), standard, own), Path(out), target, cpu)
+    exports = exports_of(chosen, checked_types([*chosen, *own], types), standard, own)
+    link_exports(exports, Path(out), target, cpu)
+    return [one.name for one in exports]
 
 
 def _chosen(operators: Iterable[str | CustomOperator] | None) -> tuple[Sequence[Operator], list[CompiledOperator]]:
@@ -106,7 +111,8 @@ def exports_of(
         if opset == standard:
             first = named
     if standard is not None and standard not in records:
-        raise ValueError(f"standard = {standard}: the operators have none of ONNX's at this opset")
+        needed = " or ".join(implementation(one.name, standard).name for one in standard_operators(standard))
+        raise ValueError(f"standard = {standard}: must have {needed} among the operators")
     return [
         Export("RegisterCustomOps", REGISTER, record_of("ortops", [*first, *own], types)),
         *(Export(f"RegisterOnnx{opset}", REGISTER, record) for opset, record in records.items()),

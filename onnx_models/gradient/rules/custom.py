@@ -21,7 +21,8 @@ def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
     gradient = CUSTOM.get((domain or forward.domain, name))
     if gradient is None:
         raise ValueError(
-            f"{node} has the gradient {forward.gradient}: must be among operators=, or given to onnx_models.register_schemas"
+            f"{node} has the gradient {forward.gradient}: must be among operators= "
+            "(--operators), or be given to onnx_models.register_schemas"
         )
     known: dict[str, str] = dict.fromkeys((tensor.name for tensor in forward.inputs), "")
     known |= {tensor.name: own for tensor, own in zip(forward.inputs, node.inputs, strict=False)}

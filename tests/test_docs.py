@@ -52,10 +52,18 @@ PROJECT = ("ortops", "onnx_models", "conformance", "benchmarks")
 """Packages with a command line."""
 
 ONNX_RUNTIME = """
-#include "ortops/library/ortops.h"
 typedef struct OrtStatus OrtStatus;
+typedef struct OrtEnv OrtEnv;
+typedef struct OrtSession OrtSession;
 typedef struct OrtSessionOptions OrtSessionOptions;
-typedef struct { OrtStatus *(*CreateSessionOptions)(OrtSessionOptions **); } OrtApi;
+typedef enum { ORT_LOGGING_LEVEL_WARNING = 2 } OrtLoggingLevel;
+typedef struct {
+  const char *(*GetErrorMessage)(const OrtStatus *);
+  OrtStatus *(*CreateEnv)(OrtLoggingLevel, const char *, OrtEnv **);
+  OrtStatus *(*CreateSession)(const OrtEnv *, const char *, const OrtSessionOptions *, OrtSession **);
+  OrtStatus *(*CreateSessionOptions)(OrtSessionOptions **);
+  OrtStatus *(*RegisterCustomOpsLibrary_V2)(OrtSessionOptions *, const char *);
+} OrtApi;
 typedef struct OrtApiBase { const OrtApi *(*GetApi)(unsigned); } OrtApiBase;
 const OrtApiBase *OrtGetApiBase(void);
 """
@@ -171,11 +179,16 @@ def run_python(block: Block, document: Path, names: dict[str, Any]) -> str:
     return printed.getvalue()
 
 
-def compile_c(block: Block, where: str) -> None:
-    """Check the lines of a function in C, if there is a compiler. tests/test_library.py runs a whole program."""
+def compile_c(block: Block, where: str, folder: Path) -> None:
+    """Check a file in C, or the lines of a function, if there is a compiler. tests/test_library.py runs a whole program."""
     if compiler := shutil.which("cc"):
-        source = f"{ONNX_RUNTIME}OrtStatus *of_a_host(void) {{\n{block.text}return status; }}\n"
-        command = [compiler, "-fsyntax-only", "-Wall", "-Werror", f"-I{ROOT}", "-xc", "-"]
+        (folder / "onnxruntime_c_api.h").write_text(ONNX_RUNTIME, "utf-8")
+        source = block.text
+        if not source.startswith("#include"):
+            headers = "#include <onnxruntime_c_api.h>\n#include <ortops.h>\n"
+            source = f"{headers}OrtStatus *of_a_host(void) {{\n{source}return status; }}\n"
+        folders = (f"-I{folder}", f"-I{ROOT / 'ortops' / 'library'}")
+        command = [compiler, "-fsyntax-only", "-Wall", "-Werror", *folders, "-xc", "-"]
         done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)  # noqa: S603
         assert done.returncode == 0, f"{where}: {done.stderr}"
 
@@ -197,7 +210,7 @@ def run_blocks(document: Path, folder: Path) -> None:
             printed = run_python(block, document, names)
             continue
         elif block.language == "c":
-            compile_c(block, where)
+            compile_c(block, where, folder)
         elif block.language == "text":
             if printed is not None and not block.before.strip():
                 assert same_output(block.text, printed), f"{where}: what is printed is\n{printed}"

@@ -1,5 +1,6 @@
-/* A host without Python and without headers of ONNX Runtime. It runs a model with RoiAlign_16 on a map of 4 x 4 pixels.
-   cc host.c -o host -ldl && ./host libonnxruntime.so libortops.so model.onnx [times] */
+/* A host without Python and without headers of ONNX Runtime. It runs a RoiAlign on a map of 4 x 4 pixels: docs/library.md writes
+   model.onnx and libortops.so, and tells where libonnxruntime.so is. A library without --standard needs a converted model.
+   cc host.c -o host -ldl && ./host onnxruntime/lib/libonnxruntime.so ./libortops.so model.onnx [times] */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +8,12 @@
 #include <windows.h>
 #define OPEN(name) (void *)LoadLibraryA(name)
 #define FIND(library, name) (void *)GetProcAddress((HMODULE)library, name)
+#define WHY() "LoadLibrary fails"
 #else
 #include <dlfcn.h>
 #define OPEN(name) dlopen(name, RTLD_NOW)
 #define FIND(library, name) dlsym(library, name)
+#define WHY() dlerror()
 #endif
 typedef struct { /* OrtApi, in which every function has the same place in all releases; a void * is one that is not called */
   void *before2[2];
@@ -32,9 +35,10 @@ static void check(void *status) {
 }
 int main(int count, char **words) {
   if (count < 4) return fprintf(stderr, "host ONNXRUNTIME LIBRARY MODEL [TIMES]\n"), 2;
-  void *runtime = OPEN(words[1]), *library = OPEN(words[2]), *env, *options, *session, *memory, *values[3], *made;
+  void *runtime = OPEN(words[1]), *library = runtime ? OPEN(words[2]) : NULL, *env, *options, *session, *memory, *values[3], *made;
+  if (!library) return fprintf(stderr, "%s cannot be opened: %s\n", words[runtime ? 2 : 1], WHY()), 1;
   FILE *file = fopen(words[3], "rb");
-  if (!runtime || !library || !file) return fprintf(stderr, "%s cannot be opened\n", words[!runtime ? 1 : library ? 3 : 2]), 1;
+  if (!file) return perror(words[3]), 1;
   static char model[1 << 20];
   ApiBase *base = ((ApiBase * (*)(void)) FIND(runtime, "OrtGetApiBase"))();
   api = base->get_api(20);

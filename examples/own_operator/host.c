@@ -1,5 +1,5 @@
 /* A host without Python and without headers of ONNX Runtime. It runs the model of network.py on two rows.
-   cc host.c -o host -ldl && ./host libonnxruntime.so ./libmine.so model.onnx */
+   cc host.c -o host -ldl && ./host onnxruntime/lib/libonnxruntime.so ./libmine.so model.onnx */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -10,6 +10,7 @@ import click
 
 import ortops
 from conformance.commands import COMMANDS
+from conformance.commands.options import how_to_install
 from ortops.help_text import keep_names_whole
 
 keep_names_whole()
@@ -49,7 +50,7 @@ def _check_extra(*names: str) -> None:
             if importlib.util.find_spec(name) is None:
                 raise ModuleNotFoundError(f"No module named {name!r}")
     except ModuleNotFoundError as error:
-        sys.stderr.write(f"{error}: python -m conformance needs the extra: pip install 'ortops[conformance]'\n")
+        sys.stderr.write(f"{error}: python -m conformance needs an extra: {how_to_install('conformance')}\n")
         sys.exit(2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +20,13 @@ MISSING = "no implementation: "
 
 LISTED = "passed, but is listed as an expected failure: "
 """The start of a result's message if a case passed although the list of expected failures has it."""
+
+
+WRONG_TYPE = "wrong element type"
+"""The start of `Result.wrong_output` if an output's element type is wrong."""
+
+_DIFFERENCE = re.compile(r".*?: expected (?P<expected>.*?), got (?P<got>.*?)(?P<size>, off by .*)?", re.DOTALL)
+"""The form of a `Difference`."""
 
 
 class Outcome(str, Enum):
@@ -77,6 +85,26 @@ class Result:
     worst: Difference | None = None
     seconds: float = 0.0
     outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
+
+    @property
+    def wrong_output(self) -> str:
+        """What is wrong with an output of a failed case, without the element; empty if the case failed in another way.
+
+        It is read from the message, because a report in JSON has no more.
+        """
+        found = _DIFFERENCE.fullmatch(self.message) if self.message.startswith(self.case.outputs) else None
+        if found is None:
+            return ""
+        expected, got = found["expected"], found["got"]
+        if expected.startswith("type "):
+            return f"{WRONG_TYPE}, such as {got.removeprefix('type ')} instead of {expected.removeprefix('type ')}"
+        if expected.startswith("shape "):
+            return "wrong shape" if got.startswith("shape ") else "missing output"
+        if found["size"]:
+            return "wrong number"
+        if expected.lstrip("-") in ("nan", "inf"):
+            return "wrong output where NaN or infinity is expected"
+        return f"{'NaN' if got == 'nan' else 'infinity'} instead of a number"
 
     @property
     def has_written(self) -> bool:

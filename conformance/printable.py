@@ -1,7 +1,7 @@
 r"""Escaping of foreign text for reports: the messages of backends, and reports from elsewhere.
 
-Characters that are not printable appear as Python's escapes: the escape sequences of a terminal (``\x1b[2J``), line ends,
-NUL, marks for the direction of text, lone surrogates (``\ud800``).
+Lines are joined by " | ". Other characters that are not printable appear as Python's escapes: the escape sequences of a
+terminal (``\x1b[2J``), NUL, marks for the direction of text, lone surrogates (``\ud800``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ def printable(text: str) -> str:
     if len(text) > MAX_LENGTH:
         left_out = f"... and {len(text) - MAX_LENGTH} more characters"
         text = f"{text[: MAX_LENGTH - len(left_out)]}{left_out}"
+    if "\n" in text:
+        text = " | ".join(line for line in map(str.strip, text.split("\n")) if line)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

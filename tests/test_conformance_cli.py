@@ -90,7 +90,8 @@ def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("conformance.__main__.EXTRA", ("no_such_package",))
     result = run("--list")
     text = (
-        "No module named 'no_such_package': python -m conformance needs the extra: pip install 'ortops[conformance]'\n"
+        "No module named 'no_such_package': python -m conformance needs an extra: "
+        "in a clone of ortops, run pip install '.[conformance]'\n"
     )
     assert (result.exit_code, result.output) == (2, text)
     assert run("run", "--help").exit_code == 0
@@ -171,3 +172,4 @@ def test_a_file_that_exists_or_cannot_be_a_module_is_status_2(tmp_path: Path, na
     assert (result.exit_code, [file.name for file in tmp_path.iterdir()]) == (2, ["mine.py"])
     assert (tmp_path / "mine.py").read_text("utf-8") == "# mine"
     assert "FILE" in result.output
+    assert ("mine.py exists; choose another name or delete it" in words(result)) == (name == "mine.py")

@@ -155,4 +155,4 @@ def test_distributed_is_asked_for_where_it_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "distributed", None)
     result = fuzz("--backend", "reference", "--dask", "tcp://127.0.0.1:8786")
     assert result.exit_code == 2
-    assert "pip install 'ortops[dask]'" in words(result)
+    assert "in a clone of ortops, run pip install '.[dask]'" in words(result)

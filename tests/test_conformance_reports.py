@@ -21,8 +21,10 @@ import ortops
 from conformance import backends
 from conformance.case import Array, Basis
 from conformance.commands import matrix as command
+from conformance.diagnosis import Diagnosis
+from conformance.families import all_mutants
 from conformance.outcome import ACCEPTED, Outcome, Result
-from conformance.report import page, record, terminal
+from conformance.report import failure_list, page, record, terminal
 from conformance.report.causes import causes_of
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, NotAReportError, Report, read, read_merged, report_of
@@ -59,15 +61,15 @@ def test_the_table_has_passed_of_total_and_the_other_outcomes(tmp_path: Path) ->
 
 
 def test_what_a_report_holds_is_text_in_markdown_and_on_the_page(tmp_path: Path) -> None:
-    bad = "</title><b onclick='x'>[red]|*c*\ud800\x00\n"
+    bad = "</title><b onclick='x'>[red]|*c*\ud800\x00\r"
     file, table = (tmp_path / name for name in ("a.json", "m.md"))
     stored(file, bad, {f"f/{bad}/a": "failed", INSIDE: "failed", "f/no/a": "unsupported"})
     result = run("matrix", file, "--markdown", table)
     assert result.exit_code == 0, result.output
-    assert r"<b onclick='x'>[red]|*c*\ud800\x00\n" in result.output
-    assert r"\<b onclick='x'\>\[red\]\|\*c\*\\ud800\\x00\\n |" in table.read_text("utf-8").splitlines()[0]
+    assert r"<b onclick='x'>[red]|*c*\ud800\x00\r" in result.output
+    assert r"\<b onclick='x'\>\[red\]\|\*c\*\\ud800\\x00\\r |" in table.read_text("utf-8").splitlines()[0]
     text = page.render(read(file), [])
-    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\n") > 2
+    assert text.count("&lt;b onclick=&#39;x&#39;&gt;[red]|*c*\\ud800\\x00\\r") > 2
     assert not re.search("<(b onclick|script|link)\\b", text)
 
 
@@ -343,6 +345,9 @@ def test_what_reports_of_others_say_is_printable(tmp_path: Path) -> None:
 VALID = [case for case in collect() if not case.expects_error and case.basis is not Basis.OURS]
 
 
+FIRST_OF_GROUPS = list({case.group: case for case in VALID if case.id.startswith("roi_align/")}.values())
+
+
 def test_a_runtime_with_many_failures_has_a_short_report() -> None:
     output = run("--backend", "wrong_backends:fails_in_many_ways", "--select", "roi_align/[em]*/v16/*").output
     failed = re.search(r"(\d+) failed", output.splitlines()[-1])
@@ -355,9 +360,54 @@ def test_totals_and_causes_come_first_and_a_cause_is_one_line_for_all_groups() -
     output = run("--backend", "wrong_backends:answers_one", "--select", "roi_align/[em]*/v16/float").output
     lines = output.splitlines()
     assert re.fullmatch(r"\d+ of \d+ passed, \d+ failed, \d+ departed; \d+ s", lines[1])
-    (cause,) = [line for line in lines if ": wrong output [" in line]
-    assert re.fullmatch(r"\d+ failed: wrong output \[roi_align/\w+, roi_align/\w+, \d+ other groups\]", cause)
-    assert lines.index(cause) == 2 < next(i for i, line in enumerate(lines) if "group of cases" in line)
+    assert re.fullmatch(r"\d+ failed: wrong number \[roi_align/\w+\]", lines[2])
+    assert re.fullmatch(r"\d+ failed: wrong shape \[roi_align/\w+, roi_align/\w+, \d+ other groups\]", lines[3])
+    assert sum(": wrong shape" in line for line in lines) == 1
+    assert next(i for i, line in enumerate(lines) if "group of cases" in line) > 3
+
+
+@pytest.mark.parametrize(
+    ("differences", "reasons"),
+    [
+        (
+            ["expected type bfloat16, got type float16", "expected type float16, got type float32"],
+            ["wrong element type, such as float16 instead of bfloat16"],
+        ),
+        (["expected shape [1, 2], got shape [2]", "expected shape [3], got shape [4]"], ["wrong shape"]),
+        (["expected shape [1, 2], got no such output"], ["missing output"]),
+        (["expected 10, got nan", "expected -10, got nan"], ["NaN instead of a number"]),
+        (["expected 10, got -inf"], ["infinity instead of a number"]),
+        (["expected nan, got 3", "expected -inf, got inf"], ["wrong output where NaN or infinity is expected"]),
+        (
+            ["expected 10, got 9, off by 1 where 0.1 is allowed", "expected 10, got nan"],
+            ["wrong number", "NaN instead of a number"],
+        ),
+    ],
+)
+def test_a_wrong_output_without_a_diagnosis_is_a_cause_for_each_kind_of_mistake(
+    differences: list[str], reasons: list[str]
+) -> None:
+    messages = [f"Y: {text}" if " type " in text or " shape " in text else f"Y[0, 1]: {text}" for text in differences]
+    results = [Result(case, Outcome.FAILED, text) for case, text in zip(FIRST_OF_GROUPS, messages, strict=False)]
+    assert [cause.reason for cause in causes_of(results, [])] == reasons
+
+
+def test_a_wrong_element_type_is_one_cause_even_if_another_mistake_of_the_group_is_diagnosed() -> None:
+    case, other = FIRST_OF_GROUPS[:2]
+    mutant = next(one for one in all_mutants() if one.short_name == "NoHalfPixel")
+    text = "Y: expected type bfloat16, got type float16"
+    results = [Result(one, Outcome.FAILED, text) for one in (case, other)]
+    causes = causes_of(results, [Diagnosis(case.group, mutant, 1, 1)])
+    assert [str(cause) for cause in causes] == [
+        f"2 failed: wrong element type, such as float16 instead of bfloat16 [{case.group}, {other.group}]"
+    ]
+    listed = failure_list.listed(results, [], [], [case.id, other.id])
+    assert {entry.reason for entry in listed} == {"wrong element type, such as float16 instead of bfloat16"}
+
+
+def test_lines_of_a_message_are_joined_and_empty_ones_left_out() -> None:
+    assert Answer("refusal", text="cannot reshape\r\n  from 3\n\tto 4\n\n").text == "cannot reshape | from 3 | to 4"
+    assert Answer("refusal", text="one\rline").text == r"one\rline"
 
 
 def test_departures_are_counted_and_listed_on_request_only() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from conformance import backends
-from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, wrong_call
+from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, how_to_install, wrong_call
 from conformance.fuzz import file
 from conformance.fuzz.check import Failure
 from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
@@ -78,7 +78,7 @@ def fuzz_command(
     try:
         from conformance.fuzz.campaign import Plan
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"{error}: pip install 'ortops[conformance]'") from error
+        raise click.UsageError(f"{error}: {how_to_install('conformance')}") from error
     with wrong_call("--backend", backends.MissingBackendError):
         backends.load(backend_name)
     if replay is not None:

@@ -22,6 +22,8 @@ def init_command(file: Path) -> None:
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text.replace("MODULE", file.stem).replace("  # type: ignore[attr-defined]", ""))
+    except FileExistsError as error:
+        raise click.BadParameter(f"{file} exists; choose another name or delete it", param_hint="FILE") from error
     except OSError as error:
         raise click.BadParameter(f"cannot write: {error}", param_hint="FILE") from error
     click.echo(f"python -m conformance --backend {file.stem}:answer")

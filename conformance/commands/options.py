@@ -116,8 +116,13 @@ def _cluster(address: str, backend: str) -> Cluster:
     try:
         from conformance.cluster import Cluster  # of the extra dask
     except ModuleNotFoundError as error:
-        raise WorkerPoolError(f"{error}: pip install 'ortops[dask]'") from error
+        raise WorkerPoolError(f"{error}: {how_to_install('dask')}") from error
     return Cluster(address, backend)
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra, for messages about a missing package."""
+    return f"in a clone of ortops, run pip install '.[{extra}]'"
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.diagnosis import Diagnosis
-from conformance.outcome import ACCEPTED, Outcome, Result
+from conformance.outcome import ACCEPTED, WRONG_TYPE, Outcome, Result
 from conformance.report.tally import cut, pattern_of
 
 MAX_GROUPS = 2
@@ -37,8 +37,9 @@ class Cause:
 def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list[Cause]:
     """The causes of the failures: crashes first, then the causes with most cases.
 
-    The cause of a wrong output, or of an invalid case that was accepted, is the best diagnosis of its group. Otherwise it is
-    the backend's message; messages that differ only in numbers are one cause.
+    The cause of a wrong output, or of an invalid case that was accepted, is the best diagnosis of its group. Without a
+    diagnosis it is what is wrong: the element type, the shape, NaN or a number. A wrong element type is one cause in all
+    groups. Otherwise the cause is the backend's message; messages that differ only in numbers are one cause.
 
     Args:
         results: the results of a run.
@@ -54,7 +55,7 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         if not result.outcome.is_bad:
             continue
         reason = _kind_of_answer(result)
-        if reason and result.case.group in best:
+        if reason and result.case.group in best and not reason.startswith(WRONG_TYPE):
             sentence = best[result.case.group].sentence
             reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
         reason = reason or cut(result.message)
@@ -67,4 +68,4 @@ def _kind_of_answer(result: Result) -> str:
     """How an answer is wrong, without the element or the case's note; empty if the backend gave no answer."""
     if result.outcome is Outcome.FAILED and result.message.startswith(ACCEPTED):
         return result.message.partition(":")[0]
-    return "wrong output" if result.outcome is Outcome.FAILED and result.message.startswith(result.case.outputs) else ""
+    return result.wrong_output if result.outcome is Outcome.FAILED else ""

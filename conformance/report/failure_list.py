@@ -13,7 +13,7 @@ from conformance.case import scenario_of
 from conformance.diagnosis import Diagnosis
 from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
 from conformance.expected_failures.floor import Floor
-from conformance.outcome import MISSING, Outcome, Result
+from conformance.outcome import MISSING, WRONG_TYPE, Outcome, Result
 from conformance.report.record import Report
 from conformance.report.tally import cut, pattern_of
 
@@ -64,18 +64,23 @@ def _causes(
 ) -> Mapping[tuple[str, bool], Mapping[str, tuple[str, str]]]:
     """Failures and departures by cause: for each case id a key, which cases with the same reason share, and the reason.
 
-    The cause is the diagnosis that explains the case. The other wrong outputs of a group are one cause, and a glob gets the
-    reason of its first case. A missing kernel is one cause for each version of the operator. Other messages that differ only
-    in numbers are one cause. Cases that end the process have causes of their own.
+    The cause is the diagnosis that explains the case. A wrong element type is one cause in all groups. The other wrong
+    outputs of a group are one cause, and a glob gets the reason of its first case. A missing kernel is one cause for each
+    version of the operator. Other messages that differ only in numbers are one cause. Cases that end the process have
+    causes of their own.
     """
     causes: dict[tuple[str, bool], dict[str, tuple[str, str]]] = {}
     for result in results:
         case, message, crashes = result.case, result.message, result.outcome is Outcome.CRASHED
         if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
             continue
+        wrong = result.wrong_output
         explained = (one.sentence for one in diagnoses if one.family == case.group and one.explains(result))
         cause = key = reason = next(explained, "")
-        if not reason and message.startswith(case.outputs):
+        if not reason and wrong.startswith(WRONG_TYPE):
+            cause = key = WRONG_TYPE
+            reason = wrong
+        elif not reason and wrong:
             cause, key, reason = case.group, scenario_of(case.id), f"wrong output: {case.note} ({message})"
         elif not reason:
             cause = key = case.operator if message.startswith(MISSING) else pattern_of(message)

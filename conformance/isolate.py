@@ -36,6 +36,9 @@ from conformance.workers import WorkerPool, WorkerPoolError
 TIME_LIMIT = 10.0
 """Seconds that a backend may take for one case. Most take milliseconds."""
 
+WARM_UP_LIMITS = 3
+"""How many times the time limit of a case a backend may take for its first call, which does not count."""
+
 COMPILE_LIMIT = 1800.0
 """Seconds that a backend may take to compile for its cases."""
 
@@ -153,6 +156,11 @@ class Child:
         with contextlib.suppress(ProcessLostError):
             self._process.call(_compile, self._setting, cases, seconds=COMPILE_LIMIT)
 
+    def warm_up(self, case: Case) -> None:
+        """Let the backend do what it does once, such as compiling: run the case, and ignore the answer."""
+        with contextlib.suppress(ProcessLostError):
+            self._process.call(_warm_up, self._setting, case)
+
     def _lost(self, error: ProcessLostError) -> Answer:
         limit, text = self._setting.memory_limit, str(error)
         if limit is not None and text.startswith("the process ended"):
@@ -201,16 +209,19 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     Cases of one scenario run one after another in one process, because they share results of the reference. Cases with very
     many samples come last in their group, because a runtime that visits each sample may exceed its time. If the backend
     compiles, one process compiles for each family of operators, and cases wait only for their own family. Two processes may
-    compile the same code at the same time if two families share it.
+    compile the same code at the same time if two families share it. Any other backend first runs a small case in each worker
+    with a longer time limit, because its first call may take seconds, as with a runtime that loads or compiles then.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
     """
     if not cases:
         return iter(())
-    # Each worker loads the backend at once, rather than when its first case waits for it.
-    loading = [pool.executor.submit(_declared, setting) for _ in range(pool.worker_count)]
     tasks = _tasks(cases)
+    small = (case for task in tasks for case in task if not (case.expects_error or case.formula or _is_huge(case)))
+    first = next(small, None)
+    # Each worker loads the backend at once, rather than when its first case waits for it.
+    loading = [pool.executor.submit(_declared, setting, first) for _ in range(pool.worker_count)]
     declared = loading[0].result()
     compiling: dict[str, Future[None]] = {}
     if declared.compiles:
@@ -270,9 +281,12 @@ def _choices(case: Case) -> tuple[object, ...]:
 # Tasks of an executor.
 
 
-def _declared(setting: Setting) -> Declaration:
+def _declared(setting: Setting, first: Case | None) -> Declaration:
     with child_of(setting) as child:
-        return child.declaration()
+        declared = child.declaration()
+        if first is not None and not declared.compiles:
+            child.warm_up(first)
+        return declared
 
 
 def _compiled(setting: Setting, cases: Sequence[Case]) -> None:
@@ -308,17 +322,22 @@ def answers_of(setting: Setting) -> AnswerFunction:
     return lambda case: answer_within(setting, case, next(stages))
 
 
-def answer_within(setting: Setting, case: Case, name: str = "") -> Answer:
+def _warm_up(setting: Setting, case: Case) -> None:
+    answer_within(setting, case, seconds=WARM_UP_LIMITS * setting.time_limit)
+
+
+def answer_within(setting: Setting, case: Case, name: str = "", seconds: float | None = None) -> Answer:
     """The backend's answer within the limits of time and memory, as a stage of this name.
 
-    Exceeding the memory limit is a crash, never a refusal.
+    The time limit is the setting's unless `seconds` is given. Exceeding the memory limit is a crash, never a refusal.
     """
-    stage(name, setting.time_limit)
+    seconds = setting.time_limit if seconds is None else seconds
+    stage(name, seconds)
     try:
         if setting.memory_limit is None:
-            return ask(_loaded(setting), case, setting.time_limit)
+            return ask(_loaded(setting), case, seconds)
         with limited_memory(setting.memory_limit * _MIB):
-            answer = ask(_loaded(setting), case, setting.time_limit)
+            answer = ask(_loaded(setting), case, seconds)
     finally:
         stage(name, START_TIMEOUT)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):

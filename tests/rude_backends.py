@@ -3,6 +3,7 @@ memory, or they never answer."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import os
@@ -238,6 +239,27 @@ def ends_itself(*_: object) -> None:
 
 def hangs(*_: object) -> None:
     time.sleep(1000)
+
+
+def hangs_at_first_unless_it_has_a_second(*_: object) -> None:
+    """Writes the time limit of each call to a file, and takes more time in the first call of a folder if it has less."""
+    from conformance.worker_process import _current
+
+    assert _current is not None
+    _, limit = _current.times
+    file = Path("limits.txt")
+    is_first = not file.exists()
+    with file.open("a", encoding="ascii") as stream:
+        stream.write(f"{limit:g}\n")
+    if is_first and limit < 1:
+        hangs()
+    raise ValueError("loaded")
+
+
+def hangs_and_writes_its_limit(*_: object) -> None:
+    with contextlib.suppress(ValueError):
+        hangs_at_first_unless_it_has_a_second()
+    hangs()
 
 
 def hungry_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_others: object) -> None:

@@ -106,6 +106,27 @@ def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message
         assert [message in result.message for result in child.results(CASES[:2])] == [True, True]
 
 
+def test_the_first_call_of_a_worker_has_more_time_and_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("--select", GLOB, "--jobs", "1", "--time-limit", "0.5")
+    _, data = report(tmp_path, "--backend", "rude_backends:hangs_at_first_unless_it_has_a_second", *asked)
+    assert [case["message"] for case in data["cases"]] == ["refused: ValueError: loaded"] * len(CASES)
+    first, *others = Path("limits.txt").read_text("ascii").split()
+    assert (first, set(others)) == ("1.5", {"0.5"})
+
+
+def test_a_process_that_replaces_one_that_hangs_has_no_longer_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("--select", GLOB, "--jobs", "1", "--time-limit", "0.5")
+    _, data = report(tmp_path, "--backend", "rude_backends:hangs_and_writes_its_limit", *asked)
+    assert [case["message"] for case in data["cases"]] == ["no answer within 0.5 s"] * len(CASES)
+    assert Path("limits.txt").read_text("ascii").split() == ["1.5", *["0.5"] * len(CASES)]
+
+
 @pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
 def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
     limit = ("--memory-limit", "2048", "--select", "roi_align/edge/m*_has_no_floor/v16/float")

@@ -29,7 +29,8 @@ def answer(op_type: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any
 
     Return an array, or several in the order of `outputs`, or a mapping by name. Element types and shapes are compared, too.
     """
-    # Raise NotImplementedError for what the runtime lacks: the case is then unsupported and does not count.
+    # Raise NotImplementedError for what the runtime lacks: the case is then unsupported and does not count. For an element
+    # type, compare `inputs["X"].dtype.name` with its name, such as "bfloat16".
     if op_type != "RoiAlign":
         raise NotImplementedError(f"no {op_type}")
     if attributes["mode"] != "avg":

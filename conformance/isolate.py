@@ -214,6 +214,7 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
+        WorkerPoolError: a cluster's workers have died.
     """
     if not cases:
         return iter(())
@@ -222,7 +223,10 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     first = next(small, None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.executor.submit(_declared, setting, first) for _ in range(pool.worker_count)]
-    declared = loading[0].result()
+    try:
+        declared = loading[0].result()
+    except pool.lost_errors as error:
+        raise WorkerPoolError(f"every worker that loaded {setting.backend} and ran a first case has died") from error
     compiling: dict[str, Future[None]] = {}
     if declared.compiles:
         for family in dict.fromkeys(case.definition.family for case in cases):

@@ -42,7 +42,7 @@ TIME_LIMIT = click.option(
     metavar="SECONDS",
     default=isolate.TIME_LIMIT,
     show_default=True,
-    help="Time limit of each case; compiling this project's kernels does not count.",
+    help="Time limit of each case. What a runtime does only at its first call, such as compiling, does not count.",
 )
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)

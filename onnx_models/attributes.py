@@ -64,6 +64,13 @@ def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:
     return ""
 
 
+class LinesError(ValueError):
+    """An error whose arguments are the lines of its message."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
 @contextmanager
 def prefix_errors(where: str) -> Iterator[None]:
     """Prefix the message of a TypeError or a ValueError with `where`."""

@@ -12,6 +12,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
+from onnx_models.attributes import LinesError
 from onnx_models.traversal import iter_nodes
 
 _UNREADABLE = (
@@ -60,7 +61,7 @@ def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onn
 
 @contextmanager
 def click_errors(path: Path) -> Iterator[None]:
-    """Report errors of a model, or of reading and writing files, in one line.
+    """Report errors of a model, or of reading and writing files: in one line, or in the lines of a `LinesError`.
 
     Raises:
         click.ClickException: an error occurred; the message begins with `path`.
@@ -68,7 +69,8 @@ def click_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, TypeError, ValueError, message.Error) as error:
-        raise click.ClickException(f"{path}: {one_line(error)}") from error
+        lines = error.args if isinstance(error, LinesError) else [error]
+        raise click.ClickException(f"{path}: " + "\n".join(map(one_line, lines))) from error
 
 
 def load_model(path: Path) -> onnx.ModelProto:

@@ -169,8 +169,11 @@ def test_names_of_a_model_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     model.graph.node[0].op_type = "\x1b[2J\nRoiAlign\x07"
     done = call("gradient", save(tmp_path / "model.onnx", model), "--wrt", "x", "--out", tmp_path / "out.onnx")
     assert done.exit_code == 1
-    assert r"\x1b[2J RoiAlign\x07" in done.output
-    assert done.output.removesuffix("\n").isprintable()
+    first, reason, advice = done.output.splitlines()
+    assert first.endswith("model.onnx: the model cannot be differentiated:")
+    assert r"\x1b[2J RoiAlign\x07" in reason
+    assert advice.endswith("in stop_at (--stop-at): it is then treated as a constant.")
+    assert f"{first}{reason}{advice}".isprintable()
 
 
 def with_external_data(place: str) -> onnx.ModelProto:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.accepted import accepted
-from onnx_models.attributes import unknown_among
+from onnx_models.attributes import LinesError, unknown_among
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.merging import merge
@@ -214,7 +214,7 @@ class GradientBuilder:
         if errors := self.refused:
             lines = [f"- {error}" for error in errors[:_MAX_SHOWN]]
             lines += [f"- and {len(errors) - _MAX_SHOWN} more"] * (len(errors) > _MAX_SHOWN)
-            raise ValueError("\n".join(["the model cannot be differentiated:", *lines, _ADVICE]))
+            raise LinesError("the model cannot be differentiated:", *lines, _ADVICE)
         for name in names:
             if name not in found:
                 self.warn_of_zero(zero, name)

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from distributed import Client, KilledWorker, Security
-from distributed.comm.core import connect
+from distributed.comm.core import CommClosedError, connect
 
 from conformance import backends
 from conformance.workers import WorkerPool, WorkerPoolError
@@ -93,6 +93,8 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
         here = _versions(backend)
         answers = self._within(ANSWER_SECONDS, lambda: self._client.run(_versions, backend, on_error="return"))
         for worker, there in answers.items():
+            if isinstance(there, CommClosedError):  # it has just died, and the cluster may start it again
+                continue
             if isinstance(there, Exception):
                 raise WorkerPoolError(f"worker {worker} cannot load the backend: {type(there).__name__}: {there}")
             for package, expected in here.items():

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import ortops
+from ortops.custom_operator import said
 from ortops.help_text import keep_names_whole
 from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
 from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
@@ -75,8 +76,8 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
     module, _, attribute = name.partition(":")
     try:
         return operator.attrgetter(attribute)(importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise click.BadParameter(f"{name!r} cannot be imported: {error}", context, option) from error
+    except Exception as error:  # a module may raise anything
+        raise click.BadParameter(f"{name!r} cannot be imported: {said(error)}", context, option) from error
 
 
 @main.command(

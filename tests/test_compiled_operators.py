@@ -527,3 +527,30 @@ print("numba" in sys.modules)
 """
     python(code)
     assert python(code) == "[3.0, 3.0] by is negative False"
+
+
+CALLED_AT_IMPORT = """
+from typing import Annotated
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+import ortops
+
+R = Annotated[NDArray[np.float32], ("n",)]
+
+@njit
+def twice(v):
+    return 2 * v
+
+@ortops.operator(domain="t", compiled=True, outputs=["y"])
+def double(x: R, y: R) -> None:
+    for i in range(len(x)):
+        y[i] = twice(x[i])
+
+result = double(np.float32([1, 2])).tolist()
+"""
+
+
+def test_a_module_calls_its_operator_while_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "called_at_import.py").write_text(CALLED_AT_IMPORT)
+    assert python("import called_at_import as m; print(m.result)", PYTHONPATH=str(tmp_path)) == "[2.0, 4.0]"

@@ -198,7 +198,7 @@ def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch
     assert not hasattr(ctypes.CDLL(str(made)), "RegisterOnnx16")
     for name, says in [
         ("users_operators:Missing", "'users_operators:Missing' cannot be imported"),
-        ("missing_module:LeakyBias", "'missing_module:LeakyBias' cannot be imported: No module"),
+        ("missing_module:LeakyBias", "'missing_module:LeakyBias' cannot be imported: ModuleNotFoundError: No module"),
         ("users_operators:InPython", "operators has mine::InPython, which needs Python: must be made with compiled"),
         ("users_operators:np", "operators has <module 'numpy'"),
         ("users_operators:LeakyBias,users_operators:LeakyBias", "operators has mine::LeakyBias 2 times"),

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from numba.core import cgutils
 from numba.core.codegen import JitEngine
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
+from numba.core.funcdesc import FunctionDescriptor
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
@@ -120,15 +122,20 @@ def _compiler(machine: Any | None) -> Iterator[None]:
     """Have numba compile for a target machine, if one is given, while no other thread compiles.
 
     When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
+    numba imports a function's module for its globals. If another thread imports the module and waits for the compiler, numba
+    would wait forever. So it gets the module as it is.
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()
         engine, own = codegen._engine, codegen._tm  # noqa: SLF001 - the target of numba's own code
         engine.add_module = lambda module: JitEngine.add_module(engine, module.clone())
         codegen._tm = machine or own  # noqa: SLF001
+        importing = FunctionDescriptor.lookup_module
+        FunctionDescriptor.lookup_module = lambda self: sys.modules.get(self.modname) or importing(self)
         try:
             yield
         finally:
+            FunctionDescriptor.lookup_module = importing
             codegen._tm = own  # noqa: SLF001
             del engine.add_module
 

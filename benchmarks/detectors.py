@@ -27,11 +27,13 @@ from conformance.backends.session import CPU, options
 
 HEADINGS = ("model", "exporter, opset", "as it is", "ONNX Runtime", "converted", "lowered", "difference")
 SIZES = ((160, 192), (152, 176))
-"""Heights and widths of the images. Models are exported with the first, and timed with it."""
+"""Heights and widths of images, unless the model's name has them. Models are exported with the first, and timed with it."""
 
 _OF_ANCHORS = {"min_size": 160, "max_size": 192, "score_thresh": 0, "topk_candidates": 100, "detections_per_img": 20}
 _OF_ROIS = {"min_size": 160, "max_size": 192, "rpn_post_nms_top_n_test": 50, "box_detections_per_img": 20}
 DETECTORS: dict[str, tuple[str, dict[str, int]]] = {
+    "Faster R-CNN, 800x1333": ("fasterrcnn_resnet50_fpn", {}),
+    "Faster R-CNN, 320x480": ("fasterrcnn_mobilenet_v3_large_320_fpn", {}),
     "Faster R-CNN": ("fasterrcnn_resnet50_fpn", _OF_ROIS),
     "Mask R-CNN": ("maskrcnn_resnet50_fpn", _OF_ROIS),
     "Keypoint R-CNN": ("keypointrcnn_resnet50_fpn", {**_OF_ROIS, "num_keypoints": 5}),
@@ -71,8 +73,12 @@ def exported(name: str) -> Iterator[list[str]]:
     except (ImportError, RuntimeError) as error:
         raise click.ClickException(f"{name}: must have a torchvision that fits PyTorch ({error})") from error
     module = make(weights=None, weights_backbone=None, num_classes=2 if "Keypoint" in name else 5, **settings).eval()
-    coarse = [torch.rand(1, 3, height // 8, width // 8) for height, width in SIZES]
-    images = [torch.nn.functional.interpolate(one, scale_factor=8, mode="bilinear")[0] for one in coarse]
+    size = name.partition(", ")[2]
+    sizes = [tuple(map(int, size.split("x")))] if size else SIZES
+    coarse = [torch.rand(1, 3, height // 8, width // 8) for height, width in sizes]
+    images = [
+        torch.nn.functional.interpolate(one, both, mode="bilinear")[0] for one, both in zip(coarse, sizes, strict=True)
+    ]
     with torch.no_grad():
         _balance(module, images[0])
         expected = [[tensor.numpy() for tensor in module([image])[0].values()] for image in images]

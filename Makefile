@@ -25,6 +25,7 @@ test-torch: .venv/.test .venv/.test-torch
 bench: .venv/.bench
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
+	$(BIN)/python -m benchmarks custom-calls --write docs/custom_operators.md
 
 # Measures how long a user waits for the compiler, a wheel and the suite.
 start: .venv/.test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -33,13 +34,20 @@ pytestmark = pytest.mark.slow
 GLOB = "roi_align/official/*/v16/float"
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[LocalCluster]:
+@contextlib.contextmanager
+def two_workers() -> Iterator[LocalCluster]:
     """Two worker processes, daemons of nannies that start them again. A task that has ended one is not tried again."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
     ):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[LocalCluster]:
+    """The workers that tests share."""
+    with two_workers() as made:
         yield made
 
 
@@ -72,8 +80,12 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
     assert {result.outcome for result in found} == {Outcome.UNSUPPORTED}
 
 
-def test_a_case_that_ends_every_worker_ends_the_run(workers: LocalCluster) -> None:
-    with Cluster(workers.scheduler_address, "reference") as pool, pytest.raises(WorkerPoolError, match="has died"):
+def test_a_case_that_ends_every_worker_ends_the_run() -> None:
+    with (
+        two_workers() as mortal,  # not the shared ones, which tasks that still run would end during the next test
+        Cluster(mortal.scheduler_address, "reference") as pool,
+        pytest.raises(WorkerPoolError, match="has died"),
+    ):
         list(isolate.run_cases(pool, Setting("rude_backends:ends_its_worker"), collect()[:1]))
 
 

@@ -254,9 +254,8 @@ class WorkerProcess:
         while not connection.poll(min(STEP, max(0.0, self._stage.deadline - time.monotonic()))):
             if process.exitcode is not None and not connection.poll():
                 raise EOFError
-            deadline, seconds = (
-                self._stage.times
-            )  # together, since the process may begin a stage with another limit now
+            # Both at once, since the process may begin a stage with another limit now.
+            deadline, seconds = self._stage.times
             if time.monotonic() >= deadline:
                 raise TimeoutError(seconds)
         return _Message(*connection.recv())

@@ -65,9 +65,9 @@ def _operators(context: click.Context, option: click.Parameter, value: str | Non
     """The operators of an option whose value is names, and module:attribute for operators of users, separated by commas."""
     if value is None:
         return None
-    ours = _names(BY_NAME)
+    ours = click.Choice(list(BY_NAME))
     return [
-        _imported(one, context, option) if ":" in one else (ours(context, option, one) or [one])[0]
+        _imported(one, context, option) if ":" in one else ours.convert(one, option, context)
         for one in value.split(",")
     ]
 

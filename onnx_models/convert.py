@@ -50,9 +50,10 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     is the one that it imports. Attributes that a node lacks are added with their defaults; attributes of ONNX's nodes are
     kept, and references to attributes of a function remain references.
 
-    In mmcv and caffe2, the first column of rois is the batch index. Gather and Cast nodes turn it into the input
-    batch_indices, and a Mul node converts caffe2's degrees to radians, in the element type of the RoIs. caffe2's RoIs may
-    lack the column; they then all have batch index 0. Where shape inference does not know the number of columns, as after
+    In mmcv and caffe2, the first column of rois is the batch index. Standard nodes turn it into the input batch_indices, in
+    which an index that is NaN, infinite or a fraction becomes -1, so that the operator refuses it. A Mul node converts
+    caffe2's degrees to radians, in the element type of the RoIs. caffe2's RoIs may lack the column; they then all have batch
+    index 0. Where shape inference does not know the number of columns, as after
     caffe2's own operators and in functions, convert assumes the column, which detectron2's exporter always writes; if it is
     missing, Gather fails at run time. `ortops.third_party` lists the edge cases in which results differ.
 

@@ -46,8 +46,7 @@ def convert_node(
     x, rois = node.input
     before = NodeBuilder(names, f"_of_{node.output[0] if node.output else rois}")
     if _has_index(operator, tensors.get(rois), where):
-        index = before.op("Gather", rois, before.tensor(np.array(0)), axis=1)
-        batch_indices = before.op("Cast", index, to=onnx.TensorProto.INT64)
+        batch_indices = _batch_indices(before, rois)
         boxes = before.op("Gather", rois, before.tensor(np.arange(1, operator.coordinates + 1)), axis=1)
     else:
         number = before.op("Gather", before.op("Shape", rois), before.tensor(np.array([0])), axis=0)
@@ -63,6 +62,18 @@ def convert_node(
     node.input.extend([x, boxes, batch_indices])
     node.attribute.extend(attributes)
     return before.added
+
+
+def _batch_indices(before: NodeBuilder, rois: str) -> str:
+    """Add nodes that make batch indices of column 0 of rois: -1, which is refused, for a NaN, an infinity or a fraction.
+
+    Runtimes cast these to various integers. As BOOL, a NaN and all numbers but 0 are true.
+    """
+    column = before.op("Gather", rois, before.tensor(np.array(0)), axis=1)
+    fraction = before.op("Sub", column, before.op("Floor", column))
+    has_fraction = before.op("Cast", fraction, to=onnx.TensorProto.BOOL)
+    index = before.op("Cast", column, to=onnx.TensorProto.INT64)
+    return before.op("Where", has_fraction, before.tensor(np.array(-1)), index)
 
 
 def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> None:

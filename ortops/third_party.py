@@ -117,21 +117,15 @@ class ThirdPartyOperator:
 
         def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
             x, rois = inputs
-            boxes, batch_indices = self._split(rois)
-            try:
-                of_ours([x, boxes, batch_indices], allocate, runner)
-            except ValueError as error:
-                if "batch_indices" not in str(error):
-                    raise
-                raise ValueError(f"{error} (batch_indices are column 0 of rois)") from error
+            of_ours([x, *self._split(rois, *x.shape[:1])], allocate, runner)
 
         return run
 
-    def _split(self, rois: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    def _split(self, rois: np.ndarray[Any, Any], images: int = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The columns after the batch index, with the angle in radians, and the batch indices.
 
         Raises:
-            ValueError: rois has a wrong shape.
+            ValueError: rois has a wrong shape, or a batch index is not a whole number >= 0 and < `images`.
         """
         allowed = self.numbers_of_columns
         if rois.ndim != 2 or rois.shape[1] not in allowed:
@@ -143,8 +137,14 @@ class ThirdPartyOperator:
             boxes = boxes * self.units(boxes.dtype)
         if not first:
             return boxes, np.zeros(len(rois), np.int64)
-        with np.errstate(invalid="ignore"):  # a NaN becomes an index out of range
-            return boxes, rois[:, 0].astype(np.int64)
+        # A copy, which no other thread changes. Platforms convert NaN and large numbers to different integers.
+        indices = rois[:, 0].astype(np.float64)
+        for i in np.flatnonzero(~((indices >= 0) & (indices < images) & (indices == np.floor(indices))))[:1]:
+            raise ValueError(
+                f"rois[{i}, 0] = {indices[i]}: the batch index must be a whole number >= 0 and < {images}, the number of "
+                "images"
+            )
+        return boxes, indices.astype(np.int64)
 
 
 def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> AttributeMapping:

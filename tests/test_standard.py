@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -309,18 +310,40 @@ def test_a_wrong_node_of_another_project_is_refused_when_a_session_is_made(node:
 @pytest.mark.parametrize(
     ("rois", "says"),
     [
-        ([[2, 0, 0, 1, 1]], r"batch_indices\[0\] = 2: must be >= 0 and < 2.* \(batch_indices are column 0 of rois\)"),
-        ([[np.nan, 0, 0, 1, 1]], r"batch_indices\[0\] = -9.*: must be >= 0"),
+        *(
+            (
+                [[0, 0, 0, 1, 1], [index, 0, 0, 1, 1]],
+                rf"rois\[1, 0\] = {re.escape(repr(index))}: the batch index must be a",
+            )
+            for index in (2.0, -1.0, 0.5, 1.5, -0.5, np.nan, np.inf, -np.inf, 2.0**63, -(2.0**63), 1e30, 2.0**-149)
+        ),
         ([[0, np.inf, 0, 1, 1]], r"rois\[0\] = \[inf, .*: must be finite"),
         ([[0, 1, 1, 1, 1, 1]], r"rois has shape \[1, 6\]: must have 2 axes, and 4 or 5 columns"),
     ],
 )
 def test_wrong_rois_of_another_project_are_refused(rois: Any, says: str) -> None:
-    model = of_other(*OTHERS[4])
+    model, feeds = of_other(*OTHERS[4], kind="double"), {"x": FEEDS["x"].astype(float), "rois": np.array(rois, float)}
     model.graph.input[1].type.tensor_type.shape.Clear()
     session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
     with pytest.raises(Exception, match=says):
-        session.run(None, {"x": FEEDS["x"], "rois": np.array(rois, np.float32)})
+        session.run(None, feeds)
+
+
+@pytest.mark.parametrize("opset", [9, 16])
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+def test_a_converted_model_refuses_a_batch_index_that_is_no_whole_number(kind: str, opset: int) -> None:
+    model = of_other(*OTHERS[0], kind=kind.replace("float32", "float").replace("float64", "double"), opset=opset)
+    session = ortops.InferenceSession(saved(onnx_models.convert(model)), options(), providers=[CPU])
+    feeds = {"x": FEEDS["x"].astype(kind), "rois": np.array([[1, 0, 0, 1, 1]] * 2, kind)}
+    assert session.run(None, feeds)
+    for index in (0.5, -0.5, 1.5, np.nan, np.inf, -np.inf):
+        feeds["rois"][1, 0] = index
+        with pytest.raises(Exception, match=r"batch_indices\[1\] = -1: must be >= 0 and < 2"):
+            session.run(None, feeds)
+    if kind != "float16":
+        feeds["rois"][1, 0] = 1e30
+        with pytest.raises(Exception, match=r"batch_indices\[1\] = -?9223372036854775[0-9]+: must be >= 0 and < 2"):
+            session.run(None, feeds)
 
 
 def test_a_profile_has_the_name_of_the_node(tmp_path: Path) -> None:

@@ -119,11 +119,10 @@ class Attribute:
             return "must be finite and > 0"
         if self.finite:
             return "must be finite"
-        if self.maximum is not None:
-            return f"must be >= {self.minimum} and <= {self.maximum}"
-        if self.minimum is not None:
-            return f"must be >= {self.minimum}"
-        return _TYPE_RULES[self._kind]
+        bounds = [
+            f"{sign} {bound}" for sign, bound in ((">=", self.minimum), ("<=", self.maximum)) if bound is not None
+        ]
+        return f"must be {' and '.join(bounds)}" if bounds else _TYPE_RULES[self._kind]
 
     @property
     def is_list(self) -> bool:
@@ -169,9 +168,12 @@ class Attribute:
             is_allowed = not self.choices or value in self.choices
         else:
             # ONNX stores a FLOAT attribute as float32. Functions outside sessions round it the same way.
-            with np.errstate(over="ignore"):
-                kept = int(value) if self._kind == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
-            if self._kind == "INT" and abs(kept) > _INT64.max:
+            try:
+                with np.errstate(over="ignore"):
+                    kept = int(value) if self._kind == "INT" else float(np.float32(value))  # type: ignore[call-overload, arg-type]
+            except OverflowError as error:
+                raise ValueError(f"{name} = {value!r}: must fit in 64 bits") from error
+            if self._kind == "INT" and not _INT64.min <= kept <= _INT64.max:
                 raise ValueError(f"{name} = {value!r}: must fit in 64 bits")
             is_allowed = self.minimum is None or kept >= self.minimum
             is_allowed = is_allowed and (self.maximum is None or kept <= self.maximum)
@@ -523,7 +525,7 @@ class Operator:
         """
         unknown = set(given) - {attribute.name for attribute in self.attributes}
         if unknown:
-            raise TypeError(f"{self.name} has no attribute {', '.join(sorted(unknown))}")
+            raise TypeError(f"{self.label} has no attribute {', '.join(sorted(unknown))}")
         checked: dict[str, AttributeValue] = {}
         for a in self.attributes:
             value = given.get(a.name, a.default)

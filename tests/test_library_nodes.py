@@ -76,6 +76,7 @@ def said_by_ours(model: onnx.ModelProto) -> str:
     [
         (ROI_ALIGN, {"sampling_ratio": 2.5}),
         (ROI_ALIGN, {"sampling_ratio": -(2**63)}),
+        (ROI_ALIGN, {"sampling_ratio": 2**63 - 1, "output_width": -(2**63)}),
         (ROI_ALIGN, {"sampling_ratio": []}),
         (ROI_ALIGN, {"mode": 1}),
         (ROI_ALIGN, {"mode": [0.1, 1e30]}),
@@ -99,7 +100,13 @@ def said_by_ours(model: onnx.ModelProto) -> str:
         (POOL, {"pooled_shape": [1, 0]}),
         (RESAMPLE, {"scales": [2, 2]}),
         (RESAMPLE, {"scales": []}),
+        (RESAMPLE, {"scales": np.ones(2)}),
         (RESAMPLE, {"scales": [1.0] * 5}),
+        (RESAMPLE, {"output_sizes": [1, -(2**63)]}),
+        *(
+            (onnx_models.roi_align(10), {"coordinate_transformation_mode": value})
+            for value in ("half_pixel", 1, 0.5, [1], [0.5], ["x"], np.ones(3))
+        ),
         (RESAMPLE, {"scales": [1.0, -0.5]}),
         (RESAMPLE, {"output_sizes": [3]}),
         (RESAMPLE, {"output_sizes": [3], "input_pixel_offsets": [1.0] * 3}),

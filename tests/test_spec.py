@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -34,6 +37,34 @@ def test_opset_10_means_output_half_pixel() -> None:
 def test_a_default_must_keep_the_rule() -> None:
     with pytest.raises(ValueError, match="size = 0: must be >= 1"):
         Attribute("size", "INT", 0, minimum=1)
+
+
+@pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, np.int64(-(2**63)), np.uint64(2**63 - 1), 0])
+def test_an_int_attribute_has_every_int64(value: Any) -> None:
+    assert Attribute("a", "INT").check(value) == value
+    assert Attribute("a", "INTS", any_length=True).check([value]) == (value,)
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, np.uint64(2**64 - 1)])
+def test_an_int_attribute_beyond_int64_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^a = .*: must fit in 64 bits$"):
+        Attribute("a", "INT").check(value)
+
+
+def test_a_float_attribute_has_infinities_and_nan_unless_its_rule_excludes_them() -> None:
+    for value in (math.inf, -math.inf, math.nan):
+        assert np.array_equal(Attribute("a", "FLOAT").check(value), value, equal_nan=True)
+        for ruled in (Attribute("a", "FLOAT", finite=True), Attribute("a", "FLOAT", positive=True)):
+            with pytest.raises(ValueError, match=r"a = .*: must be finite"):
+                ruled.check(value)
+    assert Attribute("a", "FLOAT").check(1e39) == math.inf  # as ONNX stores it
+    with pytest.raises(ValueError, match=r"a = 10+: must fit in 64 bits"):
+        Attribute("a", "FLOAT").check(10**400)
+
+
+def test_a_rule_names_the_bounds_that_there_are() -> None:
+    for bounds, rule in (((1, None), ">= 1"), ((None, 2), "<= 2"), ((1, 2), ">= 1 and <= 2")):
+        assert Attribute("a", "INT", minimum=bounds[0], maximum=bounds[1]).rule == f"must be {rule}"
 
 
 def test_an_attribute_may_depend_on_another() -> None:

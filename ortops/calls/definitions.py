@@ -97,6 +97,7 @@ class _Words:
             (words.TYPE_COUNT, words.TYPES_AT): [self._type(name) for name in self._types],
             (words.AXIS_COUNT, words.AXES_AT): [self._axis(name) for name in self._axes],
             (words.EQUATION_COUNT, words.EQUATIONS_AT): [self._equation(one) for one in operator.equations],
+            (words.CONSTANT_COUNT, words.CONSTANTS_AT): [[name] for name in sorted(operator.constants)],
         }
         for (count, at), items in sections.items():
             self._words[count], self._words[at] = len(items), self._append([word for item in items for word in item])

@@ -67,21 +67,23 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
             if kind == attribute.type:
                 return attribute.check(value)
             raise TypeError(f"{attribute.name} = {value!r} has type {kind}: must be {attribute.type}")
-    if not attribute.is_per_axis and _has_attribute(api, info, name):
-        if attribute.any_length and not _is_tensor_or_strings(api, info, name):
+    if _has_attribute(api, info, name):
+        may_be_empty = attribute.is_per_axis or attribute.any_length
+        if not may_be_empty or _is_tensor_or_strings(api, info, name):
+            raise TypeError(
+                f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
+            )
+        if attribute.any_length:
             return ()
-        raise TypeError(
-            f"{attribute.name} has a type that cannot be read, or is an empty list: must be {attribute.type}"
-        )
     return attribute.default
 
 
 def _has_attribute(api: Api, info: int, name: bytes) -> bool:
-    """Whether a node has an attribute whose type no reader can read, such as a tensor or a list of strings.
+    """Whether a node has an attribute, of any type.
 
-    The C API has no function for this. But its error differs from the error for an attribute that the node cannot have.
+    The C API has no function for this. But if the attribute is there, the answer is not the error for one that no node has.
     """
-    impossible = name + b" "
+    impossible = b"\1"
     return _error(api, info, name) != _error(api, info, impossible).replace(impossible, name)
 
 
@@ -240,20 +242,22 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
         TypeError, ValueError: an attribute of the node has a wrong type or value, or an input has a wrong type.
     """
     api = ort_api()
-    attributes = operator.check_attributes({a.name: read_attribute(api, info, a) for a in operator.attributes})
+    given: dict[str, object] = {a.name: read_attribute(api, info, a) for a in operator.attributes}
+    given |= {name: None for name in operator.constants if _has_attribute(api, info, name.encode())}
+    attributes = operator.check_attributes(given)
     counts = c_size_t(), c_size_t()
     api.check(api.KernelInfo_GetInputCount(info, byref(counts[0])))
     api.check(api.KernelInfo_GetOutputCount(info, byref(counts[1])))
-    given = list(_inputs_of(api, info, operator, counts[0].value))
-    types = _with_types_of_inputs(operator, types, given)
-    operator.check_node(_known_shapes(given), attributes)
+    inputs_of_node = list(_inputs_of(api, info, operator, counts[0].value))
+    types = _with_types_of_inputs(operator, types, inputs_of_node)
+    operator.check_node(_known_shapes(inputs_of_node), attributes)
     input_kinds, output_kinds = (
         [types.get(tensor.type, tensor.type) for tensor in _given(tensors, count.value)]
         for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
     )
     compute = bind(operator, attributes, output_kinds)
     if isinstance(compute, Bound):
-        node = compute.node_in_session({one.tensor.name: one.kind for one in given}, output_kinds)
+        node = compute.node_in_session({one.tensor.name: one.kind for one in inputs_of_node}, output_kinds)
         return _compiled_kernel(operator, node)
     inputs = Inputs(
         api,

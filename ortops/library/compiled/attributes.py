@@ -18,6 +18,8 @@ from ortops.calls.definition_words import (
     AXIS_NAMES,
     CHOICE_COUNT,
     CHOICES_AT,
+    CONSTANT_COUNT,
+    CONSTANTS_AT,
     DEFAULT,
     FLOAT,
     FLOATS,
@@ -89,6 +91,8 @@ def read_attributes(node: Words, call: Words, api: int, source: int, is_inferenc
     count = definition[ATTRIBUTE_COUNT]
     for i in range(count):
         rows[i * ATTRIBUTE_WORDS] = 0
+    if not is_inference and _has_constants(definition, node[LABEL], call, api, source):
+        return INVALID
     for i in range(count):
         item, row = offset(items, i * ATTRIBUTE_ITEM_WORDS), offset(rows, i * ATTRIBUTE_WORDS)
         status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, is_inference)
@@ -104,6 +108,20 @@ def read_attributes(node: Words, call: Words, api: int, source: int, is_inferenc
     if not _rules_hold(definition, rows, items, call) or not _lists_agree(definition, rows, items, call):
         return INVALID
     return OK
+
+
+@noinline
+def _has_constants(definition: Words, label: int, call: Words, api: int, info: int) -> bool:
+    """Whether a node has attributes where its operator has constants; then write the error."""
+    names, is_any = offset(definition, definition[CONSTANTS_AT]), False
+    for i in range(definition[CONSTANT_COUNT]):
+        if _has_attribute(names[i], api, info):
+            if not is_any:
+                write_text(call, label)
+            write_text(call, text(", ") if is_any else text(" has no attribute "))
+            write_text(call, names[i])
+            is_any = True
+    return is_any
 
 
 @compiled
@@ -135,7 +153,7 @@ def _read_attribute(
     release(int64_pointer(found[1]))
     if not is_inference:
         status = _check_absent(item, call, api, source)
-        if status != OK or (item[IS_ANY_LENGTH] and _has_attribute(item, api, source)):
+        if status != OK or (item[IS_ANY_LENGTH] and _has_attribute(item[ATTRIBUTE_NAME], api, source)):
             return status  # of an empty list the row has no values
     row[0] = _MISSING
     if item[HAS_DEFAULT]:
@@ -243,8 +261,9 @@ def _check_absent(item: Words, call: Words, api: int, info: int) -> int:
                 write_text(call, item[TYPE_NAME])
                 release(int64_pointer(found[1]))
                 status = INVALID
-    may_be_empty = item[IS_PER_AXIS] or item[IS_ANY_LENGTH]
-    if status == OK and not may_be_empty and _has_attribute(item, api, info):
+    name = item[ATTRIBUTE_NAME]
+    may_be_empty = (item[IS_PER_AXIS] or item[IS_ANY_LENGTH]) and not _is_tensor(name, api, info)
+    if status == OK and not may_be_empty and _has_attribute(name, api, info):
         write_text(call, item[ATTRIBUTE_NAME])
         write_text(call, text(" has a type that cannot be read, or is an empty list: must be "))
         write_text(call, item[TYPE_NAME])
@@ -267,45 +286,48 @@ def _type_name(kind: int) -> int:
 
 
 @compiled
-def _has_attribute(item: Words, api: int, info: int) -> bool:
-    """Whether a node has an attribute that none of the functions can read, such as a tensor.
-
-    OrtApi has no function for this, but its error is not the one for an attribute that the node cannot have.
-    """
-    source, size = byte_pointer(item[ATTRIBUTE_NAME]), 0
-    while source[size] != 0:
-        size += 1
-    memory = allocate(size // 8 + 1)
-    if address_of(memory) == 0:
+def _is_tensor(name: int, api: int, info: int) -> bool:
+    allocator, value = local(0), local(0)
+    if not _succeeds(api, call_api(api, "GetAllocatorWithDefaultOptions", (address_of(allocator),))):
         return False
-    impossible = byte_pointer(memory)
-    for i in range(size):
-        impossible[i] = source[i]
-    impossible[size], impossible[size + 1] = 0x20, 0
+    arguments = (info, name, allocator[0], address_of(value))
+    is_tensor = _succeeds(api, call_api(api, "KernelInfoGetAttribute_tensor", arguments))
+    if is_tensor:
+        call_api(api, "ReleaseValue", (value[0],))
+    return is_tensor
+
+
+@compiled
+def _has_attribute(name: int, api: int, info: int) -> bool:
+    """Whether a node has an attribute of a name, of any type.
+
+    OrtApi has no function for this. But if the attribute is there and is no FLOAT, the error is not the one for an attribute
+    that no node has.
+    """
     cell = address_of(local(0))
-    given = call_api(api, "KernelInfoGetAttribute_float", (info, item[ATTRIBUTE_NAME], cell))
-    other = call_api(api, "KernelInfoGetAttribute_float", (info, address_of(memory), cell))
-    is_there = given != 0 and other != 0 and not _is_same_error(api, given, other, source, size)
+    given = call_api(api, "KernelInfoGetAttribute_float", (info, name, cell))
+    other = call_api(api, "KernelInfoGetAttribute_float", (info, text("\1"), cell))
+    is_there = given == 0 or (other != 0 and not _is_same_error(api, given, other, byte_pointer(name)))
     _succeeds(api, given)
     _succeeds(api, other)
-    release(memory)
     return is_there
 
 
 @compiled
-def _is_same_error(api: int, given: int, other: int, name: Any, size: int) -> bool:
-    """Whether two statuses have the same text, if `name` and a space in the other one stand for the name."""
+def _is_same_error(api: int, given: int, other: int, name: Any) -> bool:
+    """Whether two statuses have the same text, if the byte 1 in the other one stands for the name."""
     first = byte_pointer(call_api(api, "GetErrorMessage", (given,)))
     second = byte_pointer(call_api(api, "GetErrorMessage", (other,)))
     at, to = 0, 0
     while second[at] != 0:
-        is_behind_name = second[at] == 0x20 and at >= size
-        for k in range(size if is_behind_name else 0):
-            is_behind_name = is_behind_name and second[at - size + k] == name[k]
-        if not is_behind_name:
-            if first[to] != second[at]:
+        size = 0
+        while second[at] == 1 and name[size] != 0:
+            if first[to + size] != name[size]:
                 return False
-            to += 1
+            size += 1
+        if second[at] != 1 and first[to] != second[at]:
+            return False
+        to += size if second[at] == 1 else 1
         at += 1
     return bool(first[to] == 0)
 
@@ -360,8 +382,7 @@ def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int) -
     if kind in (INT, INTS):
         number = int64_pointer(found[1])[k]
         word[0] = number
-        rule: int = text("must fit in 64 bits") if number == -(2**63) else item[RULE]
-        return rule if number == -(2**63) or not item[MINIMUM] <= number <= item[MAXIMUM] else 0
+        return 0 if item[MINIMUM] <= number <= item[MAXIMUM] else item[RULE]
     if kind == STRING:
         for i in range(item[CHOICE_COUNT]):
             if is_same(found[1], found[0], choices[i]):

@@ -698,6 +698,35 @@ ONE_EACH = _one_each()
 """A sample of each operator, in each of its modes: the first of those with the most inputs."""
 
 
+ROUNDED = [
+    *(
+        Call(f"s = Constant<value = {scale}>() q = {nodes('QuantizeLinear', of_q, 'x, s')} "
+             f"d = {nodes('DequantizeLinear', of_d, 'q, s')} y = Add(d, x)", {"x": (2, 4)}, BOTH,
+             needs_new="output_dtype" in of_q)
+        for scale, of_q, of_d in (
+            ("float {0.004}", "", ""), ("float[4] {0.1, 0.2, 0.3, 0.004}", "axis = -1", "axis = -1"),
+            ("float[2,2] {0.1, 0.2, 0.3, 0.004}", *["axis = 1, block_size = 2"] * 2),
+            ("float {0.1}", "output_dtype = 17", ""), ("float {0.1}", "output_dtype = 22", ""),
+        )
+    ),
+    Call("z = Constant<value = int8 {100}>() q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z)",
+         {"x": (2, 3), "s": ()}, (0.01, 1)),
+    Call("q = Cast<to = 17>(x) y = Cast<to = 1>(q)", needs_new=True),
+    Call(
+        "t = ReduceSum<keepdims = 0>(x) c = Cast<to = 9>(t) y = If (c) <"
+        "then_branch = one () => (float[A,B] p) { q = QuantizeLinear(x, s) p = DequantizeLinear(q, s) },"
+        " else_branch = other () => (float[A,B] r) { r = Neg(x) }>", {"x": (2, 3), "s": ()},
+    ),
+    Call(
+        "n = Constant<value = int64 {3}> () c = Constant<value = bool {1}> () y = Loop (n, c, x) <"
+        "body = once (int64 i, bool go, float[A,B] a) => (bool on, float[A,B] b)"
+        " { on = Identity(go) h = Sin(a) q = QuantizeLinear(h, s) d = DequantizeLinear(q, s) b = Mul(d, x) }>",
+        {"x": (2, 3), "s": ()}, (0.05, 0.9),
+    ),
+]  # fmt: skip
+"""Gradients pass these straight through, which finite differences do not."""
+
+
 def opened(sample: Call) -> onnx.ModelProto:
     """The model of a sample with open lengths, except those that the operator's rule must know."""
     return sample.model("last" if sample.opened == "last" else "names")

@@ -10,7 +10,7 @@ import pytest
 
 from gradient_checks import Array, declared, parsed, run, with_loss
 from gradient_nodes import not_of_old
-from onnx_models.gradient import gradient
+from onnx_models.gradient import gradient, hessian, jvp
 from pairs import pairwise
 
 INTEGERS = {
@@ -133,3 +133,16 @@ def test_whatever_else_computes_with_the_integers_is_refused(reader: str, name: 
     made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
     with pytest.raises(ValueError, match=rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by"):
         gradient(made, "loss", ["x"])
+
+
+def test_second_derivatives_pass_straight_through_as_first_ones_do() -> None:
+    made = parsed("""<ir_version: 10, opset_import: ["" : 21]>
+        g (float[n] x) => (float y) <float s = {0.1}, int8 zero = {0}> {
+          q = QuantizeLinear (x, s, zero)
+          d = DequantizeLinear (q, s, zero)
+          y = ReduceSumSquare <keepdims = 0> (d) }""")
+    x, v = np.array([0.52, -1.31, 2.04], np.float32), np.array([1, 10, 100], np.float32)
+    first = gradient(made, "y", ["x"])
+    forward = run(jvp(first, {"x_grad": "twice"}, {"x": "v"}), {"x": x, "v": v})
+    reverse = run(hessian(made, "y", ["x"], vector=True), {"x": x, "x_vector": v})
+    np.testing.assert_allclose([forward["twice"], reverse["x_hessian_vector"]], [2 * v, 2 * v], rtol=1e-6)

@@ -66,7 +66,8 @@ def backward(
         if name in parts and name not in sums:
             of_it = parts[name]
             sums[name] = of_it[0] if len(of_it) == 1 else graph.op("Sum", *of_it)
-            graph.inherit_type(sums[name], name)
+            if not _is_not_real(graph, name):  # the gradient of a quantized tensor is float
+                graph.inherit_type(sums[name], name)
         return sums.get(name)
 
     for proto in reversed(nodes):

@@ -95,6 +95,9 @@ REDUCTIONS = [
 ADDED: list[dict[str, Any]] = [{}, {"c": ()}, {"c": (2, 1)}, {"c": (1, 4)}]
 
 PRODUCTS = [
+    # ONNX Runtime fuses a Gemm and a Sum of two, and fails if a factor is the third output of a node.
+    Call("o, p, q, r = Split<axis = 1, num_outputs = 4>(x) s = MatMul(q, w) t = MatMul(r, w) y = Mul(s, t)",
+         {"x": (3, 12), "w": (3, 5)}),
     *(
         Call("MatMul(a, b)", {"a": a, "b": b}, needs_new=not min(a))
         for a, b in (

@@ -255,7 +255,7 @@ def _forward(
         moving = tangent(of)
         if of in found:
             tangents.setdefault(found[of], []).append(moving)
-    seeds = {name: parts[0] if len(parts) == 1 else graph.op("Sum", *parts) for name, parts in tangents.items()}
+    seeds = {name: graph.total(parts) for name, parts in tangents.items()}
     by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
     return {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
 

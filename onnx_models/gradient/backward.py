@@ -64,8 +64,7 @@ def backward(
     def total(name: str) -> str | None:
         """The sum of all gradients of a tensor; all of its consumers have been visited."""
         if name in parts and name not in sums:
-            of_it = parts[name]
-            sums[name] = of_it[0] if len(of_it) == 1 else graph.op("Sum", *of_it)
+            sums[name] = graph.total(parts[name])
             if not _is_not_real(graph, name):  # the gradient of a quantized tensor is float
                 graph.inherit_type(sums[name], name)
         return sums.get(name)

@@ -195,6 +195,13 @@ class Graph(Tensors):
         """The tensor `name` where the condition holds, and zeros (of the element type of `like`) elsewhere."""
         return self.op("Where", condition, name, self.number(0.0, like))
 
+    def total(self, terms: Sequence[str]) -> str:
+        """The sum of one or more tensors of one shape."""
+        if len(terms) == 1:
+            return terms[0]
+        # ONNX Runtime (1.32 at least) fuses a Gemm and a Sum of two, and fails if a factor is the third output of a node.
+        return self.op("Add" if len(terms) == 2 else "Sum", *terms)
+
     def reshaped(self, name: str, like: str) -> str:
         """A tensor in the shape of another."""
         value = self.constant(name)

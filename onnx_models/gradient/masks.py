@@ -64,7 +64,7 @@ class Masks:
                 return
         elif node.op_type == "Where":
             terms = [name for name in terms[1:] if (value := self._graph.constant(name)) is None or value.any()]
-        elif node.op_type != "Sum":
+        elif node.op_type not in ("Add", "Sum"):
             return
         first, *others = [self._masks.get(name, ()) for name in terms] or [()]
         if shared := tuple(one for one in first if all(one in masks for masks in others)):

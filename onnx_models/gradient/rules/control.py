@@ -376,7 +376,7 @@ def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict
     gradients: dict[str, Part] = dict.fromkeys([*wanted, *node.captured], _NOTHING)
     for name, terms in found.items():
         if name in gradients:
-            gradients[name] = terms[0] if len(terms) == 1 else graph.op("Sum", *terms)
+            gradients[name] = graph.total(terms)
     return gradients
 
 
@@ -438,7 +438,7 @@ class _Total:
             node = body.graph.producer(node.input[0])
         if node is None or normalize_domain(node.domain):
             return None
-        if node.op_type == "Sum":
+        if node.op_type in ("Add", "Sum"):
             terms = [cls.of(body, name, term) for term in node.input]
             return None if None in terms else cls._of_terms([term for term in terms if term is not None])
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -470,7 +470,7 @@ class _Total:
     def _of_terms(cls, terms: Sequence[_Total]) -> _Total:
         def whole(graph: Graph, stacks: Sequence[str]) -> str:
             rest = iter(stacks)
-            return graph.op("Sum", *(term.sum(graph, [next(rest) for _ in term.operands]) for term in terms))
+            return graph.total([term.sum(graph, [next(rest) for _ in term.operands]) for term in terms])
 
         return cls([one for term in terms for one in term.operands], whole)
 

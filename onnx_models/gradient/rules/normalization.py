@@ -105,16 +105,12 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
         square = graph.op("Mul", normalized.inverse, normalized.inverse)
         factor = graph.op("Neg", graph.op("Mul", graph.op("Mul", by_inverse, share), square))
         dx.append(graph.op("Mul", normalized.values, factor))
-    return _of_statistics(graph, node, [_sum(graph, dx), *parts[1:]])
+    return _of_statistics(graph, node, [graph.total(dx), *parts[1:]])
 
 
 def _padded(incoming: Incoming, count: int) -> list[str | None]:
     """The gradients of outputs, with None for each output that the operator may have and the node lacks."""
     return [*incoming, *[None] * (count - len(incoming))]
-
-
-def _sum(graph: Graph, parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else graph.op("Sum", *parts)
 
 
 def _of_statistics(graph: Graph, node: Node, parts: Sequence[str | None]) -> Gradients:
@@ -250,7 +246,7 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         centred = graph.op("Sub", wide, graph.op("ReduceMean", wide, graph.ints(axes)))
         twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
         dx.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
-    parts[0] = _sum(graph, dx)
+    parts[0] = graph.total(dx)
     return _of_statistics(graph, node, parts)
 
 

@@ -165,7 +165,7 @@ def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequenc
         # Each combination is weighted separately, so that only one is in memory at a time.
         values = graph.op("GatherND", rows, graph.op("Unsqueeze", pixel, last), batch_dims=1)
         parts.append(graph.op("Mul", values, graph.op("Unsqueeze", weight, last)))
-    return graph.op("Sum", *parts)
+    return graph.total(parts)
 
 
 def _product(graph: Graph, x: str) -> str:

@@ -110,4 +110,4 @@ def _folded(graph: Graph, made: str, x: str, axis: int, read: Reads) -> str:
         if count:
             edge = graph.op("ReduceSum", graph.op("Slice", made, *ends, places), places)
             parts.append(graph.op("Pad", edge, graph.op("Concat", *pads, axis=0), "", places))
-    return graph.op("Sum", *parts) if len(parts) > 1 else parts[0]
+    return graph.total(parts)

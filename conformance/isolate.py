@@ -22,7 +22,7 @@ from conformance.case import MAX_SAMPLES, Basis, Case, scenario_of
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Result
-from conformance.run import Answer, AnswerFunction, CaseRunner, ask
+from conformance.run import Answer, AnswerFunction, CaseRunner, ask, part_of
 from conformance.worker_process import (
     START_TIMEOUT,
     ProcessLostError,
@@ -220,7 +220,8 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
         return iter(())
     tasks = _tasks(cases)
     small = (case for task in tasks for case in task if not (case.expects_error or case.formula or _is_huge(case)))
-    first = next(small, None)
+    parts = (part_of(case, case.formula.smaller().smaller()) for case in cases if case.formula)
+    first = next(itertools.chain(small, parts), None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.executor.submit(_declared, setting, first) for _ in range(pool.worker_count)]
     try:

@@ -146,7 +146,10 @@ def _require_time(backend: Backend, case: Case, time_limit: float) -> None:
     """
     if case.formula is None or not math.isfinite(time_limit):
         return
-    work, hundredth = case.formula.work, case.formula.smaller()
+    # All calls count: those before the compared one, and the second one of a case that is asked twice.
+    calls = (*case.before, *[case.inputs] * (1 + is_asked_twice(case)))
+    work = sum(inputs.formula.work for inputs in calls if isinstance(inputs, Computed))
+    hundredth = case.formula.smaller()
     tiny = hundredth.smaller()
     seconds = _seconds_of(backend, case, tiny)
     if MARGIN * seconds * work / tiny.work <= time_limit:
@@ -165,9 +168,14 @@ def _too_slow(seconds: float, share: str) -> UnsupportedError:
     return UnsupportedError(f"would take about {float(f'{seconds:.0e}'):g} s, judging by a {share} of it")
 
 
+def part_of(case: Case, formula: Formula) -> Case:
+    """A large case with another formula of the same form, in the first call of a session."""
+    return replace(case, inputs=Computed(formula), expected=Computed(formula, are_inputs=False), before=())
+
+
 def _seconds_of(backend: Backend, case: Case, formula: Formula) -> float:
     """The time of the second call with another formula of the same form: a runtime may compile in the first call."""
-    probe = replace(case, inputs=Computed(formula), expected=Computed(formula, are_inputs=False), before=())
+    probe = part_of(case, formula)
     session = backend.prepare(probe)
     inputs = _copied(probe.inputs)
     session(dict(inputs))

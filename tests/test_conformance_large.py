@@ -233,6 +233,25 @@ def test_a_runtime_that_would_need_minutes_is_told_so_and_asked_for_parts_only(
     assert backend.asked[: len(asked) + 1] == asked + ([] if text else [400])
 
 
+@pytest.mark.parametrize(
+    ("case_id", "calls"),
+    [
+        ("roi_align/users/after_other_sizes/v16/avg/half_pixel/float", 3),
+        ("roi_align_rotated/users/images_8/float16", 2),
+    ],
+)
+def test_all_calls_of_a_large_case_have_to_fit_into_the_time_limit(
+    monkeypatch: pytest.MonkeyPatch, case_id: str, calls: int
+) -> None:
+    case = BY_ID[case_id]
+    backend = Slow(monkeypatch, each=1e-4)
+    assert ask(backend, case).kind == "outputs"
+    assert len(backend.asked) == calls  # some come before the compared one, or repeat it
+    limits = [share * backend.now for share in (3.0, 1.5)]
+    found = [ask(Slow(monkeypatch, each=1e-4), case, limit).kind for limit in limits]
+    assert found == ["outputs", "unsupported"]
+
+
 def test_without_a_limit_no_runtime_is_asked_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Slow(monkeypatch, each=10.0)
     assert ask(backend, BY_ID[TIMED]).kind == "outputs"

@@ -37,7 +37,7 @@ _MAX_NAMES = 10
     multiple=True,
     metavar="NAME",
     help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} selects all trainable parameters; "
-    "--dry-run shows which constants it leaves out.",
+    "--dry-run shows which these are, and which constants it leaves out.",
 )
 @click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
 @click.option(
@@ -94,7 +94,7 @@ def gradient_command(
         before = load_model(model)
         with click_errors(model):
             found = report(*arguments(before), **settings)
-        _show(found)
+        _show(found, names == PARAMETERS)
         raise click.exceptions.Exit(1 if found.refused else 0)
     if out is None:
         raise click.UsageError("Missing option '--out'. Only --dry-run works without it.")
@@ -154,7 +154,7 @@ def _checked(
     return wrt
 
 
-def _show(found: Report) -> None:
+def _show(found: Report, with_parameters: bool) -> None:
     rows = []
     for one, number in found.operators:
         name = f"{one.domain}::{one.operator}" if one.domain else one.operator
@@ -164,6 +164,9 @@ def _show(found: Report) -> None:
         click.echo(one_line(f"zero: {line}"))
     for name in found.zero_gradients:
         click.echo(one_line(f"zero: the gradient with respect to {name!r} is 0 for all inputs"))
+    if with_parameters:
+        for name, shape in zip(found.wrt, found.shapes, strict=True):
+            click.echo(one_line(f"trained: {name} {shape}"))
     by_reason: dict[str, list[str]] = {}
     for name, reason in found.left_out:
         by_reason.setdefault(reason, []).append(name)

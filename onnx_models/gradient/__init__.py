@@ -62,8 +62,8 @@ def gradient(
         wrt: names of floating-point inputs, initializers or intermediate tensors. A mapping also gives the names of the
             new outputs; a gradient of a gradient needs that, since NAME_grad is taken. "parameters" selects what a
             network learns: all floating-point initializers and Constants that the loss depends on, except settings of
-            operators (such as bounds, running statistics, scales of Resize and of quantization) and single numbers of
-            formulas (`onnx_models.gradient.parameters`). `report` tells which are left out, and why.
+            operators (such as bounds, running statistics, scales of Resize and of quantization), masks, and single numbers
+            of formulas (`onnx_models.gradient.parameters`). `report` tells which are left out, and why.
         stop_at: names of tensors to treat as constants.
         through_rois: False to treat the RoIs of RoiAlign as constants, as torchvision does. If other nodes of a detector
             also read the RoIs, and PyTorch detaches them, name them in `stop_at`.
@@ -126,7 +126,8 @@ def report(
         ours = () if refused else tuple(sorted(own_operators(builder.prepared_model).items()))
         left_out = tuple(builder.left_out.items())
         ends = tuple(dict.fromkeys(builder.context.zeros))
-        return Report(passed, ends, zeros, refused, before, after, tuple(names), left_out, ties, ours)
+        shapes = tuple(builder.graph.lengths(name) for name in names)
+        return Report(passed, ends, zeros, refused, before, after, tuple(names), shapes, left_out, ties, ours)
 
 
 def _differentiated_loss(

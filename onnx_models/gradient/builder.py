@@ -70,7 +70,7 @@ class GradientBuilder:
         self.prepared_model = prepared(model)
         if untie:
             made = self.prepared_model.graph
-            weights = parameters(made, ()).names
+            weights = parameters(made, (), model.graph).names
             separate(made, find_tied(made, weights, _data(model)), _data(model), onnx_opset(self.prepared_model) or 0)
         self.graph = Graph(
             self.prepared_model.graph,
@@ -146,7 +146,7 @@ class GradientBuilder:
     def ties(self, names: Iterable[str]) -> list[Tied]:
         """The parameters among these names that an exporter merged."""
         found = find_tied(self.graph.proto, list(names), _data(self._model))
-        weights = parameters(self.graph.proto, ()).names if found else []
+        weights = parameters(self.graph.proto, (), self._model.graph).names if found else []
         return [one for one in found if one.name in weights]
 
     def warn_of_ties(self, names: Iterable[str]) -> None:
@@ -156,7 +156,7 @@ class GradientBuilder:
 
     def _parameters(self) -> list[str]:
         """Names of the weights; the model's other constants go to `left_out`."""
-        found = parameters(self.graph.proto, self.context.stop_at)
+        found = parameters(self.graph.proto, self.context.stop_at, self._model.graph)
         own = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
         self.left_out = {name: reason for name, reason in found.left_out.items() if name in own}
         return found.names

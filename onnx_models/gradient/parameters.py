@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import onnx
 
-from onnx_models.gradient.ours import REGIONS
+from onnx_models.gradient.roles import Roles, is_single, values_of
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
-
-MOVED = {
-    "Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze",
-}  # fmt: skip
-"""Operators whose output is their first input in another shape or type: what reads the output decides."""
-
-_BOUND, _STATE, _SCALE = "a bound", "an initial state", "a scale of quantization"
-
-_SETTINGS: Mapping[str, Mapping[int, str]] = {
-    "Attention": {3: "a mask", 4: "a cache", 5: "a cache"},
-    "BatchNormalization": {3: "a running statistic", 4: "a running statistic"},
-    "Clip": {1: _BOUND, 2: _BOUND},
-    "DequantizeLinear": {1: _SCALE},
-    "Dropout": {1: "a probability"},
-    "GRU": {5: _STATE},
-    "LSTM": {5: _STATE, 6: _STATE},
-    "NegativeLogLikelihoodLoss": {2: "a weight of a class"},
-    "OneHot": {2: "values for on and off"},
-    "Pad": {2: "a value to pad with"},
-    "QuantizeLinear": {1: _SCALE},
-    "RNN": {5: _STATE},
-    "Range": dict.fromkeys(range(3), "an end or a step of a range"),
-    "Resize": {1: "a region to resize", 2: "a scale to resize by"},
-    "RotaryEmbedding": {1: "a table of positions", 2: "a table of positions"},
-    "STFT": {2: "a window"},
-    "SoftmaxCrossEntropyLoss": {2: "a weight of a class"},
-}
-"""The inputs that no network learns, by ONNX operator and input index."""
-
-WEIGHTS: Mapping[str, Collection[int]] = {
-    "BatchNormalization": (1, 2),
-    "Conv": (1, 2),
-    "ConvTranspose": (1, 2),
-    "DeformConv": (1, 3),
-    "GRU": (1, 2, 3),
-    "Gemm": (0, 1, 2),
-    "GroupNormalization": (1, 2),
-    "InstanceNormalization": (1, 2),
-    "LSTM": (1, 2, 3, 7),
-    "LayerNormalization": (1, 2),
-    "MatMul": (0, 1),
-    "PRelu": (1,),
-    "RMSNormalization": (1,),
-    "RNN": (1, 2, 3),
-}
-"""The inputs that are weights even if they have one element, by ONNX operator and input index."""
 
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"
 _STOPPED = "named in stop_at"
+
+_KIND, _FOLDED = "pkg.torch.export.graph_signature.InputSpec.kind", "pkg.onnxscript.optimizer.folded_from"
+"""The keys of what torch.onnx.export(dynamo=True) notes of a constant."""
+
+_FOLDED_NAME, _OF_NUMBER = re.compile(r"'([^']*)'"), re.compile(r"val_\d+")
+"""A name in the note of what a constant was folded from, and one that no tensor of a module has."""
 
 
 @dataclass
@@ -76,33 +36,53 @@ class Parameters:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def parameters(graph: onnx.GraphProto, stop_at: Collection[str]) -> Parameters:
-    """Find what a network learns: its floating-point constants except settings and numbers of formulas.
+def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.GraphProto | None = None) -> Parameters:
+    """Find what a network learns: its floating-point constants except settings, masks and numbers of formulas.
 
-    A constant is an initializer or the output of a Constant node. It is a setting if operators read it only by inputs of
-    `_SETTINGS`, or as regions of interest. It is a number of a formula if it has one element, no layer reads it as a
-    weight or a bias (`WEIGHTS`), and it has rank 0, a whole value, or a value that another such constant has as well.
-    In 15 trained networks that tells the learned factors and summands of one element, of shape [1] (PP-OCR has 56 of each),
-    from the numbers of Gelu, HardSwish, LayerNormalization and attention.
+    A constant is an initializer or the output of a Constant node. Where PyTorch's exporter noted what it was in the module,
+    that decides. `Roles.reason` tells settings and masks. A number of a formula has one element, no layer reads it as a
+    weight or a bias, and it has rank 0, a whole value, a value that another such constant has as well, or is the scale of
+    an attention. In 15 trained networks that tells the learned factors and summands of one element, of shape [1] (PP-OCR
+    has 56 of each), from the numbers of Gelu, HardSwish, LayerNormalization and attention.
+
+    Args:
+        graph: with functions inlined.
+        stop_at: names of tensors that count as constants.
+        source: the model's own graph, with the exporter's notes and the data that `graph` may lack; None for `graph`.
     """
-    uses = _Uses(graph)
-    found, constants = Parameters(), dict(real_constants(graph))
+    source = source or graph
+    own, known = dict(real_constants(graph)), dict(real_constants(source))
+    constants = {name: known.get(name, tensor) for name, tensor in own.items()}
+    roles, noted, found = Roles(graph, constants), dict(_notes(source)), Parameters()
     values = Counter(value for tensor in constants.values() if (value := _value(tensor)) is not None)
     for name, tensor in constants.items():
-        reason = _STOPPED if name in stop_at else uses.reason(name)
-        if reason is None and _is_single(tensor) and not uses.is_of_layer(name):
+        reason = _STOPPED if name in stop_at else noted[name] if name in noted else roles.reason(name)
+        if reason is None and is_single(tensor) and not roles.is_of_layer(name):
             value = _value(tensor)
             is_learned = tensor.dims and value is not None and values[value] == 1 and value % 1 > 0
-            reason = None if is_learned else _NUMBER
+            is_noted = name in noted and len(list(roles.readers(name))) == 1  # else a number may be merged with it
+            reason = None if is_noted or (is_learned and not roles.is_scale_of_attention(name)) else _NUMBER
         if reason is None:
             found.names.append(name)
         else:
             found.left_out[name] = reason
     for node in iter_nodes(graph):
         for inner in subgraphs([node]):
-            inside = {name: uses.reason(name) or _INSIDE for name, one in real_constants(inner) if not _is_single(one)}
+            inside = {name: roles.reason(name) or _INSIDE for name, one in real_constants(inner) if not is_single(one)}
             found.left_out.update(inside)
     return found
+
+
+def _notes(graph: onnx.GraphProto) -> Iterator[tuple[str, str | None]]:
+    """Yield the constants that PyTorch's exporter noted, each with the reason why it is no parameter, or None if it is."""
+    computed = {value.name for value in graph.input} | {name for node in graph.node for name in node.output}
+    for value in graph.value_info:
+        notes = {entry.key: entry.value for entry in value.metadata_props}
+        sources = _FOLDED_NAME.findall(notes.get(_FOLDED, ""))
+        if _KIND in notes:
+            yield value.name, None if notes[_KIND] == "PARAMETER" else "a buffer of the module"
+        elif sources and all(name in computed or _OF_NUMBER.fullmatch(name) for name in sources):  # shapes and numbers
+            yield value.name, "computed from numbers by the exporter"
 
 
 def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
@@ -129,50 +109,7 @@ def real_constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorPro
     yield from ((name, tensor) for name, tensor in named if tensor.data_type in REAL)
 
 
-def _is_single(tensor: onnx.TensorProto) -> bool:
-    return bool(math.prod(tensor.dims) == 1)
-
-
 def _value(tensor: onnx.TensorProto) -> float | None:
     """The value of a tensor of one element; None if it has several, or if they are external."""
-    if not _is_single(tensor) or tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return None
-    return float(onnx.numpy_helper.to_array(tensor).item())
-
-
-class _Uses:
-    """The inputs of operators that read a tensor, either directly or after nodes that only move its elements."""
-
-    def __init__(self, graph: onnx.GraphProto) -> None:
-        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
-        for node in iter_nodes(graph):
-            for i, name in enumerate(node.input):
-                self._readers[name].append((node, i))
-
-    def reason(self, name: str) -> str | None:
-        """The role of a tensor that is a setting wherever it is read; None for others."""
-        found = [setting(node, i) for node, i in self._uses(name)]
-        return found[0] if found and None not in found else None
-
-    def is_of_layer(self, name: str) -> bool:
-        """Whether an operator reads a tensor as a weight or a bias."""
-        return any(not node.domain and i in WEIGHTS.get(node.op_type, ()) for node, i in self._uses(name))
-
-    def _uses(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
-        waiting, known = [name], {name}
-        while waiting:
-            for node, i in self._readers.get(waiting.pop(), ()):
-                if i == 0 and node.op_type in MOVED and not normalize_domain(node.domain):
-                    new = set(node.output) - known
-                    known |= new
-                    waiting += new
-                else:
-                    yield node, i
-
-
-def setting(node: onnx.NodeProto, i: int) -> str | None:
-    """The role of input i of a node if no network learns it; None if it may be learned."""
-    domain = normalize_domain(node.domain)
-    if (domain, node.op_type, i) in REGIONS:
-        return "a region of interest"
-    return _SETTINGS.get(node.op_type, {}).get(i) if domain == "" else None
+    array = values_of(tensor) if is_single(tensor) else None
+    return None if array is None else float(array.item())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -26,6 +26,7 @@ class Report:
     refused: a message for each operator that cannot be differentiated; the gradient is refused if there is any.
     nodes_before, nodes_after: numbers of nodes without and with the gradient, functions inlined; the latter None if refused.
     wrt: names of the tensors with a gradient: as given, or those that "parameters" selects.
+    shapes: of each tensor in `wrt`, its lengths, names of lengths, and None where it is unknown; None if the rank is.
     left_out: floating-point constants that "parameters" does not select, each with the reason.
     tied: parameters in `wrt` that several layers read, each with the nodes, as an exporter merges equal ones.
     ours: this project's operators in the model with its gradient, each with its number of nodes, see `own_operators`.
@@ -38,6 +39,7 @@ class Report:
     nodes_before: int
     nodes_after: int | None
     wrt: tuple[str, ...]
+    shapes: tuple[Sequence[int | str | None] | None, ...]
     left_out: tuple[tuple[str, str], ...]
     tied: tuple[str, ...]
     ours: tuple[tuple[str, int], ...]

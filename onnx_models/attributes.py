@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import onnx
 
+from onnx_models.compositions import COMPOSITIONS
 from onnx_models.near_names import meant
 from onnx_models.traversal import label, normalize_domain
 from ortops.custom import CustomOperator
@@ -50,6 +51,8 @@ def remedy(node: onnx.NodeProto) -> str:
     """The remedy for a node outside ONNX's domain whose operator is unknown or has no gradient."""
     if custom_of(node) is not None:
         return ": ortops.operator can give its operator a gradient or a body"
+    if node.domain.startswith("com.microsoft"):
+        return ": ONNX Runtime's optimizer writes such nodes; take the model before its optimization"
     return (
         ": an operator of ortops.operator must be among operators= (--operators), or be given to "
         "onnx_models.register_schemas"
@@ -59,7 +62,8 @@ def remedy(node: onnx.NodeProto) -> str:
 def unknown_among(nodes: Iterable[onnx.NodeProto]) -> str:
     """The end of a shape inference error: the first node without a schema, and a remedy; "" if all nodes have one."""
     for node in nodes:
-        if normalize_domain(node.domain) and not onnx.defs.has(node.op_type, node.domain):
+        key = normalize_domain(node.domain), node.op_type
+        if key[0] and key not in COMPOSITIONS and not onnx.defs.has(node.op_type, node.domain):
             return f". It knows nothing of {label(node)} of the domain {node.domain}{remedy(node)}"
     return ""
 

@@ -1,17 +1,53 @@
-"""Make nodes of ONNX's own domain, by name or by expressions such as ``(x + 1) / y``."""
+"""Read nodes, and make nodes of ONNX's own domain, by name or by expressions such as ``(x + 1) / y``."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 
+from onnx_models.traversal import label
+
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+class NodeView:
+    """A node, with its inputs, outputs and attributes as Python values."""
+
+    def __init__(self, proto: onnx.NodeProto) -> None:
+        self.proto = proto
+        self._attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs, "" for an omitted one."""
+        return list(self.proto.input)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the outputs, "" for an omitted one."""
+        return list(self.proto.output)
+
+    def input(self, i: int) -> str:
+        """The name of input i, "" if it is omitted."""
+        return self.proto.input[i] if i < len(self.proto.input) else ""
+
+    def output(self, i: int) -> str:
+        """The name of output i, "" if it is omitted."""
+        return self.proto.output[i] if i < len(self.proto.output) else ""
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute, or the default; strings as str."""
+        value = self._attributes.get(name, default)
+        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+    def __str__(self) -> str:
+        return label(self.proto)
 
 
 class NodeBuilder:
@@ -57,9 +93,17 @@ class NodeBuilder:
         """A constant of any shape and type."""
         return self.op("Constant", value=onnx.numpy_helper.from_array(value))
 
+    def ints(self, values: Iterable[int]) -> str:
+        """A constant of int64 [n]."""
+        return self.tensor(np.array(list(values), np.int64).reshape(-1))
+
     def number(self, value: float, kind: str) -> str:
         """A constant of rank 0 for an expression of this `Value.kind`."""
         raise NotImplementedError
+
+    def element_type(self, name: str) -> int | None:  # noqa: ARG002
+        """A tensor's element type as a number of TensorProto.DataType; None if it is unknown."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,16 +10,12 @@ from functools import cache
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
-from onnx.defs import OpSchema
 
+from onnx_models.compositions import COMPOSITIONS
+from onnx_models.inference_copy import copy_for_inference, register_check, restore_copy
 from onnx_models.large_models import strip_weights
 from onnx_models.schema import register_schemas
-from onnx_models.traversal import import_domain, iter_graphs, iter_nodes, label, normalize_domain, subgraphs
-
-_CHECK, _CHECKS = "NonNegativeLengths", "ortops.checks"
-"""The operator and the domain of nodes that refuse inputs for which ONNX's shape inference ends the process."""
-
-_MAX_PROPAGATED = 2**20
+from onnx_models.traversal import import_domain, iter_nodes, label, normalize_domain, subgraphs
 
 Tensors = Mapping[str, onnx.TypeProto.Tensor]
 """The known types of tensors, by name."""
@@ -51,14 +46,14 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
     """
     _register_once()
     with single_line_errors("shape inference"):
-        watched = _watched(model, data_prop)
-        found = onnx.shape_inference.infer_shapes(watched, data_prop=data_prop)
+        copied = copy_for_inference(model, data_prop)
+        found = onnx.shape_inference.infer_shapes(copied, data_prop=data_prop)
         missed = sum(node.op_type in ("STFT", "Split") for node in found.graph.node)
         for _ in range(missed):  # the lengths of one Split may determine those of the next
             if not _infer_splits(found) | _infer_transforms(found):
                 break
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
-        return found if watched is model else _unwatched(found)
+        return found if copied is model else restore_copy(found, model)
 
 
 def known_types(model: onnx.ModelProto) -> Iterator[Tensors]:
@@ -83,71 +78,6 @@ def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) 
     yield known
     for inner in subgraphs(graph.node):
         yield from _typed(inner, known)
-
-
-def _watched(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelProto:
-    """Return the model, or a copy on which ONNX's shape inference neither ends the process nor hangs.
-
-    ONNX (1.23 at least) aborts at a Slice of a tensor with a negative length, such as that behind a Conv whose kernel is
-    larger than its image: in the copy, a node before each Slice refuses one. To propagate data, it makes a list of the
-    elements of each tensor of rank 1, which takes a second for a million: in the copy, longer ones have symbolic lengths.
-    """
-    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    is_long = data_prop and any(map(_is_long, values))
-    if not is_long and all(node.op_type != "Slice" for part in iter_graphs(model, defaults=True) for node in part.node):
-        return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for value in (*made.graph.input, *made.graph.output, *made.graph.value_info):
-        if data_prop and _is_long(value):
-            length = value.type.tensor_type.shape.dim[0]
-            length.dim_param = f"{_CHECKS}:{length.dim_value}"
-    for part in iter_graphs(made, defaults=True):
-        pairs = [([_check_of(node)] if node.op_type == "Slice" and node.input else [], node) for node in part.node]
-        nodes = [node for checks, node in pairs for node in (*checks, node)]
-        del part.node[:]
-        part.node.extend(nodes)
-    for scope in (made, *made.functions):
-        scope.opset_import.append(onnx.helper.make_opsetid(_CHECKS, 1))
-    return made
-
-
-def _unwatched(found: onnx.ModelProto) -> onnx.ModelProto:
-    """Undo `_watched`."""
-    for part in iter_graphs(found, defaults=True):
-        nodes = [node for node in part.node if node.domain != _CHECKS]
-        del part.node[:]
-        part.node.extend(nodes)
-        ends = [*part.input, *part.output] if isinstance(part, onnx.GraphProto) else []
-        for value in (*ends, *part.value_info):
-            for length in value.type.tensor_type.shape.dim:
-                if length.dim_param.startswith(f"{_CHECKS}:"):
-                    length.dim_value = int(length.dim_param.removeprefix(f"{_CHECKS}:"))
-    for scope in (found, *found.functions):
-        imports = [item for item in scope.opset_import if item.domain != _CHECKS]
-        del scope.opset_import[:]
-        scope.opset_import.extend(imports)
-    return found
-
-
-def _is_long(value: onnx.ValueInfoProto) -> bool:
-    dims = value.type.tensor_type.shape.dim
-    return bool(len(dims) == 1 and dims[0].dim_value > _MAX_PROPAGATED)
-
-
-def _check_of(node: onnx.NodeProto) -> onnx.NodeProto:
-    return onnx.NodeProto(op_type=_CHECK, domain=_CHECKS, name=label(node), input=node.input[:1])
-
-
-def _refuse_negative(context: onnx.shape_inference.InferenceContext) -> None:
-    """Shape inference of the nodes that `_watched` adds."""
-    kind = context.get_input_type(0)
-    lengths = [] if kind is None else [length.dim_value for length in kind.tensor_type.shape.dim]
-    if min(lengths, default=0) < 0:
-        reader = context.get_display_name().partition("(")[2].strip().removesuffix(")")
-        raise onnx.shape_inference.InferenceError(
-            f"{reader} reads a tensor of shape {lengths}: must have lengths of 0 or more"
-        )
 
 
 def _infer_splits(model: onnx.ModelProto) -> bool:
@@ -232,11 +162,12 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
     def check(node: onnx.NodeProto) -> None:
         domain = normalize_domain(node.domain)
         version = opsets.get(domain, 1)
-        # Runtimes have deprecated operators, such as GroupNormalization of opset 18, but the checker refuses them.
-        if (
-            onnx.defs.has(node.op_type, version, domain)
-            and onnx.defs.get_schema(node.op_type, version, domain).deprecated
-        ):
+        is_known = onnx.defs.has(node.op_type, version, domain)
+        # Runtimes have deprecated operators, such as GroupNormalization of opset 18, but the checker refuses them. ONNX
+        # Runtime's optimizer writes operators without a schema, also in ONNX's own domain.
+        if is_known and onnx.defs.get_schema(node.op_type, version, domain).deprecated:
+            return
+        if not is_known and (domain, node.op_type) in COMPOSITIONS:
             return
         with single_line_errors(label(node)):
             onnx.checker.check_node(node, context)
@@ -247,12 +178,7 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
 @cache
 def _register_once() -> None:
     register_schemas()
-    tensor = OpSchema.FormalParameter("x", "T", "A tensor.")
-    check = OpSchema(_CHECK, _CHECKS, 1, "", inputs=[tensor], type_constraints=[("T", ["tensor(float)"], "")])
-    check.set_type_and_shape_inference_function(_refuse_negative)
-    onnx.defs.register_schema(check)
-    # As for the schemas of `register_schemas`: ONNX destroys its schemas after the interpreter has ended.
-    atexit.register(onnx.defs.deregister_schema, _CHECK, 1, _CHECKS)
+    register_check()
 
 
 def constant_attribute(attribute: onnx.AttributeProto) -> onnx.AttributeProto:

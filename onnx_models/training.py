@@ -306,6 +306,11 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
     outputs = {value.name for value in graph.model.graph.output}
     if parameters is None:
         parameters = [name for name in graph.tensors if f"{name}_grad" in outputs]
+        if not parameters:
+            raise ValueError(
+                "the model has no output NAME_grad of an input, a dense initializer or a Constant NAME: "
+                "must be a model with gradients, as onnx_models.gradient returns it"
+            )
     if isinstance(parameters, str) or not parameters:
         raise ValueError(f"parameters = {parameters!r}: must be one or more names")
     found = parameters if isinstance(parameters, Mapping) else {name: f"{name}_grad" for name in parameters}

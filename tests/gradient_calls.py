@@ -78,7 +78,8 @@ class Call:
         )
         lines = self.lines if _MAKES_Y.search(self.lines) else f"y = {self.lines}"
         made = parsed(
-            f"""<ir_version: 10, opset_import: ["" : {self.opset}, "ai.onnx.contrib" : 1]>
+            f"""<ir_version: 10, opset_import: [
+            "" : {self.opset}, "ai.onnx.contrib" : 1, "ai.onnx.ml" : 3, "com.microsoft" : 1]>
             g ({inputs}) => ({self.kind} y) {{ {lines} }}"""
         )
         others = (onnx.numpy_helper.from_array(value, name) for name, value in feeds.items() if name not in fed)

@@ -681,9 +681,93 @@ RECURRENT = [
     ),
 ]  # fmt: skip
 
+LINEAR = "coefficients = [0.5, -0.25, 1.0, 0.75, -0.5, 0.25, 1.5, 0.5, -1.0], intercepts = [0.1, 0.2, 0.3]"
+BINARY = "coefficients = [0.5, -0.25, 1.0], intercepts = [0.1], classlabels_ints = [3, 4]"
+SUPPORT = (
+    "n_supports = 2, coefficients = [0.75, -0.5], rho = [0.25], support_vectors = [0.1, 0.2, 0.3, 0.6, 0.5, 0.4], "
+    "kernel_params = [0.5, 0.25, 2.0]"
+)
+MACHINE_LEARNING = [
+    *(
+        of_rank(f"ai.onnx.ml.{call}(x)", {"x": shape}, (0.5, 2.5))
+        for shape in ((2, 3), (3,))
+        for call in (
+            "Scaler<offset = [0.5, 1.0, -1.5], scale = [2.0, 0.25, -1.0]>", "Scaler<offset = [0.5], scale = [2.0]>",
+            "Normalizer", 'Normalizer<norm = "L1">', 'Normalizer<norm = "L2">',
+            "Imputer<imputed_value_floats = [7.0, 8.0, 9.0], replaced_value_float = 1.5>",
+            f'LinearRegressor<targets = 3, {LINEAR}, post_transform = "SOFTMAX">',
+            "LinearRegressor<targets = 1, coefficients = [0.5, -0.25, 1.0]>",
+            f"SVMRegressor<{SUPPORT}>", f'SVMRegressor<{SUPPORT}, kernel_type = "RBF">',
+            f'SVMRegressor<{SUPPORT}, kernel_type = "POLY">', f'SVMRegressor<{SUPPORT}, kernel_type = "SIGMOID">',
+            "SVMRegressor<coefficients = [0.5, -0.25, 1.0], rho = [0.25], kernel_params = [0.0, 0.0, 0.0]>",
+        )
+    ),
+    of_rank("ai.onnx.ml.Scaler<offset = [0.5], scale = [2.0]>(x)", {"x": (2, 3, 2)}),
+    of_rank("ai.onnx.ml.Scaler<offset = [0.5, 1.0, 0.0], scale = [2.0, 3.0, 4.0]>(x)", {"x": (2, 3, 2)}),
+    *(
+        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{LINEAR}, classlabels_ints = [3, 4, 5], post_transform = "{one}">'
+                "(x)")
+        for one in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
+    ),
+    *(
+        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{BINARY}, post_transform = "{one}">(x)')
+        for one in ("NONE", "SOFTMAX", "LOGISTIC")
+    ),
+    *(
+        of_rank(f'ai.onnx.ml.LinearRegressor<targets = {n}, coefficients = [0.25, 0.5, 0.125, 0.25], '
+                'intercepts = [0.25, 0.125], post_transform = "PROBIT">(x)', {"x": (3, 4 // n)})
+        for n in (1, 2)
+    ),
+    of_rank("ai.onnx.ml.FeatureVectorizer<inputdimensions = [3, 2, 3]>(a, b, a)", {"a": (4, 3), "b": (4, 2)}),
+    Call("ai.onnx.ml.ArrayFeatureExtractor(x, i)", {"x": (2, 3), "i": [[2, 0, 2]]}),
+    Call("ai.onnx.ml.ArrayFeatureExtractor(x, i)", {"x": (3,), "i": [2, 0, 2]}),
+]  # fmt: skip
+
+NORMED = {"x": (2, 3, 4), "s": (2, 3, 4), "g": (4,), "b": (4,), "c": (4,)}
+FUSED = [
+    *(
+        of_rank(f"com.microsoft.{call}", {"x": (2, 3), "b": (3,)} if "b" in call.partition("(")[2] else {"x": (2, 3)},
+                (-2.0, 2.0))
+        for call in ("Gelu(x)", "BiasGelu(x, b)", "FastGelu(x)", "FastGelu(x, b)", "QuickGelu(x)",
+                     "QuickGelu<alpha = 0.5>(x)")
+    ),
+    *(
+        Call(f"com.microsoft.FusedMatMul<alpha = 0.5, {flags}>(a, b)", {"a": a, "b": b})
+        for flags, a, b in (
+            ("transA = 0", (2, 3), (3, 4)), ("transA = 1", (3, 2), (3, 4)), ("transB = 1", (5, 2, 3), (4, 3)),
+            ("transA = 1, transB = 1", (2, 3, 4), (2, 5, 3)), ("transBatchA = 1", (4, 2, 3), (2, 3, 5)),
+            ("transA = 1, transBatchA = 1", (4, 2, 3), (2, 4, 5)), ("transB = 1, transBatchB = 1", (2, 4, 3), (5, 2, 3)),
+        )
+    ),
+    Call("com.microsoft.TransposeMatMul<transB = 1>(a, b)", {"a": (2, 3), "b": (4, 3)}),
+    *(
+        Call(f"com.microsoft.FusedGemm<{flags}>(a, b, c)", {"a": a, "b": (3, 4), "c": (4,)}, BOTH)
+        for flags, a in (('activation = "Tanh"', (2, 3)),
+                         ('transA = 1, alpha = 0.5, beta = 2.0, activation = "Elu", activation_alpha = 0.5', (3, 2)))
+    ),
+    *(
+        Call(f"com.microsoft.FusedConv<pads = [1, 1, 1, 1], {activation}>({inputs})",
+             {"x": (1, 2, 4, 5), "w": (3, 2, 3, 3), "b": (3,)} | ({"z": (1, 3, 4, 5)} if "z" in inputs else {}), BOTH)
+        for activation, inputs in (
+            ('activation = "Sigmoid"', "x, w, b"), ('activation = "LeakyRelu", activation_params = [0.25]', "x, w, b, z"),
+            ('activation = "HardSigmoid", activation_params = [0.1, 0.5]', "x, w, b"),
+            ('activation = "Clip", activation_params = [-0.5, 0.5]', "x, w, b"),
+        )
+    ),
+    Call("com.microsoft.SkipLayerNormalization<epsilon = 0.01>(x, s, g, b, c)", NORMED),
+    Call("y1, , , y2 = com.microsoft.SkipLayerNormalization(x, s, g) y = Mul(y1, y2)",
+         {name: NORMED[name] for name in "xsg"}),
+    Call("com.microsoft.SkipSimplifiedLayerNormalization<epsilon = 0.01>(x, s, g, c)",
+         {name: NORMED[name] for name in "xsgc"}),
+    Call("y1, , , y2 = com.microsoft.SkipSimplifiedLayerNormalization(x, s, g) y = Mul(y1, y2)",
+         {name: NORMED[name] for name in "xsg"}),
+    *(Call(f"SimplifiedLayerNormalization<axis = {axis}, epsilon = 0.01, stash_type = 1>(x, g)",
+           {"x": (2, 3, 4), "g": (4,)}) for axis in (-1, 2)),
+]  # fmt: skip
+
 SAMPLES = [
     *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES, *SAMPLING,
-    *RESIZING, *REGIONS, *CONTROL, *RECURRENT,
+    *RESIZING, *REGIONS, *CONTROL, *RECURRENT, *MACHINE_LEARNING, *FUSED,
 ]  # fmt: skip
 
 
@@ -738,7 +822,8 @@ def opened(sample: Call) -> onnx.ModelProto:
 _AS_FLOAT = {
     "Exp", "Softmax", "Tanh", "Erf", "Elu", "Gelu", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceL2", "ReduceLogSumExp",
     "ReduceProd", "LayerNormalization", "GroupNormalization", "MeanVarianceNormalization", "Slice", "Gather", "Pad", "Tile",
-    "Compress", "ScatterElements", "Concat", "Resize",
+    "Compress", "ScatterElements", "Concat", "Resize", "com.microsoft.FastGelu", "com.microsoft.QuickGelu",
+    "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization",
 }  # fmt: skip
 HALVES = [one for one in ONE_EACH if one.lines.partition("(")[0].partition("<")[0] in _AS_FLOAT]
 """Samples that ONNX Runtime computes in float16 as well."""

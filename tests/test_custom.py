@@ -713,8 +713,9 @@ def test_operators_can_be_given_to_one_call() -> None:
         match=r"'y' \(f\) has no gradient rule \(domain t\): .* must be among operators= \(--operators\), or",
     ):
         onnx_models.vjp(model, ["z"], ["x"])
+    stacked = parsed("(double[n, 2] x, double[1, 2, 1] w) => (double[1, n, 1] z) { y = t.f(x) z = MatMul(y, w) }")
     with pytest.raises(ValueError, match=f"the rank of 'y' must be known, .* {unknown}"):
-        onnx_models.vjp(model, ["z"], ["w"])
+        onnx_models.vjp(stacked, ["z"], ["w"])
     with pytest.raises(ValueError, match=f"outputs has 'y': its type must be known, .* {unknown}"):
         onnx_models.vjp(model, ["y"], ["x"])
     with pytest.raises(ValueError, match=f"output = 'y': its type must be known, .* {unknown}"):

@@ -214,3 +214,8 @@ def test_a_wrong_step(arguments: dict[str, object], message: str) -> None:
     model = gradient(with_loss(line(), "mean_squared_error", "y"), "loss", ["bias"])
     with pytest.raises(ValueError, match=message):
         with_optimizer(model, **{"optimizer": "sgd", **arguments})  # type: ignore[arg-type]
+
+
+def test_a_step_of_a_model_without_gradients_asks_for_them() -> None:
+    with pytest.raises(ValueError, match=r"has no output NAME_grad .*: must be a model with gradients, as onnx_models"):
+        with_optimizer(with_loss(line(), "mean_squared_error", "y"), "sgd")

@@ -137,6 +137,9 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
     if expansion is None:
         raise ValueError(f"{node} has no gradient rule" + (f" (domain {key[0]}){remedy(node.proto)}" if key[0] else ""))
     nodes, outputs = expansion
+    for name, computed, dy in zip(node.outputs, outputs, incoming, strict=True):
+        if dy is not None and not computed:
+            raise ValueError(f"{node} has no gradient by its output {name!r}")
     graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}

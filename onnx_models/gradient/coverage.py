@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import onnx
 
+from onnx_models.compositions import COMPOSITIONS
 from onnx_models.gradient.expand import has_body
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION, OPERATORS
 from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
+from onnx_models.ml_operators import ML
 
 RULE, COMPOSITION, FUNCTION = "rule", "composition", "function of the specification"
 ZERO, REFUSAL, NONE = "zero", "refused", "none"
@@ -46,8 +48,12 @@ def coverage_of(operator: str, domain: str, version: int) -> Coverage:
 
 
 def coverage() -> list[Coverage]:
-    """How each operator is differentiated: first the operators of ONNX's newest opset, then this project's."""
-    opset = onnx.defs.onnx_opset_version()
-    schemas = (schema for schema in onnx.defs.get_all_schemas() if schema.domain == "" and not schema.deprecated)
-    standard = [coverage_of(name, "", opset) for name in sorted(schema.name for schema in schemas)]
-    return standard + [coverage_of(one.name, DOMAIN, DOMAIN_VERSION) for one in OPERATORS]
+    """How each operator is differentiated: ONNX's operators at the newest opsets, then fused and this project's ones."""
+    schemas = {
+        (one.domain, one.name)
+        for one in onnx.defs.get_all_schemas()
+        if one.domain == ML or (one.domain == "" and not one.deprecated)
+    }
+    names = [*sorted(schemas), *sorted(COMPOSITIONS.keys() - schemas)]
+    found = [coverage_of(name, domain, onnx.defs.onnx_opset_version()) for domain, name in names]
+    return found + [coverage_of(one.name, DOMAIN, DOMAIN_VERSION) for one in OPERATORS]

@@ -35,7 +35,7 @@ def expanded(graph: Graph, node: Node) -> Expansion | None:
     start = len(graph.added)
     decomposition = DECOMPOSITIONS.get((normalize_domain(node.proto.domain), node.proto.op_type))
     if decomposition is not None:
-        outputs = list(decomposition(graph, node))
+        outputs = [*decomposition(graph, node), *("" for _ in node.outputs)][: len(node.outputs)]
         return graph.added[start:], outputs
     if operator_of(node.proto) and not custom_of(node.proto):
         outputs = _add_our_body(graph, node)

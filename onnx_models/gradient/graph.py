@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,9 +11,9 @@ import onnx
 
 from onnx_models.gradient.masks import Masks
 from onnx_models.gradient.tensors import Tensors
-from onnx_models.nodes import Value
+from onnx_models.nodes import NodeView, Value
 from onnx_models.onnx_tools import constant_attribute
-from onnx_models.traversal import label, needed
+from onnx_models.traversal import needed
 
 
 class Reverse(Protocol):
@@ -28,7 +28,7 @@ class Reverse(Protocol):
         """The names of all tensors that depend on `wrt` through differentiable operators."""
 
 
-class Node:
+class Node(NodeView):
     """A node to differentiate.
 
     proto: the node itself. version: the opset of its domain that the model imports.
@@ -45,27 +45,9 @@ class Node:
         captured: Sequence[str] = (),
         reverse: Reverse | None = None,
     ) -> None:
-        self.proto, self.version, self.wanted, self.captured = proto, version, wanted, captured
+        super().__init__(proto)
+        self.version, self.wanted, self.captured = version, wanted, captured
         self._reverse = reverse
-        self._attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
-
-    @property
-    def inputs(self) -> list[str]:
-        """Names of the inputs, "" for an omitted one."""
-        return list(self.proto.input)
-
-    @property
-    def outputs(self) -> list[str]:
-        """Names of the outputs, "" for an omitted one."""
-        return list(self.proto.output)
-
-    def input(self, i: int) -> str:
-        """The name of input i, "" if it is omitted."""
-        return self.proto.input[i] if i < len(self.proto.input) else ""
-
-    def output(self, i: int) -> str:
-        """The name of output i, "" if it is omitted."""
-        return self.proto.output[i] if i < len(self.proto.output) else ""
 
     def wants(self, i: int) -> bool:
         """Whether the gradient of input i is needed."""
@@ -77,14 +59,6 @@ class Node:
         if self._reverse is None:
             raise ValueError(f"{self} is not being differentiated")
         return self._reverse
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute, or the default; strings as str."""
-        value = self._attributes.get(name, default)
-        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-
-    def __str__(self) -> str:
-        return label(self.proto)
 
 
 class Graph(Tensors):
@@ -155,10 +129,6 @@ class Graph(Tensors):
         if key not in self.known.shapes:
             self.known.shapes[key] = self.op("Shape", name, **part)
         return self.known.shapes[key]
-
-    def ints(self, values: Iterable[int]) -> str:
-        """A constant of int64 [n]."""
-        return self.tensor(np.array(list(values), np.int64).reshape(-1))
 
     def integer(self, value: int) -> str:
         """A constant of int64 []."""

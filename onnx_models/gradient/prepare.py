@@ -47,7 +47,7 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with types and shapes inferred from those of its inputs, ignoring default values of inputs.
 
     What inference does not find, as after an operator of another domain, is taken from the model's declarations: element
-    type, rank and symbolic lengths, but no numbers, which may not fit the inputs.
+    type, rank and symbolic lengths, but no numbers, which may not fit the inputs. Inference goes on from there.
     """
     bare = copy.deepcopy(model)
     del bare.graph.value_info[:]
@@ -60,6 +60,9 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
         del bare.graph.initializer[:]
         bare.graph.initializer.extend(constants)
     found = infer_shapes(bare, data_prop=True)
+    if lost := _lost(found, model):
+        bare.graph.value_info.extend(lost)
+        found = infer_shapes(bare, data_prop=True)
     del found.graph.initializer[:]
     found.graph.initializer.extend(model.graph.initializer)
     for node, original in zip(found.graph.node, model.graph.node, strict=True):
@@ -71,6 +74,17 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
             kind = (known.get(value.name) or found.graph.value_info.add(name=value.name)).type.tensor_type
             _complete(kind, value.type.tensor_type)
     return found
+
+
+def _lost(found: onnx.ModelProto, model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The declarations of the tensors of which inference finds no rank, without numbers."""
+    known = {value.name for value in found.graph.value_info if value.type.tensor_type.HasField("shape")}
+    lost = []
+    for declared in model.graph.value_info:
+        if declared.name not in known and declared.type.tensor_type.HasField("shape"):
+            lost.append(onnx.ValueInfoProto(name=declared.name))
+            _complete(lost[-1].type.tensor_type, declared.type.tensor_type)
+    return lost
 
 
 def _complete(kind: onnx.TypeProto.Tensor, declared: onnx.TypeProto.Tensor) -> None:

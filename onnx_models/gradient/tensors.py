@@ -15,7 +15,7 @@ from onnx_models.attributes import CUSTOM, unknown_among
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.nodes import NodeBuilder
 from onnx_models.onnx_tools import constant_attribute, forget_lengths_inside, infer_shapes, node_checker
-from onnx_models.traversal import input_names, tensor_names
+from onnx_models.traversal import input_names, label, tensor_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -69,8 +69,11 @@ class Tensors(NodeBuilder):
         """The members of `added` by identity."""
         self.names.update(tensor_names(proto))
         self.known.types.update({value.name: value.type.tensor_type for value in _values(proto)})
-        for tensor in proto.initializer:
-            kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+        for tensor, dims in (
+            *((tensor, tensor.dims) for tensor in proto.initializer),
+            *((sparse.values, sparse.dims) for sparse in proto.sparse_initializer),
+        ):
+            kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(dims))
             self.known.types[tensor.name] = kind.tensor_type
         self._set_producers(proto.node)
         fed = {value.name for value in proto.input}
@@ -130,20 +133,22 @@ class Tensors(NodeBuilder):
         if lengths is None:
             raise ValueError(
                 f"{node}: the rank of {name!r} must be known, and shape inference does not find it"
-                + unknown_among(self._before(name))
+                + self._where_lost(name)
             )
         return len(lengths)
 
-    def _before(self, name: str) -> Iterator[onnx.NodeProto]:
-        """The nodes that a tensor of unknown rank depends on through others of unknown rank."""
-        waiting, known = [name], {name}
-        while waiting:
-            node = self.producer(waiting.pop())
-            if node is not None and self.lengths(next(filter(None, node.output))) is None:
-                yield node
-                new = set(input_names(node)) - known
-                known |= new
-                waiting += new
+    def _where_lost(self, name: str) -> str:
+        """The end of an error: the node behind which the rank of a tensor is unknown, and a remedy."""
+        node = self.producer(name)
+        while node is not None and (before := [one for one in sorted(input_names(node)) if self.lengths(one) is None]):
+            name = before[0]
+            node = self.producer(name)
+        if node is None:
+            return f". Declare the shape of the input {name!r}"
+        unknown = unknown_among([node])
+        remedy = f"declare the shape of {name!r} in the value_info of the model's graph"
+        is_of_model = self.outer is None and not self.is_new(node)
+        return (unknown or f". It stops at {label(node)}") + f"; {'or ' * bool(unknown)}{remedy}" * is_of_model
 
     def constant(self, name: str) -> np.ndarray[Any, Any] | None:
         """The value of a constant; None if the tensor is not a constant, or if its data is external."""

@@ -34,11 +34,11 @@ def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
     """
     made, number = copy.deepcopy(model), _NUMBERS[kind]
     for part in reversed(list(iter_graphs(made))):  # the inner ones first, which are copied with their nodes
-        del part.value_info[:]
+        ends = (*part.input, *part.output) if isinstance(part, onnx.GraphProto) else ()
+        for value in (*ends, *part.value_info):
+            if value.type.tensor_type.elem_type in REAL:
+                value.type.tensor_type.elem_type = number
         if isinstance(part, onnx.GraphProto):
-            for value in (*part.input, *part.output):
-                if value.type.tensor_type.elem_type in REAL:
-                    value.type.tensor_type.elem_type = number
             for tensor in part.initializer:
                 _retype_tensor(tensor, number)
         nodes: list[onnx.NodeProto] = []

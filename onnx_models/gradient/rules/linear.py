@@ -16,28 +16,26 @@ _MAX_DET_ROWS = 32
 @rule("MatMul")
 def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
     """NumPy's matmul: a vector is a matrix of one row or column, and leading axes broadcast."""
-    ranks = [graph.rank(name, node) for name in node.inputs]
-    if ranks[1] <= 2:
-        return _matmul_by_matrix(graph, node, dy, ranks)
-    return _matmul_of_many(graph, node, dy, ranks[0] == 1)
+    a, b = node.inputs
+    if graph.rank(b, node) <= 2:
+        return _matmul_by_matrix(graph, node, dy)
+    return _matmul_of_many(graph, node, dy, graph.rank(a, node) == 1)
 
 
-def _matmul_by_matrix(graph: Graph, node: Node, dy: str, ranks: list[int]) -> Gradients:
-    """All rows of the first factor times one matrix: each gradient is one Gemm."""
+def _matmul_by_matrix(graph: Graph, node: Node, dy: str) -> Gradients:
+    """All rows of the first factor, whose rank may be unknown, times one matrix: each gradient is one Gemm."""
     a, b = node.inputs
     da = db = None
-    is_vector = ranks[1] == 1
+    is_vector = graph.rank(b, node) == 1
     column = graph.ints([-1, 1])
-    is_flat = ranks == [2, 2]
-    rows = (
-        dy if is_flat else graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=ranks[0] - 1)
-    )
+    is_flat = not is_vector and len(graph.lengths(a) or ()) == 2
+    rows = dy if is_flat else graph.op("Reshape", dy, column) if is_vector else graph.op("Flatten", dy, axis=-1)
     if node.wants(0):
         matrix = graph.op("Reshape", b, column) if is_vector else b
         da = graph.op("Gemm", rows, matrix, transB=1)
         da = da if is_flat else graph.reshaped(da, a)
     if node.wants(1):
-        left = a if is_flat else graph.op("Flatten", a, axis=ranks[0] - 1)
+        left = a if is_flat else graph.op("Flatten", a, axis=-1)
         if not is_vector and _is_transpose(graph, b):
             # The rule of Transpose removes this Transpose again, which saves copying a large weight.
             db = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])

@@ -8,7 +8,9 @@ from typing import TypeVar
 
 import onnx
 
+from onnx_models.compositions import COMPOSITIONS
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.ml_operators import ML
 
 REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 """The element types of tensors whose gradients have the same type."""
@@ -45,7 +47,7 @@ Decomposition = Callable[[Graph, Node], Sequence[str]]
 RULES: dict[tuple[str, str], MultiOutputRule] = {}
 """The rules by domain and operator."""
 
-DECOMPOSITIONS: dict[tuple[str, str], Decomposition] = {}
+DECOMPOSITIONS: dict[tuple[str, str], Decomposition] = {**COMPOSITIONS}
 """The decompositions by domain and operator."""
 
 _STEP = "it is constant between its steps"
@@ -70,11 +72,21 @@ ZEROS: dict[tuple[str, str], Zero] = {
         ),
     }.items()
     for name in names
+} | {
+    (ML, name): Zero(reason)
+    for reason, names in {
+        _STEP: (
+            "Binarizer", "LabelEncoder", "OneHotEncoder", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
+        ),
+        _NUMBERS: ("CategoryMapper",),
+    }.items()
+    for name in names
 }  # fmt: skip
 """Operators whose derivative is 0 wherever it exists."""
 
 _INTEGERS = "it computes with integers; only QuantizeLinear followed by DequantizeLinear passes a gradient"
 _BITS = "it reinterprets the bits of its input as another type"
+_MAPS = "maps are not differentiated"
 _SEQUENCE = "sequences and optional values are not differentiated"
 
 REFUSED: dict[tuple[str, str], str] = {
@@ -91,6 +103,9 @@ REFUSED: dict[tuple[str, str], str] = {
         ),
     }.items()
     for name in names
+} | {
+    (ML, "CastMap"): _MAPS, (ML, "DictVectorizer"): _MAPS, (ML, "ZipMap"): _MAPS,
+    (ML, "SVMClassifier"): "its scores are votes, or probabilities that an iteration finds",
 }  # fmt: skip
 """Operators that cannot be differentiated, with the reason."""
 

@@ -15,8 +15,8 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node
-from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
+from onnx_models.half_precision import downcast, upcast
 
 _CUBIC = -0.75
 """The coefficient of the cubic kernel of GridSample."""

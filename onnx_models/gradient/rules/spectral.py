@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.half_precision import downcast, upcast
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
+from onnx_models.half_precision import downcast, upcast
 
 _AXIS_IS_INPUT = 20
 """From this opset on, DFT has its axis as an input."""

@@ -1,0 +1,186 @@
+"""Gradients through operators of ai.onnx.ml, through ONNX Runtime's fused nodes, and where shape inference finds no rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from gradient_checks import Array, check, parsed, run, with_loss
+from onnx_models import with_loss as with_named_loss
+from onnx_models.gradient import ZeroGradientWarning, gradient
+
+HEADER = '<ir_version: 10, opset_import: ["" : 18, "ai.onnx.ml" : 3, "com.microsoft" : 1]>'
+
+
+def weights(**shapes: tuple[int, ...]) -> list[onnx.TensorProto]:
+    rng = np.random.default_rng(3)
+    return [
+        onnx.numpy_helper.from_array(rng.uniform(-1, 1, shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+
+
+def with_weights(text: str, **shapes: tuple[int, ...]) -> onnx.ModelProto:
+    made = parsed(f"{HEADER} {text}")
+    made.graph.initializer.extend(weights(**shapes))
+    return made
+
+
+def drawn(*shape: int) -> Array:
+    return np.random.default_rng(5).uniform(-1, 1, shape).astype(np.float32)
+
+
+PIPELINE = """pipeline (float[n, 3] x) => (float y) {
+    s = ai.onnx.ml.Scaler<offset = [0.5, 1.0, 0.25], scale = [2.0, 0.5, 1.0]>(x)
+    u = ai.onnx.ml.Normalizer<norm = "L2">(s)
+    a = MatMul(u, w1) h = Tanh(a) y = MatMul(h, w2) }"""
+
+
+def test_a_network_behind_a_scaler_is_differentiated_by_inputs_and_weights() -> None:
+    model = with_weights(PIPELINE, w1=(3, 4), w2=(4, 2))
+    check(model, {"x": drawn(5, 3)}, ["x", "w1", "w2"])
+    made = gradient(with_named_loss(model, "mean_squared_error", "y"), "loss", "parameters")
+    assert [value.name for value in made.graph.output] == ["y", "loss", "w1_grad", "w2_grad"]
+
+
+PLAIN: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[int, ...]]] = {
+    "BiasGelu": (
+        """g (float[2, 5, 4] x) => (float y) <float[1] r = {1.41421356}, float[1] one = {1.0}, float[1] half = {0.5}> {
+            t = Tanh(x) a = Add(t, b) d = Div(a, r) e = Erf(d) p = Add(e, one) q = Mul(a, p) h = Mul(q, half)
+            y = MatMul(h, v) }""",
+        {"b": (4,), "v": (4, 3)},
+        (2, 5, 4),
+    ),
+    "SkipLayerNormalization": (
+        """g (float[2, 5, 4] x) => (float y) { m = MatMul(x, w) a = Add(m, b) s = Add(x, a)
+            n = LayerNormalization<axis = -1, epsilon = 0.001>(s, g, c) y = MatMul(n, w) }""",
+        {"w": (4, 4), "b": (4,), "g": (4,), "c": (4,)},
+        (2, 5, 4),
+    ),
+    "SimplifiedLayerNormalization": (
+        """g (float[2, 5, 4] x) => (float y) <float[1] two = {2.0}, float[1] e = {0.001}> {
+            p = Pow(x, two) m = ReduceMean<keepdims = 1>(p, last) a = Add(m, e) r = Sqrt(a) d = Div(x, r) n = Mul(d, g)
+            y = MatMul(n, w) }""",
+        {"w": (4, 4), "g": (4,)},
+        (2, 5, 4),
+    ),
+    "FusedMatMul": (
+        """g (float[2, 5, 4] x) => (float y) <float[1] c = {0.5}> {
+            k = MatMul(x, w) t = Transpose<perm = [0, 2, 1]>(k) s = MatMul(x, t) q = Mul(s, c) y = Softmax(q) }""",
+        {"w": (4, 4)},
+        (2, 5, 4),
+    ),
+    "FusedConv": (
+        "g (float[1, 2, 6, 6] x) => (float y) { m = Conv<pads = [1, 1, 1, 1]>(x, w, b) a = Relu(m) y = Conv(a, v) }",
+        {"w": (3, 2, 3, 3), "b": (3,), "v": (2, 3, 1, 1)},
+        (1, 2, 6, 6),
+    ),
+    "FusedGemm": (
+        "g (float[5, 4] x) => (float y) { m = Gemm<transB = 1>(x, w, b) a = Relu(m) y = MatMul(a, v) }",
+        {"w": (6, 4), "b": (6,), "v": (6, 2)},
+        (5, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("fused", PLAIN)
+def test_an_optimized_file_has_the_gradients_of_the_plain_one(fused: str, tmp_path: Path) -> None:
+    text, shapes, shape = PLAIN[fused]
+    plain = with_weights(text, **shapes)
+    plain.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "last"))
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(plain.SerializeToString(), options, ["CPUExecutionProvider"])
+    optimized = onnx.load(options.optimized_model_filepath)
+    assert fused in {node.op_type for node in optimized.graph.node}
+    feeds = {"x": drawn(*shape)}
+    y = run(plain, feeds)["y"]
+    wrt = ["x", *(name for name in shapes if name in {tensor.name for tensor in optimized.graph.initializer})]
+    first, second = (
+        run(gradient(with_loss(one, {"y": drawn(*y.shape)}), "loss", wrt), feeds) for one in (plain, optimized)
+    )
+    for name in wrt:
+        np.testing.assert_allclose(second[f"{name}_grad"], first[f"{name}_grad"], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            "y = com.microsoft.Attention<num_heads = 1>(x, w, b)",
+            "optimizer writes such nodes; take the model before its",
+        ),
+        ("z, y = com.microsoft.SkipLayerNormalization(x, x, w)", "no gradient by its output 'y'"),
+        ("l, y = ai.onnx.ml.SVMClassifier(x)", "SVMClassifier.* its scores are votes"),
+        (
+            "y = ai.onnx.ml.SVMRegressor<one_class = 1, coefficients = [1.0], rho = [0.0]>(x)",
+            "one_class = 1: must be 0",
+        ),
+        (
+            'l, y = ai.onnx.ml.LinearClassifier<coefficients = [1.0], intercepts = [0.0], post_transform = "PROBIT">(x)',
+            "post_transform = 'PROBIT' and one score",
+        ),
+    ],
+)
+def test_what_has_no_gradient_is_named_with_the_reason(lines: str, message: str) -> None:
+    model = with_weights(
+        f"g (float[n, 4] x) => (float loss) {{ {lines} loss = ReduceSum<keepdims = 0>(y) }}", w=(4,), b=(4,)
+    )
+    with pytest.raises(ValueError, match=message):
+        gradient(model, "loss", ["x"])
+
+
+def test_trees_have_gradients_of_0_with_the_reason() -> None:
+    tree = onnx.helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml")
+    model = with_weights("g (float[n, 4] x) => (float loss) { loss = ReduceSum<keepdims = 0>(y) }")
+    model.graph.node.insert(0, tree)
+    with pytest.warns(ZeroGradientWarning, match=r"\(TreeEnsembleRegressor\): it is constant between its steps"):
+        gradient(model, "loss", ["x"])
+
+
+LOST = "g (float[n, 4] x, int64[k] shape) => (float y) { r = Reshape(x, shape) "
+
+
+def test_a_weight_behind_a_tensor_of_unknown_rank_has_a_gradient() -> None:
+    model = with_weights(f"{LOST} t = Tanh(r) y = MatMul(t, w) }}", w=(4, 3))
+    for shape in ([2, 3, 4], [6, 4]):
+        check(model, {"x": drawn(6, 4), "shape": np.array(shape)}, ["x", "w"])
+
+
+def test_the_remedy_for_an_unknown_rank_helps() -> None:
+    model = with_weights(f"{LOST} t = Tanh(r) y = InstanceNormalization(t, w, b) }}", w=(2,), b=(2,))
+    feeds = {"x": drawn(6, 4), "shape": np.array([3, 2, 4])}
+    says = r"the rank of 't' must be known.* It stops at node of 'r' \(Reshape\); declare the shape of 'r' in the value_info"
+    with pytest.raises(ValueError, match=says):
+        check(model, feeds, ["x"])
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("r", onnx.TensorProto.FLOAT, ["a", "b", "c"]))
+    check(model, feeds, ["x", "w"])
+
+
+BRANCHES = """y = If(yes) <then_branch = t () => (float[a, b] z) { z = MatMul(x, w) },
+    else_branch = e () => (float[c, d] u) { u = Tanh(x) }>"""
+
+
+@pytest.mark.parametrize("lines", ["y = MatMul(x, w)", BRANCHES])
+def test_a_sparse_initializer_is_a_dense_tensor(lines: str) -> None:
+    model = parsed(f"{HEADER} g (float[n, 2] x, bool yes) => (float y) {{ {lines} }}")
+    values = onnx.numpy_helper.from_array(np.array([3, 4], np.float32), "w")
+    places = onnx.numpy_helper.from_array(np.array([1, 6]), "places")
+    model.graph.sparse_initializer.append(onnx.helper.make_sparse_tensor(values, places, [2, 4]))
+    dense = onnx.ModelProto()
+    dense.CopyFrom(model)
+    del dense.graph.sparse_initializer[:]
+    matrix = np.array([[0, 3, 0, 0], [0, 0, 4, 0]], np.float32)
+    dense.graph.initializer.append(onnx.numpy_helper.from_array(matrix, "w"))
+    feeds: dict[str, Any] = {"x": drawn(3, 2), "yes": np.array(True)}
+    first, second = (
+        run(gradient(with_loss(one, {"y": drawn(3, 4)}), "loss", ["x", "w"]), feeds) for one in (model, dense)
+    )
+    for name in ("x_grad", "w_grad"):
+        np.testing.assert_array_equal(first[name], second[name])

@@ -17,6 +17,7 @@ from ortops.calls.definition_words import OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
 from ortops.compute import Bound
 from ortops.custom_operator import CustomOperator, OperatorError
+from ortops.output_writes import check_is_written, fills_all
 from ortops.signatures import Signature, signature_of
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Operator
 
@@ -109,6 +110,12 @@ class CompiledOperator(CustomOperator):
         """The axes of outputs that no input or attribute gives: the numbers of each output that has it, and of its axis."""
         known = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
         free: dict[str, list[tuple[int, int]]] = {}
+        for tensor in self.outputs:
+            check_is_written(self.call, self.label, tensor.name, len(tensor.shape))
+        # A function that returns lengths gets memory of zeros, of which it may touch little.
+        self.__dict__["_zeros"] = frozenset(
+            tensor.name for tensor in self.outputs if not self.returns and not fills_all(self.call, tensor.name)
+        )
         for number, tensor in enumerate(self.outputs):
             for place, axis in enumerate(tensor.shape):
                 if isinstance(axis, str) and axis not in known:
@@ -282,7 +289,10 @@ class CompiledOperator(CustomOperator):
                 dtype = ELEMENT_DTYPES[kinds[tensor.name]]
                 kind = "input" if row < len(self.inputs) else "output"
                 is_cut = self.parallel in tensor.shape
-                arguments[tensor.name] = Argument(kind, row, dtype, TYPES[dtype], len(tensor.shape), is_cut=is_cut)
+                starts_as_zeros = tensor.name in self.__dict__["_zeros"]
+                arguments[tensor.name] = Argument(
+                    kind, row, dtype, TYPES[dtype], len(tensor.shape), is_cut=is_cut, starts_as_zeros=starts_as_zeros
+                )
         for row, attribute in enumerate(self.attributes):
             name = attribute.name
             if attribute.type == "STRING":

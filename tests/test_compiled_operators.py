@@ -244,7 +244,7 @@ def _unknown_name(x: N, y: N) -> None:
 
 
 def _writes_input(x: N, y: N) -> None:
-    x[0] = y[0]
+    x[0], y[0] = y[0], x[0]
 
 
 def _imports(x: N, y: N) -> None:

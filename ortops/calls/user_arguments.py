@@ -17,6 +17,7 @@ class Argument(NamedTuple):
     rank: the number of an array's dimensions, or of a shape's lengths.
     text: the constant.
     is_cut: whether tasks get parts of the array, along its first axis.
+    starts_as_zeros: whether an output's elements are set to 0 first, since the function may leave some as they are.
     """
 
     kind: Literal["input", "output", "absent", "int", "float", "ints", "floats", "text", "shape"]
@@ -26,6 +27,7 @@ class Argument(NamedTuple):
     rank: int = 0
     text: str = ""
     is_cut: bool = False
+    starts_as_zeros: bool = False
 
     @property
     def is_checked(self) -> bool:

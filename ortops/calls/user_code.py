@@ -376,6 +376,9 @@ def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> A
             lengths[0] = builder.sub(last, first)
             row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
             address = builder.add(address, builder.mul(first, row))
+        if one.starts_as_zeros:
+            size = functools.reduce(builder.mul, lengths, _INT64(one.dtype.itemsize))
+            cgutils.memset(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()), size, 0)
         return _array(context, builder, _type(one), address, lengths)
     if one.kind == "shape":
         lengths = [_word(builder, call, _at(one) + DIMS + i) for i in range(one.rank)]

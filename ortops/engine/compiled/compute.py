@@ -55,6 +55,7 @@ from ortops.jit.scalar import address_of, int64_pointer, minimum, offset
 from ortops.jit.text import text
 
 _memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+_calloc = types.ExternalFunction("calloc", types.intp(types.intp, types.intp))
 
 _TOO_MANY = 2**62
 """Bytes that no process has."""
@@ -246,13 +247,13 @@ def _align(rows: Any, count: int, copies: bool) -> int:
     for i in range(count):
         row = offset(rows, i * TENSOR_WORDS)
         if row[TYPE] != 0 and (row[ADDRESS] == 0 or row[ADDRESS] % _itemsize(row[TYPE]) != 0):
-            memory = allocate(_bytes(row) // 8 + 1)
-            if address_of(memory) == 0:
+            memory = _calloc(_bytes(row) // 8 + 1, 8)  # zeros, since users' functions may leave some as they are
+            if memory == 0:
                 _free(rows, count, replaced)
                 return -1
             if copies:
-                _memcpy(address_of(memory), row[ADDRESS], _bytes(row))
-            row[ADDRESS] = address_of(memory)
+                _memcpy(memory, row[ADDRESS], _bytes(row))
+            row[ADDRESS] = memory
             replaced |= 1 << i
     return replaced
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import numba
 import numpy as np
 import onnx
 import pytest
@@ -237,6 +238,95 @@ def large(x: N64, y: N64, count: int) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not limit memory")
 def test_memory_of_arrays_within_is_released() -> None:
     assert python(WITH_LITTLE_MEMORY, cwd=Path(__file__).parent) == str(2.0 + 2**21 + 1 + 2)
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _inverse(v: int, kept: Any) -> int:
+    held = kept + 1
+    if v == 0:
+        raise ValueError("v must not be 0", held.size)
+    return int(held.size // v)
+
+
+@compiled()
+def holding(x: Int, y: Int, how: int) -> None:
+    """End in several ways while there are arrays, lists and dictionaries of a megabyte."""
+    kept, items, arrays = np.ones(125_000), [x.astype(np.float64)], {0: np.zeros(1)}
+    for i in range(20_000):
+        items.append(kept[i:])
+        arrays[i] = kept
+    if how == 1:
+        y[0] = items[-1][x[0]]
+    if how == 2:
+        y[0] = len(items) // x[0]
+    if how == 3:
+        y[0] = _inverse(x[0], arrays[1])
+    if how == 4:
+        raise KeyError(len(arrays))
+    if how == 5:
+        try:
+            y[0] = _inverse(x[0], arrays[1])
+        except Exception:  # noqa: BLE001 - numba knows no other
+            y[0] = -1
+    if how == 6:
+        y[0] = np.empty(1 << 59).size
+    y[:] = kept[: x.size]
+
+
+@compiled(parallel="n")
+def holding_in_parts(x: Int, y: Int) -> None:
+    """End in each part while there is an array."""
+    kept = np.ones(125_000)
+    y[:] = kept[x[0]]
+
+
+AFTER_FAILURES = """
+import resource
+from pathlib import Path
+import numpy as np
+from test_compiled_operators import holding, holding_in_parts, session
+
+graph = "(int64[n] x) => (int64[m] y) { y = t.f"
+ways = [(f"{graph} <how = {how}> (x) }}", holding, how) for how in range(7)] + [(f"{graph}(x) }}", holding_in_parts, 1)]
+sessions = [(session(graph, one), how) for graph, one, how in ways]
+x, parts = np.zeros(2, np.int64), np.full(20_000, 10**9)
+for one in (lambda: holding(x, how=0), lambda: holding_in_parts(x)):
+    one()
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**27, -1))
+
+def outcomes(call):
+    found = set()
+    for _ in range(200):
+        try:
+            found.add(str(call().tolist()))
+        except Exception as error:
+            found.add(str(error).rpartition("t::f: ")[2] or repr(error))
+    print(*found, sep=" or ")
+
+for made, how in sessions:
+    given = {"x": parts if made is sessions[-1][0] else x + 10**9 * (how == 1)}
+    outcomes(lambda: made.run(None, given)[0])
+outcomes(lambda: holding(x, how=3))
+outcomes(lambda: holding_in_parts(parts))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not limit memory")
+def test_memory_of_calls_that_fail_is_released() -> None:
+    assert python(AFTER_FAILURES, cwd=Path(__file__).parent).splitlines() == [
+        "[1, 1]",
+        "IndexError: index is out of bounds",
+        "ZeroDivisionError: integer division by zero",
+        "ValueError: v must not be 0, ...",
+        "KeyError: ...",
+        "[1, 1]",
+        "MemoryError: Allocation failed (probably too large).",
+        "IndexError: index is out of bounds",
+        "v must not be 0, ...",
+        "index is out of bounds",
+    ]
 
 
 def _unknown_name(x: N, y: N) -> None:

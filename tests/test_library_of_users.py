@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from ortops.custom import OperatorError
 from ortops.jit import machine_code
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
-from users_operators import InPython, OfAnAddress, Parted, Shuffled, Weighted
+from users_operators import InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted
 
-OWN = [LeakyBias, Weighted, Parted]
+OWN = [LeakyBias, Weighted, Parted, Looked]
 
 pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 
@@ -144,6 +145,36 @@ def test_parts_are_those_of_a_session(mine: Path, threads: int) -> None:
     (y,) = assert_same(mine, graph, {"x": np.ones(20_001)}, threads)
     assert y[-1] == 20_001 // 19
     assert_same(mine, graph, {"x": np.ones(0)}, threads)
+
+
+WITH_LITTLE_MEMORY = """
+import resource
+import sys
+import numpy as np
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 4
+options.register_custom_ops_library(sys.argv[1])
+session = onnxruntime.InferenceSession(sys.argv[2], options)
+session.run(None, {"x": np.array([1])})
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**26, -1))
+said = set()
+for _ in range(200):
+    try:
+        session.run(None, {"x": np.array([1, 125_000])})
+    except Exception as error:
+        said.add(str(error).partition("Message: ")[2])
+print(said, session.run(None, {"x": np.array([1])})[0].tolist())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not limit memory")
+def test_memory_of_calls_that_fail_is_released(mine: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.write_bytes(model_of("(int64[n] x) => (int64[m] y) { y = mine.Looked(x) }"))
+    said = python(WITH_LITTLE_MEMORY, str(mine), str(model))
+    assert said == "{'mine::Looked: IndexError: index is out of bounds'} [3]"
 
 
 def test_operators_of_this_package_are_in_it(mine: Path) -> None:

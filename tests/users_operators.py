@@ -55,6 +55,14 @@ def Parted(x: Doubles, y: Doubles, kind: Literal["rows", "copy"] = "rows") -> No
 
 
 @ortops.operator(domain="mine", compiled=True, outputs=["y"])
+def Looked(x: Ints, y: Ints) -> None:  # noqa: N802
+    """Hold a table and a list of a megabyte each while an index may be out of bounds."""
+    table, parts = np.ones(125_000), [np.ones(60_000), np.ones(65_000)]
+    for i in range(x.size):
+        y[i] = table[x[i]] + len(parts)
+
+
+@ortops.operator(domain="mine", compiled=True, outputs=["y"])
 def Shuffled(x: Doubles, y: Doubles) -> None:  # noqa: N802
     """Needs numba's state of random numbers."""
     for i in range(x.shape[0]):

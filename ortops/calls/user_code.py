@@ -12,6 +12,7 @@ import functools
 import pickle
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ from ortops.calls.layout import (
 from ortops.calls.messages import write_text
 from ortops.calls.user_arguments import Argument, CompileError, Returned, UserCode
 from ortops.calls.user_lengths import set_lengths, shapes_entry
-from ortops.calls.user_runtime import C_FUNCTIONS, COUNTING, MODULE
+from ortops.calls.user_runtime import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE, POINTER
 from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
@@ -152,8 +153,9 @@ def _library(source: UserCode) -> Any:
             types_of_all = tuple(map(_type, arguments))
             dispatcher.compile(types_of_all)
             overloads.append(dispatcher.overloads[types_of_all])
-    except (NumbaError, UnsupportedBytecodeError) as error:
-        raise CompileError(f"{function.__qualname__} cannot be compiled: {error}") from error
+    except Exception as error:  # numba fails in many ways
+        kind = "" if isinstance(error, NumbaError | UnsupportedBytecodeError) else f"{type(error).__name__}: "
+        raise CompileError(f"{function.__qualname__} cannot be compiled: {kind}{error}") from error
     for overload in overloads:
         _check_returned(function, overload.signature.return_type, returned)
     return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True)), returned), "")
@@ -196,7 +198,7 @@ def _store(context: Any, builder: Any, value: Any, found: Any, target: Any, at: 
 
 def _linked(text: str) -> Any:
     """A module without what needs the interpreter, with the functions that count references."""
-    text, count = _COUNTING.subn("@nrt.sub", _without_python(text))
+    text, count = _COUNTING.subn("@nrt.sub", _with_lists(_without_python(text)))
     module = llvm.parse_assembly(f"{text}\n{COUNTING}" if count else text)
     module.link_in(llvm.parse_assembly(MODULE))
     for one in module.functions:
@@ -204,6 +206,43 @@ def _linked(text: str) -> Any:
             one.linkage = "internal"
     return module
 
+
+def _with_lists(module: str) -> str:
+    """The text of an LLVM module whose functions that allocate memory get the lists of the call that will hold it.
+
+    So do the functions that call these, unless something else may call them, too, since their address is known. The memory
+    that they allocate then is in no list.
+    """
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(module)}
+    lists = {name: begin[1] for name, body in functions.items() if (begin := _BEGIN.search(body))}
+    callers = defaultdict[str, set[str]](set)
+    for name, body in functions.items():
+        for called, _ in _CALL.findall(body):
+            callers[called].add(name)
+    fixed = {machine_code.SYMBOL, *lists, *_ADDRESS.findall(module)}
+    allocating = list(ALLOCATING)
+    for name in allocating:  # which grows
+        allocating += callers[name] - fixed - {*allocating}
+    lists |= dict.fromkeys(allocating, "%nrt.live")
+
+    def with_lists(found: re.Match[str]) -> str:
+        given = "" if found[0].startswith("declare") else lists.get(found[1], "null")
+        text = found[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
+        return _CALL.sub(
+            lambda call: f"@{call[1]}({POINTER} {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
+        )
+
+    return _FUNCTION.sub(with_lists, module)
+
+
+_NAME = r'@("[^"\n]+"|[-\w.$]+)'
+
+_FUNCTION = re.compile(rf"(?ms)^(?:declare|define) [^@\n]*{_NAME}\([^\n]*?(?:{{\n.*?^}})?$")
+
+_CALL, _ADDRESS = re.compile(rf"{_NAME}\((\))?"), re.compile(rf"{_NAME}(?![-\w.$(])")
+"""A function that is called, declared or defined, and a function or a variable whose address is taken."""
+
+_BEGIN = re.compile(r"@nrt\.begin\([^%]*(%[^)]+)\)")
 
 _COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))")
 """LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""
@@ -220,6 +259,14 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
         """
 
         def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            # A function that LLVM does not inline has the memory of one call alone.
+            function_type = ir.FunctionType(_INT64, [value.type for value in args])
+            function = ir.Function(builder.module, function_type, builder.module.get_unique_name("ortops.call"))
+            function.attributes.add("noinline")
+            message = builder.call(function, args)
+            builder, args = ir.IRBuilder(function.append_basic_block()), function.args
+            live = cgutils.alloca_once(builder, ir.ArrayType(_INT64, 4))
+            _call_runtime(builder, "nrt.begin", live)
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
             end = builder.append_basic_block("end")
             for overload, arguments in variants:
@@ -236,11 +283,14 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
                     if returned.lengths:
                         _store(context, builder, value, signature.return_type, args[4], 0)
                     with cgutils.if_unlikely(builder, status.is_error):
-                        _store_message(builder, status, result)
+                        text = builder.extract_value(builder.load(status.excinfoptr), 0)
+                        builder.store(builder.ptrtoint(text, _INT64), result)
                     builder.branch(end)
             builder.branch(end)
             builder.position_at_end(end)
-            return builder.load(result)
+            _call_runtime(builder, "nrt.end", live)
+            builder.ret(builder.load(result))
+            return message
 
         return types.intp(node, call, first, last, lengths), codegen
 
@@ -330,19 +380,11 @@ def _text(builder: Any, content: str) -> Any:
     return builder.ptrtoint(cgutils.global_constant(builder.module, "text", constant, linkage="private"), _INT64)
 
 
-def _free(builder: Any, memory: Any) -> None:
+def _call_runtime(builder: Any, name: str, live: Any) -> None:
+    """Emit a call of a function of `user_runtime` with the lists of the memory that a call holds."""
     pointer = ir.IntType(8).as_pointer()
-    free = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), "free")
-    builder.call(free, [builder.bitcast(memory, pointer)])  # as numba's allocator does
-
-
-def _store_message(builder: Any, status: Any, result: Any) -> None:
-    """Store the address of the text of an exception, and free what is known of it at run time alone."""
-    info = builder.load(status.excinfoptr)
-    builder.store(builder.ptrtoint(builder.extract_value(info, 0), _INT64), result)
-    with cgutils.if_unlikely(builder, cgutils.is_not_null(builder, builder.extract_value(info, 3))):
-        for memory in (builder.extract_value(info, 2), status.excinfoptr):
-            _free(builder, memory)
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), name)
+    builder.call(function, [builder.bitcast(live, pointer)])
 
 
 def _is_as_compiled(builder: Any, one: Argument, words: Sequence[Any]) -> Any:

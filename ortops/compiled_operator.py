@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
-from ortops.calls.definition_words import OWN_FOR_ABSENT, OWN_FOR_ALL
+from ortops.calls.definition_words import MAX_AXES, OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
 from ortops.compute import Bound
 from ortops.custom_operator import CustomOperator, OperatorError
@@ -59,6 +59,7 @@ class CompiledOperator(CustomOperator):
         super().__post_init__()
         if len(self.inputs) + len(self.outputs) > MAX_TENSORS:
             raise ValueError(f"{self.label}: a compiled operator must have at most {MAX_TENSORS} inputs and outputs")
+        named: set[int | str] = set()
         for tensor in (*self.inputs, *self.outputs):
             where = f"{self.label}: {tensor.name}"
             if tensor.variadic:
@@ -70,6 +71,12 @@ class CompiledOperator(CustomOperator):
                 )
             if refused := sorted(set(self.element_types(tensor)) - _ELEMENTS):
                 raise ValueError(f"{where} may be {', '.join(refused)}: numba has no arrays of this type")
+            named |= {axis for axis in tensor.shape if isinstance(axis, str)}
+            if len(named) > MAX_AXES:
+                raise ValueError(
+                    f"{where} is where the operator's axes have {len(named)} names: a compiled operator must have at most "
+                    f"{MAX_AXES}, and lengths may be numbers"
+                )
         free = self.free_axes
         for axis, places in free.items() if self.lengths is None else ():
             tensor = self.outputs[places[0][0]]
@@ -103,6 +110,12 @@ class CompiledOperator(CustomOperator):
                 raise ValueError(
                     f"{self.label}: {attribute.name}: the attributes of a compiled operator must be {rule}"
                 )
+        for tensor in self.outputs:
+            check_is_written(self.call, self.label, tensor.name, len(tensor.shape))
+        # A function that returns lengths gets memory of zeros, of which it may touch little.
+        self.__dict__["_zeros"] = frozenset(
+            tensor.name for tensor in self.outputs if not self.returns and not fills_all(self.call, tensor.name)
+        )
         self.__dict__["_lock"], self.__dict__["_entries"] = threading.RLock(), {}
 
     @property
@@ -110,12 +123,6 @@ class CompiledOperator(CustomOperator):
         """The axes of outputs that no input or attribute gives: the numbers of each output that has it, and of its axis."""
         known = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
         free: dict[str, list[tuple[int, int]]] = {}
-        for tensor in self.outputs:
-            check_is_written(self.call, self.label, tensor.name, len(tensor.shape))
-        # A function that returns lengths gets memory of zeros, of which it may touch little.
-        self.__dict__["_zeros"] = frozenset(
-            tensor.name for tensor in self.outputs if not self.returns and not fills_all(self.call, tensor.name)
-        )
         for number, tensor in enumerate(self.outputs):
             for place, axis in enumerate(tensor.shape):
                 if isinstance(axis, str) and axis not in known:
@@ -138,7 +145,8 @@ class CompiledOperator(CustomOperator):
             The output, or a tuple of them.
 
         Raises:
-            TypeError, ValueError: an argument breaks a rule of the definition, or numba cannot compile the function.
+            TypeError, ValueError: an argument breaks a rule of the definition.
+            OperatorError: numba cannot compile the function.
             Exception: what the function raises.
         """
         from ortops.functional.call import call_bound  # here, so that `import ortops` stays fast
@@ -149,9 +157,11 @@ class CompiledOperator(CustomOperator):
         names = {one.name for one in self.attributes}
         attributes = self.check_attributes({name: value for name, value in given.items() if name in names})
         bound = _Bound(self, attributes)
-        outputs = call_bound(
-            self, bound, [given.get(tensor.name) for tensor in self.inputs], [True] * len(self.outputs)
-        )
+        inputs = [given.get(tensor.name) for tensor in self.inputs]
+        try:
+            outputs = call_bound(self, bound, inputs, [True] * len(self.outputs))
+        except OperatorError as error:
+            raise OperatorError(f"{self.label}: {error}") from error
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def bind(self, operator: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]) -> Bound:  # noqa: ARG002
@@ -234,7 +244,7 @@ class CompiledOperator(CustomOperator):
                 f"{self.label} has {len(variants)} combinations of optional inputs and texts of attributes: must "
                 f"have at most {MAX_VARIANTS} in a library, which compiles each"
             )
-        with self._naming(kinds):
+        with self._naming(kinds, f"{self.label}: "):
             return bitcode(self._code(kinds, variants, of_shapes=of_shapes))
 
     def _code(self, kinds: Mapping[str, str], variants: Sequence[Sequence[Argument]], *, of_shapes: bool) -> UserCode:
@@ -261,15 +271,15 @@ class CompiledOperator(CustomOperator):
         return UserCode(self.call, variants, options, Returned(lengths))
 
     @contextlib.contextmanager
-    def _naming(self, kinds: Mapping[str, str]) -> Iterator[None]:
-        """Name the element types in an error of the compiler."""
+    def _naming(self, kinds: Mapping[str, str], prefix: str = "") -> Iterator[None]:
+        """Name the element types in an error of the compiler, and begin it with a text."""
         from ortops.calls.user_arguments import CompileError
 
         try:
             yield
         except CompileError as error:
             types = ", ".join(f"{name}: {kind}" for name, kind in kinds.items())
-            raise OperatorError(f"{error} (for {types})") from error
+            raise OperatorError(f"{prefix}{error} (for {types})") from error
 
     def _arguments(
         self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], *, of_shapes: bool
@@ -399,8 +409,12 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
         )
     arrays = {tensor.name: tensor for tensor in whole.inputs}
     for name in outputs:
-        if name not in arrays or own.parameters[name].default is not own.parameters[name].empty:
-            raise ValueError(f"{label}: the output {name!r} is no array among the parameters that every call gets")
+        if name not in arrays:
+            raise ValueError(f"{label}: the output {name!r} is no array among the function's parameters")
+        if (default := own.parameters[name].default) is not inspect.Parameter.empty:
+            raise ValueError(
+                f"{label}: the output {name!r} has the default {default!r}: must have none, since each call gets it"
+            )
     if len(set(outputs)) != len(outputs):
         raise ValueError(f"{label}: outputs = {list(outputs)}: must not repeat a name")
     axes = {axis for tensor in whole.inputs for axis in tensor.shape}

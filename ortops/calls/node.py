@@ -111,10 +111,8 @@ class Node:
         for i in range(self._outputs):
             row = call[at : at + layout.TENSOR_WORDS].tolist()
             array = allocate(i, tuple(row[layout.DIMS : layout.DIMS + row[layout.DIMS_COUNT]]))
-            if self._sets_lengths:
-                array = np.zeros(
-                    array.shape, array.dtype
-                )  # which, unlike a fill, takes no memory for what nobody touches
+            if self._sets_lengths:  # np.zeros takes no memory for what nobody touches, unlike a fill
+                array = np.zeros(array.shape, array.dtype)
             if array is not None:
                 call[at], call[at + layout.TYPE] = data_pointer(array), TYPES[array.dtype]
             outputs.append(array)

@@ -135,11 +135,10 @@ class FamilyByAnalogy(Family):
         # An attribute that the own operator lacks cannot be wrong.
         if any(valid.attributes.get(name) != value for name, value in case.attributes.items() if name not in known):
             return None
-        found = [self.analogy.changes(valid.attributes, inputs) for inputs in (valid.inputs, *case.before)]
-        calls = [one for one in found if one is not None]
-        if len(calls) < len(found):
+        changes = self.analogy.changes(valid.attributes, valid.inputs)
+        earlier = [call for call in map(self._case, case.before) if call is not None]
+        if changes is None or len(earlier) < len(case.before):
             return None
-        changes, *earlier = calls
         numbers = case.expected if set(case.expected or ()) <= changes.keys() else None
         version = f"v{case.version}" if case.definition.standard else None
         own = replace(
@@ -148,7 +147,7 @@ class FamilyByAnalogy(Family):
             operator=operator.name,
             attributes={name: value for name, value in case.attributes.items() if name in known},
             inputs=_changed(changes, case.inputs),
-            before=tuple(_changed(one, inputs) for one, inputs in zip(earlier, case.before, strict=True)),
+            before=tuple(earlier),
             expected=_changed(changes, numbers) if numbers else None,
             twin=case.twin and self._case(case.twin),
         )

@@ -94,7 +94,8 @@ class Case:
     basis: the authority behind the case.
     twin: for a case that expects an error, the same model and shapes with the one fault corrected. A refusal counts only
         if the backend answers the twin correctly; else the case is unsupported.
-    before: the inputs of earlier calls of the same session; only the answer to `inputs` is compared.
+    before: earlier calls of the same session, as cases that differ in inputs and expected values. All answers are compared.
+    is_at_once: whether two threads make the calls, this one included: each makes every second one.
     named_axes: (tensor, axis) pairs whose length is symbolic in the model: a name instead of a number.
     initializers: the names of inputs that are constants of the model.
     is_in_own_type: whether the backend may compute in the tensors' type, such as float16, instead of in float32 at least.
@@ -113,7 +114,8 @@ class Case:
     input_error: float = 0.0
     basis: Basis = Basis.TEXT
     twin: Case | None = None
-    before: tuple[Mapping[str, Array], ...] = ()
+    before: tuple[Case, ...] = ()
+    is_at_once: bool = False
     named_axes: frozenset[tuple[str, int]] = frozenset()
     initializers: tuple[str, ...] = ()
     is_in_own_type: bool = False

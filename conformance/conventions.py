@@ -25,6 +25,8 @@ def check(conventions: Collection[str]) -> None:
 
 def with_conventions(case: Case, conventions: Collection[str]) -> Case:
     """The case with the values that these conventions expect. The runtime itself gets the original case."""
+    if conventions and case.before:
+        case = replace(case, before=tuple(with_conventions(call, conventions) for call in case.before))
     if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
         mode = "max_interpolated"
         case = replace(

@@ -37,7 +37,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -193,9 +192,8 @@ def _digest(folder: Path) -> str:
 
 
 def _calls(case: Case) -> list[Case]:
-    """Each call of a case's session as a separate case; only the last one can have printed values."""
-    earlier = [replace(case, inputs=i, before=(), expected=None, decimals=None, input_error=0.0) for i in case.before]
-    return [*earlier, case]
+    """Each call of a case's session as a separate case."""
+    return [*case.before, case]
 
 
 def _write_tensors(folder: Path, role: str, values: Iterable[ValueInfoProto], arrays: Mapping[str, Array]) -> None:

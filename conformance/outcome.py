@@ -53,6 +53,7 @@ class Difference:
     """An element of an output and its expected value, or a whole output if `index` is None.
 
     error, allowed: None if the difference has no size: a wrong shape or type, or NaN.
+    call: words for an earlier call of a session, or nothing.
     """
 
     output: str
@@ -61,11 +62,12 @@ class Difference:
     got: str
     error: float | None = None
     allowed: float | None = None
+    call: str = ""
 
     def __str__(self) -> str:
         where = self.output if self.index is None else f"{self.output}{list(self.index)}"
         beyond = "" if self.error is None else f", off by {self.error:.3g} where {self.allowed:.3g} is allowed"
-        return f"{where}: expected {self.expected}, got {self.got}{beyond}"
+        return f"{where}{self.call}: expected {self.expected}, got {self.got}{beyond}"
 
 
 @dataclass(frozen=True, slots=True)

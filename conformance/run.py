@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import threading
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from conformance.backends import Backend, OperatorMissingError, UnsupportedError
+from conformance.backends import Backend, OperatorMissingError, Session, UnsupportedError
 from conformance.case import Array, Basis, Case
 from conformance.compare import compare
 from conformance.conventions import with_conventions
@@ -43,6 +46,7 @@ class Answer:
     """A backend's answer to a case.
 
     outputs: by name, if `kind` is "outputs".
+    earlier: the outputs of the calls of `Case.before`.
     text: the reason, for other kinds; always printable.
     seconds: the time that the backend took.
     written: names the caller's arrays that the backend wrote to; empty if there were none.
@@ -53,6 +57,7 @@ class Answer:
     text: str = ""
     seconds: float = 0.0
     written: str = ""
+    earlier: Sequence[Mapping[str, Array]] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", printable(self.text))
@@ -73,7 +78,7 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
         time_limit: in seconds. A large case is unsupported if a smaller part of it suggests that it would take longer.
     """
     begun = time.perf_counter()
-    given, outputs, written = _Kept({}), _Kept({}), ""
+    given, found, written = list[_Kept](), list[_Kept](), ""
     kind: Kind = "outputs"
     text = ""
     with kept_surroundings(), warnings.catch_warnings():
@@ -84,21 +89,41 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
                 _require_time(backend, case, time_limit)
                 begun = time.perf_counter()
             session = backend.prepare(case)
-            for inputs in case.before:
-                session(_copied(inputs))
-            given = _Kept(_copied(case.inputs))
-            outputs = _Kept({name: _plain(output) for name, output in session(dict(given.arrays)).items()})
+            calls = [_Kept(_copied(call.inputs)) for call in (*case.before, case)]
+            given += calls
+            found += _in_two_threads(session, calls) if case.is_at_once else [_called(session, call) for call in calls]
             seconds = time.perf_counter() - begun
             if is_asked_twice(case):
-                session(_with_other_numbers(case, given.arrays))
+                session(_with_other_numbers(case, given[-1].arrays))
         except BaseException as error:
             if is_stop(error):
                 raise
             kind, text = _reaction(error)
             seconds = time.perf_counter() - begun
-    for what, names in (("its input", given.changed()), ("its earlier answer", outputs.changed())):
+    for what, kept in (("its input", given), ("its earlier answer", found)):
+        names = dict.fromkeys(name for call in kept for name in call.changed())
         written = written or (f"{what} {', '.join(names)}" if names else "")
-    return Answer(kind, outputs.arrays if kind == "outputs" else None, text, seconds, written)
+    if kind != "outputs":
+        return Answer(kind, None, text, seconds, written)
+    *earlier, outputs = (call.arrays for call in found)
+    return Answer(kind, outputs, text, seconds, written, earlier)
+
+
+def _called(session: Session, call: _Kept) -> _Kept:
+    return _Kept({name: _plain(output) for name, output in session(dict(call.arrays)).items()})
+
+
+def _in_two_threads(session: Session, calls: Sequence[_Kept]) -> list[_Kept]:
+    """The outputs of calls of a session, every second one from another thread. Both threads begin at once."""
+    both = threading.Barrier(2)
+
+    def answers(part: Sequence[_Kept]) -> list[_Kept]:
+        both.wait()
+        return [_called(session, call) for call in part]
+
+    with ThreadPoolExecutor(2) as threads:
+        pairs = itertools.zip_longest(*threads.map(answers, (calls[::2], calls[1::2])))
+    return [call for pair in pairs for call in pair if call is not None]
 
 
 def is_asked_twice(case: Case) -> bool:
@@ -296,5 +321,9 @@ def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]
         return refused, "" if refused else f"{ACCEPTED}its {case.expects_error} is wrong: {case.note}", None
     if answer.outputs is None:
         return False, f"refused: {answer.text}", None
+    for number, (call, outputs) in enumerate(zip(case.before, answer.earlier, strict=True), 1):
+        passed, worst = compare(call, outputs)
+        if worst is not None and not passed:
+            return False, str(replace(worst, call=f" in call {number} of {len(case.before) + 1}")), None
     passed, worst = compare(case, answer.outputs)
     return passed, "" if passed else str(worst), worst

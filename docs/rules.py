@@ -72,12 +72,28 @@ RULES = (
         "The first of several equal pixels or samples gets the gradient of a maximum",
         r"^(dml_)?roi_align_grad/edge/max_(\w*tie|first_)|^max_roi_pool_grad/"
         r"(edge/(tie_|all_equal|minus|zeros)|matrix/ties|values/(large|tiny|\w*subnormal|\w*everywhere))",
-        "roi_align:TieToTheLast dml_roi_align:TieToTheLast max_roi_pool:TieToTheLast max_roi_pool:TiesShare",
+        """
+        roi_align:TieToTheLast dml_roi_align:TieToTheLast max_roi_pool:TieToTheLast max_roi_pool:TiesShare
+        roi_align:OutsideLosesTies dml_roi_align:OutsideLosesTies
+        """,
     ),
     Rule(
         "The slope at the first pixel, and at a size of exactly 1, where it jumps",
         r"/(sample_at_the_first_pixel|drois_of_a_size_of_1)/",
         "roi_align:SlopeAt0Wrong roi_align_rotated:SlopeAt0Wrong",
+    ),
+    Rule(
+        "An average is in range although the sum of its samples is beyond float32",
+        r"/(negative_)?sum_overflows/",
+        "roi_align:SumsOverflowFloat dml_roi_align:SumsOverflowFloat roi_align_rotated:SumsOverflowFloat",
+    ),
+    Rule(
+        "Two threads may run one session at once",
+        r"/session/two_threads/",
+        """
+        roi_align:InputsOfAnotherThread dml_roi_align:InputsOfAnotherThread max_roi_pool:InputsOfAnotherThread
+        roi_align_rotated:InputsOfAnotherThread dml_resample:InputsOfAnotherThread
+        """,
     ),
     Rule(
         "DirectML: the border of the map, pixels with weight 0, and samples at corners with offsets",

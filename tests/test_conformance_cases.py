@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx.backend.test.case import node
 
 from conformance import backends
@@ -22,12 +23,12 @@ from conformance.expected_values import expected_outputs, reference
 from conformance.families import families
 from conformance.outcome import Outcome
 from conformance.run import CaseRunner, ask
-from conformance.upright.geometry import Geometry
+from conformance.upright.geometry import AxisGeometry, Geometry, Sampling
 from conformance.vectors import collect, frozen, literal
 from conformance.vectors.matrix import is_clear
 from ortops.operators import OPERATORS
 from ortops.reference.roi_align import Candidate, Term, add_to_droi, add_to_dx, candidates_of
-from ortops.reference.sampling import Bin, SampledAxis, bins_of
+from ortops.reference.sampling import Bin, SampledAxis, bins_of, candidate_indices
 
 MARGIN = 1e-3
 """Pixels. Rounding of float32 coordinates moves a sample of these scenes by less than a tenth of it."""
@@ -127,6 +128,56 @@ def test_rounding_decides_neither_a_number_of_samples_nor_what_they_read(family:
             is_raised = geometry.sampling.coordinates == "output_half_pixel"
             assert not is_raised or abs(placed.last - placed.first - 1) > MARGIN, case.id
     assert len(cases) > 400
+
+
+def coordinates(placed: AxisGeometry, dtype: type) -> Iterator[NDArray[np.float64]]:
+    """The coordinates of the samples near the map, as right implementations compute them in a type."""
+    axis = placed.axis
+    near = [(p, i) for p in range(axis.bins) for i in candidate_indices(axis, p)]
+    p, i = np.array(near, dtype).reshape(-1, 2).T
+    numbers = placed.first, placed.size, *placed.offsets, axis.bins, axis.per_bin, placed.steps
+    first, size, before, after, bins, per_bin, steps = map(dtype, numbers)
+    start, k = first - before, p * per_bin + i - after
+    t = k / steps
+    forms = [
+        start + size * t,
+        start + k * (size / steps),
+        start + k * size / steps,
+        start * (1 - t) + (start + size) * t,
+    ]
+    if placed.steps == placed.samples:
+        forms.append(start + p * (size / bins) + (i - after) * (size / bins / per_bin))
+    yield from (form.astype(np.float64) for form in forms)
+
+
+def read_at(c: NDArray[np.float64], length: int, sampling: Sampling, has_slopes: bool) -> NDArray[np.float64]:
+    """What decides what samples at these coordinates read: whether they are on the map, and their cells if these matter."""
+    is_inside = (c >= -1) & (c <= length) if sampling.coordinates else (c > -1) & (c <= length)
+    clamped = np.clip(c, 0, length - 1)
+    cells = np.floor(clamped) + np.sign(c - clamped) / 2 if has_slopes else np.zeros(c.shape)
+    cells = np.floor(np.clip(c + 0.5, 0, length - 1)) if sampling.nearest else cells
+    return np.where(is_inside, cells, -2.0)
+
+
+def test_no_order_of_operations_moves_a_sample_over_a_border_or_a_pixel() -> None:
+    met = set()
+    for case in CASES:
+        is_upright = case.definition.family in ("roi_align", "dml_roi_align") and case.element_type in (
+            "float",
+            "double",
+        )
+        if not is_upright or case.expects_error or case.formula is not None:
+            continue
+        geometry, has_slopes = Geometry(case), not {"drois", "OutputROIGradientTensor"}.isdisjoint(case.outputs)
+        types = (np.float64, np.float32) if case.element_type == "float" else (np.float64,)
+        for roi in geometry.rois.tolist():
+            key = *roi, geometry.sampling, has_slopes, types
+            for placed in geometry.sampling.place(roi) if key not in met else ():
+                forms = [one for dtype in types for one in coordinates(placed, dtype)] if placed.steps else []
+                found = {read_at(c, placed.axis.length, geometry.sampling, has_slopes).tobytes() for c in forms}
+                assert len(found) <= 1, case.id
+            met.add(key)
+    assert len(met) > 5000
 
 
 @pytest.mark.parametrize("family", ["roi_align", "dml_roi_align"])

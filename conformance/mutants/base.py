@@ -167,12 +167,14 @@ class Call:
     dtype: the type of the tensors.
     inputs: by name, without inputs that the node leaves out.
     memory: what the mutant keeps between calls of one model.
+    constants: the names of inputs that are constants of the model.
     """
 
     operator: Operator
     dtype: np.dtype[Any]
     inputs: Mapping[str, Array]
     memory: dict[str, Any]
+    constants: frozenset[str]
 
     def role(self, names: Sequence[str]) -> Array | None:
         """The first input that has one of these names."""
@@ -266,7 +268,7 @@ class Model:
         arguments = [values.get(name) for name in self._names]
         kept = {t.name: a for t, a in zip(self.operator.inputs, arguments, strict=False) if a is not None}
         dtype = next(iter(kept.values())).dtype
-        token = _call.set(Call(self.operator, dtype, kept, self._memory))
+        token = _call.set(Call(self.operator, dtype, kept, self._memory, frozenset(self._constants)))
         try:
             with np.errstate(all="ignore"):
                 wanted = self._wanted[: len(self.operator.outputs)]

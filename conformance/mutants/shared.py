@@ -13,6 +13,7 @@ from conformance.mutants.steps import (
     IMAGES,
     ROIS,
     X,
+    answered,
     asked,
     by_default,
     cleared,
@@ -20,6 +21,7 @@ from conformance.mutants.steps import (
     given,
     in_type,
     meant,
+    of_another_thread,
     of_dx,
     of_the_last_call,
     on,
@@ -27,7 +29,9 @@ from conformance.mutants.steps import (
     refused_if,
     refused_where,
     result,
+    second_of_its_shape,
     unread,
+    with_last_rows,
 )
 from ortops.reference import arguments_of, evaluate, roi_align, sampling
 from ortops.reference import roi_align_rotated as rotated
@@ -190,6 +194,12 @@ CALLS.add(
     Category.SIZES,
     "MapOfTheLastCall: A call with the sizes of the last one reads that one's map and gradient.",
     of_the_last_call(*X, *DY),
+    "LastRowsKept: A result with fewer rows than that of the call before keeps the rows beyond.",
+    answered(with_last_rows),
+    "SecondCallRepeated: From its third call of a size on, a session repeats its second result.",
+    answered(second_of_its_shape),
+    "InputsOfAnotherThread: A session keeps its inputs where those of another thread replace them.",
+    {evaluate: of_another_thread},
     "SixDigits: Attributes have six digits, as printed by %g.",
     given(lambda a: {k: six_digits(v) for k, v in a.items()}),
     "TinyResultsFlushed: Subnormal results are flushed to 0.",
@@ -212,6 +222,7 @@ SAMPLED.add(
     "CoordinatesInFloat: Coordinates are float32 even for double tensors.",
     in_type(*COORDINATE, dtype=np.float32),
 )
+
 
 ROIS_ALONE = Table()
 """Of every operator on RoIs, after those of `CALLS`."""
@@ -257,10 +268,14 @@ ROIS_ALONE.add(
     on(X, lambda x: x.reshape(*x.shape[:2], n := math.prod(x.shape[2:]))[:, :, np.arange(n) % 2**16].reshape(x.shape)),
     "ImagesLeftBetween: dX of images without RoIs between those with RoIs is not set to 0.",
     of_dx(uncleared),
+    "ConstantRoisInFloat16: RoIs that are constants of the model are rounded to float16.",
+    on(ROIS, lambda rois: rois.astype(np.float16).astype(rois.dtype) if call().constants.intersection(ROIS) else rois),
     Category.COORDINATES,
     "ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map.",
     scaled(lambda scale: 1.0),
     Category.TYPES,
+    "ManyDoublesInFloat: Results of more than 64 RoIs have the precision of float32.",
+    {rounded: lambda y, dtype: rounded(y.astype(np.float32) if len(images_of_call()) > 64 else y, dtype)},
     "ScaleInTheTensorsType: spatial_scale is rounded to the type of the tensors.",
     scaled(lambda scale: narrowed(scale) or 1.0),
     Category.INDEXING,
@@ -313,6 +328,9 @@ OF_SAMPLES.add(
     Category.INDEXING,
     "IndexIn32Bits: Batch indices are truncated to 32 bits.",
     on(IMAGES, lambda n: n.astype(np.int32 if n.dtype.kind == "i" else np.uint32).astype(n.dtype)),
+    Category.DEFAULTS,
+    "WidthByDefaultTheHeight: output_width defaults to output_height.",
+    given(lambda a: {"output_width": a.get("output_height", 1)} | a),
     Category.GRADIENTS,
     "DroisAre0: The gradient by the RoIs is 0, as in MXNet.",
     {roi_align.add_to_droi: lambda *a: None, rotated.add_to_droi: lambda *a: None},
@@ -366,6 +384,8 @@ OF_UPRIGHT.add(
     "MaxFromMinus10000: A maximum starts at -10000, so lower values are lost, as with mmcv on the CPU.",
     starting_at(-10000.0),
     Category.GRADIENTS,
+    "OutsideLosesTies: Of equal samples, one on the map gets the gradient of a maximum even if one outside is the first.",
+    winners(lambda them: sorted(them, key=lambda one: one.sample is None)),
     "TieToTheLast: The last of several equal candidates gets the gradient of a maximum instead of the first.",
     winners(lambda them: them[::-1]),
     "MaximumPassedAsAverage: The gradient of a maximum is that of an average.",
@@ -400,6 +420,16 @@ def faded(c: float, n: int) -> tuple[sampling.Tap, ...]:
     share = min(max(1 + min(c, n - 1 - c), 0.0), 1.0)
     return tuple(tap._replace(weight=share * tap.weight) for tap in sampling.taps(c, n))
 
+
+RAISED_WITHOUT_SAMPLES = edit(
+    sampling.axes_of_roi,
+    "samples_per_bin(size,",
+    "samples_per_bin(size if sampling_ratio or size_varies or r2 > r1 or not is_gradient() else 0.0,",
+) | edit(
+    rotated.region_of,
+    "samples_per_bin(size,",
+    "samples_per_bin(size if sampling_ratio or varies or stored > 0 or not is_gradient() else 0.0,",
+)
 
 OF_ONNX = Table()
 """Of RoiAlign and RoIAlignRotated."""
@@ -465,6 +495,8 @@ OF_ONNX.add(
         ("(size, True) if", "(size, True) if not is_gradient() and"),
         ("aligned != 0 or", "aligned and not is_gradient() or"),
     ),
+    "NoGradientOfRaisedRois: With adaptive sampling, RoIs of no or negative size that are raised to 1 get no gradient.",
+    RAISED_WITHOUT_SAMPLES,
     "DroisThroughClamp: A sample that is clamped to the border contributes to drois.",
     edit(sampling.taps, "1.0 if c == clamped else 0.0", "1.0"),
     "DroisOfAFreeSize: drois lets the size vary although it has been raised to 1.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -174,3 +175,25 @@ def of_the_last_call(*names: str) -> Steps:
         return {name: last[name] if fits and name in names else array for name, array in inputs.items()}
 
     return asked(changed)
+
+
+def with_last_rows(name: str, y: Array) -> Array:
+    """A result with the last rows of the one before, if that has more rows and else the same sizes."""
+    memory = call().memory
+    last, memory[name] = memory.get(name, y), y
+    return np.concatenate([y, last[len(y) :]]) if last.shape[1:] == y.shape[1:] else y
+
+
+def second_of_its_shape(name: str, y: Array) -> Array:
+    """A result, or from the third one of a shape on the second."""
+    found = call().memory.setdefault(f"{name} {y.shape}", [])
+    found.append(y)
+    return found[min(len(found), 2) - 1]  # type: ignore[no-any-return]
+
+
+def of_another_thread(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
+    """The results of inputs that are kept where another thread may replace them."""
+    memory = call().memory
+    memory["inputs"] = inputs
+    time.sleep(0.02)
+    return evaluate(operator, memory["inputs"], attributes, wanted)

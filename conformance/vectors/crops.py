@@ -2,7 +2,7 @@
 
 Every bin has one sample, in the middle between four pixels, each of which has the weight 1/4. Pixels are distinct multiples
 of 1/16. So all intermediate numbers are exact in every element type, and reading a wrong pixel, channel, image, RoI or bin
-changes the result.
+changes the result. Numbers of double have a factor that float32 rounds to 1.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from conformance.vectors.matrix import basis_of
 Inputs = dict[str, Array]
 
 SOURCE = Source("conformance/vectors/crops.py", f"ortops {ortops.__version__}", "one sample between four pixels")
+FINE = 1 + 2.0**-28
+"""The factor of the numbers of double."""
+
 CORNERS = tuple(itertools.product((0, 1), repeat=2))
 
 
@@ -36,6 +39,7 @@ class Crop:
     bins: output height and width; a window has one more pixel along either axis.
     mode, coordinates: RoiAlign's mode and coordinate_transformation_mode.
     scale: spatial_scale, a power of two.
+    turn: which numbers the map and the gradient have.
     """
 
     x_shape: tuple[int, int, int, int]
@@ -44,16 +48,17 @@ class Crop:
     mode: str = "avg"
     coordinates: str = "output_half_pixel"
     scale: float = 1.0
+    turn: int = 0
 
     @property
     def x(self) -> Array:
         """The map, [N, C, H, W]."""
-        return sixteenths(self.x_shape)
+        return sixteenths(self.x_shape, self.turn)
 
     @property
     def dy(self) -> Array:
         """The gradient with respect to the output, [R, C, PH, PW]."""
-        return sixteenths((len(self.windows), self.x_shape[1], *self.bins), 5)
+        return sixteenths((len(self.windows), self.x_shape[1], *self.bins), 5 + self.turn)
 
     @property
     def rois(self) -> Array:
@@ -132,24 +137,32 @@ def cases(
         dialects: the operators, see `dialects`.
         rest: further fields of `Case`.
     """
-    data = change({"x": crop.x, "dy": crop.dy})
-    with np.errstate(invalid="ignore"):
-        answers = crop.answers(data["x"], data["dy"], outputs)
-    data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
     # DirectML has no maximum of weighted pixels.
     known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
-    for dialect in known:
-        yield from of_rule(
-            scenario,
-            Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
-            data,
-            outputs,
-            bins=crop.bins,
-            expected=answers,
-            dialects=[dialect],
-            types=types,
-            **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
-        )
+    for alike, factor in by_precision(types):
+        data = change({"x": factor * crop.x, "dy": factor * crop.dy})
+        with np.errstate(invalid="ignore"):
+            answers = crop.answers(data["x"], data["dy"], outputs)
+        data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
+        for dialect in known:
+            yield from of_rule(
+                scenario,
+                Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
+                data,
+                outputs,
+                bins=crop.bins,
+                expected=answers,
+                dialects=[dialect],
+                types=alike,
+                **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
+            )
+
+
+def by_precision(types: Sequence[str]) -> Iterator[tuple[list[str], float]]:
+    """Yield the types whose cases have the same numbers, and the factor of these."""
+    for is_double, factor in ((False, 1.0), (True, FINE)):
+        if alike := [name for name in types if (name == "double") == is_double]:
+            yield alike, factor
 
 
 def filled(inputs: Inputs, role: str, value: float) -> Inputs:

@@ -86,7 +86,7 @@ def _own_attributes(
         return None
     if any(attributes.get(name, value) != value for name, value in operator.constants.items()):
         return None
-    return {name: value for name, value in attributes.items() if name not in operator.constants}
+    return {a.name: attributes[a.name] for a in operator.attributes if a.name in attributes}
 
 
 def _types_of(operator: Operator, types: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 The files `scenes/{defaults,empty,many}.json` have entries for an operator with its attributes, the roles of its outputs, the
 numbers of each RoI (`roi`), a note, a basis, and a key of `SOURCES`. Those of `empty.json` have a note for each scenario.
+If the name of a scenario ends with `without`, each of its cases lacks another attribute.
 """
 
 from __future__ import annotations
@@ -69,17 +70,24 @@ def _defaults() -> Iterator[Case]:
         RESAMPLE: {"x": scatter((5, 6), seed=1), "dy": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
     }
     for row in load(__package__, "scenes/defaults.json", dict[str, Any]):
-        yield from make_cases(
-            f"defaults/{row['scenario']}",
-            row["operator"],
-            row["attributes"],
-            tensors[row["operator"]],
-            row["outputs"],
-            types=TYPES.get(row["operator"], FLOATS),
-            source=SOURCES.get(row.get("source", "")),
-            note=row["note"],
-            write_defaults=False,
-        )
+        operator, scenario, attributes = row["operator"], row["scenario"], row["attributes"]
+        rest: dict[str, Any] = {
+            "types": TYPES.get(operator, FLOATS),
+            "source": SOURCES.get(row.get("source", "")),
+            "note": row["note"],
+            "write_defaults": False,
+        }
+        if not scenario.endswith("without"):
+            yield from make_cases(
+                f"defaults/{scenario}", operator, attributes, tensors[operator], row["outputs"], **rest
+            )
+            continue
+        for name in attributes:
+            others = {other: value for other, value in attributes.items() if other != name}
+            named = f"defaults/{scenario}_{name}", operator, others, tensors[operator], row["outputs"]
+            for case in make_cases(*named, **{**rest, "types": ["float"]}):
+                if any(attribute.name == name for attribute in case.definition.attributes):
+                    yield case
 
 
 def _empty() -> Iterator[Case]:
@@ -111,8 +119,15 @@ def _far() -> Iterator[Case]:
     tensors = {**fine.tensors, "x": row.reshape(fine.x_shape)}
     for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
         yield from of_scene("matrix", fine, ["y"], tensors=tensors, dialects=[dialect], variant="", basis=basis)
-    note = "adaptive: a {} of 2e9 pixels that starts far from the map"
-    huge = Scene("huge_from_far", 5, note.format("region"), (1, 1, 5, 6), ((-1e9, -1e9, 1e9, 1e9, 0),), (1, 1))
+    note = "adaptive: a {} of 2^31 pixels that starts far from the map"
+    huge = Scene(
+        "huge_from_far",
+        5,
+        note.format("region"),
+        (1, 1, 5, 6),
+        ((-(2.0**30), -(2.0**30), 2.0**30, 2.0**30, 0),),
+        (1, 1),
+    )
     for mode in CHOICES["mode"]:
         yield from of_scene(
             "matrix",

@@ -7,15 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
-from conformance.case import Case
+from conformance.case import Basis, Case
 from conformance.model import with_named_axes
 from conformance.vectors import crops
 from conformance.vectors.crops import Crop, reversed_channels
+from conformance.vectors.dialects import of_scene
 from conformance.vectors.matrix import OF_MODE
+from conformance.vectors.scenes import Scene
+
+TWO_THREADS = "two_threads"
+"""The scenario whose calls are made by two threads."""
 
 CROP = Crop((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
+FINE = Scene(
+    "",
+    60,
+    "",
+    CROP.x_shape,
+    ((20.546875, 17.671875, 85.328125, 70.859375, 1), (33.796875, 9.296875, 60.171875, 79.578125, 0)),
+    CROP.bins,
+    2,
+    1 / 16,
+)
 OTHERS = (
     ("of_the_same_sizes", replace(CROP, windows=((0, 1, 0), (1, 3, 2)))),
     ("smaller", Crop((1, 2, 4, 5), ((0, 1, 2),))),
@@ -35,6 +50,46 @@ CONSTANTS = {
 }
 """The inputs that are constants of the model, by scenario."""
 
+Make = Callable[[str, str, Crop], Iterable[Case]]
+"""A function that makes the cases of a scenario, given the part `family/scenario` of their ids, a note and a crop."""
+
+
+def _call(turn: int, count: int, x_shape: tuple[int, int, int, int] = CROP.x_shape) -> Crop:
+    """A call with other numbers at each turn, and this many RoIs on a map of this shape."""
+    images, _, height, width = x_shape
+    windows = (((turn + r) % images, (turn + r) % (height - 2), (turn + 2 * r) % (width - 2)) for r in range(count))
+    return Crop(x_shape, tuple(windows), turn=turn)
+
+
+def _one_at_a_time() -> Iterator[Crop]:
+    """Calls in which one length grows, then the next one, and so on, and afterwards each one shrinks."""
+    lengths = [*CROP.x_shape, 2]
+    for turn, step in enumerate((1,) * len(lengths) + (-1,) * len(lengths)):
+        yield _call(turn, lengths[-1], (lengths[0], lengths[1], lengths[2], lengths[3]))
+        lengths[turn % len(lengths)] += step
+    yield _call(turn + 1, lengths[-1], CROP.x_shape)
+
+
+SEVERAL = (
+    (
+        "numbers_of_rois",
+        "calls with 5, 2, 3, 3 and no RoIs, and else the same sizes, as in a detector",
+        tuple(_call(turn, count) for turn, count in enumerate((5, 2, 3, 3, 0))),
+    ),
+    (
+        "four_of_the_same_sizes",
+        "four calls with the same sizes and other numbers",
+        tuple(_call(n, 3) for n in range(4)),
+    ),
+    ("lengths_one_at_a_time", "calls in which one length at a time grows or shrinks", tuple(_one_at_a_time())),
+    (
+        TWO_THREADS,
+        "two threads run one session at the same time",
+        tuple(_call(turn, (9, 9, 4, 9)[turn % 4], (2, 8, 12, 12)) for turn in range(8)),
+    ),
+)
+"""A name, a note and the calls of each scenario of several calls that are all of interest."""
+
 
 def cases() -> Iterator[Case]:
     """The cases of this module."""
@@ -50,7 +105,16 @@ def cases() -> Iterator[Case]:
         yield from in_one_session(asked, [before])
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from single_calls(_of_crop, "{} given as a constant of the model")
+    yield from several_calls(partial(crops.cases, types=["float"]))
+    yield from single_calls(_of_fine_rois, "{} given as a constant of the model")
+
+
+def several_calls(make: Make) -> Iterator[Case]:
+    """The cases of `SEVERAL` for operators with RoIs. That two threads may run a session is this project's rule."""
+    for scenario, note, calls in SEVERAL:
+        *before, asked = (list(make(f"session/{scenario}", note, crop)) for crop in calls)
+        for case in in_one_session(asked, before):
+            yield replace(case, is_at_once=True, basis=Basis.OURS) if scenario == TWO_THREADS else case
 
 
 def single_calls(make: Callable[..., Iterable[Case]], note: str) -> Iterator[Case]:
@@ -68,8 +132,14 @@ def single_calls(make: Callable[..., Iterable[Case]], note: str) -> Iterator[Cas
                 yield replace(case, initializers=constants)
 
 
-def _of_crop(scenario: str, note: str, **rest: Any) -> Iterator[Case]:
-    return crops.cases(f"session/{scenario}", note, CROP, types=["float"], **rest)
+def _of_fine_rois(scenario: str, note: str) -> Iterator[Case]:
+    """The cases of RoIs that float16 would move, and in double also float32."""
+    scene = replace(FINE, name=scenario, note=note)
+    for element_type, more in (("float", 0.0), ("double", 2.0**-26)):
+        tensors = {**scene.tensors, "rois": scene.tensors["rois"] + more}
+        yield from of_scene(
+            "session", scene, ["y", "dx", "drois"], "avg", "output_half_pixel", tensors, types=[element_type]
+        )
 
 
 def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
@@ -82,6 +152,6 @@ def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ..
 
 def in_one_session(asked: Iterable[Case], earlier: Iterable[Iterable[Case]]) -> Iterator[Case]:
     """The cases, each run after the earlier calls of its operator in the same session; attributes must agree."""
-    before = [{case.operator: case.inputs for case in call} for call in earlier]
+    before = [{case.operator: case for case in call} for call in earlier]
     for case in asked:
-        yield replace(with_named_axes(case), before=tuple(inputs[case.operator] for inputs in before))
+        yield replace(with_named_axes(case), before=tuple(calls[case.operator] for calls in before))

@@ -51,7 +51,7 @@ MANY_PAIRS = (
 def cases() -> Iterator[Case]:
     """The cases of this module."""
     for turn, (scenario, note, crop) in enumerate(each_size()):
-        types = ["float", ("double", "float16", "bfloat16")[turn % 3]]
+        types = ["float", other_type(turn)]
         taking_turns = replace(
             crop,
             mode=MODES[turn % len(MODES)],
@@ -67,6 +67,11 @@ def cases() -> Iterator[Case]:
     yield from _adaptive_counts()
     yield from _narrow()
     yield from _resamples()
+
+
+def other_type(turn: int) -> str:
+    """The second type of a size: each type meets each of three modes or scales that take turns."""
+    return ("double", "float16", "bfloat16")[(turn + turn // 3) % 3]
 
 
 def _of_crop(scenario: str, note: str, crop: Crop, **rest: Any) -> Iterator[Case]:

@@ -151,7 +151,7 @@ def cases() -> Iterator[Case]:
         asked, *before = (
             next(_of_windows("users", sizes, operator, COORDINATES[0], TYPES[:1])) for sizes in AFTER_OTHERS
         )
-        yield replace(with_named_axes(asked), before=tuple(case.inputs for case in before))
+        yield replace(with_named_axes(asked), before=tuple(before))
     for operator in with_rois():
         if not operator.is_gradient and operator.family != POOL:
             yield from _of_planes(operator)

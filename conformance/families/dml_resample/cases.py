@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Basis, Case, Source
 from conformance.vectors.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
 from conformance.vectors.matrix import MARGIN, OFFSETS
 from conformance.vectors.scenes import load, scatter
-from conformance.vectors.sessions import in_one_session
+from conformance.vectors.sessions import TWO_THREADS, in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue
@@ -160,10 +160,29 @@ def _sessions() -> Iterator[Case]:
     others["all_of_these"] = [other for calls in others.values() for other in calls]
     for (scenario, calls), (interpolation, direction) in itertools.product(others.items(), _ways()[:2]):
         chosen = {"interpolation_mode": interpolation, "rounding_direction": direction, **_offsets(asked, 0, "half_up")}
-        made = (
-            _of_scene(
-                "session", replace(scene, name=f"after_{scenario}"), chosen, variant=interpolation, types=["float"]
-            )
-            for scene in (asked, *calls)
-        )
-        yield from in_one_session(next(made), made)
+        yield from _in_one_session(f"after_{scenario}", (asked, *calls), chosen)
+    chosen = {"interpolation_mode": "linear", **_offsets(asked, 0, None)}
+    one_at_a_time = [asked]
+    for turn, step in enumerate((1, 1, 1, 1, -1, -1, -1, -1)):
+        shape = [*one_at_a_time[-1].x_shape]
+        shape[turn % 4] += step
+        one_at_a_time.append(replace(asked, x_shape=tuple(shape), seed=33 + turn))
+    equal = [replace(asked, seed=42 + turn) for turn in range(8)]
+    yield from _in_one_session("four_of_the_same_sizes", equal[:4], chosen)
+    yield from _in_one_session("lengths_one_at_a_time", one_at_a_time, chosen)
+    for case in _in_one_session(TWO_THREADS, equal, chosen):
+        yield replace(case, is_at_once=True, basis=Basis.OURS)
+    for interpolation in ("linear", "nearest_neighbor"):
+        note = "sizes without scales: in every call of a session, the ratio is that of its own lengths"
+        shapes = ((5, 6), (9, 3), (2, 8), (5, 5))
+        by_sizes = [ResampleScene("", note, shape, (), (7, 4), seed=50 + n) for n, shape in enumerate(shapes)]
+        yield from _in_one_session("sizes_alone", by_sizes, {"interpolation_mode": interpolation})
+
+
+def _in_one_session(name: str, calls: Sequence[ResampleScene], attributes: Attributes) -> Iterator[Case]:
+    """The cases of the first scene after those of the others, in one session."""
+    variant = str(attributes["interpolation_mode"])
+    made = (
+        _of_scene("session", replace(one, name=name), attributes, variant=variant, types=["float"]) for one in calls
+    )
+    yield from in_one_session(next(made), made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,13 @@ def of_last_axis(kept: Any) -> Steps:
     return {rounded: lambda y, dtype: rounded(np.where(np.arange(y.shape[-1]) < kept(y.shape[-1]), y, 0), dtype)}
 
 
+def of_the_first_call(*arguments: Any, **named: Any) -> list[ResampledAxis]:
+    """The axes of a call with the scales of the session's first call where there are none."""
+    axes = resampled_axes(*arguments, **named)
+    ratios = call().memory.setdefault("ratios", [axis.size / axis.length for axis in axes])
+    return [replace(axis, scale=axis.scale or ratio) for axis, ratio in zip(axes, ratios, strict=True)]
+
+
 table = Table(SAMPLED)
 table.add(
     Category.COORDINATES,
@@ -63,6 +71,8 @@ table.add(
     offsets("0.0", "(self.output_pixel_offset + self.input_pixel_offset)"),
     "RatioForScales: scales are ignored: the ratio of output length to input length is used.",
     edit(resampled_axes, "scales or [None]", "[None]"),
+    "RatioOfTheFirstCall: Without scales, every call of a session has the ratios of the first one.",
+    {resampled_axes: of_the_first_call},
     "RatioOfCorners: Without scales, corners are aligned: the first and last outputs are the first and last pixels.",
     edit(
         *(ResampledAxis.coordinate, "moved * self.length / self.size"),

@@ -9,7 +9,7 @@ pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,14 +18,14 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors.crops import Crop, Inputs, filled, reversed_channels
+from conformance.vectors.crops import Crop, Inputs, by_precision, filled, reversed_channels
 from conformance.vectors.dialects import pooled
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.extremes import MANY
-from conformance.vectors.scenes import Scene, load
-from conformance.vectors.sessions import CROP, in_one_session
+from conformance.vectors.scenes import Scene, load, scatter
+from conformance.vectors.sessions import CROP, in_one_session, several_calls, single_calls
 from conformance.vectors.sessions import OTHERS as OTHER_CROPS
-from conformance.vectors.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size
+from conformance.vectors.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size, other_type
 from conformance.vectors.values import CROP as WINDOWS
 from conformance.vectors.values import NAN, ODD, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
@@ -33,7 +33,6 @@ from ortops.spec import ELEMENT_DTYPES
 SOURCE = Source(
     "conformance/families/max_roi_pool/cases.py", f"ortops {ortops.__version__}", "the largest of four pixels"
 )
-OTHERS = ("double", "float16", "bfloat16")
 
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
 
@@ -67,7 +66,7 @@ def cases() -> Iterator[Case]:
         if any((bins, bins + 1) in INEXACT for bins in crop.bins):
             continue  # floating point makes a bin wider, which is a scenario of its own
         scaled = replace(crop, scale=SCALES[turn % len(SCALES)])
-        yield from of_crop(f"sizes/{scenario}", note, scaled, types=["float", OTHERS[turn % len(OTHERS)]])
+        yield from of_crop(f"sizes/{scenario}", note, scaled, types=["float", other_type(turn)])
     scenario, note, crop = MANY_PAIRS
     yield from of_crop(f"sizes/{scenario}", note, crop, types=["float"])
     for scenario, note, images in IMAGES_WITHOUT_ROIS:
@@ -130,18 +129,26 @@ def _coordinates() -> Iterator[Case]:
 
 
 def of_crop(
-    scenario: str, note: str, crop: Crop, change: Callable[[Inputs], Inputs] = dict, **rest: Any
+    scenario: str,
+    note: str,
+    crop: Crop,
+    change: Callable[[Inputs], Inputs] = dict,
+    *,
+    types: Sequence[str] = FLOATS,
+    **rest: Any,
 ) -> Iterator[Case]:
     """The cases of a crop; `change` changes x and dy before the expected values are computed."""
-    (height, width), inputs = crop.bins, change({"x": crop.x, "dy": crop.dy})
-    x, dy = inputs["x"], inputs["dy"]
-    pixels = crop.pixels(x)
-    is_largest = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
-    y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
+    height, width = crop.bins
     ends = np.array([(n, w, h, w + width, h + height) for n, h, w in crop.windows], np.float64).reshape(-1, 5)
     rois = ends / np.array([1.0, *[crop.scale] * 4])
-    fixed: dict[str, Any] = {"spatial_scale": crop.scale, "expected": {"y": y, "dx": dx}, "basis": Basis.VECTORS}
-    yield from pooled(scenario, x, rois, dy, note=note, source=SOURCE, **fixed, **rest)
+    fixed: dict[str, Any] = {"spatial_scale": crop.scale, "basis": Basis.VECTORS, "note": note, "source": SOURCE}
+    for alike, factor in by_precision(types):
+        inputs = change({"x": factor * crop.x, "dy": factor * crop.dy})
+        x, dy = inputs["x"], inputs["dy"]
+        pixels = crop.pixels(x)
+        is_largest = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
+        y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
+        yield from pooled(scenario, x, rois, dy, expected={"y": y, "dx": dx}, types=alike, **fixed, **rest)
 
 
 def _long_bins() -> Iterator[Case]:
@@ -159,7 +166,7 @@ def _long_bins() -> Iterator[Case]:
                 [[0, 0, 0, *corner]],
                 np.ones((1, 4, 1, 1)),
                 expected={"y": np.arange(1.0, 5.0).reshape(1, 4, 1, 1), "dx": np.sign(x)},
-                types=["float", OTHERS[turn % len(OTHERS)]],
+                types=["float", other_type(turn)],
                 variant="along_x" if along_x else "along_y",
                 note=f"a bin of {n} pixels along one axis, any of which may be the largest",
                 source=SOURCE,
@@ -261,3 +268,20 @@ def _sessions() -> Iterator[Case]:
         words = f"session/after_{scenario}", "a later call of a session, after calls with other data"
         calls = (of_crop(*words, *others[name], types=["float"]) for name in names)
         yield from in_one_session(of_crop(*words, CROP, types=["float"]), calls)
+    yield from several_calls(partial(of_crop, types=["float"]))
+    yield from single_calls(_of_fine_ends, "{} given as a constant of the model")
+
+
+def _of_fine_ends(scenario: str, note: str) -> Iterator[Case]:
+    """The cases of RoIs of which an end is below the middle of two pixels, and would be above it in float16."""
+    yield from pooled(
+        f"session/{scenario}",
+        scatter((2, 3, 6, 7), seed=61),
+        [[1, 8 + 341 / 1024, 3.5625, 18.15625, 15.1875], [0, 4.1875, 8 + 341 / 1024, 11.59375, 18.8125]],
+        scatter((2, 3, 2, 2), seed=161),
+        ["y", "dx"],
+        spatial_scale=0.3,
+        note=note,
+        types=["float"],
+        basis=Basis.VECTORS,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from conformance.mutants.base import Array, Category, Table, call, edit, rounded
@@ -32,6 +33,11 @@ def cut_off(y: Array, dtype: Any) -> Array:
         return found
     is_beyond = np.abs(found.astype(np.float64)) > np.abs(y)
     return (found.view(np.uint16) - is_beyond.astype(np.uint16)).view(dtype)
+
+
+def is_wide_bfloat16() -> bool:
+    """Whether the call is about bfloat16 tensors with more than 32 channels."""
+    return call().dtype == ml_dtypes.bfloat16 and call().x_shape[1] > 32
 
 
 table = Table(SAMPLED, ROIS_ALONE, OF_SAMPLES, OF_ENDS, OF_UPRIGHT, OF_ONNX)
@@ -75,6 +81,8 @@ table.add(
     Category.TYPES,
     "MapIn11Bits: The map of float tensors is rounded to 11 bits, as on accelerators that multiply less precisely.",
     on(X, lambda x: x.astype(np.float16).astype(x.dtype) if x.dtype == np.float32 else x),
+    "BFloat16OfManyChannelsOff: Averages of bfloat16 tensors with more than 32 channels are too large by 1/64.",
+    answered(lambda name, y: y * (1 + 2**-6) if name == "Y" and is_wide_bfloat16() else y),
     "ResultCutOff: float16 and bfloat16 results are truncated instead of rounded to nearest.",
     {rounded: cut_off},
     Category.INDEXING,

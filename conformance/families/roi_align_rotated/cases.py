@@ -11,12 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from conformance.case import Array, Case
 from conformance.families.roi_align_rotated.geometry import Sampling, coordinates, samples_of
+from conformance.vectors.crops import Crop
 from conformance.vectors.dialects import ROTATED, of_scene
 from conformance.vectors.matrix import WANTED
 from conformance.vectors.scenes import (
@@ -30,7 +32,7 @@ from conformance.vectors.scenes import (
     is_nearly_whole,
     load,
 )
-from conformance.vectors.sessions import in_one_session, single_calls
+from conformance.vectors.sessions import in_one_session, several_calls, single_calls
 from conformance.vectors.values import OF_A_KINK
 
 MARGIN = 1e-3
@@ -211,6 +213,7 @@ MANY_ROIS = (
         (1, 2),
         1,
         variants=((1, 1),),
+        types=("float", "double"),
     ),
     RotatedScene(
         "rois_1025_channels_65",
@@ -242,7 +245,22 @@ def _sessions() -> Iterator[Case]:
         sizes = "the same" if scenario.removeprefix("after_") in SAME_SIZES else "other"
         note = f"a later call of a session, after calls with tensors of {sizes} sizes"
         yield from in_one_session(_small(scenario, note), (_small(scenario, note, other) for other in others))
-    yield from single_calls(_small, "inputs that are constants of the model")
+    yield from several_calls(_of_crop)
+    # Rounded to float16, these RoIs would move.
+    fine = tuple((*(number + 2**-10 for number in numbers), image) for *numbers, image in SMALL.rois)
+    scene = replace(SMALL, rois=fine)
+    yield from single_calls(partial(_small, scene=scene), "inputs that are constants of the model")
+
+
+def _of_crop(scenario: str, note: str, crop: Crop) -> Iterator[Case]:
+    """The cases of RoIs around the windows of a crop."""
+    rois = (
+        (column + 1.5625, row + 1.4375, 2.125 + r / 16, 1.625, ANGLES[r % len(ANGLES)], image)
+        for r, (image, row, column) in enumerate(crop.windows)
+    )
+    family, _, name = scenario.partition("/")
+    scene = replace(SMALL, name=name, note=note, seed=60 + crop.turn, x_shape=crop.x_shape, rois=tuple(rois))
+    yield from of_rotated(family, scene, 1, 0, variant="")
 
 
 def _small(scenario: str, note: str, scene: RotatedScene = SMALL, **rest: Any) -> Iterator[Case]:

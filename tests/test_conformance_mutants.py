@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import catching_cases
+import right_engines
 from catching_cases import candidates, decisive, failing, recorded
 from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
@@ -60,6 +61,19 @@ def test_a_model_without_a_mistake_passes(family: str) -> None:
     cases = [c for c in collect() if c.definition.family == family and c.id in caught and "rois_1025" not in c.id]
     assert len(cases) > 15
     assert [case.id for case in failing(without_mistake(family), cases)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["roi_align", "dml_roi_align"])
+@pytest.mark.parametrize("name", right_engines.ENGINES)
+def test_no_order_of_sums_and_no_rounding_that_is_allowed_fails_a_default_run(name: str, family: str) -> None:
+    right = type(name, (Model,), {"FAMILY": family, "STEPS": right_engines.ENGINES[name]})
+    own = [c for c in collect() if c.definition.family == family and not c.expects_error and c.nbytes < SMALL]
+    few = [c for c in own if c.basis is not Basis.OURS and family_of(c.definition).work(c) < FEW_SAMPLES]
+    # At the borders all of them, and in every other group some of each type.
+    cases = [c for i, c in enumerate(few) if i % 7 == 0 or "/edge/" in c.id or "/values/" in c.id]
+    assert len(cases) > 400
+    assert [case.id for case in failing(right, cases)] == []
 
 
 def counted_by_default(mutant: Mutant) -> list[Case]:

@@ -44,7 +44,7 @@ def operator_of(node: onnx.NodeProto) -> Operator | None:
 
 def custom_of(node: onnx.NodeProto) -> CustomOperator | None:
     """Return the operator of a node if it is a user's."""
-    return CUSTOM.get((node.domain, node.op_type))
+    return CUSTOM.get((normalize_domain(node.domain), node.op_type))
 
 
 def remedy(node: onnx.NodeProto) -> str:

@@ -17,7 +17,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from onnx_models.attributes import CUSTOM, attribute_proto, checked_value
-from ortops.custom import CustomOperator, OperatorError
+from ortops.custom_operator import CustomOperator, OperatorError, as_operators
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
 from ortops.spec import DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor
@@ -30,7 +30,7 @@ _GIVEN = threading.RLock()
 """Held while the operators of one call are registered (`schemas_of`)."""
 
 
-def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
+def register_schemas(operators: Operator | Iterable[Operator] = OPERATORS) -> None:
     """Register the operators' schemas with ``onnx`` in this process, also those of operators of `ortops.operator`.
 
     ``onnx.checker.check_model(model, full_check=True, check_custom_domain=True)`` and
@@ -49,12 +49,12 @@ def register_schemas(operators: Iterable[Operator] = OPERATORS) -> None:
 
 
 @contextmanager
-def schemas_of(operators: Iterable[Operator]) -> Iterator[None]:
+def schemas_of(operators: Operator | Iterable[Operator]) -> Iterator[None]:
     """Register operators as `register_schemas` does, until the block ends; those that were registered before stay.
 
     A second thread that passes operators waits until the block ends.
     """
-    operators = tuple(operators)
+    operators = as_operators(operators)
     if not operators:
         yield
         return
@@ -70,11 +70,11 @@ def schemas_of(operators: Iterable[Operator]) -> Iterator[None]:
                 del CUSTOM[identity]
 
 
-def _register(operators: Iterable[Operator]) -> list[OpSchema]:
+def _register(operators: Operator | Iterable[Operator]) -> list[OpSchema]:
     """Register what is not registered yet, and return it."""
     if not hasattr(OpSchema, "set_type_and_shape_inference_function"):
         raise RuntimeError(f"onnx is {onnx.__version__}: schemas with shape inference in Python need onnx >= 1.19")
-    operators = tuple(operators)
+    operators = as_operators(operators)
     for given in operators:
         if not isinstance(given, Operator):
             raise TypeError(f"operators has {given!r}: must be an operator made by ortops.operator")
@@ -165,7 +165,6 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
     axes = Axes(operator, _attributes(operator, context))
     # The type of a variable with one choice is known even if the type of the input is not.
     types: dict[str, str] = {name: kinds[0] for name, kinds in operator.types.items() if len(kinds) == 1}
-    have_shape = set()
     # A missing input has no type; the checker reports one that is required.
     for i in range(context.get_num_inputs()):
         tensor = operator.inputs[min(i, len(operator.inputs) - 1)]
@@ -174,7 +173,6 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
             _bind_type(operator, tensor, given, types)
             if given.tensor_type.HasField("shape"):
                 axes.bind_shape(tensor, [_length(dimension) for dimension in given.tensor_type.shape.dim])
-                have_shape.add(tensor.name)
         if tensor.element_axes:
             axes.bind_values(tensor, _values(context, i))
     for i in present:
@@ -183,9 +181,7 @@ def _set_outputs(operator: Operator, context: InferenceContext) -> None:
         # It is still the type variable if no input of a known type determines it.
         if kind not in operator.types:
             element_type = onnx.TensorProto.DataType.Value(kind.upper())
-            # An output in the shape of an input of unknown rank has an unknown rank.
-            shape = axes.shape_of(tensor) if not tensor.leading_from or tensor.leading_from in have_shape else None
-            context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, shape))
+            context.set_output_type(i, onnx.helper.make_tensor_type_proto(element_type, axes.shape_of(tensor)))
 
 
 def _attributes(operator: Operator, context: InferenceContext) -> dict[str, AttributeValue]:

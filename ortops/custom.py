@@ -7,17 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ortops import compiled_operator
+from ortops.custom_operator import OTHER_DOMAIN, ShapesError, said
 from ortops.custom_operator import CustomOperator as CustomOperator  # noqa: PLC0414 - as `ortops` gives them
 from ortops.custom_operator import OperatorError as OperatorError  # noqa: PLC0414
-from ortops.custom_operator import ShapesError, said
 from ortops.signatures import check_function, check_keywords, signature_of
 from ortops.spec import DOMAIN, Attribute, AttributeValue, ElementType, Length, ShapeFunction, Tensor
 
 if TYPE_CHECKING:
     import onnx
-
-_RESERVED = ("", "ai.onnx", DOMAIN)
-"""Domains that ONNX Runtime or the library of onnxruntime-extensions has already."""
 
 
 @overload
@@ -80,7 +77,8 @@ def operator(
 
     Args:
         function: the function or the class, where the decorator has no other argument.
-        domain: the domain of its nodes, at version 1; not one of ONNX or of onnxruntime-extensions.
+        domain: the domain of its nodes, at version 1; not that of onnxruntime-extensions, ai.onnx.contrib. For nodes without
+            a domain it is "", if ONNX has no operator of this name at any opset.
         name: the name of its nodes; the function's by default.
         doc: what it computes; the function's docstring by default.
         inputs: the inputs, and with `attributes` the whole of the parameters, in place of the annotations. Each is passed
@@ -141,8 +139,11 @@ def _made(
     name = str(getattr(function, "__name__", "")) if name is None else name
     if not name.isidentifier():
         raise ValueError(f"name = {name!r}: must be a Python identifier")
-    if domain in _RESERVED or not domain.isascii() or not domain.isprintable() or ":" in domain:
-        raise ValueError(f"domain = {domain!r}: must be a name of your own, such as 'com.example'")
+    _check_domain(domain, name)
+    if body is not None and not domain:
+        raise ValueError(
+            f"{name} has a body and the domain '': must have another domain, since ONNX's has no functions"
+        )
     if body is not None and (body.domain, body.name) != (domain, name):
         raise ValueError(f"body is of {body.domain}::{body.name}: must be of {domain}::{name}")
     check_function(function, f"{domain}::{name}")
@@ -187,6 +188,32 @@ def _made(
         body=body,
         **settings,
     )
+
+
+def _check_domain(domain: str, name: str) -> None:
+    """Check that ONNX Runtime lets a user have an operator of this name in a domain.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if domain == DOMAIN:
+        raise ValueError(
+            f"domain = {domain!r}: only ortops and onnxruntime-extensions have operators there. {OTHER_DOMAIN}"
+        )
+    if domain == "ai.onnx":
+        raise ValueError("domain = 'ai.onnx': is another name of the domain '': must be '' for nodes without a domain")
+    if not domain and name in _onnx_names():
+        raise ValueError(
+            f"domain = '': ONNX has an operator {name}: must be another name, or a domain of your own, such as 'custom'"
+        )
+    if not domain.isascii() or not domain.isprintable() or ":" in domain:
+        raise ValueError(f"domain = {domain!r}: must be a name of your own, such as 'com.example'")
+
+
+def _onnx_names() -> frozenset[str]:
+    from ortops.standard import onnx_names  # here, so that `import ortops` stays fast
+
+    return onnx_names()
 
 
 def _shape_function(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,14 @@ from ortops.spec import (
 
 if TYPE_CHECKING:
     import onnx
+
+_T = TypeVar("_T", bound=Operator)
+
+OTHER_DOMAIN = (
+    "An operator of your own needs another domain, such as 'custom': set node.domain = 'custom' in the nodes of the model, "
+    "and import it with model.opset_import.append(onnx.helper.make_opsetid('custom', 1))"
+)
+"""The remedy for an operator in a domain where users can have none."""
 
 _STRINGS = "OUST"
 """The kinds of NumPy's types of strings: objects, str, bytes and variable-width strings."""
@@ -201,6 +209,11 @@ class CustomOperator(Operator):
                 if tensor.element_axes:
                     axes.bind_values(tensor, array.ravel().tolist())
         return [axes.shape_of(tensor) for tensor in self.outputs]
+
+
+def as_operators(operators: _T | Iterable[_T]) -> tuple[_T, ...]:
+    """The elements of an argument `operators`, which may also be a single operator."""
+    return (operators,) if isinstance(operators, Operator) else tuple(operators)
 
 
 def _called(call: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Nodes of ONNX and other projects that an `ortops.InferenceSession` runs without conversion.
+"""The operators of one session: those of users, and those of ONNX and other projects that it runs without conversion.
 
 A custom operator in ONNX's domain replaces ONNX Runtime's operator of the same name at all opsets, since ONNX Runtime does
 not distinguish versions of custom operators. So a session has the definitions of one opset, its model's. Session options
@@ -17,6 +17,7 @@ import onnx
 import onnxruntime
 
 from ortops import compute
+from ortops.custom_operator import CustomOperator
 from ortops.engine.c_api import CustomOp
 from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
@@ -24,7 +25,7 @@ from ortops.engine.extensions import OrtError
 from ortops.jit import exceptions
 from ortops.onnx_equivalents import THREADS
 from ortops.spec import AttributeValue, Bind, Compute, Operator
-from ortops.standard import standard_operators
+from ortops.standard import STANDARD_NAMES, standard_operators
 from ortops.third_party import THIRD_PARTY
 
 _WITHOUT_KERNELS = {"CPUExecutionProvider", "AzureExecutionProvider"}
@@ -45,32 +46,35 @@ def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object
     return available.intersection(names or available) <= _WITHOUT_KERNELS
 
 
-class ServedNodes:
+class OperatorsInUse:
     """A SessionOptions object's definitions, and which of them are in use.
 
     While a thread makes a session in `during`, other threads wait with `during` for the same options.
-
-    Args:
-        domains: the options' domains, which also hold users' operators.
     """
 
-    def __init__(self, domains: Domains) -> None:
-        self._domains = domains
+    def __init__(self) -> None:
+        self._domains = Domains()
         self._made: dict[Operator, list[CustomOp]] = {}
         self._in_use: tuple[Operator, ...] | None = ()
         self._registered: tuple[Operator, ...] = ()
         self._lock = threading.RLock()
-        self.is_registered = False
 
     def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
         """Use these definitions for all sessions made later, except where `during` uses others."""
         with self._lock:
-            self._registered, self.is_registered = tuple(operators), True
+            self._registered = tuple(operators)
             self._use(options, operators)
+
+    def release(self) -> None:
+        """Release the domains. The options must be gone."""
+        self._domains.release()
 
     @contextlib.contextmanager
     def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> Iterator[None]:
         """Use only these definitions while a session is made."""
+        if not operators and not self._made:
+            yield
+            return
         with self._lock:
             before = self._registered if self._in_use is None else self._in_use
             threads = THREADS.set(options.intra_op_num_threads)
@@ -94,14 +98,20 @@ class ServedNodes:
         self._in_use = tuple(operators)
 
     def _add(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
-        check_override()
         for operator in operators:
+            if (operator.domain, operator.name) in _OF_ONNX:
+                check_override()
             made = list(custom_ops(operator, _bind_of(operator)))
             self._domains.add(options, operator.domain, made)
             self._made[operator] = made
 
 
+_OF_ONNX = {("", name) for name in STANDARD_NAMES}
+
+
 def _bind_of(operator: Operator) -> Bind:
+    if isinstance(operator, CustomOperator):
+        return operator.bind
     third_party = THIRD_PARTY.get((operator.domain, operator.name))
     return third_party.bind if third_party else compute.bind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 import onnxruntime
 
 from ortops.compute import bind
-from ortops.custom import CustomOperator
+from ortops.custom_operator import CustomOperator, as_operators
 from ortops.engine import extensions
-from ortops.engine.domains import Domains, check_options
+from ortops.engine.domains import check_options
 from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
@@ -25,7 +25,7 @@ from ortops.library.targets import STANDARD_OPSETS
 from ortops.missing import remedy
 from ortops.model_nodes import served_operators
 from ortops.operators import OPERATORS
-from ortops.served import ServedNodes, has_only_cpu
+from ortops.served import OperatorsInUse, has_only_cpu
 from ortops.spec import Operator
 from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
@@ -44,9 +44,20 @@ _NOT_SERVED = (
     "project's nodes"
 )
 
+_ORT_FORMAT = (
+    "a model in ONNX Runtime's own format does not contain its opset: must be given by ortops.register(sess_options, "
+    "opset=...)"
+)
+
 _LIBRARY_ALONE = (
     "The library engine has no operators of onnxruntime-extensions: make new options, and call "
     "ortops.register(sess_options, 'direct'), or 'pyop' on Windows, which adds these too"
+)
+
+_OTHER_LIBRARY = (
+    "sess_options have another library with operators in a domain that ortops also has: make new options. If the library is "
+    "one of ortops (python -m ortops library), do not register it, since the session has its operators, or use "
+    "onnxruntime.InferenceSession; if it is of another project, pass standard=False"
 )
 
 Engine = Literal["auto", "direct", "pyop", "library"]
@@ -58,44 +69,37 @@ _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
 
 class _Registration:
-    """A SessionOptions object's registered operators: users' operators, served nodes, and the direct engine's domains.
-
-    It is kept once the options have a first operator, even if a later operator is refused.
+    """What `register` gave a SessionOptions object. It is kept even if a later call is refused.
 
     engine: any engine except "auto".
     standard: with the library engine, the opset for which the options define ONNX's own operators.
+    users: the operators of users for all sessions of the options, by domain and name.
+    nodes: the definitions of nodes of ONNX and other projects for all these sessions.
+    in_use: the direct engine's operators.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.standard: int | None = None
-        self.operators: dict[tuple[str, str], CustomOperator] = {}
-        self.domains: Domains | None = None
+        self.users: dict[tuple[str, str], CustomOperator] = {}
+        self.nodes: tuple[Operator, ...] = ()
+        self.in_use = OperatorsInUse()
         self.has_library = False
-        self._served: ServedNodes | None = None
 
-    def add(self, options: onnxruntime.SessionOptions, operators: Sequence[CustomOperator]) -> None:
-        """Add operators that the options do not have yet.
+    def check(self, operators: Iterable[CustomOperator]) -> None:
+        """Check that the engine can run operators of users; add them to the process if it is the pyop engine.
 
         Raises:
-            TypeError: an element was not made by `ortops.operator`, or the engine cannot run it.
-            ValueError: two have the same domain and name, or it is too late for the pyop engine.
+            TypeError: the engine cannot run an operator.
+            ValueError: it is too late for the pyop engine.
         """
-        known = dict(self.operators)
-        for operator in operators:
-            if not isinstance(operator, CustomOperator):
-                raise TypeError(f"operators has {operator!r}: must be made by ortops.operator")
-            if known.setdefault((operator.domain, operator.name), operator) is not operator:
-                raise ValueError(f"operators has {operator.label} twice: names must be unique")
-        missing = [one for identity, one in known.items() if identity not in self.operators]
-        if not missing:
-            return
-        if self.engine == "library":
+        missing = [operator for operator in operators if operator not in self.users.values()]
+        if missing and self.engine == "library":
             raise TypeError(
                 f"operators has {missing[0].label}: the library engine cannot run Python operators: must be given with "
                 "engine='auto', in the first call for session options"
             )
-        if self.engine == "pyop":
+        if missing and self.engine == "pyop":
             from ortops.engine import pyop
 
             if self.has_library:
@@ -105,14 +109,14 @@ class _Registration:
                 )
             for operator in missing:
                 pyop.add_operator(operator, operator.bind)
-        else:
-            from ortops.engine.direct import custom_ops
-
+                self.users[operator.domain, operator.name] = operator  # the process has it from now on
+        if missing:
             keep_causes()
-            self.domains = self.domains or Domains()
-            for operator in missing:
-                self.domains.add(options, operator.domain, custom_ops(operator, operator.bind))
-        self.operators = known
+
+    def apply(self, options: onnxruntime.SessionOptions) -> None:
+        """Let all sessions that are made later have the operators of `register`."""
+        if self.engine == "direct":
+            self.in_use.register(options, _merged(self.users, self.nodes))
 
     def add_standard(self, options: onnxruntime.SessionOptions, definitions: Sequence[Operator]) -> None:
         """Let the library engine run ONNX's own nodes by these definitions, in all sessions made later.
@@ -138,21 +142,14 @@ class _Registration:
         self.standard = fitting[-1]
 
     @property
-    def served(self) -> ServedNodes:
-        """The nodes of ONNX and other projects that these options run."""
-        if self._served is None:
-            self.domains = self.domains or Domains()
-            self._served = ServedNodes(self.domains)
-        return self._served
-
-    @property
     def is_serving(self) -> bool:
         """Whether `register` gave the options an opset."""
-        return self.standard is not None or (self._served is not None and self._served.is_registered)
+        return self.standard is not None or bool(self.nodes)
 
-    def without_users(self, operators: Iterable[Operator]) -> list[Operator]:
-        """The operators that users have not defined themselves."""
-        return [one for one in operators if (one.domain, one.name) not in self.operators]
+
+def _merged(users: Mapping[tuple[str, str], CustomOperator], nodes: Iterable[Operator]) -> list[Operator]:
+    """Operators of users, and the definitions of nodes of ONNX and other projects that users have not defined themselves."""
+    return [*users.values(), *(node for node in nodes if (node.domain, node.name) not in users)]
 
 
 def library_path() -> str:
@@ -171,7 +168,7 @@ def register(
     session_options: onnxruntime.SessionOptions,
     engine: Engine = "auto",
     *,
-    operators: Iterable[CustomOperator] = (),
+    operators: CustomOperator | Iterable[CustomOperator] = (),
     opset: int | None = None,
 ) -> None:
     """Register this project's operators and `operators` with session options, for all sessions made with them.
@@ -213,37 +210,53 @@ def register(
             engine needs, onnxruntime is too old, or the library is missing and cannot be built.
     """
     check_options(session_options, "session_options")
-    own = tuple(operators)
-    found = _registered.get(weakref.ref(session_options))
-    if own or engine != "auto" or found is None or not found.has_library:
-        exceptions.uninterrupted(lambda: _register(session_options, engine, own))
+    users = _by_name(operators)
+    exceptions.uninterrupted(lambda: _register(session_options, engine, users.values()))
+    registration = _registered[weakref.ref(session_options)]
+    nodes = registration.nodes
     if opset is not None:
         if not isinstance(opset, int) or opset < 1:
             raise ValueError(f"opset = {opset!r}: must be an integer >= 1")
-        registration = _registered[weakref.ref(session_options)]
         if registration.engine == "pyop":
             raise ValueError(f"opset = {opset}: {_NOT_SERVED}")
         standard = standard_operators(opset)
         if registration.engine == "library":
             exceptions.uninterrupted(lambda: registration.add_standard(session_options, standard))
         else:
-            served = registration.without_users((*standard, *THIRD_PARTY_DEFINITIONS.values()))
-            registration.served.register(session_options, served)
+            nodes = (*standard, *THIRD_PARTY_DEFINITIONS.values())
+    if users.items() - registration.users.items() or nodes != registration.nodes:
+        registration.users, registration.nodes = registration.users | users, nodes
+        registration.apply(session_options)
 
 
-def _register(session_options: onnxruntime.SessionOptions, engine: Engine, operators: Sequence[CustomOperator]) -> None:
+def _by_name(operators: CustomOperator | Iterable[CustomOperator]) -> dict[tuple[str, str], CustomOperator]:
+    """Operators of users by domain and name.
+
+    Raises:
+        TypeError: an element was not made by `ortops.operator`.
+        ValueError: two have the same domain and name.
+    """
+    users: dict[tuple[str, str], CustomOperator] = {}
+    for operator in as_operators(operators):
+        if not isinstance(operator, CustomOperator):
+            raise TypeError(f"operators has {operator!r}: must be made by ortops.operator")
+        if users.setdefault((operator.domain, operator.name), operator) is not operator:
+            raise ValueError(f"operators has {operator.label} twice: names must be unique")
+    return users
+
+
+def _register(session_options: onnxruntime.SessionOptions, engine: Engine, users: Collection[CustomOperator]) -> None:
+    """Give session options an engine that can run operators of users, and its library."""
     with _lock:
         # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
         # lost.
         for dead in [reference for reference in _registered if reference() is None]:
-            domains = _registered.pop(dead).domains
-            if domains is not None:
-                domains.release()
+            _registered.pop(dead).in_use.release()
         known = _registered.get(weakref.ref(session_options))
-        chosen = _engine_for(known.engine if known and known.has_library else None, engine, operators)
+        chosen = _engine_for(known.engine if known and known.has_library else None, engine, users)
         registration = _registered.setdefault(weakref.ref(session_options), _Registration(chosen))
         registration.engine = chosen
-        registration.add(session_options, operators)
+        registration.check(users)
         if not registration.has_library:
             session_options.register_custom_ops_library(
                 installed.library_file(None) if chosen == "library" else extensions.library_path()
@@ -251,7 +264,7 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine, opera
             registration.has_library = True
 
 
-def _engine_for(known: Engine | None, engine: Engine, operators: Sequence[CustomOperator]) -> Engine:
+def _engine_for(known: Engine | None, engine: Engine, users: Collection[CustomOperator]) -> Engine:
     """The engine for session options, which may have an engine already.
 
     Raises:
@@ -261,7 +274,7 @@ def _engine_for(known: Engine | None, engine: Engine, operators: Sequence[Custom
         raise ValueError(f"engine = {engine!r}: must be one of {', '.join(map(repr, get_args(Engine)))}")
     if known is not None and engine not in ("auto", known) and "library" in (engine, known):
         raise RuntimeError(f"engine = {engine!r}: the session options already have {known!r}: must be new options")
-    if engine == "auto" and known is None and not operators and installed.is_preferred():
+    if engine == "auto" and known is None and not users and installed.is_preferred():
         return "library"
     return "library" if "library" in (engine, known) else _select_engine(engine)
 
@@ -327,7 +340,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         providers: Sequence[Any] | None = None,
         provider_options: Sequence[dict[Any, Any]] | None = None,
         *,
-        operators: Iterable[CustomOperator] = (),
+        operators: CustomOperator | Iterable[CustomOperator] = (),
         standard: bool | None = None,
         **kwargs: Any,
     ) -> None:
@@ -355,22 +368,24 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
-        register(options, operators=operators)
+        users = _by_name(operators)
+        exceptions.uninterrupted(lambda: _register(options, "auto", users.values()))
         self._operator_errors = SessionErrors()
         registration = _registered[weakref.ref(options)]
-        own = registration.operators.values()
+        self._users = registration.users | users
+        self._options, self._standard, self._model = options, standard, path_or_bytes
+        operators_in_use = self._operators_in_use(providers)
         if registration.engine == "pyop":
             from ortops.engine.pyop_attributes import with_readable_attributes
 
-            model = with_readable_attributes(path_or_bytes, (*OPERATORS, *own))
+            model = with_readable_attributes(path_or_bytes, (*OPERATORS, *self._users.values()))
             if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
                 options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
             path_or_bytes = model
-        self._options, self._standard, self._model = options, standard, path_or_bytes
         try:
             with (
                 inside_session(),
-                self._serving(providers),
+                operators_in_use,
                 RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
             ):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
@@ -382,18 +397,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     f"operators ({error})"
                 ) from error
             alone = _LIBRARY_ALONE if registration.engine == "library" else None
-            hint = remedy(str(error), own, OPERATORS, alone)
+            hint = remedy(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
-                hint = alone or (
-                    "sess_options have another library with operators in a domain that ortops also runs: make new "
-                    "options, and pass standard=False for that library"
-                )
+                hint = alone or _OTHER_LIBRARY
             if hint is not None:
-                error.args = (f"{error}. {hint}",)
+                error.args = (f"{str(error).rstrip('.')}. {hint}",)
             raise
 
-    def _serving(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
-        """Give the options the definitions of served nodes while ONNX Runtime makes the session.
+    def _operators_in_use(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
+        """Give the options the session's operators while ONNX Runtime makes the session.
 
         Raises:
             TypeError, ValueError: as ``__init__``.
@@ -401,34 +413,32 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
-        if registration.engine == "pyop":
-            if standard:
-                raise ValueError(f"standard = True: {_NOT_SERVED}")
-            return contextlib.nullcontext()
+        if registration.engine == "pyop" and standard:
+            raise ValueError(f"standard = True: {_NOT_SERVED}")
         if standard is False and registration.standard is not None:
             raise ValueError(
                 f"standard = False: sess_options already have ONNX's operators of opset {registration.standard}, which the "
                 "library engine cannot replace: must be new options"
             )
-        if standard is False or not (standard or registration.is_serving or has_only_cpu(options, providers)):
-            return registration.served.during(options, []) if registration.is_serving else contextlib.nullcontext()
-        found = served_operators(self._model)
-        if found is None and standard and not registration.is_serving:
-            raise ValueError(
-                "standard = True: a model in ONNX Runtime's own format does not contain its opset: must be given by "
-                "ortops.register(sess_options, opset=...)"
-            )
+        serves = registration.engine != "pyop" and standard is not False
+        serves = serves and bool(standard or registration.is_serving or has_only_cpu(options, providers))
+        nodes: Sequence[Operator] | None = served_operators(self._model, self._users.values(), serves=serves)
+        if nodes is None and standard and not registration.is_serving:
+            raise ValueError(f"standard = True: {_ORT_FORMAT}")
         if registration.engine == "library":
-            exceptions.uninterrupted(lambda: registration.add_standard(options, found or []))
+            exceptions.uninterrupted(lambda: registration.add_standard(options, nodes or []))
+        if nodes is None:
+            nodes = registration.nodes if serves else ()
+        self._nodes = nodes
+        if registration.engine != "direct":
             return contextlib.nullcontext()
-        found = found and registration.without_users(found)
-        return registration.served.during(options, found) if found else contextlib.nullcontext()
+        return registration.in_use.during(options, _merged(self._users, nodes))
 
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
         with (
             inside_session(),
-            self._serving(providers),
+            self._operators_in_use(providers),
             RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
         ):
             super().set_providers(providers, provider_options)

@@ -84,7 +84,7 @@ class Axes:
             shapes = self._operator.shapes(self._shapes, self._attributes)
             if shapes is not None:
                 return shapes[self._operator.outputs.index(tensor)]
-        if tensor.shape == ANY_SHAPE:
+        if tensor.shape == ANY_SHAPE or (tensor.leading_from and tensor.leading_from not in self._leading):
             return None
         if not tensor.has_variable_rank:
             return tuple(map(self._length, tensor.axes(len(tensor.shape) + self._leading.get(tensor.leading_from, 0))))

@@ -63,7 +63,7 @@ def signature_of(function: Callable[..., Any], name: str, *, has_outputs: bool) 
         hint, shape = _without_shape(hints.get(parameter.name))
         inner, is_optional = _without_none(hint)
         inner, shape = _without_shape(inner, shape)
-        kinds = _element_types(inner)
+        kinds = _element_types(inner, where)
         has_default = parameter.default is not parameter.empty
         default = parameter.default if has_default else None
         if kinds is None:
@@ -151,7 +151,7 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
         inner, is_optional = _without_none(inner)
         is_variadic = get_origin(inner) in (list, tuple)
         inner, shape = _without_shape(get_args(inner)[0] if is_variadic else inner, shape)
-        kinds = _element_types(inner)
+        kinds = _element_types(inner, f"{name}: its result")
         if kinds is None:
             raise TypeError(
                 f"{name}: its result has the annotation {part!r}: must be {ARRAYS}; or a tuple or list of these"
@@ -212,8 +212,12 @@ def _scalar(hint: Any) -> Any:
     return np.generic if scalar is Any else scalar
 
 
-def _element_types(hint: Any) -> tuple[ElementType, ...] | None:
-    """The element types that an array may have; None if the annotation is not an array's."""
+def _element_types(hint: Any, where: str) -> tuple[ElementType, ...] | None:
+    """The element types that an array may have; None if the annotation is not an array's.
+
+    Raises:
+        TypeError: none of ONNX's element types is such a type; `where` says whose annotation it is.
+    """
     scalar = _scalar(hint)
     if scalar is None:
         return None
@@ -227,7 +231,8 @@ def _element_types(hint: Any) -> tuple[ElementType, ...] | None:
         name for name in get_args(ElementType) if any(issubclass(ELEMENT_DTYPES[name].type, one) for one in scalars)
     )
     if not kinds:
-        raise TypeError(f"{hint!r} is not an array of one of the element types {', '.join(ELEMENT_DTYPES)}")
+        names = " or ".join(getattr(one, "__name__", repr(one)) for one in scalars)
+        raise TypeError(f"{where} is an array of {names}: must be of {' or '.join(ELEMENT_DTYPES)}")
     return kinds
 
 

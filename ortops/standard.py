@@ -19,6 +19,12 @@ _ADDED_MODES = ("max_interpolated",)
 """Values of mode that this project adds to ONNX's."""
 
 
+@functools.cache
+def onnx_names() -> frozenset[str]:
+    """The names of all operators of ONNX's own domain, at any opset."""
+    return frozenset(schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain)
+
+
 def implementation(name: str, opset: int) -> Operator:
     """This project's operator that implements ONNX's operator at an opset.
 

@@ -9,6 +9,7 @@ import importlib
 import itertools
 import multiprocessing
 import pickle
+import re
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ import ortops
 from conformance.backends.session import CPU, options
 from gradient_nodes import IS_OLD, not_of_old
 from onnx_models.attributes import CUSTOM
+from onnx_models.schema import schemas_of
 from ortops.engine.c_api import onnxruntime_version
 from ortops.engine.direct import custom_ops
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
@@ -142,6 +144,9 @@ class _AsyncObject:
     async def __call__(self, x: F) -> F: ...
 
 
+def _complex_result(x: F) -> NDArray[np.complex128]: ...
+
+
 @pytest.mark.parametrize(
     ("function", "settings", "says"),
     [
@@ -156,13 +161,19 @@ class _AsyncObject:
         (_no_result, {}, r"its result has the annotation None: must be "),
         (_bool, {}, "parameter flag has the annotation <class 'bool'>"),
         (_keywords, {}, "parameter rest takes any keyword"),
-        (_complex, {}, "is not an array of one of the element types"),
+        (_complex, {}, r"^t::f: parameter x is an array of complex64: must be of float16 or bfloat16 or float or "),
+        (_complex_result, {}, r"^t::f: its result is an array of complex128: must be of float16 or "),
         (_default, {}, "an input must have no default, or None"),
         (_any_result, {}, r"its result's annotation, .*, leaves the element type open: must be of a single type"),
         (_unread, {}, "no input has the type R: must have one"),
         (_first_is_variadic, {}, "y0 is variadic: only the last output can be"),
         (_unknown, {}, "its function's annotations cannot be read: name 'Missing' is not defined"),
-        (_ok, {"domain": ""}, "domain = '': must be a name of your own"),
+        (_ok, {"domain": "a:b"}, "domain = 'a:b': must be a name of your own"),
+        (_ok, {"domain": "ai.onnx"}, "domain = 'ai.onnx': .* must be '' for nodes without a domain"),
+        *(
+            (_ok, {"domain": "", "name": name}, f"ONNX has an operator {name}")
+            for name in ("Relu", "Upsample", "RoiAlign")
+        ),
         (_ok, {"name": "a b"}, "name = 'a b': must be a Python identifier"),
         (_ok, {"inputs": [ortops.Tensor("x", "float")]}, "outputs must be given where inputs are"),
         (_ok, {"outputs": [ortops.Tensor("y", "U")]}, "y has type 'U', which is not one of"),
@@ -465,7 +476,7 @@ def test_shapes_are_inferred_in_sessions_and_by_onnx(users: None) -> None:
     }""" % ("long" * 200))  # fmt: skip
     if not IS_OLD:
         runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=operators)
-        assert [one.shape for one in runner.get_outputs()] == [[3, 2], ["r", "s"]]
+        assert [one.shape for one in runner.get_outputs()] == [[3, 2], [3, "s"]]
     onnx_models.register_schemas(operators)
     model.graph.ClearField("output")
     kinds = {one.name: one.type.tensor_type for one in onnx.shape_inference.infer_shapes(model).graph.value_info}
@@ -522,13 +533,40 @@ def test_a_function_of_shapes_need_not_know_unknown_lengths() -> None:
         answer(f, shapes=lambda x: (x[0] ** 2,) if isinstance(x[0], int) else (None,))
 
 
+@pytest.mark.parametrize("lengths", [(None, "k"), (None, None), ("k", 7)])
+def test_a_length_of_shapes_that_is_unknown_leaves_the_axis_open(lengths: Any) -> None:
+    @ortops.operator(domain="t", shapes=lambda x: (x[0], lengths[0], 3, lengths[1]))
+    def f(x: F) -> F:
+        return np.ones((x.shape[0], 2, 3, 7), np.float32)
+
+    model = parsed(
+        "(float[4, 8] x) => (float y, float[4, 2, m, 7] z) { a = t.f(x) y = Relu(a) b = t.f(x) z = Relu(b) }"
+    )
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    runner = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[f])
+    y, z = (output.shape for output in runner.get_outputs())
+    names = [length for length, given in zip((y[1], y[3]), lengths, strict=True) if given is None]
+    assert len(set(names)) == len(names)
+    assert [None if length in names else length for length in y] == [4, lengths[0], 3, lengths[1]]
+    assert z == [4, 2, 3, 7]
+    assert [array.shape for array in runner.run(None, {"x": np.ones((4, 8), np.float32)})] == [(4, 2, 3, 7)] * 2
+    with schemas_of([f]):
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.output[0].type.tensor_type.shape.dim
+    assert [d.dim_value or re.sub("unk__.*", "", d.dim_param) or None for d in inferred] == [
+        4,
+        lengths[0],
+        3,
+        lengths[1],
+    ]
+
+
 def test_an_operator_of_a_name_is_registered_once() -> None:
     chosen = options()
     ortops.register(chosen, operators=[same, same])
     ortops.register(chosen, operators=[same])
-    other = made(same.call)
-    with pytest.raises(ValueError, match="operators has t::f twice: names must be unique"):
-        ortops.register(chosen, operators=[other])
+    for twice in (ortops.register, lambda o, operators: ortops.InferenceSession(b"", o, operators=operators)):
+        with pytest.raises(ValueError, match="operators has t::f twice: names must be unique"):
+            twice(chosen, operators=[same, made(same.call)])
     with pytest.raises(TypeError, match=r"operators has <built-in function len>: must be made by ortops.operator"):
         ortops.register(chosen, operators=[len])  # type: ignore[list-item]
     ortops.register(chosen, operators=[ortops.operator(domain="t", name="g")(_ok)])  # the same domain, later
@@ -547,22 +585,107 @@ def test_sessions_have_operators_of_their_own() -> None:
         session(ONE)
 
 
+def times(factor: int) -> ortops.CustomOperator:
+    return made(lambda x: x * np.float32(factor), inputs=[ortops.Tensor("x", "float")], outputs=[Y])
+
+
+Y = ortops.Tensor("y", "float")
+
+
+def test_sessions_of_the_same_options_have_operators_of_their_own() -> None:
+    chosen, x = options(), {"x": np.ones(1, np.float32)}
+
+    def make(*operators: ortops.CustomOperator, kind: Any = ortops.InferenceSession) -> Any:
+        more = {"operators": operators} if operators else {}
+        return kind(parsed(ONE).SerializeToString(), chosen, [CPU], **more)
+
+    first, second = make(times(2)), make(times(3))
+    second.set_providers([CPU])
+    for kind in (ortops.InferenceSession, onnxruntime.InferenceSession):
+        with pytest.raises(Exception, match=r"t:f.* is not a registered function/op|No Op registered for f"):
+            make(kind=kind)
+    for factor in (4, 5):  # the later one takes the place of the earlier
+        ortops.register(chosen, operators=[times(factor)])
+        for kind in (ortops.InferenceSession, onnxruntime.InferenceSession):
+            assert make(kind=kind).run(None, x)[0] == factor
+    assert make(times(6)).run(None, x)[0] == 6
+    assert [one.run(None, x)[0][0] for one in (first, second, make())] == [2, 3, 5]
+
+
+def test_an_operator_can_be_given_without_a_list() -> None:
+    chosen, model = options(), parsed(ONE).SerializeToString()
+    ortops.register(chosen, operators=same)
+    for runner in (
+        onnxruntime.InferenceSession(model, chosen, [CPU]),
+        ortops.InferenceSession(model, options(), [CPU], operators=same),
+    ):
+        assert runner.run(None, {"x": np.ones(1, np.float32)})[0] == 1
+    loss = parsed("(float[n] x) => (float y) { z = t.f(x) y = ReduceSum <keepdims = 0> (z) }")
+    differentiable = made(same.call, inputs=[ortops.Tensor("x", "float")], outputs=[Y], gradient="t::fGrad")
+    with pytest.raises(ValueError, match="t::fGrad"):  # so it knows the operator
+        onnx_models.gradient(loss, "y", ["x"], operators=differentiable)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("standard", [None, False])
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ("t.f <a = 1> (x)", r"node '' \(f\).*: t::f has no attribute a$"),
+        ("ai.onnx.contrib.RoiAlign_10 <size = 1, half = 1> (x)", "RoiAlign_10 has no attribute half, size$"),
+    ],
+)
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "(float[n] x) => (float[m] y) {{ y = {} }}",
+        """(float[n] x, bool c) => (float[m] y) {{
+            y = If (c) <then_branch = a () => (p) {{ p = {} }}, else_branch = b () => (q) {{ q = Identity(x) }}> }}""",
+        """(float[n] x) => (float[m] y) {{ y = own.g(x) }}
+            <domain: "own", opset_import: ["" : 18, "t" : 1, "ai.onnx.contrib" : 1]> g (x) => (z) {{ z = {} }}""",
+    ],
+)
+def test_a_session_refuses_attributes_that_an_operator_lacks(graph: str, node: str, says: str, standard: Any) -> None:
+    imports = '["" : 18, "t" : 1, "own" : 1, "ai.onnx.contrib" : 1]'
+    model = onnx.parser.parse_model(f"<ir_version: 8, opset_import: {imports}> g {graph.format(node)}")
+    with pytest.raises(TypeError, match=says):
+        ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[same], standard=standard)
+
+
+def test_a_function_of_the_model_may_have_attributes_that_an_operator_of_its_name_lacks() -> None:
+    text = """<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.f <a = 2.0> (x) }
+        <domain: "t", opset_import: ["" : 18]> f <a> (x) => (y) {
+            k = Constant <value_float: float = @a> ()
+            y = Mul(x, k)
+        }"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    runner = ortops.InferenceSession(model, options(), [CPU], operators=[same])
+    assert runner.run(None, {"x": np.ones(1, np.float32)})[0] in (1, 2)  # as ONNX Runtime chooses
+
+
 @pytest.mark.parametrize(
     ("node", "operators", "says"),
     [
         ("t.Swish(x)", (), r"t:Swish.* If t::Swish is an operator made by .*, pass it .*, operators=\[Swish\]\.$"),
         ("t.swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
         ("u.Swish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
-        ("ai.onnx.contrib.RoiAlign16(x)", (), r"Did you mean ai.onnx.contrib::RoiAlign_16, which the session has\?$"),
+        ("t.MySwish(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
+        ("t.Swihs(x)", ("Other", "Swish"), r"Did you mean t::Swish, which the session has\?$"),
+        ("t.Swarm(x)", ("Other", "Swish"), r"pass it to the session, operators=\[Swarm\]; it has t::Other, t::Swish\.$"),
+        ("t.swish(x, x)", ("Other", "Swish"), r"pass it to the session, operators=\[swish\]; it has t::Other, t::Swish\.$"),
+        ("t.swish(i)", ("Other", "Swish"), r"pass it to the session, operators=\[swish\]; it has t::Other, t::Swish\.$"),
+        ("ai.onnx.contrib.RoiAlign16(x, x, i)", (), r"Did you mean ai.onnx.contrib::RoiAlign_16, which the session has\?$"),
+        ("mmcv.MMCVRiRoIAlignRotated(x, x)", (), r"ortops has no mmcv::MMCVRiRoIAlignRotated: write it with"),
         ("t.SwishGrad(x)", ("Swish",), r"Grad computes the gradient of t::Swish: .*, operators=\[Swish, SwishGrad\]\.$"),
         ("mmcv.NMS(x)", (), r"ortops has no mmcv::NMS: write it with .*\(domain='mmcv'\), .*, operators=\[NMS\]\.$"),
-        ("ai.onnx.contrib.Nothing(x)", (), "is not a registered function/op$"),
-        ("Nothing(x)", (), "No Op registered for Nothing with domain_version of 18$"),
+        ("ai.onnx.contrib.Nothing(x)", (), r"nor onnxruntime-extensions has Nothing\. .* needs another domain, .*append"),
+        ("com.microsoft.Nothing(x)", (), "com.microsoft:Nothing.* is not a registered function/op$"),
+        ("Nothing(x)", (), r"ONNX has no Nothing: write it with ortops.operator\(domain=''\), .*operators=\[Nothing\]\.$"),
+        ("Upsample(x)", (), "No Op registered for Upsample.*|Op registered for Upsample is deprecated.*$"),
     ],
 )  # fmt: skip
 def test_a_missing_operator_is_named_with_the_remedy(node: str, operators: Any, says: str) -> None:
     imports = '["" : 18, "t" : 1, "u" : 1, "mmcv" : 1, "ai.onnx.contrib" : 1, "com.microsoft" : 1]'
-    text = f"<ir_version: 8, opset_import: {imports}> g (float[n] x) => (float[m] y) {{ y = {node} }}"
+    text = f"<ir_version: 8, opset_import: {imports}> g (float[n] x, int64[n] i) => (float[m] y) {{ y = {node} }}"
     given = [ortops.operator(domain="t", name=name)(_ok) for name in operators]
     with pytest.raises(Exception, match=says):
         ortops.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options(), [CPU], operators=given)

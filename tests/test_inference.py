@@ -57,7 +57,7 @@ def test_a_state_of_some_parameters_makes_a_model_for_inference() -> None:
         (
             {"W": np.zeros((4, 2), np.float32)},
             ValueError,
-            "state has 'W': must be the name of an initializer, a Constant or",
+            r"state has 'W' \(w\?\): must be the name of an initializer, a Constant or",
         ),
         ({"w_next": np.zeros((4, 2))}, ValueError, r"state has 'w_next' \(w\?\): must be"),
         (

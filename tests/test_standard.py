@@ -212,7 +212,7 @@ def test_a_release_that_takes_no_replacement_is_named_and_convert_still_works(mo
 
 def test_a_model_without_such_nodes_gets_no_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its session is made as it was before there were any."""
-    monkeypatch.setattr(served.ServedNodes, "during", None)
+    monkeypatch.setattr(served.OperatorsInUse, "_use", None)
     assert run(parse("y = Relu (x)")).tobytes() == np.maximum(FEEDS["x"], 0).tobytes()
     assert run(onnx_models.convert(parse(f"y = {ROI_ALIGN}"))).size
 

@@ -315,6 +315,8 @@ def _set_shape(node: Words, call: Words, state: Words, row: int) -> int:
     rank = state[definition[RANK_AXIS]] if is_variable else tensor[LEAST_RANK] + leading
     if is_variable and rank > MAX_RANK:
         rank = UNKNOWN  # a shape may be this long, but no tensor has this rank
+    if source != NONE and _given(call, source)[TYPE] != 0 and _given(call, source)[DIMS_COUNT] < 0:
+        rank = UNKNOWN  # in a model
     target[DIMS_COUNT] = rank
     for i in range(rank):
         if tensor[DERIVED_FROM] != NONE:

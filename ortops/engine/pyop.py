@@ -49,6 +49,8 @@ def add_operator(operator: Operator, bind: Bind) -> None:
         return
     if operator.constructor is not None:
         raise TypeError(f"{operator.label} is a class: the pyop engine (Windows) does not support this")
+    if not operator.domain:
+        raise TypeError(f"{operator.label} has the domain '': the pyop engine (Windows) does not support this")
     tensors = (*operator.inputs, *operator.outputs)
     for tensor in tensors:
         if tensor.variadic or set(operator.element_types(tensor)) <= set(_REFUSED_TYPES):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 
@@ -12,12 +13,14 @@ from ortops.engine.c_api import ATTRIBUTE_TYPES, Api, onnxruntime_version, ort_a
 from ortops.shapes import Axes
 from ortops.spec import ELEMENT_TYPES, Attribute, AttributeValue, Length, Operator
 
+_numbers = itertools.count()
+
 _BYTES = 256
 """The most bytes of an attribute that the first read takes; a longer attribute is read again."""
 
 
 def infer_output_shapes(operator: Operator, context: int) -> int:
-    """Set each output's element type and shape where inputs and attributes determine them, and return 0.
+    """Set each output's element type and shape where inputs and attributes determine its rank, and return 0.
 
     ONNX Runtime uses one such function for all of an operator's element types, so this reads the types from the inputs.
 
@@ -47,9 +50,10 @@ def infer_output_shapes(operator: Operator, context: int) -> int:
             axes.bind_shape(tensor, lengths)
     for i, tensor in enumerate(() if operator.outputs[-1].variadic else operator.outputs):
         shape = axes.shape_of(tensor)
-        # The interface cannot express an unknown length: it would treat -1 as a length.
-        if tensor.type in types and shape is not None and None not in shape:
-            _set_output(api, context, i, types[tensor.type], shape)
+        if tensor.type in types and shape is not None:
+            # The interface takes -1 without a name for a length, so an unknown length gets a name that no other one has.
+            named = [f"ortops_unknown_{next(_numbers)}" if length is None else length for length in shape]
+            _set_output(api, context, i, types[tensor.type], named)
     return 0
 
 

@@ -32,12 +32,14 @@ from ortops.calls.layout import (
     SHAPES,
     TENSOR_WORDS,
     TENSORS,
+    TEXT,
     TYPE,
 )
+from ortops.calls.messages import write_int, write_text
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
-from ortops.jit.parallel import call_unchecked
+from ortops.jit.parallel import call_unchecked, exchange_if, static_word
 from ortops.jit.scalar import address_of, byte_pointer, int64_pointer, minimum, offset
 from ortops.jit.text import text
 
@@ -47,9 +49,9 @@ SCRATCH_WORDS = CALL_WORDS + MAX_TENSORS * MAX_DIMS
 
 @compiled
 def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
-    """Set the element type and the shape of each output, as far as the inputs and attributes determine them.
+    """Set the element type and the shape of each output, if the inputs and attributes determine its rank.
 
-    A function of OrtApi cannot tell a length that is unknown and has no name: such a shape is not set.
+    OrtApi takes -1 without a name for a length, so an unknown length gets a name that no other one in the process has.
 
     Args:
         node: the node, with its attributes.
@@ -83,7 +85,8 @@ def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
             return result
         for i in range(inputs, inputs + outputs):
             tensor = offset(tensors, i * TENSOR_WORDS)
-            if status == 0 and tensor[TYPE] != 0 and _name_lengths(definition, tensors, names, i):
+            if status == 0 and tensor[TYPE] != 0 and tensor[DIMS_COUNT] >= 0:
+                _name_lengths(definition, call, names, i)
                 status = _set_output(tensor, offset(names, i * MAX_DIMS), api, context, i - inputs)
     call[NEEDED] = status
     return OK if status == 0 else FAILED
@@ -130,15 +133,24 @@ def _element_type(definition: Words, tensors: Words, output: int) -> int:
 
 
 @noinline
-def _name_lengths(definition: Words, tensors: Words, names: Words, i: int) -> bool:
-    """Name the unknown lengths of an output as the same axes of inputs are; whether all have a length or a name."""
-    rank = tensors[i * TENSOR_WORDS + DIMS_COUNT]
-    for k in range(rank):
+def _name_lengths(definition: Words, call: Words, names: Words, i: int) -> None:
+    """Name the unknown lengths of an output as the same axes of inputs are, or anew; the call's text has the new names."""
+    tensors, count = offset(call, TENSORS), static_word()
+    call[TEXT] = 0
+    for k in range(tensors[i * TENSOR_WORDS + DIMS_COUNT]):
         if tensors[i * TENSOR_WORDS + DIMS + k] < 0:
-            names[i * MAX_DIMS + k] = _name_of(definition, tensors, names, _axis(definition, tensors, i, k))
-            if names[i * MAX_DIMS + k] == 0:
-                return False
-    return bool(rank >= 0)
+            name = _name_of(definition, tensors, names, _axis(definition, tensors, i, k))
+            if name == 0:
+                name = address_of(offset(call, TEXT + 1)) + call[TEXT]
+                write_text(call, text("ortops_unknown_"))
+                write_int(call, address_of(count))  # other libraries count, too
+                number = count[0]
+                while not exchange_if(count, number, number + 1):
+                    number = count[0]
+                write_text(call, text("_"))
+                write_int(call, number)
+                call[TEXT] += 1  # behind the zero byte
+            names[i * MAX_DIMS + k] = name
 
 
 @compiled

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
 
+from onnx_models.attributes import remedy
 from onnx_models.compositions import COMPOSITIONS
 from onnx_models.inference_copy import copy_for_inference, register_check, restore_copy
 from onnx_models.large_models import strip_weights
@@ -169,6 +170,8 @@ def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
             return
         if not is_known and (domain, node.op_type) in COMPOSITIONS:
             return
+        if not domain and not onnx.defs.has(node.op_type):
+            raise ValueError(f"{label(node)}: ONNX has no operator {node.op_type}{remedy(node)}")
         with single_line_errors(label(node)):
             onnx.checker.check_node(node, context)
 

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
+import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from ortops.engine.c_api import CustomOp, TensorType
@@ -80,6 +81,27 @@ def test_a_node_without_a_domain_runs_next_to_nodes_of_onnx_that_ortops_runs() -
     for _ in range(2):
         assert (answer(model, shared, FEEDS, operators=[Twice]) == 2 * expected).all()
         assert "write it with ortops.operator(domain='')" in advice(model, shared)
+
+
+def test_a_node_without_a_domain_has_a_gradient_if_operators_are_given_as_the_error_says() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n] x) => (float loss) { y = Relu (x) loss = ReduceSum <keepdims = 0> (y) }""")
+    model.graph.node[0].op_type = "Square"
+
+    @ortops.operator(domain="")
+    def SquareGrad(dy: Vector, x: Vector) -> Vector:  # noqa: N802
+        return 2 * dy * x
+
+    @ortops.operator(domain="", gradient=SquareGrad)
+    def Square(x: Vector) -> Vector:  # noqa: N802
+        return x * x
+
+    with pytest.raises(ValueError, match=r"ONNX has no operator Square: .* must be among operators="):
+        onnx_models.gradient(model, "loss", ["x"])
+    operators = [Square, SquareGrad]
+    derivative = onnx_models.gradient(model, "loss", ["x"], operators=operators)
+    session = ortops.InferenceSession(saved(derivative), options(), providers=[CPU], operators=operators)
+    assert session.run(["x_grad"], {"x": np.array([3, -1], np.float32)})[0].tolist() == [6, -2]
 
 
 @pytest.mark.parametrize("by", ["session", "operator"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx
 
 from onnx_models.large_models import copy_model
-from onnx_models.traversal import iter_graphs, label, normalize_domain
+from onnx_models.traversal import iter_graphs, label, normalize_domain, onnx_opset
 
 
 def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -19,10 +19,17 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         TypeError: `model` is not a ModelProto.
         ValueError: a tensor has a negative length or an unknown type, a node lacks its subgraph or has an axis beyond any
-            rank, or subgraphs are nested too deep.
+            rank, subgraphs are nested too deep, or ONNX's domain is imported with several versions.
     """
     if not isinstance(model, onnx.ModelProto):
         raise TypeError(f"model = {type(model).__name__}: must be an onnx.ModelProto")
+    for scope in (model, *model.functions):
+        versions = {item.version for item in scope.opset_import if normalize_domain(item.domain) == ""}
+        if len(versions) > 1:
+            raise ValueError(
+                f"opset_import has versions {sorted(versions)} of ONNX's domain: must be one; ONNX Runtime takes the "
+                f"last one, {onnx_opset(scope)}"
+            )
     for part in list(iter_graphs(model, defaults=True)):
         for tensor in _tensors(part):
             _check_tensor(tensor)

@@ -114,8 +114,8 @@ def normalize_domain(domain: str) -> str:
 
 
 def onnx_opset(scope: Scope) -> int | None:
-    """Return the version of ONNX's own domain that a model or a function imports, or None."""
-    return next((item.version for item in scope.opset_import if normalize_domain(item.domain) == ""), None)
+    """Return the version of ONNX's own domain that a model or a function imports, the last of several, or None."""
+    return next((item.version for item in reversed(scope.opset_import) if normalize_domain(item.domain) == ""), None)
 
 
 def import_domain(scope: Scope, domain: str, version: int) -> None:

@@ -247,7 +247,7 @@ def test_a_loss_of_several_elements_is_an_error_where_its_shape_is_open() -> Non
 def test_two_opsets_of_one_domain_are_refused() -> None:
     made = onnx.parser.parse_model(CHAIN)
     made.opset_import.add(domain="ai.onnx", version=13)
-    with pytest.raises(ValueError, match=r"imports versions \[13, 18\] of ONNX's domain: must import one"):
+    with pytest.raises(ValueError, match=r"opset_import has versions \[13, 18\] of ONNX's domain: must be one"):
         gradient(made, "loss", ["x"])
 
 

@@ -99,6 +99,25 @@ def test_the_long_name_of_onnxs_domain_is_the_empty_one() -> None:
     assert run(model).tobytes() == expected.tobytes()
 
 
+@pytest.mark.parametrize("domains", [("", "ai.onnx"), ("ai.onnx", ""), ("", ""), ("ai.onnx", "ai.onnx")])
+@pytest.mark.parametrize("opsets", [(10, 16), (16, 10), (10, 10)])
+def test_of_two_imports_of_onnxs_domain_the_last_one_counts(domains: Any, opsets: Any) -> None:
+    model = parse(f"y = {ROI_ALIGN}", opsets[1])
+    expected, other = run(model), native(model)
+    del model.opset_import[:]
+    model.opset_import.extend(map(onnx.helper.make_opsetid, domains, opsets))
+    assert run(model).tobytes() == expected.tobytes()
+    assert native(model).tobytes() == other.tobytes()
+    if len(set(opsets)) > 1:
+        says = (
+            rf"opset_import has versions \[10, 16\] of ONNX's domain: must be one; ONNX Runtime takes .*, {opsets[1]}$"
+        )
+        with pytest.raises(ValueError, match=says):
+            onnx_models.convert(model)
+    else:
+        assert converted(model).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize(("opset", "is_allowed"), [(16, False), (22, True)])
 def test_bfloat16_is_there_from_opset_22(opset: int, is_allowed: bool) -> None:
     model = parse(f"y = {ROI_ALIGN}", opset)

@@ -26,14 +26,11 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
     they may not fit the shapes of the inputs. The data of large initializers is left out; `restore_weights` restores it.
 
     Raises:
-        ValueError: the model imports no opset, several, or one that cannot be converted, an attribute of an operator of
+        ValueError: the model imports no opset or one that cannot be converted, an attribute of an operator of
             this project breaks its rule, or functions cannot be inlined.
         TypeError: such an attribute is unknown or has the wrong type.
     """
     check_attributes(model)
-    versions = {item.version for item in model.opset_import if normalize_domain(item.domain) == ""}
-    if len(versions) > 1:
-        raise ValueError(f"the model imports versions {sorted(versions)} of ONNX's domain: must import one")
     made = inline_functions(strip_weights(model), OLDEST_OPSET)
     for node in iter_nodes(made):
         # The default of STFT's onesided is 1, but ONNX's shape inference (1.23 at least) uses 0.

@@ -79,11 +79,6 @@ def network(constants: str, body: str, *, opset: int = 18) -> onnx.ModelProto:
             "t = Tile (s, r) y = BatchNormalization (a, k, k, t, t)",
             "a running statistic",
         ),
-        (
-            "int64[1] o = {2}",
-            "s = Constant<value_floats = [1.0, 1.0]>() b = ConstantOfShape (o) y = InstanceNormalization (a, s, b)",
-            "a neutral scale or bias",
-        ),
     ],
 )
 def test_settings_and_numbers_are_left_out(constants: str, body: str, reason: str) -> None:
@@ -115,6 +110,15 @@ def test_weights_are_selected(constants: str, body: str) -> None:
     found = report(model, "loss", "parameters")
     assert "s" in found.wrt
     assert "s_grad" in {value.name for value in gradient(model, "loss", "parameters").graph.output}
+
+
+def test_constant_nodes_have_weights_only_where_initializers_are_not_named_as_weights() -> None:
+    model = network("", "s = Constant<value = float[2, 2, 1, 1] {1, 2, 3, 4}>() y = Conv (a, s)")
+    assert report(model, "loss", "parameters").wrt == ("w", "s")
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = "layer.weight"
+    found = report(model, "loss", "parameters")
+    assert found.wrt == ("layer.weight",)
+    assert found.left_out == (("s", "written by the exporter, which keeps parameters in initializers"),)
 
 
 GROUPS = """g = Reshape (a, grouped) i = InstanceNormalization (g, one, zero) size = Shape (a) r = Reshape (i, size)

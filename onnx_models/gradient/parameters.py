@@ -16,6 +16,7 @@ from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"
 _STOPPED = "named in stop_at"
+_WRITTEN = "written by the exporter, which keeps parameters in initializers"
 
 _KIND, _FOLDED = "pkg.torch.export.graph_signature.InputSpec.kind", "pkg.onnxscript.optimizer.folded_from"
 """The keys of what torch.onnx.export(dynamo=True) notes of a constant."""
@@ -43,7 +44,8 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
     that decides. `Roles.reason` tells settings and masks. A number of a formula has one element, no layer reads it as a
     weight or a bias, and it has rank 0, a whole value, a value that another such constant has as well, or is the scale of
     an attention. In 15 trained networks that tells the learned factors and summands of one element, of shape [1] (PP-OCR
-    has 56 of each), from the numbers of Gelu, HardSwish, LayerNormalization and attention.
+    has 56 of each), from the numbers of Gelu, HardSwish, LayerNormalization and attention. In a model with initializers
+    called NAME.weight, as PyTorch's exporters keep parameters, Constant nodes have none.
 
     Args:
         graph: with functions inlined.
@@ -55,6 +57,8 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
     constants = {name: known.get(name, tensor) for name, tensor in own.items()}
     roles, noted, found = Roles(graph, constants), dict(_notes(source)), Parameters()
     values = Counter(value for tensor in constants.values() if (value := _value(tensor)) is not None)
+    initializers = {tensor.name for tensor in graph.initializer}
+    is_of_torch = any(name.endswith(".weight") for name in initializers)
     for name, tensor in constants.items():
         reason = _STOPPED if name in stop_at else noted[name] if name in noted else roles.reason(name)
         if reason is None and is_single(tensor) and not roles.is_of_layer(name):
@@ -62,6 +66,8 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
             is_learned = tensor.dims and value is not None and values[value] == 1 and value % 1 > 0
             is_noted = name in noted and len(list(roles.readers(name))) == 1  # else a number may be merged with it
             reason = None if is_noted or (is_learned and not roles.is_scale_of_attention(name)) else _NUMBER
+        if reason is None and is_of_torch and name not in initializers:
+            reason = _WRITTEN
         if reason is None:
             found.names.append(name)
         else:

@@ -95,7 +95,6 @@ class Roles:
 
     def __init__(self, graph: onnx.GraphProto, tensors: Mapping[str, onnx.TensorProto]) -> None:
         self._tensors = tensors
-        self._initializers = {tensor.name for tensor in graph.initializer}
         self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
         self._origins = {name: name for name in tensors}
         """The constants, by the tensors that they are moved to."""
@@ -124,7 +123,7 @@ class Roles:
             return "not finite"
         if tensor is not None and name in self._scores and _is_mask(tensor.dims, array):
             return "a mask"
-        found = [setting(node, i) or self._neutral(name, array, node, i) for node, i in self.readers(name)]
+        found = [setting(node, i) or self._neutral(array, node, i) for node, i in self.readers(name)]
         return found[0] if found and None not in found else None
 
     def is_of_layer(self, name: str) -> bool:
@@ -152,15 +151,14 @@ class Roles:
                 else:
                     yield node, i
 
-    def _neutral(self, name: str, array: NDArray[Any] | None, node: onnx.NodeProto, i: int) -> str | None:
-        """The role of ones for a scale and of zeros for a bias, if an exporter wrote them for want of learned ones.
+    def _neutral(self, array: NDArray[Any] | None, node: onnx.NodeProto, i: int) -> str | None:
+        """The role of ones for a scale and of zeros for a bias if a learned one follows.
 
-        They are Constant nodes, or a learned scale or bias follows, as in a GroupNormalization of several nodes.
+        So exporters write a GroupNormalization by an InstanceNormalization of groups.
         """
         if node.op_type not in _NORMALIZATIONS or i not in (1, 2) or array is None or (array != 2 - i).any():
             return None
-        is_followed = name not in self._initializers or self._is_followed(node, "Mul" if i == 1 else "Add")
-        return "a neutral scale or bias" if is_followed else None
+        return "a neutral scale or bias" if self._is_followed(node, "Mul" if i == 1 else "Add") else None
 
     def _is_followed(self, node: onnx.NodeProto, op_type: str) -> bool:
         """Whether all readers of a node's output are of this type and have a constant of several elements."""

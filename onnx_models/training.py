@@ -25,6 +25,7 @@ import onnx
 from onnx_models.accepted import accepted
 from onnx_models.attributes import unknown_among
 from onnx_models.gradient.parameters import constant_tensor
+from onnx_models.gradient.roles import values_of
 from onnx_models.gradient.tied import TiedParametersWarning, describe_tied, find_tied
 from onnx_models.large_models import copy_model, strip_weights
 from onnx_models.near_names import meant
@@ -40,10 +41,10 @@ Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolu
 NEXT = "_next"
 """Suffix of an output that is fed back to the input of the same name."""
 
-_MOMENTUM, _MEAN, _SQUARE = "_momentum", "_exp_avg", "_exp_avg_sq"
+_MOMENTUM, _MEAN, _SQUARE, _MASTER = "_momentum", "_exp_avg", "_exp_avg_sq", "_master"
 
-STATES = (_MOMENTUM, _MEAN, _SQUARE)
-"""Suffixes of the optimizers' state of a parameter, as PyTorch calls it."""
+STATES = (_MOMENTUM, _MEAN, _SQUARE, _MASTER)
+"""Suffixes of the optimizers' state of a parameter, as PyTorch calls it, and of its copy in float."""
 
 _OPSET = 18
 """The opset of the added nodes."""
@@ -128,6 +129,7 @@ def with_optimizer(
     nesterov: bool = False,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
+    master_weights: bool = False,
     learning_rate: str = "learning_rate",
     step: str = "step",
 ) -> onnx.ModelProto:
@@ -145,19 +147,23 @@ def with_optimizer(
         adamw:  as adam with g for g', and p - r * weight_decay * p for p
 
     These are PyTorch's SGD, Adam and AdamW. The learning rate is an input, so that a schedule is a number for each step.
+    Steps of float16 and bfloat16 are computed in float, where squares of small gradients are not 0, and p_next is rounded.
 
     Args:
         model: a model from `onnx_models.gradient`; not modified.
         optimizer: "sgd", "adam" or "adamw".
         parameters: names of the parameters, which are inputs, initializers or outputs of Constant nodes of the graph; the
             output NAME_grad is the gradient for NAME. A mapping gives other names of outputs, as for
-            `onnx_models.gradient`. None for all with such an output, as `gradient` adds for its own "parameters".
+            `onnx_models.gradient`. None for all with such an output, as `gradient` adds for its own "parameters". Gradients
+            may be of another floating-point type, such as sums in float for a parameter of float16.
         clip: above 0, or None. If the norm of all gradients together is more, they are multiplied by clip / (norm + 1e-6).
         weight_decay: at least 0; None for 0.01 with adamw, and 0 otherwise.
         momentum: of sgd, at least 0 and less than 1. With 0 there is no input and no output for v.
         nesterov: of sgd, True for Nesterov momentum; needs a momentum above 0.
         betas: of adam and adamw, each at least 0 and less than 1.
         eps: of adam and adamw, at least 0.
+        master_weights: True to change a copy in float of each parameter of float16 or bfloat16; the parameter is the rounded
+            copy. Otherwise changes of less than half a unit of the parameter's last place are lost.
         learning_rate: name of the new input, float of rank 0.
         step: of adam and adamw, the name of the new input for the number of steps before this one, int64 of rank 0, whose
             default is 0.
@@ -169,7 +175,8 @@ def with_optimizer(
         The model without the outputs for the gradients. For each parameter NAME it has the output NAME_next and the input
         NAME, with the initializer or the value of the Constant, if there was one, as its default. State of the optimizer is
         an input and an output ending in _next, too: v is NAME_momentum, m is NAME_exp_avg and s is NAME_exp_avg_sq, of the
-        type and shape of NAME, whose default is zeros if the parameter's shape is known; the number of steps is `step`.
+        shape of NAME, whose default is zeros if the parameter's shape is known; the number of steps is `step`. The copy is
+        NAME_master, with the default of NAME. The types are double for parameters of double, and float for all others.
 
     Raises:
         ValueError: the optimizer is unknown, an argument is out of range or belongs to another optimizer, a parameter does
@@ -202,13 +209,18 @@ def with_optimizer(
         warnings.warn(describe_tied(found, onnx_opset(graph.model) or _OPSET), TiedParametersWarning, stacklevel=2)
     graph.make_initializers(gradients)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
-    factor = None if clip is None else _clipping(graph, gradients, clip)
+    types = {value.name: value.type.tensor_type for value in graph.model.graph.output}
+    kinds = {name: _computed(graph.tensors[name]) for name in gradients}
+    casts = {name: graph.cast(graph.value(of, types[of]), kinds[name]) for name, of in gradients.items()}
+    factor = None if clip is None else _clipping(casts.values(), clip)
     corrections = [] if is_sgd else _corrections(graph, step, betas)
-    for name, gradient in gradients.items():
-        kind = graph.tensors[name]
+    for name, kind in kinds.items():
+        own, master = graph.tensors[name], name + _MASTER
         if name not in graph.inputs:
-            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
-        p, g = graph.value(name, kind), graph.value(gradient, kind)
+            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(own)
+        has_master = master_weights and kind.elem_type != own.elem_type
+        p = graph.state(master, kind, name) if has_master else graph.cast(graph.value(name, own), kind)
+        g = casts[name]
         rate = graph.value(learning_rate, kind).op("CastLike", p)
         if factor is not None:
             g = g * factor.op("CastLike", g, kind=g.kind)
@@ -228,7 +240,8 @@ def with_optimizer(
             m = graph.output(graph.state(mean, kind) * betas[0] + g * (1 - betas[0]), mean + NEXT, kind)
             s = graph.output(graph.state(square, kind) * betas[1] + g * g * (1 - betas[1]), square + NEXT, kind)
             change = rate / first * m / (s.op("Sqrt") / second.op("Sqrt") + eps)
-        graph.output(p - change, name + NEXT, kind)
+        changed = graph.output(p - change, master + NEXT, kind) if has_master else p - change
+        graph.output(graph.cast(changed, own), name + NEXT, own)
     kept_outputs = [value for value in graph.model.graph.output if value.name not in gradients.values()]
     del graph.model.graph.output[:]
     graph.model.graph.output.extend(kept_outputs)
@@ -260,14 +273,18 @@ def with_sgd(
     )
 
 
-def _clipping(graph: _Graph, gradients: Mapping[str, str], clip: float) -> Value:
+def _computed(kind: onnx.TypeProto.Tensor) -> onnx.TypeProto.Tensor:
+    """Return the type in which the step of a parameter of type `kind` is computed."""
+    made = onnx.TypeProto.Tensor()
+    made.CopyFrom(kind)
+    if kind.elem_type != onnx.TensorProto.DOUBLE:
+        made.elem_type = onnx.TensorProto.FLOAT
+    return made
+
+
+def _clipping(gradients: Iterable[Value], clip: float) -> Value:
     """Return the factor of all gradients that limits their norm, a float of rank 0."""
-    norms = []
-    for name, gradient in gradients.items():
-        of_it = graph.value(gradient, graph.tensors[name])
-        if of_it.kind not in ("FLOAT", "DOUBLE"):
-            of_it = of_it.op("Cast", to=onnx.TensorProto.FLOAT)
-        norms.append(of_it.op("ReduceL2", keepdims=0).op("Cast", to=onnx.TensorProto.FLOAT, kind="FLOAT"))
+    norms = [g.op("ReduceL2", keepdims=0).op("Cast", to=onnx.TensorProto.FLOAT, kind="FLOAT") for g in gradients]
     squares = [norm * norm for norm in norms]
     norm = squares[0].op("Sum", *squares[1:]).op("Sqrt")
     return (clip / (norm + 1e-6)).op("Min", 1.0)
@@ -378,13 +395,22 @@ class _Graph(NodeBuilder):
         self._take(name)
         self.model.graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
 
-    def state(self, name: str, kind: onnx.TypeProto.Tensor) -> Value:
-        """Add an input, whose default is zeros if its shape is known."""
+    def cast(self, value: Value, kind: onnx.TypeProto.Tensor) -> Value:
+        """A tensor in the element type of `kind`."""
+        name = onnx.TensorProto.DataType.Name(kind.elem_type)
+        return value if value.kind == name else value.op("Cast", to=kind.elem_type, kind=name)
+
+    def state(self, name: str, kind: onnx.TypeProto.Tensor, source: str | None = None) -> Value:
+        """Add an input, whose default is that of the tensor `source`, or zeros if its shape is known."""
         self.input(name, kind)
-        if kind.HasField("shape") and all(length.HasField("dim_value") for length in kind.shape.dim):
-            lengths = [length.dim_value for length in kind.shape.dim]
-            zeros = np.zeros(lengths, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-            self.model.graph.initializer.append(onnx.numpy_helper.from_array(zeros, name))
+        default = None
+        if source is not None:
+            default = next((values_of(one) for one in self.model.graph.initializer if one.name == source), None)
+        elif kind.HasField("shape") and all(length.HasField("dim_value") for length in kind.shape.dim):
+            default = np.zeros([length.dim_value for length in kind.shape.dim])
+        if default is not None:
+            array = default.astype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            self.model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
         return self.value(name, kind)
 
     def output(self, value: Value, name: str, kind: onnx.TypeProto.Tensor) -> Value:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 import torch
 from torch.nn import functional
 
+import ortops
 from onnx_models import with_optimizer
 from onnx_models.torch import export
 from onnx_models.training import Optimizer
@@ -249,21 +251,21 @@ def _classifier() -> tuple[Any, Any, Any, onnx.ModelProto]:
     return module, x, target, export(module, (x,), loss=functional.cross_entropy, targets=(target,))
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "settings"),
-    [
-        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
-        ("adam", {"betas": (0.8, 0.95), "weight_decay": 0.1}),
-        ("adamw", {"eps": 1e-6}),
-    ],
+SETTINGS: tuple[tuple[Optimizer, dict[str, Any]], ...] = (
+    ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("adam", {"betas": (0.8, 0.95), "weight_decay": 0.1}),
+    ("adamw", {"eps": 1e-6}),
 )
+OPTIMIZERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+@pytest.mark.parametrize(("optimizer", "settings"), SETTINGS)
 def test_twenty_steps_are_those_of_pytorchs_optimizers(optimizer: Optimizer, settings: dict[str, Any]) -> None:
     module, x, target, model = _classifier()
     module = copy.deepcopy(module)
     runs = session(with_optimizer(model, optimizer, clip=0.3, **settings))
     names = [output.name for output in runs.get_outputs()]
-    made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[optimizer]
-    theirs = made(module.parameters(), lr=1.0, **settings)
+    theirs = OPTIMIZERS[optimizer](module.parameters(), lr=1.0, **settings)
     schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, 0.02, total_steps=20, cycle_momentum=False)
     state: dict[str, Any] = {}
     for _ in range(20):
@@ -286,3 +288,46 @@ def test_twenty_steps_are_those_of_pytorchs_optimizers(optimizer: Optimizer, set
         for slot, value in theirs.state[parameter].items():
             if slot.startswith("exp"):
                 np.testing.assert_allclose(state[f"{name}_{slot}"], value, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("master_weights", [False, True])
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("optimizer", "settings"), SETTINGS)
+def test_steps_in_half_precision_are_those_of_pytorch_on_copies_in_float(
+    optimizer: Optimizer, settings: dict[str, Any], kind: Any, master_weights: bool
+) -> None:
+    dtype = np.dtype(np.float16 if kind == torch.float16 else ml_dtypes.bfloat16)
+    name = str(kind).removeprefix("torch.")
+    model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 21]>
+        net ({name}[3, 4] g, float[4] sum) => ({name}[3, 4] w_grad, float[4] b_grad) {{
+            w_grad = Identity (g) b_grad = Identity (sum) }}""")
+    copies = {"w": torch.nn.Parameter(torch.randn(3, 4).to(kind).float()), "b": torch.nn.Parameter(torch.zeros(4))}
+    for parameter, value in copies.items():
+        array = value.detach().numpy().astype(dtype)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, parameter))
+    step = with_optimizer(model, optimizer, ["w", "b"], clip=3e-3, master_weights=master_weights, **settings)
+    runs, names = session(step), [output.name for output in step.graph.output]
+    theirs = OPTIMIZERS[optimizer](copies.values(), lr=0.01, **settings)
+    state = {"learning_rate": ortops.to_ort(np.array(0.01, np.float32))}
+    for _ in range(8):
+        gradients = {"g": torch.randn(3, 4).to(kind) / 2048, "sum": torch.randn(4) / 4096}
+        feeds = {"g": gradients["g"].float().numpy().astype(dtype), "sum": gradients["sum"].numpy()}
+        feeds = {of: ortops.to_ort(array) for of, array in feeds.items()}
+        found = dict(zip(names, runs.run_with_ort_values(names, feeds | state), strict=True))
+        state |= {of.removesuffix("_next"): value for of, value in found.items()}
+        for parameter, gradient in zip(copies.values(), gradients.values(), strict=True):
+            parameter.grad = gradient.float()
+        torch.nn.utils.clip_grad_norm_(copies.values(), 3e-3)
+        theirs.step()
+        for parameter, copy_ in copies.items():
+            found_copy = ortops.from_ort(state[f"{parameter}_master" if master_weights else parameter])
+            rounded = copy_.detach().to(kind).float()
+            np.testing.assert_array_equal(ortops.from_ort(state[parameter]).astype(np.float32), rounded)
+            if master_weights:
+                np.testing.assert_allclose(found_copy, copy_.detach(), rtol=1e-5, atol=1e-7)
+            else:
+                copy_.data = rounded
+            for slot, value in theirs.state[copy_].items():
+                if slot != "step":
+                    found_slot = ortops.from_ort(state[f"{parameter}_{slot.removesuffix('_buffer')}"])
+                    np.testing.assert_allclose(found_slot, value, rtol=1e-4, atol=1e-9)

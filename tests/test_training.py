@@ -11,7 +11,7 @@ import pytest
 
 from conformance.backends.session import CPU, options
 from gradient_checks import Array, parsed
-from onnx_models import gradient, with_loss, with_optimizer, with_sgd
+from onnx_models import gradient, with_loss, with_optimizer, with_sgd, with_state
 from onnx_models.training import Loss
 from pairs import pairwise
 
@@ -120,6 +120,35 @@ def test_a_step_of_doubles_is_computed_in_double() -> None:
     found = run(session_of(step), {"p": p, "learning_rate": np.array(0.5, np.float32)})
     np.testing.assert_allclose(found["p_exp_avg_next"], 0.1 * p / 5, rtol=1e-6)
     np.testing.assert_allclose(found["p_next"], p - 0.5 * np.sign(p), rtol=1e-7)
+
+
+@pytest.mark.parametrize("gradient_of", [1e-1, 1e-3, 1e-4])
+def test_adam_moves_a_parameter_of_half_precision_by_the_rate(gradient_of: float) -> None:
+    model = parsed("""<ir_version: 10, opset_import: ["" : 21]> g (float16[4] x) => (float loss)
+        <float16[4] w = {0, 0, 0, 0}> { p = Mul (x, w) q = Cast <to = 1> (p) loss = ReduceSum <keepdims = 0> (q) }""")
+    for master_weights, tolerance in ((False, 0.03), (True, 1e-3)):
+        step = with_optimizer(gradient(model, "loss", ["w"]), "adam", master_weights=master_weights)
+        feeds = [{"x": np.full(4, gradient_of, np.float16)}] * 100
+        np.testing.assert_allclose(trained(step, {}, feeds)["w"], -100 * np.mean(RATES), rtol=tolerance)
+
+
+def test_types_and_defaults_of_the_state_of_half_precision() -> None:
+    model = parsed("""<ir_version: 10, opset_import: ["" : 21]> g (float16[2] v) => (float16 loss)
+        { p = Mul (v, w) loss = ReduceSum <keepdims = 0> (p) }""")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, -3], np.float16), "w"))
+    with_gradients = gradient(model, "loss", ["v", "w"])
+    step = with_optimizer(with_gradients, "sgd", momentum=0.5, master_weights=True)
+    onnx.checker.check_model(onnx.shape_inference.infer_shapes(step, strict_mode=True))
+    kinds = {value.name: value.type.tensor_type.elem_type for value in (*step.graph.input, *step.graph.output)}
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    for name in ("v", "w"):
+        assert [kinds[f"{name}{end}"] for end in ("", "_next")] == [half, half]
+        assert {kinds[f"{name}_{of}{end}"] for of in ("master", "momentum") for end in ("", "_next")} == {single}
+    defaults = {tensor.name: onnx.numpy_helper.to_array(tensor).tolist() for tensor in step.graph.initializer}
+    assert defaults == {"w": [1, -3], "w_master": [1, -3], "w_momentum": [0, 0], "v_momentum": [0, 0]}
+    state: dict[str, Array] = {"v": np.ones(2, np.float16), "v_master": np.ones(2, np.float32)}
+    assert with_state(model, trained(step, state, [{}])).graph.initializer[0].data_type == half
+    assert with_optimizer(with_gradients, "sgd") == with_sgd(with_gradients)
 
 
 def test_a_network_learns_in_a_plain_session() -> None:

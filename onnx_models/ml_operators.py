@@ -8,7 +8,7 @@ Source: ONNX, ``docs/Operators-ml.md``, opset 5.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -43,8 +43,7 @@ def scaler(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """(x - offset) scale."""
     x = _float(graph, node.input(0))
     offset, scale = node.attribute("offset", [0.0]), node.attribute("scale", [1.0])
-    rows = _by_feature(x, max(len(offset), len(scale)))
-    return [_in_shape((rows - _floats(rows, offset)) * _floats(rows, scale), x)]
+    return [_by_feature(x, max(len(offset), len(scale)), lambda x: (x - _floats(x, offset)) * _floats(x, scale))]
 
 
 @of_ml("Imputer")
@@ -55,18 +54,20 @@ def imputer(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
         replaced = node.attribute("replaced_value_float", 0.0)
     else:
         imputed, replaced = node.attribute("imputed_value_int64s"), node.attribute("replaced_value_int64", 0)
-    rows = _by_feature(x, len(imputed))
-    missing = rows.op("IsNaN") if math.isnan(replaced) else rows.equals(replaced)
-    return [_in_shape(missing.op("Where", _floats(rows, imputed), rows), x)]
+    return [_by_feature(x, len(imputed), lambda x: _missing(x, replaced).op("Where", _floats(x, imputed), x))]
 
 
-def _by_feature(x: Value, count: int) -> Value:
-    """The tensor with one row for `count` features, if that is more than 1."""
-    return x if count == 1 else Value(x.graph, x.graph.op("Reshape", x.name, x.graph.ints([-1, count])), x.kind)
+def _missing(x: Value, replaced: float) -> Value:
+    return x.op("IsNaN") if math.isnan(replaced) else x.equals(replaced)
 
 
-def _in_shape(rows: Value, x: Value) -> str:
-    return rows.name if rows is x else x.graph.op("Reshape", rows.name, x.graph.op("Shape", x.name))
+def _by_feature(x: Value, count: int, function: Callable[[Value], Value]) -> str:
+    """A function of a tensor and of numbers for `count` features; rows of these are read where the rank may exceed 2."""
+    lengths = x.graph.lengths(x.name)
+    if count == 1 or (lengths is not None and len(lengths) <= 2):
+        return function(x).name
+    rows = Value(x.graph, x.graph.op("Reshape", x.name, x.graph.ints([-1, count])), x.kind)
+    return x.graph.op("Reshape", function(rows).name, x.graph.op("Shape", x.name))
 
 
 @of_ml("Normalizer")

@@ -15,6 +15,8 @@ from onnx_models.traversal import label
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+Length = int | str | None
+
 
 class NodeView:
     """A node, with its inputs, outputs and attributes as Python values."""
@@ -103,6 +105,10 @@ class NodeBuilder:
 
     def element_type(self, name: str) -> int | None:  # noqa: ARG002
         """A tensor's element type as a number of TensorProto.DataType; None if it is unknown."""
+        return None
+
+    def lengths(self, name: str) -> list[Length] | None:  # noqa: ARG002
+        """A tensor's shape: an int, a symbolic name or None for each axis. None if the rank is unknown."""
         return None
 
 

@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from gradient_checks import Array, check, parsed, run, with_loss
+from gradient_checks import Array, check, of_sum, parsed, run, with_loss
 from onnx_models import with_loss as with_named_loss
 from onnx_models.gradient import ZeroGradientWarning, gradient
 
@@ -46,6 +46,15 @@ def test_a_network_behind_a_scaler_is_differentiated_by_inputs_and_weights() -> 
     check(model, {"x": drawn(5, 3)}, ["x", "w1", "w2"])
     made = gradient(with_named_loss(model, "mean_squared_error", "y"), "loss", "parameters")
     assert [value.name for value in made.graph.output] == ["y", "loss", "w1_grad", "w2_grad"]
+
+
+@pytest.mark.parametrize("imputed", ["[0.0]", "[0.0, 0.0]"])
+def test_a_value_that_is_imputed_has_no_gradient_whatever_its_derivative(imputed: str) -> None:
+    replace = f"ai.onnx.ml.Imputer<imputed_value_floats = {imputed}, replaced_value_float = "
+    model = parsed(f"""{HEADER} powers (float[n, 2] x) => (float y) <float half = {{0.5}}> {{
+        p = Pow(x, half) q = {replace} inf>(p) y = {replace} nan>(q) }}""")
+    found = of_sum(model, {"x": np.array([[1, 4], [-1, 0]], np.float32)}, ["x"])["x"]
+    np.testing.assert_allclose(found, [[0.5, 0.25], [0, np.inf]])
 
 
 PLAIN: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[int, ...]]] = {

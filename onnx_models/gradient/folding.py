@@ -9,7 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from onnx_models.gradient.graph import Graph
-from onnx_models.gradient.tensors import Length
+from onnx_models.nodes import Length
 from onnx_models.traversal import normalize_domain
 
 _MAX_STEPS = 1000

@@ -13,14 +13,12 @@ import onnx
 
 from onnx_models.attributes import CUSTOM, unknown_among
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
-from onnx_models.nodes import NodeBuilder
+from onnx_models.nodes import Length, NodeBuilder
 from onnx_models.onnx_tools import constant_attribute, forget_lengths_inside, infer_shapes, node_checker
 from onnx_models.traversal import input_names, label, tensor_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Length = int | str | None
 
 _MAX_FOLDED = 1024
 """The most elements of a constant whose value is given to shape inference."""

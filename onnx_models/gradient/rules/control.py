@@ -20,7 +20,7 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
-from onnx_models.gradient.tensors import Length
+from onnx_models.nodes import Length
 from onnx_models.traversal import input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")

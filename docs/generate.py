@@ -1,4 +1,4 @@
-"""All generated files: the reference of the operators, what is known of runtimes, numbers of cases, and the pictures."""
+"""All generated files: the reference of the operators, what is known of runtimes, numbers in sentences, and the pictures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from docs import findings
 from docs.operators import operators_document
 from docs.pictures import PICTURES, drawn
 from docs.rules import counted
+from docs.speeds import ranged
 
 FOLDER = Path(__file__).parent
 
@@ -23,7 +24,9 @@ MEASURED = {"images/speed.svg"}
 def generated() -> dict[str, str]:
     """The text of each generated file by its path in this folder."""
     files = {"operators.md": operators_document()}
-    files |= {name: counted((FOLDER / name).read_text("utf-8")) for name in COUNTED}
+    tables = (FOLDER / "performance.md").read_text("utf-8")
+    files |= {name: ranged(counted((FOLDER / name).read_text("utf-8")), tables) for name in COUNTED}
+    files["performance.md"] = ranged(tables, tables)
     text = (FOLDER / "findings.md").read_text("utf-8")
     files["findings.md"] = findings.rewritten(text, findings.runtimes(), findings.read_counts())
     for name, picture in PICTURES.items():

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from docs.generate import generated, stale
+from docs.speeds import SENTENCES, ranged
 
 FILES = generated()
 SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}
@@ -15,6 +16,14 @@ SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if nam
 
 def test_no_document_and_no_picture_is_stale() -> None:
     assert stale(FILES) == [], "`python -m docs` writes these files again"
+
+
+def test_ranges_in_sentences_are_those_of_the_tables() -> None:
+    tables = FILES["performance.md"]
+    for words in SENTENCES:
+        sentence = rf"({words}\s)[\d.]+ to\s([\d.]+ times)"
+        text = next(one for one in (FILES["../README.md"], tables) if re.search(sentence, one))
+        assert ranged(re.sub(sentence, r"\g<1>99 to \g<2>", text), tables) == text
 
 
 def test_a_changed_file_and_a_picture_of_nothing_are_stale() -> None:

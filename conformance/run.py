@@ -172,8 +172,8 @@ def _require_time(backend: Backend, case: Case, time_limit: float) -> None:
     if case.formula is None or not math.isfinite(time_limit):
         return
     # All calls count: those before the compared one, and the second one of a case that is asked twice.
-    calls = (*case.before, *[case.inputs] * (1 + is_asked_twice(case)))
-    work = sum(inputs.formula.work for inputs in calls if isinstance(inputs, Computed))
+    calls = (*case.before, *[case] * (1 + is_asked_twice(case)))
+    work = sum(call.formula.work for call in calls if call.formula is not None)
     hundredth = case.formula.smaller()
     tiny = hundredth.smaller()
     seconds = _seconds_of(backend, case, tiny)

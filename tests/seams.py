@@ -18,10 +18,10 @@ from conformance.vectors.dialects import NAMES
 
 
 class Seam(NamedTuple):
-    """A mistake in an output.
+    """A mistake in an output, or in what is read of a map.
 
     case_id: a case that shows it.
-    role: y [R, C, PH, PW] or [N, C, H, W], dx [N, C, H, W] or drois [R, 4].
+    role: x [N, C, H, W], y [R, C, PH, PW] or [N, C, H, W], dx [N, C, H, W] or drois [R, 4].
     at_least: the lengths from which on it is made.
     """
 
@@ -44,6 +44,10 @@ def _copied(to: Any, of: Any) -> Callable[[Array], None]:
         a[to] = a[of].copy()
 
     return spoil
+
+
+def _cleared_beyond_24_bits(a: Array) -> None:
+    a.reshape(-1)[2**24 :] = 0
 
 
 SEAMS = {
@@ -81,6 +85,18 @@ SEAMS = {
         "drois of RoIs 256 to 319 are those of the chunk before.", "drois", (320, 4),
         _copied(np.s_[256:320], np.s_[192:256]),
     ),
+    "PixelsIn24Bits": Seam(
+        "roi_align/sizes/map_of_17_million/v10/avg/output_half_pixel/float16",
+        "Pixels beyond 2^24 elements are read as 0.", "x", (1, 1, 1, 1), _cleared_beyond_24_bits,
+    ),
+    "OutputsIn24Bits": Seam(
+        "max_roi_pool/sizes/17_million_outputs/v1/float16",
+        "Outputs beyond 2^24 elements are 0.", "y", (1, 1, 1, 1), _cleared_beyond_24_bits,
+    ),
+    "DxIn24Bits": Seam(
+        "roi_align_rotated_grad/sizes/map_of_17_million/float16",
+        "dX beyond 2^24 elements is 0.", "dx", (1, 1, 1, 1), _cleared_beyond_24_bits,
+    ),
     "Channel64OfResample": Seam(
         "dml_resample/users/rows_and_columns_halved/float16",
         "Channel 64 of a large tensor is channel 63.", "y", (1, 65, 100, 1),
@@ -98,12 +114,16 @@ class Spoilt(Backend):
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
         session = self._right.prepare(case)
-        output = NAMES[case.definition.function.removesuffix("_grad")][self._seam.role]
+        wrong = NAMES[case.definition.function.removesuffix("_grad")][self._seam.role]
+
+        def spoilt(tensors: Mapping[str, Array]) -> dict[str, Array]:
+            found = dict(tensors)
+            if wrong in found and np.all(np.array(found[wrong].shape) >= self._seam.at_least):
+                found[wrong] = np.array(found[wrong])
+                self._seam.spoil(found[wrong])
+            return found
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            found = {name: np.array(y) for name, y in session(inputs).items()}
-            if output in found and np.all(np.array(found[output].shape) >= self._seam.at_least):
-                self._seam.spoil(found[output])
-            return found
+            return spoilt(session(spoilt(inputs)))
 
         return run

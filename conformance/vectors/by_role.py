@@ -6,6 +6,7 @@ import abc
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,11 @@ class ByRole(Formula):
     def dialect(self) -> str:
         """The function of the operator, or of the one whose gradient it is."""
         return self.definition.function.removesuffix("_grad")
+
+    @property
+    def wide_dtype(self) -> np.dtype[Any]:
+        """The type of expected values: float32, which holds sums of 16 bits, or double for double."""
+        return np.dtype(np.float64 if self.element_type == "double" else np.float32)
 
     @property
     def roles(self) -> Mapping[str, str]:

@@ -20,13 +20,11 @@ from conformance.case import Array, Case, Source
 from conformance.vectors.dialects import BOTH, Rule, of_rule
 from conformance.vectors.expand import FLOATS
 from conformance.vectors.matrix import basis_of
+from conformance.vectors.repeating import FINE
 
 Inputs = dict[str, Array]
 
 SOURCE = Source("conformance/vectors/crops.py", f"ortops {ortops.__version__}", "one sample between four pixels")
-FINE = 1 + 2.0**-28
-"""The factor of the numbers of double."""
-
 CORNERS = tuple(itertools.product((0, 1), repeat=2))
 
 

@@ -32,10 +32,20 @@ OF_DY = (311, 23, 89, 7)
 """The steps of a gradient along RoIs, channels and bins."""
 
 
+FINE = 1 + 2.0**-28
+"""The factor of the numbers of double: float32 holds none of them."""
+
+
 @functools.cache
-def numbers() -> Array:
-    """The sequence, [PERIOD]: all multiples of 1/128 from -510/128 to 510/128, exact in float16, in an irregular order."""
-    return np.array([pow(i, POWER, PERIOD) - PERIOD // 2 for i in range(PERIOD)]) / 128.0
+def numbers(element_type: str) -> Array:
+    """The sequence, [PERIOD]: all multiples of 1/128 from -510/128 to 510/128, exact in float16, in an irregular order.
+
+    Those of bfloat16 are rounded to multiples of 1/32, which it holds; those of double have the factor `FINE`.
+    """
+    found = np.array([pow(i, POWER, PERIOD) - PERIOD // 2 for i in range(PERIOD)]) / 128.0
+    if element_type == "bfloat16":
+        return np.asarray(np.trunc(found * 32) / 32)
+    return found * FINE if element_type == "double" else found
 
 
 def neighbour(sequence: Array, steps: int) -> Array:
@@ -56,6 +66,7 @@ class Line:
         # One more period before the start, for steps below 0, and one for the start itself.
         self._before = PERIOD * (reach // PERIOD + 1)
         self._line = np.resize(sequence.astype(dtype), self._before + PERIOD + reach + 1)
+        self._bytes = self._line.view(np.uint8).data  # NumPy shares no memory of bfloat16
 
     def window(self, start: int, shape: Sequence[int], steps: Sequence[int]) -> npt.NDArray[Any]:
         """The array of this shape whose element at (0, 0, ...) is number `start`; a view, which must not be written to."""
@@ -63,7 +74,7 @@ class Line:
         view: npt.NDArray[Any] = np.ndarray(
             tuple(shape),
             self._line.dtype,
-            self._line.data,
+            self._bytes,
             (self._before + start % PERIOD) * itemsize,
             tuple(step * itemsize for step in steps),
         )
@@ -71,9 +82,9 @@ class Line:
 
 
 @functools.lru_cache(maxsize=4)
-def line_of_numbers(dtype: np.dtype[Any], reach: int) -> Line:
+def line_of_numbers(element_type: str, dtype: np.dtype[Any], reach: int) -> Line:
     """The sequence of `numbers` as a line."""
-    return Line(numbers(), dtype, reach)
+    return Line(numbers(element_type), dtype, reach)
 
 
 def repeating(

@@ -56,11 +56,11 @@ class Repetitions(ByRole):
     def tensor(self, name: str) -> Array:
         """See `Formula`."""
         role = self.roles[name]
-        dtype = np.dtype(np.float32) if role in ("y", "dx") else self.inputs[name].dtype
+        dtype = self.wide_dtype if role in ("y", "dx") else self.inputs[name].dtype
         if role == "x_shape":
             return np.array(self.x_shape, dtype)
         if role in ("x", "dy"):
-            return repeating(numbers(), self.shapes[role], OF_X if role == "x" else OF_DY, dtype)
+            return repeating(numbers(self.element_type), self.shapes[role], OF_X if role == "x" else OF_DY, dtype)
         # Either way, the result with fewer elements has one for every 2, 4, ... of the others.
         few, steps = (self.shapes["y"], OF_X) if role == "y" else (self.x_shape, OF_DY)
         is_repeated = (role == "y") == self._is_doubled
@@ -69,7 +69,7 @@ class Repetitions(ByRole):
             for axis in self._axes:
                 found = found.repeat(2, axis)
             return np.asarray(found.astype(dtype) / dtype.type(1 if role == "y" else 2 ** len(self._axes)))
-        sums = numbers()
+        sums = numbers(self.element_type)
         for axis in self._axes:
             sums = sums + neighbour(sums, steps[axis])
         sums = sums / (2 ** len(self._axes) if role == "y" else 1)

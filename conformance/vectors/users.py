@@ -107,6 +107,31 @@ MANY_ROIS = (
     Sizes("rois_66000", "66000 RoIs, more than 2^16", (1, 1, 33, 65), 66000, (1, 1), ((1, 1),), 1.0),
 )
 
+OTHER_TYPES = Sizes(
+    "map_61x63_of_other_types",
+    "130 RoIs of 48 channels in double, with numbers that float32 does not hold, and in bfloat16",
+    (2, 48, 61, 63),  # RoIs on a longer one need more than the 8 bits of bfloat16
+    130,
+    (7, 7),
+    ((1, 1), (2, 1)),
+    0.125,
+)
+
+BEYOND_24_BITS = (
+    Sizes("map_of_17_million", "a map with more than 2^24 elements", (2, 132, 256, 257), 16, (1, 1), ((2, 2),), 0.25),
+    Sizes(
+        "17_million_outputs",
+        "an output with more than 2^24 elements",
+        (1, 64, 33, 65),
+        16500,
+        (4, 4),
+        ((1, 1),),
+        0.25,
+        gradients=(),
+    ),
+)
+"""Offsets of 24 bits, and float32 numbers that count elements, end at 2^24. An image of 800 x 1333 has larger maps."""
+
 AFTER_OTHERS = tuple(
     Sizes(
         "after_other_sizes",
@@ -136,6 +161,10 @@ RESAMPLED = {
     "rows_and_columns_halved": ((1, 129, 200, 304), (1.0, 1.0, 0.5, 0.5)),
     "channels_and_rows_doubled": ((3, 33, 65, 203), (1.0, 2.0, 2.0, 1.0)),
 }
+RESAMPLED_BEYOND_24_BITS = {
+    "17_million_doubled": ((1, 33, 360, 361), (1.0, 1.0, 2.0, 2.0)),
+    "17_million_halved": ((1, 33, 720, 722), (1.0, 1.0, 0.5, 0.5)),
+}
 """The shape of the tensor, and the scales."""
 
 
@@ -148,6 +177,17 @@ def cases() -> Iterator[Case]:
         for operator in with_rois():
             yield from _of_windows("sizes", sizes, operator, COORDINATES[0], TYPES[:1])
     for operator in with_rois():
+        types = next(types for types in operator.types.values() if "float" in types)
+        # Several pixels of a bin may be equally large in bfloat16: whose gradient that is, is another question.
+        is_exact = operator.family != POOL or not operator.is_gradient
+        others = [kind for kind in ("double", *["bfloat16"] * is_exact) if kind in types]
+        yield from _of_windows("users", OTHER_TYPES, operator, COORDINATES[0], others)
+    for operator in {operator.function: operator for operator in reversed(with_rois())}.values():
+        for sizes in BEYOND_24_BITS:
+            images, channels, height, width = sizes.x_shape
+            x_shape = images, channels * channels_of_bins(operator, sizes.bins), height, width
+            yield from _of_windows("sizes", replace(sizes, x_shape=x_shape), operator, COORDINATES[0], TYPES[1:])
+    for operator in with_rois():
         asked, *before = (
             next(_of_windows("users", sizes, operator, COORDINATES[0], TYPES[:1])) for sizes in AFTER_OTHERS
         )
@@ -157,9 +197,10 @@ def cases() -> Iterator[Case]:
             yield from _of_planes(operator)
     for operator in OPERATORS:
         if operator.family == RESAMPLE:
-            for scenario, (x_shape, scales) in RESAMPLED.items():
+            for scenario, (x_shape, scales) in (RESAMPLED | RESAMPLED_BEYOND_24_BITS).items():
                 words = scenario.replace("_", " ")
-                for element_type in TYPES:
+                is_beyond = scenario in RESAMPLED_BEYOND_24_BITS
+                for element_type in TYPES[1:] if is_beyond else (*TYPES, "double"):
                     role = "dx" if operator.is_gradient else "y"
                     formula = Repetitions(operator.name, element_type, (role,), x_shape, scales)
                     yield _case(f"users/{scenario}", f"a large tensor whose {words[:-1]}d", formula, ())

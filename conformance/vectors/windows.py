@@ -36,7 +36,7 @@ FRACTIONS = (0.25, 0.5, 0.75)
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
-LARGEST = float(np.abs(numbers()).max())
+LARGEST = float(np.abs(numbers("double")).max())
 
 MAX_DOUBLES = 2**22
 """The elements of the largest dX that is summed up in double. In larger ones all sums are exact in float32."""
@@ -149,7 +149,7 @@ class Windows(ByRole):
             return {"y": self._y, "dx": self._dx, "drois": self._drois}[role]()
         dtype = self.inputs[name].dtype
         if role == "x":
-            return repeating(numbers(), self.x_shape, OF_X, dtype)
+            return repeating(numbers(self.element_type), self.x_shape, OF_X, dtype)
         if role == "dy":
             return self._dy(np.arange(self.count), dtype)
         if role == "x_shape":
@@ -200,7 +200,7 @@ class Windows(ByRole):
     def _columns(self) -> dict[str, Array]:
         """Where each RoI lies: the fields of its `Place`, [R] each, with numbers of `samples` and `FRACTIONS`."""
         r = np.arange(self.count)
-        has_turns = self.dialect == ROTATED and self.element_type != "float16"
+        has_turns = self.dialect == ROTATED and self.element_type not in ("float16", "bfloat16")
         turn = r // 3 % 4 if has_turns else np.zeros_like(r)
         kind = r // 2 % len(self.samples)
         # The winner of a maximum does not depend on a rounding where all weights are equal.
@@ -259,6 +259,11 @@ class Windows(ByRole):
             return np.column_stack([pixels / self.scale, at["turn"] * (np.pi / 2)])
         return np.column_stack([x1, y1, x1 + width, y1 + height]) / self.scale
 
+    def _form(self, place: Place) -> Form:
+        # Float and float16 have the same numbers, and so the same sequences.
+        element_type = "float" if self.element_type == "float16" else self.element_type
+        return Form(element_type, place.samples, place.steps, place.below, place.beside)
+
     def _start(self, place: Place) -> int:
         """The number in the map's sequence of the first pixel of the first sample of a RoI, in channel 0."""
         height, width = (bins * each - 1 for bins, each in zip(self.bins, place.samples, strict=True))
@@ -287,16 +292,16 @@ class Windows(ByRole):
         return [lines[id(one)].window(start, shape, steps) for one in sequences]
 
     def _y(self) -> Array:
-        y, lines = np.empty(self.shapes["y"], np.float32), dict[int, Line]()
+        y, lines = np.empty(self.shapes["y"], self.wide_dtype), dict[int, Line]()
         for place, own in self._places():
-            y[own] = self._windows([_pooled(self.mode, *_form(place))], place, lines)[0]
+            y[own] = self._windows([_pooled(self.mode, *self._form(place))], place, lines)[0]
         return y
 
     def _dy(self, own: Array, dtype: np.dtype | type) -> Array:
         """The gradient of some RoIs, [., C, PH, PW]."""
         shape = self._channels, *self.bins
         reach, first = sum(a * b for a, b in zip(OF_DY[1:], shape, strict=True)), OF_DY[0]
-        line = line_of_numbers(np.dtype(dtype), reach)
+        line = line_of_numbers(self.element_type, np.dtype(dtype), reach)
         dy = np.empty((len(own), *shape), dtype)
         for k, r in enumerate(own.tolist()):
             dy[k] = line.window(first * r, shape, OF_DY[1:])
@@ -310,7 +315,7 @@ class Windows(ByRole):
         return dy
 
     def _dx(self) -> Array:
-        dx = np.zeros(self.x_shape, np.float64 if math.prod(self.x_shape) <= MAX_DOUBLES else np.float32)
+        dx = np.zeros(self.x_shape, np.float64 if math.prod(self.x_shape) <= MAX_DOUBLES else self.wide_dtype)
         lines = dict[int, Line]()
         for place, own in self._places():
             dy = self._dy(own, dx.dtype).sum(axis=0, dtype=dx.dtype)
@@ -332,7 +337,7 @@ class Windows(ByRole):
             for corner, weight in zip(CORNERS, place.weights, strict=True):
                 yield corner, grid * dy.dtype.type(weight)
             return
-        (winners,) = self._windows([_winners(self.mode, *_form(place))], place, lines)
+        (winners,) = self._windows([_winners(self.mode, *self._form(place))], place, lines)
         corners = CORNERS if self._extra else CORNERS[:1]
         for e, corner in enumerate(corners):
             weight = dy.dtype.type(place.weights[e] if self._extra else 1.0)
@@ -378,7 +383,7 @@ class Windows(ByRole):
             along_y, along_x = (
                 [
                     np.einsum("rcij,cij->rij", dy, one, optimize=False)
-                    for one in self._windows(_slopes(axis, *_form(place)), place, lines)
+                    for one in self._windows(_slopes(axis, *self._form(place)), place, lines)
                 ]
                 for axis in (0, 1)
             )
@@ -421,22 +426,20 @@ def _straddling(seam: Array, turn: Array, size: Array, length: int) -> Array:
 class Form(NamedTuple):
     """What the sequence of a RoI depends on: see `Place`."""
 
+    element_type: str
     samples: tuple[int, int]
     steps: tuple[int, int]
     below: float
     beside: float
 
 
-def _form(place: Place) -> Form:
-    return Form(place.samples, place.steps, place.below, place.beside)
-
-
-def _corners(below: float, beside: float) -> list[Array]:
+def _corners(element_type: str, below: float, beside: float) -> list[Array]:
     """The weighted pixels around a sample, in the order of `CORNERS`, as sequences."""
     weights = np.outer((1 - below, below), (1 - beside, beside)).ravel()
     down, right = OF_X[2:]
     return [
-        weight * neighbour(numbers(), down * i + right * j) for weight, (i, j) in zip(weights, CORNERS, strict=True)
+        weight * neighbour(numbers(element_type), down * i + right * j)
+        for weight, (i, j) in zip(weights, CORNERS, strict=True)
     ]
 
 
@@ -447,35 +450,41 @@ def _of_bin(sequence: Array, samples: tuple[int, int], steps: tuple[int, int]) -
 
 
 @functools.cache
-def _pooled(mode: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float) -> Array:
+def _pooled(
+    mode: str, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
+) -> Array:
     """The output of the bin whose first sample's first pixel is each number of the map's sequence."""
-    corners = np.array(_corners(below, beside))
-    values = numbers() if mode == "pixels" else corners.max(axis=0) if mode == "max" else corners.sum(axis=0)
+    corners = np.array(_corners(element_type, below, beside))
+    values = (
+        numbers(element_type) if mode == "pixels" else corners.max(axis=0) if mode == "max" else corners.sum(axis=0)
+    )
     for count, step in zip(samples, steps, strict=True):
         along = [neighbour(values, step * k) for k in range(count)]
         values = np.mean(along, axis=0) if mode == "avg" else np.max(along, axis=0)
-    return np.asarray(values, np.float32)
+    return np.asarray(values, np.float64 if element_type == "double" else np.float32)
 
 
 @functools.cache
-def _winners(mode: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float) -> Array:
+def _winners(
+    mode: str, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
+) -> Array:
     """The number of the winner of each bin: samples row by row, and for "max" the four corners of each."""
-    values = _corners(below, beside)
-    candidates = {"pixels": [numbers()], "max": values}.get(mode, [np.add.reduce(values)])
+    values = _corners(element_type, below, beside)
+    candidates = {"pixels": [numbers(element_type)], "max": values}.get(mode, [np.add.reduce(values)])
     rows = zip(*(itertools.chain.from_iterable(_of_bin(one, samples, steps)) for one in candidates), strict=True)
     return np.asarray(np.argmax(list(itertools.chain.from_iterable(rows)), axis=0))
 
 
 @functools.cache
 def _slopes(
-    axis: int, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
+    axis: int, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
 ) -> tuple[Array, Array, Array]:
     """The mean slope along y or x of the bins that begin at each number, and the mean of slopes times positions in the bin.
 
     The positions are those along the height and the width of the bin, from 0 to 1.
     """
     down, right = OF_X[2:]
-    x = numbers()
+    x = numbers(element_type)
     step, other, weight = (down, right, beside) if axis == 0 else (right, down, below)
     rise = neighbour(x, step) - x
     slope = (1 - weight) * rise + weight * neighbour(rise, other)

@@ -22,9 +22,9 @@ from ortops.custom import OperatorError
 from ortops.jit import machine_code
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
-from users_operators import InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted
+from users_operators import ExtremesOf, InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted
 
-OWN = [LeakyBias, Weighted, Parted, Looked]
+OWN = [LeakyBias, Weighted, Parted, Looked, ExtremesOf]
 
 pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 
@@ -97,6 +97,27 @@ def test_types_optional_inputs_and_attributes_choose_the_code(
     assert counts.tolist() == [6, -1 if "[]" in attributes else 4]
 
 
+@pytest.mark.parametrize(
+    ("value", "level"), [(-(2**63), np.nan), (2**63 - 1, -np.inf), (-(2**63) + 1, np.inf), (None, None)]
+)
+def test_nodes_without_a_domain_have_attributes_of_the_whole_range(mine: Path, value: Any, level: Any) -> None:
+    graph = "(double[n] x) => (int64[n] y, double[n] z) { y, z = ExtremesOf (x) }"
+    model, given = onnx.load_from_string(model_of(graph)), {"value": value, "values": [value], "level": level}
+    if value is not None:
+        model.graph.node[0].attribute.extend(onnx.helper.make_attribute(*item) for item in given.items())
+    own = options()
+    own.register_custom_ops_library(str(mine))
+    x, content = np.zeros(2), model.SerializeToString()
+    expected = ExtremesOf(x, **(given if value is not None else {}))
+    for session in (
+        onnxruntime.InferenceSession(content, own, providers=[CPU]),
+        ortops.InferenceSession(content, options(), [CPU], operators=OWN),
+    ):
+        y, z = session.run(None, {"x": x})
+        assert y.tolist() == ([value, value] if value is not None else [-(2**63), 2**63 - 1]) == expected[0].tolist()
+        assert z.tobytes() == expected[1].tobytes()
+
+
 @pytest.mark.skipif(
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24),
     reason="shapes of operators with optional inputs are not inferred",
@@ -118,10 +139,20 @@ def test_outputs_have_their_types_and_shapes_in_models(mine: Path) -> None:
     [
         ("(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias (x, b) }", {"x": (2, 3), "b": (2,)}),
         ("(double[n, m] x) => (double[n] y, int64[k] c) { y, c = mine.Weighted (x) }", {"x": (2, 2)}),
+        (
+            "(double[n, m] x) => (double[n] y, int64[k] c) { y, c = mine.Weighted <weights = double[1] {1.0}> (x) }",
+            {"x": (2, 2)},
+        ),
+        (
+            """(double[n, m] x) => (double[n] y, int64[k] c) {
+                y, c = mine.Weighted <weights = [1.0], steps = int64[1] {1}> (x)
+            }""",
+            {"x": (2, 2)},
+        ),
         ('(double[n] x) => (double[n] y) { y = mine.Parted <kind = "none"> (x) }', {"x": (2,)}),
         ("(double[n] x) => (double[n] y) { y = mine.Parted (x) }", {"x": (9000,)}),
     ],
-    ids=["length", "missing attribute", "choice", "exception"],
+    ids=["length", "missing attribute", "tensor", "tensor for a default", "choice", "exception"],
 )
 def test_errors_are_those_of_a_session(mine: Path, graph: str, shapes: dict[str, tuple[int, ...]]) -> None:
     said = []

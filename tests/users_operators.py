@@ -45,6 +45,21 @@ def Weighted(  # noqa: N802
     counts[1] = steps[-1] if len(steps) else -1
 
 
+@ortops.operator(domain="", compiled=True, outputs=["y", "z"])
+def ExtremesOf(  # noqa: N802
+    x: Doubles,
+    y: Ints,
+    z: Doubles,
+    value: int = -(2**63),
+    values: list[int] = [2**63 - 1],  # noqa: B006
+    level: float = math.inf,
+) -> None:
+    """Attributes as they are, in turn; nodes have no domain."""
+    for i in range(x.shape[0]):
+        y[i] = value if i % 2 == 0 else values[-1]
+        z[i] = level
+
+
 @ortops.operator(domain="mine", compiled=True, outputs=["y"], parallel="n")
 def Parted(x: Doubles, y: Doubles, kind: Literal["rows", "copy"] = "rows") -> None:  # noqa: N802
     """The number of rows in the part; an error where the input is negative."""

@@ -116,7 +116,7 @@ class CompiledOperator(CustomOperator):
         self.__dict__["_zeros"] = frozenset(
             tensor.name for tensor in self.outputs if not self.returns and not fills_all(self.call, tensor.name)
         )
-        self.__dict__["_lock"], self.__dict__["_entries"] = threading.RLock(), {}
+        self.__dict__.update(_lock=threading.RLock(), _entries={}, _values={})
 
     @property
     def free_axes(self) -> dict[str, list[tuple[int, int]]]:
@@ -207,13 +207,26 @@ class CompiledOperator(CustomOperator):
     def _compile(
         self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], *, of_shapes: bool = False
     ) -> int:
-        """The address of the compiled entry, or of what infers shapes."""
+        """The address of the compiled entry, or of what infers shapes.
+
+        Raises:
+            OperatorError: numba cannot compile it, or a global is no longer what earlier instances have.
+        """
         from ortops.calls.user_cache import load
 
+        code = self._code(kinds, [self._arguments(kinds, attributes, of_shapes=of_shapes)], of_shapes=of_shapes)
+        values, before = dict(_outer_values(code.function, set())), self.__dict__["_values"]
+        for (function, name), value in values.items():
+            old = before.get((function, name), value)
+            if value is not old and not (type(value) is type(old) in (bool, int, float, str) and value == old):
+                raise OperatorError(
+                    f"{name}, which {function.__qualname__} uses, has changed since it was compiled in for other types: "
+                    "must stay the same; make it an attribute, or make the operator again"
+                )
         with self._naming(kinds):
-            return load(
-                self._code(kinds, [self._arguments(kinds, attributes, of_shapes=of_shapes)], of_shapes=of_shapes)
-            )
+            address = load(code)
+        before |= values
+        return address
 
     def bitcode(self, kinds: Mapping[str, str], *, of_shapes: bool = False) -> bytes:
         """The bitcode of an entry for any processor, for all texts of attributes, with and without optional inputs.
@@ -313,6 +326,19 @@ class CompiledOperator(CustomOperator):
                 arguments[name] = Argument(kind, row)
         function: Any = self.lengths if of_shapes else self.call
         return [arguments[name] for name in inspect.signature(function).parameters]
+
+
+def _outer_values(function: Any, seen: set[Any]) -> Iterator[tuple[tuple[Any, str], Any]]:
+    """What a function and those of numba that it calls find outside of them, by the function and the name."""
+    plain = getattr(function, "py_func", function)
+    if plain not in seen:
+        seen.add(plain)
+        with contextlib.suppress(ValueError):  # a variable has no value yet
+            found = inspect.getclosurevars(plain)
+            for name, value in (*found.globals.items(), *found.nonlocals.items()):
+                yield (plain, name), value
+                if hasattr(value, "py_func"):
+                    yield from _outer_values(value, seen)
 
 
 MAX_VARIANTS = 64

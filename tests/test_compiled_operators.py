@@ -482,6 +482,30 @@ def test_parts_of_a_call_depend_on_shapes_alone(threads: int) -> None:
         made.run(None, {"x": x, "s": scale})
 
 
+OUTER = 2.0
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def _times_outer(v: Any) -> Any:
+    return v * OUTER
+
+
+@pytest.mark.parametrize("in_helper", [False, True])
+def test_all_instances_have_the_same_globals(in_helper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(x: Annotated[NDArray[R], ("n",)], y: Annotated[NDArray[R], ("n",)]) -> None:
+        for i in range(x.size):
+            y[i] = _times_outer(x[i]) if in_helper else x[i] * OUTER
+
+    operator = compiled()(scaled)
+    assert operator(X).tolist() == [2, 4]
+    monkeypatch.setattr(f"{__name__}.OUTER", 3.0)
+    assert operator(X).tolist() == [2, 4]
+    with pytest.raises(OperatorError, match=r"t::f: OUTER, which .* uses, has changed since it was compiled in"):
+        operator(X.astype(np.float64))
+    monkeypatch.setattr(f"{__name__}.OUTER", float("2.0"))
+    assert operator(X.astype(np.float64)).tolist() == [2, 4]
+
+
 def test_two_sessions_have_operators_of_one_name() -> None:
     graph = "(float[n] x) => (float[m] y) { y = t.f(x) }"
 

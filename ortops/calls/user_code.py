@@ -45,7 +45,7 @@ from ortops.calls.layout import (
 from ortops.calls.messages import write_text
 from ortops.calls.user_arguments import Argument, CompileError, Returned, UserCode
 from ortops.calls.user_lengths import set_lengths, shapes_entry
-from ortops.calls.user_runtime import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE, POINTER
+from ortops.calls.user_runtime import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE
 from ortops.jit import machine_code
 from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
@@ -229,7 +229,7 @@ def _with_lists(module: str) -> str:
         given = "" if found[0].startswith("declare") else lists.get(found[1], "null")
         text = found[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
         return _CALL.sub(
-            lambda call: f"@{call[1]}({POINTER} {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
+            lambda call: f"@{call[1]}(ptr {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
         )
 
     return _FUNCTION.sub(with_lists, module)

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import re
 
-from llvmlite import binding as llvm
-
 _MATH = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin fmod
     frexp hypot ldexp lgamma log log10 log1p log2 modf nearbyint nextafter pow remainder rint round sin sincos sinh sqrt tan
@@ -27,317 +25,285 @@ C_FUNCTIONS = {
 }
 """The functions of the C library that code in a library may call, by the names of its parts."""
 
-_TYPED = {"p": "i8*", "w": "i64*", "end": "void (i8*, i64, i8*)*", "each": "void (i8*)*"}
-"""The types of pointers before LLVM 16, which later releases call ptr."""
-
-_TEXT = """
-declare {p} @malloc(i64)
-declare {p} @realloc({p}, i64)
-declare void @free({p})
+MODULE = """
+declare ptr @malloc(i64)
+declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
 
 ; Subtract from a count: whether it is 0 now. The condition is always this one.
-define i8 @nrt.sub({p} %counted, i64 %by, i32 %condition) {{
-  %words = bitcast {p} %counted to {w}
-  %old = atomicrmw sub {w} %words, i64 %by seq_cst
+define i8 @nrt.sub(ptr %counted, i64 %by, i32 %condition) {
+  %old = atomicrmw sub ptr %counted, i64 %by seq_cst
   %is_zero = icmp eq i64 %old, %by
   %result = zext i1 %is_zero to i8
   ret i8 %result
-}}
+}
 
 ; The two words in front of each block of memory are the addresses of its neighbours in a list.
-define internal void @nrt.link({w} %block, {w} %before) {{
-  %address = ptrtoint {w} %block to i64
-  %before_address = ptrtoint {w} %before to i64
-  %next_at = getelementptr i64, {w} %block, i64 1
-  store i64 %address, {w} %next_at ; a block behind itself is a list of its own
-  %behind_at = getelementptr i64, {w} %before, i64 1
-  %next_word = load i64, {w} %behind_at
-  store i64 %before_address, {w} %block
-  store i64 %next_word, {w} %next_at
-  store i64 %address, {w} %behind_at
-  %next = inttoptr i64 %next_word to {w}
-  store i64 %address, {w} %next
+define internal void @nrt.link(ptr %block, ptr %before) {
+  %next_at = getelementptr ptr, ptr %block, i64 1
+  store ptr %block, ptr %next_at ; a block behind itself is a list of its own
+  %behind_at = getelementptr ptr, ptr %before, i64 1
+  %next = load ptr, ptr %behind_at
+  store ptr %before, ptr %block
+  store ptr %next, ptr %next_at
+  store ptr %block, ptr %behind_at
+  store ptr %block, ptr %next
   ret void
-}}
+}
 
-define internal {w} @nrt.unlink({w} %block) {{
-  %before_word = load i64, {w} %block
-  %next_at = getelementptr i64, {w} %block, i64 1
-  %next_word = load i64, {w} %next_at
-  %before = inttoptr i64 %before_word to {w}
-  %behind_at = getelementptr i64, {w} %before, i64 1
-  store i64 %next_word, {w} %behind_at
-  %next = inttoptr i64 %next_word to {w}
-  store i64 %before_word, {w} %next
-  ret {w} %before
-}}
+define internal ptr @nrt.unlink(ptr %block) {
+  %before = load ptr, ptr %block
+  %next_at = getelementptr ptr, ptr %block, i64 1
+  %next = load ptr, ptr %next_at
+  %behind_at = getelementptr ptr, ptr %before, i64 1
+  store ptr %next, ptr %behind_at
+  store ptr %before, ptr %next
+  ret ptr %before
+}
 
-define {p} @NRT_Allocate({p} %live, i64 %size) {{
+define ptr @NRT_Allocate(ptr %live, i64 %size) {
   %room = add i64 %size, 16
-  %memory = call {p} @malloc(i64 %room)
-  %is_null = icmp eq {p} %memory, null
+  %memory = call ptr @malloc(i64 %room)
+  %is_null = icmp eq ptr %memory, null
   br i1 %is_null, label %none, label %link
 link:
-  %block = bitcast {p} %memory to {w}
-  %list = bitcast {p} %live to {w}
-  %is_alone = icmp eq {p} %live, null
-  %before = select i1 %is_alone, {w} %block, {w} %list
-  call void @nrt.link({w} %block, {w} %before)
-  %data = getelementptr i8, {p} %memory, i64 16
-  ret {p} %data
+  %is_alone = icmp eq ptr %live, null
+  %before = select i1 %is_alone, ptr %memory, ptr %live
+  call void @nrt.link(ptr %memory, ptr %before)
+  %data = getelementptr i8, ptr %memory, i64 16
+  ret ptr %data
 none:
-  ret {p} null
-}}
+  ret ptr null
+}
 
-define void @NRT_Free({p} %data) {{
-  %is_null = icmp eq {p} %data, null
+define void @NRT_Free(ptr %data) {
+  %is_null = icmp eq ptr %data, null
   br i1 %is_null, label %done, label %unlink
 unlink:
-  %memory = getelementptr i8, {p} %data, i64 -16
-  %block = bitcast {p} %memory to {w}
-  %before = call {w} @nrt.unlink({w} %block)
-  call void @free({p} %memory)
+  %memory = getelementptr i8, ptr %data, i64 -16
+  %before = call ptr @nrt.unlink(ptr %memory)
+  call void @free(ptr %memory)
   br label %done
 done:
   ret void
-}}
+}
 
 ; Give a block another size: null if memory has run out, and then the block stays as it is.
-define internal {p} @nrt.resize({p} %data, i64 %size) {{
-  %old = getelementptr i8, {p} %data, i64 -16
-  %old_block = bitcast {p} %old to {w}
-  %old_before = call {w} @nrt.unlink({w} %old_block)
+define internal ptr @nrt.resize(ptr %data, i64 %size) {
+  %old = getelementptr i8, ptr %data, i64 -16
+  %old_before = call ptr @nrt.unlink(ptr %old)
   %room = add i64 %size, 16
-  %new = call {p} @realloc({p} %old, i64 %room)
-  %is_null = icmp eq {p} %new, null
-  %kept = select i1 %is_null, {p} %old, {p} %new
-  %block = bitcast {p} %kept to {w}
-  %was_alone = icmp eq {w} %old_before, %old_block
-  %before = select i1 %was_alone, {w} %block, {w} %old_before
-  call void @nrt.link({w} %block, {w} %before)
-  %moved = getelementptr i8, {p} %kept, i64 16
-  %result = select i1 %is_null, {p} null, {p} %moved
-  ret {p} %result
-}}
+  %new = call ptr @realloc(ptr %old, i64 %room)
+  %is_null = icmp eq ptr %new, null
+  %kept = select i1 %is_null, ptr %old, ptr %new
+  %was_alone = icmp eq ptr %old_before, %old
+  %before = select i1 %was_alone, ptr %kept, ptr %old_before
+  call void @nrt.link(ptr %kept, ptr %before)
+  %moved = getelementptr i8, ptr %kept, i64 16
+  %result = select i1 %is_null, ptr null, ptr %moved
+  ret ptr %result
+}
 
-define void @nrt.begin({p} %live) {{
-  %list = bitcast {p} %live to {w}
-  call void @nrt.link({w} %list, {w} %list)
-  %objects = getelementptr i64, {w} %list, i64 2
-  call void @nrt.link({w} %objects, {w} %objects)
+define void @nrt.begin(ptr %live) {
+  call void @nrt.link(ptr %live, ptr %live)
+  %objects = getelementptr ptr, ptr %live, i64 2
+  call void @nrt.link(ptr %objects, ptr %objects)
   ret void
-}}
+}
 
 ; Objects such as dictionaries hold memory that is in no list, so they end first. Each keeps a reference more than there are,
 ; since another object that ends later may give one back.
-define void @nrt.end({p} %live) {{
-  %list = bitcast {p} %live to {w}
-  %left_at = getelementptr i64, {w} %list, i64 1
-  %objects = getelementptr i64, {w} %list, i64 2
-  %object_at = getelementptr i64, {w} %list, i64 3
-  %objects_word = ptrtoint {w} %objects to i64
-  %list_word = ptrtoint {p} %live to i64
+define void @nrt.end(ptr %live) {
+  %left_at = getelementptr ptr, ptr %live, i64 1
+  %objects = getelementptr ptr, ptr %live, i64 2
+  %object_at = getelementptr ptr, ptr %live, i64 3
   br label %next
 next:
-  %object_word = load i64, {w} %object_at
-  %has_object = icmp ne i64 %object_word, %objects_word
+  %object = load ptr, ptr %object_at
+  %has_object = icmp ne ptr %object, %objects
   br i1 %has_object, label %end, label %rest
 end:
-  %object = inttoptr i64 %object_word to {w}
-  %before = call {w} @nrt.unlink({w} %object)
-  call void @nrt.link({w} %object, {w} %list)
-  %counted = getelementptr i64, {w} %object, i64 2
-  %references = atomicrmw add {w} %counted, i64 1 seq_cst
-  %ended = bitcast {w} %counted to {p}
-  call void @nrt.end_object({p} %ended)
+  %before = call ptr @nrt.unlink(ptr %object)
+  call void @nrt.link(ptr %object, ptr %live)
+  %counted = getelementptr ptr, ptr %object, i64 2
+  %references = atomicrmw add ptr %counted, i64 1 seq_cst
+  call void @nrt.end_object(ptr %counted)
   br label %next
 rest:
-  %left_word = load i64, {w} %left_at
-  %has_left = icmp ne i64 %left_word, %list_word
+  %left = load ptr, ptr %left_at
+  %has_left = icmp ne ptr %left, %live
   br i1 %has_left, label %free, label %done
 free:
-  %left = inttoptr i64 %left_word to {w}
-  %data_words = getelementptr i64, {w} %left, i64 2
-  %data = bitcast {w} %data_words to {p}
-  call void @NRT_Free({p} %data)
+  %data = getelementptr ptr, ptr %left, i64 2
+  call void @NRT_Free(ptr %data)
   br label %rest
 done:
   ret void
-}}
+}
 
 ; A counted object is six words: the number of references, the function that ends it and what that gets, the address of the
 ; data, their size, and a word that is not used here. `more` is the room for data behind them, with `unused` for alignment.
-define internal {p} @nrt.new({p} %live, i64 %more, i64 %data, i64 %size, i64 %unused, i64 %end) {{
+define internal ptr @nrt.new(ptr %live, i64 %more, i64 %data, i64 %size, i64 %unused, i64 %end) {
   %room = add i64 %more, 48
-  %memory = call {p} @NRT_Allocate({p} %live, i64 %room)
-  %is_null = icmp eq {p} %memory, null
+  %memory = call ptr @NRT_Allocate(ptr %live, i64 %room)
+  %is_null = icmp eq ptr %memory, null
   br i1 %is_null, label %done, label %fill
 fill:
-  %words = bitcast {p} %memory to {w}
-  %first = ptrtoint {p} %memory to i64
+  %first = ptrtoint ptr %memory to i64
   %last = add i64 %unused, 48
   %behind = add i64 %first, %last
   %mask = xor i64 %unused, -1
   %aligned = and i64 %behind, %mask
   %is_apart = icmp ne i64 %data, 0
   %address = select i1 %is_apart, i64 %data, i64 %aligned
-  store i64 1, {w} %words
-  %end_at = getelementptr i64, {w} %words, i64 1
-  store i64 %end, {w} %end_at
-  %info_at = getelementptr i64, {w} %words, i64 2
-  store i64 0, {w} %info_at
-  %data_at = getelementptr i64, {w} %words, i64 3
-  store i64 %address, {w} %data_at
-  %size_at = getelementptr i64, {w} %words, i64 4
-  store i64 %size, {w} %size_at
-  %other_at = getelementptr i64, {w} %words, i64 5
-  store i64 0, {w} %other_at
+  store i64 1, ptr %memory
+  %end_at = getelementptr i64, ptr %memory, i64 1
+  store i64 %end, ptr %end_at
+  %info_at = getelementptr i64, ptr %memory, i64 2
+  store i64 0, ptr %info_at
+  %data_at = getelementptr i64, ptr %memory, i64 3
+  store i64 %address, ptr %data_at
+  %size_at = getelementptr i64, ptr %memory, i64 4
+  store i64 %size, ptr %size_at
+  %other_at = getelementptr i64, ptr %memory, i64 5
+  store i64 0, ptr %other_at
   br label %done
 done:
-  ret {p} %memory
-}}
+  ret ptr %memory
+}
 
-define {p} @NRT_MemInfo_alloc({p} %live, i64 %size) {{
-  %made = call {p} @nrt.new({p} %live, i64 %size, i64 0, i64 %size, i64 0, i64 0)
-  ret {p} %made
-}}
+define ptr @NRT_MemInfo_alloc(ptr %live, i64 %size) {
+  %made = call ptr @nrt.new(ptr %live, i64 %size, i64 0, i64 %size, i64 0, i64 0)
+  ret ptr %made
+}
 
-define {p} @NRT_MemInfo_alloc_aligned({p} %live, i64 %size, i32 %align) {{
+define ptr @NRT_MemInfo_alloc_aligned(ptr %live, i64 %size, i32 %align) {
   %wide = zext i32 %align to i64
   %unused = sub i64 %wide, 1
   %more = add i64 %size, %unused
-  %made = call {p} @nrt.new({p} %live, i64 %more, i64 0, i64 %size, i64 %unused, i64 0)
-  ret {p} %made
-}}
+  %made = call ptr @nrt.new(ptr %live, i64 %more, i64 0, i64 %size, i64 %unused, i64 0)
+  ret ptr %made
+}
 
-define {p} @NRT_MemInfo_alloc_dtor({p} %live, i64 %size, {p} %end) {{
-  %address = ptrtoint {p} %end to i64
-  %others = getelementptr i8, {p} %live, i64 16
-  %is_alone = icmp eq {p} %live, null
-  %objects = select i1 %is_alone, {p} null, {p} %others
-  %made = call {p} @nrt.new({p} %objects, i64 %size, i64 0, i64 %size, i64 0, i64 %address)
-  ret {p} %made
-}}
+define ptr @NRT_MemInfo_alloc_dtor(ptr %live, i64 %size, ptr %end) {
+  %address = ptrtoint ptr %end to i64
+  %others = getelementptr i8, ptr %live, i64 16
+  %is_alone = icmp eq ptr %live, null
+  %objects = select i1 %is_alone, ptr null, ptr %others
+  %made = call ptr @nrt.new(ptr %objects, i64 %size, i64 0, i64 %size, i64 0, i64 %address)
+  ret ptr %made
+}
 
-define internal void @nrt.end_object({p} %counted) {{
-  %words = bitcast {p} %counted to {w}
-  %end_at = getelementptr i64, {w} %words, i64 1
-  %end = load i64, {w} %end_at
+define internal void @nrt.end_object(ptr %counted) {
+  %end_at = getelementptr i64, ptr %counted, i64 1
+  %end = load i64, ptr %end_at
   %has_end = icmp ne i64 %end, 0
   br i1 %has_end, label %ends, label %done
 ends:
-  %info_at = getelementptr i64, {w} %words, i64 2
-  %info_word = load i64, {w} %info_at
-  %data_at = getelementptr i64, {w} %words, i64 3
-  %data_word = load i64, {w} %data_at
-  %size_at = getelementptr i64, {w} %words, i64 4
-  %size = load i64, {w} %size_at
-  %info = inttoptr i64 %info_word to {p}
-  %data = inttoptr i64 %data_word to {p}
-  %function = inttoptr i64 %end to {end}
-  call void %function({p} %data, i64 %size, {p} %info)
+  %info_at = getelementptr i64, ptr %counted, i64 2
+  %info_word = load i64, ptr %info_at
+  %data_at = getelementptr i64, ptr %counted, i64 3
+  %data_word = load i64, ptr %data_at
+  %size_at = getelementptr i64, ptr %counted, i64 4
+  %size = load i64, ptr %size_at
+  %info = inttoptr i64 %info_word to ptr
+  %data = inttoptr i64 %data_word to ptr
+  %function = inttoptr i64 %end to ptr
+  call void %function(ptr %data, i64 %size, ptr %info)
   br label %done
 done:
   ret void
-}}
+}
 
-define void @NRT_MemInfo_call_dtor({p} %counted) {{
-  call void @nrt.end_object({p} %counted)
-  call void @NRT_Free({p} %counted)
+define void @NRT_MemInfo_call_dtor(ptr %counted) {
+  call void @nrt.end_object(ptr %counted)
+  call void @NRT_Free(ptr %counted)
   ret void
-}}
+}
 
 ; Lists keep their elements apart, so that these can move.
-define internal void @nrt.end_varsize({p} %data, i64 %size, {p} %each) {{
-  %has_each = icmp ne {p} %each, null
+define internal void @nrt.end_varsize(ptr %data, i64 %size, ptr %each) {
+  %has_each = icmp ne ptr %each, null
   br i1 %has_each, label %ends, label %done
 ends:
-  %function = bitcast {p} %each to {each}
-  call void %function({p} %data)
+  call void %each(ptr %data)
   br label %done
 done:
-  call void @NRT_Free({p} %data)
+  call void @NRT_Free(ptr %data)
   ret void
-}}
+}
 
-define {p} @NRT_MemInfo_new_varsize_dtor({p} %live, i64 %size, {p} %each) {{
-  %data = call {p} @NRT_Allocate({p} %live, i64 %size)
-  %is_null = icmp eq {p} %data, null
+define ptr @NRT_MemInfo_new_varsize_dtor(ptr %live, i64 %size, ptr %each) {
+  %data = call ptr @NRT_Allocate(ptr %live, i64 %size)
+  %is_null = icmp eq ptr %data, null
   br i1 %is_null, label %none, label %make
 make:
-  %address = ptrtoint {p} %data to i64
-  %end = ptrtoint {end} @nrt.end_varsize to i64
-  %made = call {p} @nrt.new({p} %live, i64 0, i64 %address, i64 %size, i64 0, i64 %end)
-  %is_made = icmp ne {p} %made, null
+  %address = ptrtoint ptr %data to i64
+  %end = ptrtoint ptr @nrt.end_varsize to i64
+  %made = call ptr @nrt.new(ptr %live, i64 0, i64 %address, i64 %size, i64 0, i64 %end)
+  %is_made = icmp ne ptr %made, null
   br i1 %is_made, label %fill, label %drop
 fill:
-  %words = bitcast {p} %made to {w}
-  %info_at = getelementptr i64, {w} %words, i64 2
-  %info = ptrtoint {p} %each to i64
-  store i64 %info, {w} %info_at
-  ret {p} %made
+  %info_at = getelementptr i64, ptr %made, i64 2
+  %info = ptrtoint ptr %each to i64
+  store i64 %info, ptr %info_at
+  ret ptr %made
 drop:
-  call void @NRT_Free({p} %data)
+  call void @NRT_Free(ptr %data)
   br label %none
 none:
-  ret {p} null
-}}
+  ret ptr null
+}
 
-define {p} @NRT_MemInfo_new_varsize({p} %live, i64 %size) {{
-  %made = call {p} @NRT_MemInfo_new_varsize_dtor({p} %live, i64 %size, {p} null)
-  ret {p} %made
-}}
+define ptr @NRT_MemInfo_new_varsize(ptr %live, i64 %size) {
+  %made = call ptr @NRT_MemInfo_new_varsize_dtor(ptr %live, i64 %size, ptr null)
+  ret ptr %made
+}
 
-define internal {p} @nrt.keep({p} %counted, {p} %data, i64 %size) {{
-  %is_null = icmp eq {p} %data, null
+define internal ptr @nrt.keep(ptr %counted, ptr %data, i64 %size) {
+  %is_null = icmp eq ptr %data, null
   br i1 %is_null, label %done, label %keep
 keep:
-  %words = bitcast {p} %counted to {w}
-  %data_at = getelementptr i64, {w} %words, i64 3
-  %address = ptrtoint {p} %data to i64
-  store i64 %address, {w} %data_at
-  %size_at = getelementptr i64, {w} %words, i64 4
-  store i64 %size, {w} %size_at
+  %data_at = getelementptr i64, ptr %counted, i64 3
+  %address = ptrtoint ptr %data to i64
+  store i64 %address, ptr %data_at
+  %size_at = getelementptr i64, ptr %counted, i64 4
+  store i64 %size, ptr %size_at
   br label %done
 done:
-  ret {p} %data
-}}
+  ret ptr %data
+}
 
-define {p} @NRT_MemInfo_varsize_alloc({p} %live, {p} %counted, i64 %size) {{
-  %data = call {p} @NRT_Allocate({p} %live, i64 %size)
-  %kept = call {p} @nrt.keep({p} %counted, {p} %data, i64 %size)
-  ret {p} %kept
-}}
+define ptr @NRT_MemInfo_varsize_alloc(ptr %live, ptr %counted, i64 %size) {
+  %data = call ptr @NRT_Allocate(ptr %live, i64 %size)
+  %kept = call ptr @nrt.keep(ptr %counted, ptr %data, i64 %size)
+  ret ptr %kept
+}
 
-define {p} @NRT_MemInfo_varsize_realloc({p} %counted, i64 %size) {{
-  %words = bitcast {p} %counted to {w}
-  %data_at = getelementptr i64, {w} %words, i64 3
-  %old_word = load i64, {w} %data_at
-  %old = inttoptr i64 %old_word to {p}
-  %data = call {p} @nrt.resize({p} %old, i64 %size)
-  %kept = call {p} @nrt.keep({p} %counted, {p} %data, i64 %size)
-  ret {p} %kept
-}}
+define ptr @NRT_MemInfo_varsize_realloc(ptr %counted, i64 %size) {
+  %data_at = getelementptr i64, ptr %counted, i64 3
+  %old_word = load i64, ptr %data_at
+  %old = inttoptr i64 %old_word to ptr
+  %data = call ptr @nrt.resize(ptr %old, i64 %size)
+  %kept = call ptr @nrt.keep(ptr %counted, ptr %data, i64 %size)
+  ret ptr %kept
+}
 
-define void @NRT_MemInfo_varsize_free({p} %counted, {p} %memory) {{
-  %words = bitcast {p} %counted to {w}
-  %data_at = getelementptr i64, {w} %words, i64 3
-  %data = load i64, {w} %data_at
-  %address = ptrtoint {p} %memory to i64
+define void @NRT_MemInfo_varsize_free(ptr %counted, ptr %memory) {
+  %data_at = getelementptr i64, ptr %counted, i64 3
+  %data = load i64, ptr %data_at
+  %address = ptrtoint ptr %memory to i64
   %is_data = icmp eq i64 %data, %address
   %left = select i1 %is_data, i64 0, i64 %data
-  store i64 %left, {w} %data_at
-  call void @NRT_Free({p} %memory)
+  store i64 %left, ptr %data_at
+  call void @NRT_Free(ptr %memory)
   ret void
-}}
+}
 """
+"""The module of numba's functions."""
 
-_TYPES = _TYPED if llvm.llvm_version_info[0] < 16 else dict.fromkeys(_TYPED, "ptr")
-
-MODULE, COUNTING = _TEXT.format_map(_TYPES), "declare i8 @nrt.sub({p}, i64, i32)".format_map(_TYPES)
-"""The module of numba's functions, and the declaration of the one that `user_code` calls."""
-
-ALLOCATING = tuple(re.findall(r"define \S+ @(NRT_\w+)\(\S+ %live", MODULE))
+ALLOCATING = tuple(re.findall(r"define \S+ @(NRT_\w+)\(ptr %live", MODULE))
 """The names of the functions that get the lists."""
 
-POINTER = _TYPES["p"]
+COUNTING = "declare i8 @nrt.sub(ptr, i64, i32)"
+"""The declaration of the function that counts in place of LLVM's (`user_code`)."""

@@ -46,7 +46,7 @@ def check_is_written(function: Callable[..., Any], label: str, output: str, rank
     for line in _bindings(code, output):
         raise ValueError(f"{label}: line {line} of {code.co_filename} rebinds the output's name {output!r}: {remedy}")
     tree = _tree(code)
-    if tree and not _may_write(tree, output):
+    if tree and output in code.co_varnames and not _may_write(tree, output):
         where = f"which begins in line {code.co_firstlineno} of {code.co_filename}"
         raise ValueError(f"{label}: its function, {where}, never writes to the output {output!r}: {remedy}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +254,15 @@ def test_weights_inside_a_subgraph_are_named() -> None:
         loss = ReduceSum <keepdims = 0> (y) }}"""
     with pytest.raises(ValueError, match=r"none of which are 'k' \(inside a subgraph, of which no gradient"):
         gradient(onnx.parser.parse_model(text), "loss", "parameters")
+
+
+def test_the_error_of_a_model_without_weights_names_a_remedy() -> None:
+    model = onnx.parser.parse_model(f"""{HEADER} g (int64[N] i, float[N] x) => (float loss) <float c = {{2}}> {{
+        y = Mul (x, c) loss = ReduceSum <keepdims = 0> (y) }}""")
+    with pytest.raises(ValueError, match=r"none of which are 'c' \(a number of a formula\); .* as in wrt=") as caught:
+        gradient(model, "loss", "parameters")
+    wrt = ast.literal_eval(str(caught.value).rpartition("wrt=")[2])
+    assert [value.name for value in gradient(model, "loss", wrt).graph.output] == ["loss", "x_grad"]
 
 
 def test_products_select_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -337,6 +338,18 @@ ERRORS: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
 def test_errors(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         export(**{"module": Unready().eval(), "args": (torch.randn(3, 4),), "loss": total, **arguments})
+
+
+def test_the_error_of_a_module_without_parameters_names_a_remedy() -> None:
+    class Square(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, places: Any, x: Any) -> Any:
+            return x[places].square().sum()
+
+    args = torch.tensor([0, 2]), torch.ones(3)
+    with pytest.raises(ValueError, match=r"must have a parameter that requires a gradient; .* as in wrt=") as caught:
+        export(Square(), args)
+    model = export(Square(), args, wrt=ast.literal_eval(str(caught.value).rpartition("wrt=")[2]))
+    assert run(model, {"places": args[0], "x": args[1]})["x_grad"].tolist() == [2, 0, 2]
 
 
 class StraightThrough(torch.autograd.Function):  # type: ignore[misc]

@@ -253,7 +253,40 @@ def test_it_compiles_as_one_graph_of_any_lengths() -> None:
         assert all(torch.equal(one, same) for one, same in zip(found, wanted, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("module", "rois"),
+    [
+        (RoIAlign(2, 0.5, 1, aligned=True), ROIS),
+        (RoIAlign((2, 3), 0.5, -1), [BOXES[:1], BOXES[1:]]),
+        (RoIPool(2, 0.5), ROIS),
+        (PSRoIAlign((2, 3), 0.5, 1), ROIS),
+        (RoIAlignRotated(2, 0.5), torch.cat([IMAGES, TURNED], 1)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning", "ignore::torch.jit.TracerWarning")
+def test_fx_and_jit_trace_record_a_call(module: Any, rois: Any) -> None:
+    x = SIX if isinstance(module, PSRoIAlign) else X
+    traced = torch.fx.symbolic_trace(module)
+    assert [node.op for node in traced.graph.nodes] == ["placeholder", "placeholder", "call_function", "output"]
+    assert torch.equal(traced(x, rois), module(x, rois))
+    assert torch.equal(torch.jit.trace(module, (x, rois))(x + 1, rois), module(x + 1, rois))
+
+
+def test_fx_records_boxes_in_a_list_and_arguments_by_name() -> None:
+    traced = torch.fx.symbolic_trace(lambda x, boxes: roi_align(x[:1], boxes=[boxes + 1], output_size=2) * 2)
+    assert torch.equal(traced(X, BOXES), roi_align(X[:1], [BOXES + 1], 2) * 2)
+
+
+def test_jit_script_compiles_the_operators() -> None:
+    @torch.jit.script  # type: ignore[untyped-decorator]
+    def scripted(x: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
+        return torch.ops.ortops.roi_align(x, rois, 1.0, 2, 2, 2, True)
+
+    assert torch.equal(scripted(X, ROIS), roi_align(X, ROIS, 2, 1.0, 2, True))
+
+
 ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
+    (lambda: torch.jit.script(RoIPool(2, 1.0)), TypeError, r"cannot compile RoIPool: call torch.ops.ortops.roi_pool w"),
     (lambda: roi_align(X, BOXES, 2), ValueError, r"boxes.shape = \[3, 4\]: must be \[K, 5\]"),
     (lambda: roi_align(X[0], ROIS, 2), ValueError, r"input.shape = \[3, 7, 8\]: must be \[N, C, H, W\]"),
     (lambda: roi_align(X, ROIS.float(), 2), TypeError, "boxes.dtype = torch.float32: must be torch.float64"),

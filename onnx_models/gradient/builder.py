@@ -104,9 +104,11 @@ class GradientBuilder:
             given = self._parameters()
             if not given:
                 shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MAX_SHOWN]]
+                inputs = [one.name for one in self.graph.proto.input if self.graph.element_type(one.name) in REAL]
                 raise ValueError(
                     f"wrt = {names!r}: the model must have weights of a floating-point type"
                     + (f", none of which are {', '.join(shown)}" if shown else "")
+                    + (f"; for gradients by others, name them, as in wrt=[{inputs[0]!r}]" if inputs else "")
                 )
         else:
             given = _as_list(argument, names)

@@ -269,6 +269,12 @@ def _chosen(wrt: str | Sequence[str], module: Any, tensors: Mapping[str, Any], i
         raise ValueError(f"{both[0]!r} is the name of an input and of a parameter or a buffer: must be different")
     if wrt == "parameters":
         chosen = [name for name, parameter in _parameters(module).items() if parameter.requires_grad]
+        if not chosen:
+            argument = next((name for name, tensor in inputs.items() if tensor.is_floating_point()), "NAME")
+            raise ValueError(
+                f"wrt = {wrt!r}: the module must have a parameter that requires a gradient; for gradients by others, name "
+                f"them, as in wrt=[{argument!r}]"
+            )
     else:
         chosen = [wrt] if isinstance(wrt, str) else list(wrt)
     if not chosen or len(set(chosen)) != len(chosen):

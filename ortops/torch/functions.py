@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from ortops.torch.operators import OPERATORS
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
 Size = int | tuple[int, int]
 """The output's height and width; or one number for both."""
 
 
+def _traceable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Let torch.fx record a call of a function as one node."""
+
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        lists = (value if isinstance(value, list | tuple) else (value,) for value in (*args, *kwargs.values()))
+        proxies = [one for values in lists for one in values if isinstance(one, torch.fx.Proxy)]
+        if proxies:
+            recorded: _Result = torch.overrides.handle_torch_function(call, proxies, *args, **kwargs)
+            return recorded
+        return function(*args, **kwargs)
+
+    return call
+
+
+@_traceable
 def roi_align(
     input: torch.Tensor,  # noqa: A002 - torchvision's name
     boxes: torch.Tensor | Sequence[torch.Tensor],
@@ -58,6 +78,7 @@ def roi_align(
     return _pooled("roi_align", input, _rows(boxes), output_size, spatial_scale, sampling_ratio, aligned)
 
 
+@_traceable
 def roi_pool(
     input: torch.Tensor,  # noqa: A002
     boxes: torch.Tensor | Sequence[torch.Tensor],
@@ -87,6 +108,7 @@ def roi_pool(
     return _pooled("roi_pool", input, _rows(boxes), output_size, spatial_scale)
 
 
+@_traceable
 def ps_roi_align(
     input: torch.Tensor,  # noqa: A002
     boxes: torch.Tensor | Sequence[torch.Tensor],
@@ -117,6 +139,7 @@ def ps_roi_align(
     return _pooled("ps_roi_align", input, _rows(boxes), output_size, spatial_scale, sampling_ratio)
 
 
+@_traceable
 def roi_align_rotated(
     input: torch.Tensor,  # noqa: A002
     rois: torch.Tensor,
@@ -185,6 +208,13 @@ class _Layer(torch.nn.Module):  # type: ignore[misc]
 
     def forward(self, input: torch.Tensor, rois: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:  # noqa: A002
         return self._function(input, rois, *(getattr(self, name) for name in self._names))
+
+    def __prepare_scriptable__(self) -> None:  # PyTorch's name
+        operator = self._function.__name__
+        raise TypeError(
+            f"torch.jit.script cannot compile {type(self).__name__}: call torch.ops.ortops.{operator} with RoIs [K, 5], or "
+            "use torch.compile or torch.export"
+        )
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)}" for name in self._names)

@@ -6,6 +6,7 @@ All nodes are in a form that opset 18 and all later ones share.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 from onnx_models.nodes import NodeBuilder, NodeView
 
@@ -17,10 +18,17 @@ COMPOSITIONS: dict[tuple[str, str], Composition] = {}
 
 
 def composition(*operators: str, domain: str) -> Callable[[Composition], Composition]:
-    """Register a function as the composition of operators."""
+    """Register a function as the composition of operators; its errors become a ValueError that names the node."""
 
     def enter(function: Composition) -> Composition:
-        COMPOSITIONS.update({(domain, operator): function for operator in operators})
-        return function
+        @wraps(function)
+        def named(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
+            try:
+                return function(graph, node)
+            except (IndexError, KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"{node}: {error}") from error
+
+        COMPOSITIONS.update({(domain, operator): named for operator in operators})
+        return named
 
     return enter

@@ -6,6 +6,7 @@ The inference (of ONNX 1.23 at least) ends the process or hangs at some nodes, a
 from __future__ import annotations
 
 import atexit
+import contextlib
 from collections.abc import Collection
 
 import numpy as np
@@ -57,8 +58,10 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
     for part in list(iter_graphs(made, defaults=True)):
         for node in part.node:
             if _is_composed(node, functions):
-                made.functions.append(_composed(node, f"{node.op_type}_{len(made.functions)}"))
-                node.domain, node.op_type = _DOMAIN, made.functions[-1].name
+                # A ValueError is for a rule: runtimes may take the node.
+                with contextlib.suppress(ValueError):
+                    made.functions.append(_composed(node, f"{node.op_type}_{len(made.functions)}"))
+                    node.domain, node.op_type = _DOMAIN, made.functions[-1].name
         pairs = [([_check_of(node)] if node.op_type == "Slice" and node.input else [], node) for node in part.node]
         nodes = [node for checks, node in pairs for node in (*checks, node)]
         del part.node[:]

@@ -74,8 +74,10 @@ def _by_feature(x: Value, count: int, function: Callable[[Value], Value]) -> str
 def normalizer(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """Rows divided by their largest element, by the sum of absolute values or by the length; a row is kept if that is 0."""
     x = _float(graph, node.input(0))
-    reduction = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}[node.attribute("norm", "MAX")]
-    norm = Value(graph, graph.op(reduction, x.name, graph.ints([-1])), x.kind)
+    norms, kind = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}, node.attribute("norm", "MAX")
+    if kind not in norms:
+        raise ValueError(f"norm = {kind!r}: must be one of {', '.join(norms)}")
+    norm = Value(graph, graph.op(norms[kind], x.name, graph.ints([-1])), x.kind)
     return [(x / norm.equals(0).op("Where", x.of(1), norm)).name]
 
 
@@ -89,48 +91,45 @@ def feature_vectorizer(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
 def linear_regressor(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """The transformed sums of coefficients times features, plus intercepts."""
     targets = node.attribute("targets", 1)
-    intercepts = node.attribute("intercepts", [])
-    return [_transformed(node, _sums(graph, node, intercepts if len(intercepts) == targets else [0.0] * targets)).name]
+    return [_transformed(node, _sums(graph, node, targets), targets).name]
 
 
 @of_ml("LinearClassifier")
 def linear_classifier(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """The second output: transformed scores of all classes. A single score gets that of the other class before it."""
-    intercepts = node.attribute("intercepts", [])
-    scores = _sums(graph, node, intercepts)
-    if len(intercepts) > 1:
-        return ["", _transformed(node, scores).name]
+    classes = len(node.attribute("intercepts", []))
+    scores = _sums(graph, node, classes)
+    if classes > 1:
+        return ["", _transformed(node, scores, classes).name]
     kind = node.attribute("post_transform", "NONE")
     if kind == "PROBIT":
         raise ValueError(
-            f"{node} has post_transform = 'PROBIT' and one score: ONNX Runtime does not compute the second"
+            "post_transform = 'PROBIT': must have several scores, ONNX Runtime does not compute the second"
         )
     is_logistic = kind == "LOGISTIC"
     other, own = ((-scores).op("Sigmoid"), scores.op("Sigmoid")) if is_logistic else (1 - scores, scores)
     return ["", other.op("Concat", own, axis=-1).name]
 
 
-def _sums(graph: NodeBuilder, node: NodeView, intercepts: Sequence[float]) -> Value:
-    """[N, number of intercepts]."""
-    x = _rows(graph, node.input(0))
-    return x.op(
-        "Gemm", _floats(x, node.attribute("coefficients"), len(intercepts), -1), _floats(x, intercepts, -1), transB=1
-    )
+def _sums(graph: NodeBuilder, node: NodeView, count: int) -> Value:
+    """[N, count]: coefficients times features, plus intercepts, which a regressor may lack."""
+    x, intercepts = _rows(graph, node.input(0)), node.attribute("intercepts", [])
+    coefficients = _floats(x, node.attribute("coefficients", []), count, -1)
+    return x.op("Gemm", coefficients, *([_floats(x, intercepts, -1)] if len(intercepts) == count else []), transB=1)
 
 
-def _transformed(node: NodeView, scores: Value) -> Value:
+def _transformed(node: NodeView, scores: Value, count: int) -> Value:
     """The scores after post_transform; ONNX Runtime transforms a single score by PROBIT only."""
     kind = node.attribute("post_transform", "NONE")
-    is_alone = len(node.attribute("intercepts", [])) == 1 or node.attribute("targets", 0) == 1
     if kind == "PROBIT":
         return _probit(scores)
-    if kind == "NONE" or is_alone:
+    if kind == "NONE" or count == 1:
         return scores
     if kind == "LOGISTIC":
         return scores.op("Sigmoid")
     if kind == "SOFTMAX":
         return scores.op("Softmax", axis=-1)
-    # SOFTMAX_ZERO: the softmax of those scores that are not 0; the others stay.
+    # SOFTMAX_ZERO: the softmax of those scores that are not 0; the others stay 0.
     return (abs(scores) > 1e-7).op("Where", scores, scores.of(-math.inf)).op("Softmax", axis=-1)
 
 
@@ -150,7 +149,7 @@ def _probit(scores: Value) -> Value:
 def svm_regressor(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """Rho plus the sum of coefficients times the kernel of x and each support vector, or times features without these."""
     if node.attribute("one_class", 0):
-        raise ValueError(f"{node} has one_class = 1: must be 0, its output is constant between its steps")
+        raise ValueError("one_class = 1: must be 0, its output is constant between its steps")
     x, count = _rows(graph, node.input(0)), node.attribute("n_supports", 0)
     if count:
         x = _kernel(node, x, _floats(x, node.attribute("support_vectors"), count, -1))
@@ -161,7 +160,7 @@ def svm_regressor(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
 def _kernel(node: NodeView, x: Value, vectors: Value) -> Value:
     """[N, number of vectors]."""
     kind = node.attribute("kernel_type", "LINEAR")
-    gamma, coef0, degree = node.attribute("kernel_params", []) or (0.0, 0.0, 3.0)
+    gamma, coef0, degree = node.attribute("kernel_params") or (0.0, 0.0, 3.0)
     if kind == "RBF":
         graph = x.graph
         between = Value(graph, graph.op("Unsqueeze", x.name, graph.ints([1])), x.kind) - vectors

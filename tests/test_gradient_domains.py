@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
+from onnx_models import convert
 from onnx_models import with_loss as with_named_loss
 from onnx_models.gradient import ZeroGradientWarning, gradient
 
@@ -127,13 +128,16 @@ def test_an_optimized_file_has_the_gradients_of_the_plain_one(fused: str, tmp_pa
         ),
         ("z, y = com.microsoft.SkipLayerNormalization(x, x, w)", "no gradient by its output 'y'"),
         ("l, y = ai.onnx.ml.SVMClassifier(x)", "SVMClassifier.* its scores are votes"),
+        ('y = ai.onnx.ml.Normalizer<norm = "L3">(x)', r"\(Normalizer\): norm = 'L3': must be one of MAX, L1, L2"),
+        ("y = ai.onnx.ml.LinearRegressor<targets = 1000000000000, coefficients = [1.0]>(x)", r"\(LinearRegressor\): "),
+        ("y = ai.onnx.ml.Imputer(x)", r"node of 'y' \(Imputer\): "),
         (
             "y = ai.onnx.ml.SVMRegressor<one_class = 1, coefficients = [1.0], rho = [0.0]>(x)",
             "one_class = 1: must be 0",
         ),
         (
             'l, y = ai.onnx.ml.LinearClassifier<coefficients = [1.0], intercepts = [0.0], post_transform = "PROBIT">(x)',
-            "post_transform = 'PROBIT' and one score",
+            "post_transform = 'PROBIT': must have several scores",
         ),
     ],
 )
@@ -193,3 +197,9 @@ def test_a_sparse_initializer_is_a_dense_tensor(lines: str) -> None:
     )
     for name in ("x_grad", "w_grad"):
         np.testing.assert_array_equal(first[name], second[name])
+
+
+def test_a_node_without_a_gradient_is_no_obstacle_elsewhere() -> None:
+    one_class = "y = ai.onnx.ml.SVMRegressor<one_class = 1, coefficients = [1.0], rho = [0.0]>(x)"
+    model = with_weights(f"g (float[n, 4] x) => (float[n, 1] y) {{ {one_class} }}")
+    assert [node.op_type for node in convert(model).graph.node] == ["SVMRegressor"]

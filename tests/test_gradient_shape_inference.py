@@ -78,3 +78,13 @@ def test_the_shape_of_stft_has_the_batch_and_two_parts() -> None:
     (image,) = (value.type.tensor_type for value in made.graph.value_info if value.name == "image")
     assert image.elem_type == onnx.TensorProto.FLOAT
     assert [dim.dim_param or dim.dim_value for dim in image.shape.dim] == ["n", 0, 0, 2]
+
+
+@pytest.mark.parametrize("lengths", ["n, 2", "?, 2", "-1, 2"])
+def test_a_length_without_a_name_costs_no_node(lengths: str) -> None:
+    text = "g (float[{}] x) => (float[x_0, 2] h, float loss) {{ h = Tanh(x) y = Add(x, h) loss = ReduceSum<keepdims=0>(y) }}"
+    model, named = (onnx.parser.parse_model(HEADER + text.format(one)) for one in (lengths.replace("-1", "?"), "n, 2"))
+    if "-1" in lengths:
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    found, wanted = (gradient(one, "loss", ["x"]).graph for one in (model, named))
+    assert [node.op_type for node in found.node] == [node.op_type for node in wanted.node]

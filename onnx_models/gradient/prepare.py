@@ -51,6 +51,7 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     for value in bare.graph.output:
         value.type.tensor_type.ClearField("shape")
     forget_lengths_inside(bare.graph)
+    _name_lengths(bare.graph, model.graph)
     if model.ir_version >= _OLDEST_WITH_DEFAULTS:
         fed = {value.name for value in bare.graph.input}
         constants = [tensor for tensor in bare.graph.initializer if tensor.name not in fed]
@@ -71,6 +72,18 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
             kind = (known.get(value.name) or found.graph.value_info.add(name=value.name)).type.tensor_type
             _complete(kind, value.type.tensor_type)
     return found
+
+
+def _name_lengths(graph: onnx.GraphProto, declared: onnx.GraphProto) -> None:
+    """Give each open length of a graph's inputs a name, so that inference finds which other lengths are equal to it."""
+    values = (*declared.input, *declared.output, *declared.value_info)
+    names = {length.dim_param for value in values for length in value.type.tensor_type.shape.dim}
+    for value in graph.input:
+        for axis, length in enumerate(value.type.tensor_type.shape.dim):
+            if length.WhichOneof("value") is None:
+                length.dim_param = f"{value.name}_{axis}"
+                while length.dim_param in names:
+                    length.dim_param += "_"
 
 
 def _lost(found: onnx.ModelProto, model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -26,7 +26,7 @@ from ortops.spec import (
 if TYPE_CHECKING:
     import onnx
 
-_T = TypeVar("_T", bound=Operator)
+_T = TypeVar("_T")
 
 OTHER_DOMAIN = (
     "An operator of your own needs another domain, such as 'custom': set node.domain = 'custom' in the nodes of the model, "
@@ -211,9 +211,17 @@ class CustomOperator(Operator):
         return [axes.shape_of(tensor) for tensor in self.outputs]
 
 
-def as_operators(operators: _T | Iterable[_T]) -> tuple[_T, ...]:
-    """The elements of an argument `operators`, which may also be a single operator."""
-    return (operators,) if isinstance(operators, Operator) else tuple(operators)
+def as_operators(operators: Operator | Iterable[_T]) -> tuple[_T, ...]:
+    """The elements of an argument `operators`, which may also be a single operator.
+
+    Raises:
+        TypeError: the argument is neither an operator nor iterable.
+    """
+    if isinstance(operators, Operator):
+        return (operators,)  # type: ignore[return-value]
+    if not isinstance(operators, Iterable):
+        raise TypeError(f"operators = {operators!r}: must be operators made by ortops.operator, in a list")
+    return tuple(operators)
 
 
 def _called(call: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Any:

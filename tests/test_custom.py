@@ -612,6 +612,18 @@ def test_sessions_of_the_same_options_have_operators_of_their_own() -> None:
     assert [one.run(None, x)[0][0] for one in (first, second, make())] == [2, 3, 5]
 
 
+@pytest.mark.parametrize("wrong", [None, print, 3])
+def test_what_are_no_operators_is_refused(wrong: Any) -> None:
+    calls: list[Callable[..., Any]] = [
+        lambda operators: ortops.register(options(), operators=operators),
+        lambda operators: ortops.InferenceSession(b"", operators=operators),
+        onnx_models.register_schemas,
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"^operators = .*: must be operators made by ortops\.operator, in a list$"):
+            call(wrong)
+
+
 def test_an_operator_can_be_given_without_a_list() -> None:
     chosen, model = options(), parsed(ONE).SerializeToString()
     ortops.register(chosen, operators=same)

@@ -285,8 +285,9 @@ def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch
     ],
 )
 def test_what_a_library_lacks_is_named(one: ortops.CustomOperator, says: str, tmp_path: Path) -> None:
-    with pytest.raises((OperatorError, TypeError), match=says):
-        ortops.build_library(tmp_path / "x", [one])
+    for operators in ([one], one):
+        with pytest.raises((OperatorError, TypeError), match=says):
+            ortops.build_library(tmp_path / "x", operators)
 
 
 def test_types_restrict_type_variables(tmp_path: Path) -> None:

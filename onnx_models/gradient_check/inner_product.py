@@ -29,7 +29,7 @@ from onnx_models.gradient.parameters import constant_tensor, parameters, real_co
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient_check.retype import DTYPES, Array, Kind, retyped
 from onnx_models.near_names import meant
-from ortops.custom import CustomOperator
+from ortops.custom_operator import CustomOperator, as_operators
 
 Outcome = Literal["agrees", "wrong", "kink"]
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -114,7 +114,7 @@ def check(
         ValueError: a name is unknown, there is nothing to compare, the model or its gradient does not run with these
             feeds, or the model draws random numbers. Also as `onnx_models.vjp`.
     """
-    operators = tuple(operators)
+    operators = as_operators(operators)
     model = inline_functions(accepted(model), 1)
     real = [value.name for value in model.graph.input if value.type.tensor_type.elem_type in REAL]
     known = [*real, *(name for name, _ in real_constants(model.graph))]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ortops import atomic_file
 from ortops.compiled_operator import CompiledOperator
-from ortops.custom_operator import CustomOperator
+from ortops.custom_operator import CustomOperator, as_operators
 from ortops.jit.source import Source
 from ortops.library.entries import module_of
 from ortops.library.linking import link, linker_of
@@ -26,7 +26,7 @@ from ortops.standard import implementation, standard_operators
 
 def build_library(
     out: str | os.PathLike[str],
-    operators: Iterable[str | CustomOperator] | None = None,
+    operators: CustomOperator | Iterable[str | CustomOperator] | None = None,
     types: Iterable[str] | None = None,
     *,
     target: str | None = None,
@@ -72,7 +72,9 @@ def build_library(
     return [one.name for one in exports]
 
 
-def _chosen(operators: Iterable[str | CustomOperator] | None) -> tuple[Sequence[Operator], list[CompiledOperator]]:
+def _chosen(
+    operators: CustomOperator | Iterable[str | CustomOperator] | None,
+) -> tuple[Sequence[Operator], list[CompiledOperator]]:
     """The operators of this package and those of users.
 
     Raises:
@@ -81,7 +83,7 @@ def _chosen(operators: Iterable[str | CustomOperator] | None) -> tuple[Sequence[
     """
     if operators is None or isinstance(operators, str):
         return operators_named(operators), []
-    given = list(operators)
+    given: Sequence[str | CustomOperator] = as_operators(operators)
     own = [one for one in given if isinstance(one, CompiledOperator)]
     for one in given:
         if isinstance(one, CustomOperator) and one not in own:

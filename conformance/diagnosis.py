@@ -1,167 +1,319 @@
-"""Diagnoses of failures: the mutants that give the same answers as the backend."""
+"""Diagnoses of failures: the mutants that give the same answers as the backend, one or two at once."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
-from conformance.error_bounds import unit_roundoff
-from conformance.families import all_mutants
-from conformance.mutants.base import Model, Mutant
+from conformance.conditions import Condition, in_common
+from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.families import all_mutants, family_of
+from conformance.mutants.base import Mutant
 from conformance.outcome import ACCEPTED, Outcome, Result
 from conformance.run import Answer, ask, judge
+from ortops.progress import with_progress
 
 MAX_COMPARED = 9
-"""How many failing cases of a family are compared, and how many passing ones."""
+"""How many failing cases of a group or an operator are compared, and how many passing ones of a group."""
+
+MAX_CONFIRMING = 27
+"""How many passing cases of an operator are compared."""
 
 MIN_SHARE = 0.8
-"""The share of the compared failing cases that a mutant must explain."""
+"""The share of the compared failing cases that a diagnosis must explain."""
 
 MAX_SHOWN = 2
-"""How many mutants are named for a family."""
+"""How many diagnoses of a group are kept."""
+
+MAX_FIRST = 3
+"""How many mutants are tried as the first one of two."""
 
 MAX_BYTES = 2**20
 """The largest size of a compared case's inputs, in bytes."""
 
+MAX_SAMPLES = 2000
+"""The most samples of a compared case. The loops of a mutant take some milliseconds for it."""
+
+SUMS = 16
+"""How many roundings of the largest wrong number two wrong answers may differ by."""
+
+TIME_LIMIT = 5.0
+"""Seconds of processor time for all diagnoses of a run. What has many failures comes first."""
+
+Mutants = tuple[Mutant, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A mutant that gives the same answers as a backend.
+    """A mutant, or two at once, that gives the same answers as a backend.
 
-    family: the family of the cases.
+    group: the group of the cases.
     agreed: the number of compared failing cases in which both give the same answer.
     compared: the number of compared failing cases.
+    where: when the backend has the mistake, in words; empty if always.
     """
 
-    family: str
-    mutant: Mutant
+    group: str
+    mutants: Mutants
     agreed: int
     compared: int
+    where: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the mutant in its module of `conformance.mutants`."""
-        return self.mutant.short_name
+        """The names of the mutants in their module of `conformance.mutants`."""
+        return " and ".join(mutant.short_name for mutant in self.mutants)
 
     @property
     def sentence(self) -> str:
-        """What the mutant does, as a line of the report."""
-        first, _, rest = self.mutant.description.rstrip(".").partition(" ")
-        words = f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
-        return f"answers like {self.name}: {words}"
+        """What the mutants do, as a line of the report."""
+        words = "; ".join(_begun_small(mutant.description.rstrip(".")) for mutant in self.mutants)
+        return f"answers like {self.name}{f' {self.where}' if self.where else ''}: {words}"
 
     def explains(self, result: Result) -> bool:
-        """Whether the mutant gives the backend's answer. False for refusals, whose messages are reason enough."""
-        is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and not _is_refusal(result)
-        return is_answer and _is_comparable(result) and _is_same(result, _answer(self.mutant, result.case))
+        """Whether the mutants give the backend's answer, which is certain if they gave all those that were compared."""
+        is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result)
+        return is_answer and (self.agreed == self.compared or _is_same(result, _answer(self.mutants, result.case)))
 
 
-def diagnose(results: Sequence[Result]) -> list[Diagnosis]:
-    """The mutants that explain most failures of each family of cases, the best first.
+def _begun_small(words: str) -> str:
+    """A sentence's words in the middle of another one. Names such as X and drois stay as they are."""
+    first, _, rest = words.partition(" ")
+    return f"{first.lower() if first.istitle() and first != 'X' else first} {rest}"
 
-    A mutant must give the backend's answers to at least `MIN_SHARE` of the compared failing cases, and must pass the
-    compared cases that the backend passed.
+
+def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Diagnosis]:
+    """The mutants that explain most failures of each group of cases, the best first.
+
+    Mutants that explain the failures of a whole operator come first, then those that explain a group's. They must give the
+    backend's answers to at least `MIN_SHARE` of the compared failing cases, and must pass the compared cases that the
+    backend passed. If the failures of an operator have something in common, its mutant may fail other cases, because the
+    backend may have the mistake only there. If no mutant explains the failures, two at once may.
 
     Args:
         results: the results of any cases, with the outputs of those that failed.
+        seconds: the limit of processor time. Groups that are left then have no diagnosis.
 
     Returns:
-        At most `MAX_SHOWN` for each family, none for a family that no mutant explains.
+        At most `MAX_SHOWN` for each group, none for a group that no mutants explain.
     """
-    failed: dict[str, list[Result]] = {}
+    functions: dict[str, list[Result]] = {}
+    groups: dict[str, list[Result]] = {}
     for result in results:
         if result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result):
-            failed.setdefault(result.case.group, []).append(result)
-    found = [one for family, own in failed.items() for one in _explaining(family, own, results)]
-    # If several explain a family equally well, the one that explains other families as well is more likely.
-    weight = Counter[Mutant]()
-    for one in found:
-        weight[one.mutant] += one.agreed
-    ranked = sorted(found, key=lambda one: (-one.agreed, -weight[one.mutant]))
-    return [one for family in failed for one in [r for r in ranked if r.family == family][:MAX_SHOWN]]
+            functions.setdefault(function_of(result), []).append(result)
+            groups.setdefault(result.case.group, []).append(result)
+    comparison = _Comparison(results, functions, seconds)
+    # What all groups may share comes first, then what one of them has alone.
+    steps = [(comparison.search, functions), (comparison.add, groups), (comparison.search_again, groups)]
+    calls = [(call, part) for call, parts in steps for part in sorted(parts.values(), key=len, reverse=True)]
+    with contextlib.suppress(TimeoutError):
+        for call, part in with_progress(calls, "diagnosis", len(calls), unit="steps"):
+            call(part)
+    # If several explain a group equally well, the one that explains other groups as well is more likely.
+    weight = Counter[Mutants]()
+    for one in comparison.found:
+        weight[one.mutants] += one.agreed
+    ranked = sorted(comparison.found, key=lambda one: (-one.agreed, len(one.mutants), -weight[one.mutants]))
+    best = {group: [one for one in ranked if one.group == group][:MAX_SHOWN] for group in groups}
+    for group in dict.fromkeys(r.case.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output):
+        # Cases that are too large to be compared have the mistake that all others of the operator have.
+        firsts = [own[:1] for name, own in best.items() if _function_of(name) == _function_of(group)]
+        if (
+            group not in groups
+            and len({(one.mutants, one.where) for own in firsts for one in own}) == 1
+            and all(firsts)
+        ):
+            best[group] = [replace(firsts[0][0], group=group, agreed=0, compared=0)]
+    return list(itertools.chain.from_iterable(best.values()))
+
+
+class _Comparison:
+    """Compares mutants with the results of a run.
+
+    Args:
+        results: all results of the run.
+        failed: the failing results that can be compared, by operator.
+        seconds: the processor time after which `TimeoutError` is raised.
+
+    Attributes:
+        found: the diagnoses so far.
+    """
+
+    def __init__(self, results: Sequence[Result], failed: Mapping[str, Sequence[Result]], seconds: float) -> None:
+        self.found: list[Diagnosis] = []
+        self._results, self._failed = results, failed
+        self._deadline = time.process_time() + seconds
+        self._known: dict[Mutants, tuple[str, tuple[Condition, ...]]] = {}
+        self._answers: dict[tuple[Mutants, str], Answer] = {}
+
+    def add(self, failed: Sequence[Result]) -> None:
+        """Add the diagnoses of a group of cases: the mutants known so far that explain its failures."""
+        group, compared = failed[0].case.group, _chosen(failed)
+        passed = [r for r in self._results if r.outcome is Outcome.PASSED and r.case.group == group]
+        for mutants, (where, conditions) in self._known.items():
+            agreed = self._agreed(mutants, compared)
+            if agreed and self._pass(mutants, _chosen(_fulfilling(conditions, passed))):
+                self.found.append(Diagnosis(group, mutants, agreed, len(compared), where))
+
+    def search_again(self, failed: Sequence[Result]) -> None:
+        """Search for mutants that explain a group's failures if none that is known does."""
+        is_new = len(failed) < len(self._failed[function_of(failed[0])])
+        if is_new and not any(one.group == failed[0].case.group for one in self.found):
+            self.search(failed)
+            self.add(failed)
+
+    def search(self, failed: Sequence[Result]) -> None:
+        """Search for mutants that explain failures of one operator."""
+        function = function_of(failed[0])
+        compared = sorted(_chosen(failed), key=lambda result: _samples(result.case))
+        own = [r for r in self._results if function_of(r) == function]
+        # The mutant of a wrong number may refuse what the backend refuses, or not.
+        has_accepted = any(r.case.expects_error for r in compared)
+        passed = [r for r in own if r.outcome is Outcome.PASSED and (has_accepted or not r.case.expects_error)]
+        confirming = _chosen(passed, MAX_CONFIRMING)
+        is_whole = len(failed) == len(self._failed[function])
+        where, conditions = in_common([r for r in failed if r.wrong_output], own) if is_whole else ("", ())
+        matching = _chosen(_fulfilling(conditions, passed), MAX_CONFIRMING)
+
+        def keep(choices: Iterable[Mutants]) -> bool:
+            count = len(self._known)
+            for mutants in choices:
+                agreed = self._agreed(mutants, compared)
+                if not agreed:
+                    continue
+                if self._pass(mutants, confirming):
+                    # Mutants of one group alone must not be wrong in another way in other groups.
+                    if is_whole or all(self._fits(mutants, result) for result in _chosen(self._failed[function])):
+                        self._known[mutants] = "", ()
+                elif where and agreed == len(compared) and self._pass(mutants, matching):
+                    self._known[mutants] = where, conditions
+            return len(self._known) > count
+
+        mutants = [mutant for mutant in all_mutants() if mutant.concerns(failed[0].case.definition)]
+        if not keep((mutant,) for mutant in mutants):
+            keep(self._pairs(mutants, compared, confirming))
+
+    def _pairs(
+        self, mutants: Sequence[Mutant], failed: Sequence[Result], confirming: Sequence[Result]
+    ) -> Iterator[Mutants]:
+        """Pairs of a mutant that explains some failures and one that, together with it, explains another one."""
+        share = {mutant: sum(self._agrees((mutant,), r) for r in failed[: MAX_FIRST + 1]) for mutant in mutants}
+        likely = sorted((mutant for mutant in mutants if share[mutant]), key=lambda mutant: -share[mutant])
+        firsts = (mutant for mutant in likely if self._pass((mutant,), confirming))
+        for first in itertools.islice(firsts, MAX_FIRST):
+            left = [result for result in failed if not self._agrees((first,), result)][:1]
+            for second in mutants:
+                if second is not first and all(self._agrees((first, second), result) for result in left):
+                    yield first, second
+
+    def _agreed(self, mutants: Mutants, failed: Sequence[Result]) -> int:
+        """The number of cases in which the mutants give the backend's answer; 0 if the share is below `MIN_SHARE`."""
+        misses = 0
+        for result in failed:
+            misses += not self._agrees(mutants, result)
+            if len(failed) - misses < MIN_SHARE * len(failed):
+                return 0
+        return len(failed) - misses
+
+    def _agrees(self, mutants: Mutants, result: Result) -> bool:
+        is_concerned = all(mutant.concerns(result.case.definition) for mutant in mutants)
+        return is_concerned and _is_same(result, self._answer(mutants, result.case))
+
+    def _fits(self, mutants: Mutants, result: Result) -> bool:
+        return self._agrees(mutants, result) or self._pass(mutants, [result])
+
+    def _pass(self, mutants: Mutants, results: Iterable[Result]) -> bool:
+        """Whether the mutants pass all of these cases."""
+        return all(judge(r.case, self._answer(mutants, r.case)).outcome is Outcome.PASSED for r in results)
+
+    def _answer(self, mutants: Mutants, case: Case) -> Answer:
+        key = mutants, case.id
+        if key not in self._answers:
+            if time.process_time() > self._deadline:
+                raise TimeoutError
+            self._answers[key] = _answer(mutants, case)
+        return self._answers[key]
+
+
+def function_of(result: Result) -> str:
+    """The first part of a case's id, which names its operator without a version."""
+    return _function_of(result.case.id)
+
+
+def _function_of(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _fulfilling(conditions: Sequence[Condition], results: Iterable[Result]) -> list[Result]:
+    """The results of valid cases that fulfil all conditions; all results if there is none."""
+    if not conditions:
+        return list(results)
+    return [r for r in results if not r.case.expects_error and all(condition.holds(r.case) for condition in conditions)]
 
 
 def _is_comparable(result: Result) -> bool:
-    if result.case.nbytes > MAX_BYTES or result.has_written:
+    """Whether the backend gave an answer that a mutant could give, too. The message of a refusal is reason enough."""
+    if result.case.nbytes > MAX_BYTES or result.has_written or result.message.startswith("refused"):
         return False
     if result.case.expects_error is not None:
         return result.message.startswith(ACCEPTED)
-    return _is_refusal(result) or all(name in result.outputs for name in result.case.outputs)
+    return all(name in result.outputs for name in result.case.outputs)
 
 
-def _is_refusal(result: Result) -> bool:
-    return result.message.startswith("refused")
+def _samples(case: Case) -> float:
+    """The number of samples of a case, or, if it is larger, of those that the reference computes."""
+    family = family_of(case.definition)
+    return 0 if case.expects_error is not None else max(family.samples(case), family.work(case))
 
 
-def _explaining(family: str, failed: Sequence[Result], results: Sequence[Result]) -> Iterator[Diagnosis]:
-    # The fastest cases first, because two of them rule out most mutants.
-    control = OnnxBackend(type("Control", (Model,), {"FAMILY": failed[0].case.definition.family}))
-    chosen = sorted(_chosen(failed), key=lambda result: ask(control, result.case).seconds)
-    function = failed[0].case.id.split("/")[0]
-    passed = [r for r in results if r.outcome is Outcome.PASSED and r.case.id.split("/")[0] == function]
-    # The same family first, because the cases that pass there distinguish the mutants.
-    confirming = _chosen([r for r in passed if r.case.group == family]) + _chosen(passed)
-    for mutant in all_mutants():
-        if not mutant.concerns(failed[0].case.definition):
-            continue
-        agreed = _agreed(mutant, chosen)
-        if agreed and all(_passes(mutant, result.case) for result in confirming):
-            yield Diagnosis(family, mutant, agreed, len(chosen))
-
-
-def _chosen(results: Sequence[Result]) -> list[Result]:
-    """At most `MAX_COMPARED` of the results, from as many scenarios as possible, float before other types."""
-    ordered = sorted(results, key=lambda result: result.case.element_type != "float")
-    firsts: dict[str, Result] = {}
-    for result in ordered:
-        firsts.setdefault(scenario_of(result.case.id), result)
+def _chosen(results: Sequence[Result], most: int = MAX_COMPARED) -> list[Result]:
+    """Some of the results, from as many scenarios and variants of them as possible, float before other types."""
+    scenarios: dict[str, list[Result]] = {}
+    for result in sorted(results, key=lambda result: result.case.element_type != "float"):
+        own = scenarios.setdefault(scenario_of(result.case.id), [])
+        if not own or own[0].case.element_type == result.case.element_type:
+            own.append(result)
     # Neighbouring scenarios are similar, so take scenarios from everywhere instead of the first ones.
-    spread = list(firsts.values())[:: max(len(firsts) // MAX_COMPARED, 1)]
-    unique = {result.case.id: result for result in (*spread, *firsts.values(), *ordered)}
-    return list(unique.values())[:MAX_COMPARED]
+    spread = list(scenarios.values())[:: max(len(scenarios) // most, 1)]
+    varied = [own[k % len(own)] for k, own in enumerate((*spread, *scenarios.values()))]
+    unique = {result.case.id: result for result in (*varied, *itertools.chain.from_iterable(scenarios.values()))}
+    small = (r for r in unique.values() if r.case.formula is None and _samples(r.case) <= MAX_SAMPLES)
+    return list(itertools.islice(small, most))
 
 
-def _agreed(mutant: Mutant, failed: Sequence[Result]) -> int:
-    """The number of cases in which the mutant gives the backend's answer; 0 if the share is below `MIN_SHARE`."""
-    misses = 0
-    for result in failed:
-        misses += not _is_same(result, _answer(mutant, result.case))
-        if len(failed) - misses < MIN_SHARE * len(failed):
-            return 0
-    return len(failed) - misses
+def _answer(mutants: Mutants, case: Case) -> Answer:
+    try:
+        return ask(_backend(mutants), case)
+    except ValueError as error:  # two mutants edit the same text
+        return Answer("unsupported", text=str(error))
 
 
-def _answer(mutant: Mutant, case: Case) -> Answer:
-    return ask(_backend(mutant), case)
-
-
-@functools.cache
-def _backend(mutant: Mutant) -> OnnxBackend:
-    return OnnxBackend(mutant.backend)
-
-
-def _passes(mutant: Mutant, case: Case) -> bool:
-    return judge(case, _answer(mutant, case)).outcome is Outcome.PASSED
+@functools.lru_cache(1024)
+def _backend(mutants: Mutants) -> OnnxBackend:
+    first, *others = mutants
+    return OnnxBackend(first.with_another(*others) if others else first.backend)
 
 
 def _is_same(result: Result, answer: Answer) -> bool:
-    if result.case.expects_error is not None:
-        return answer.kind == "outputs"
-    if _is_refusal(result) or answer.outputs is None:
-        return _is_refusal(result) and answer.kind == "refusal"
+    if result.case.expects_error is not None or answer.outputs is None:
+        return result.case.expects_error is not None and answer.kind == "outputs"
     outputs = answer.outputs
     return all(_is_close(result, name, result.outputs[name], outputs[name]) for name in result.case.outputs)
 
 
 def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
-    """Whether two outputs are equal within the case's tolerance and the rounding of the wrong value."""
+    """Whether two outputs are equal within the case's tolerance and the rounding of the wrong values."""
     if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
         return False
     allowed = allowed_errors(result.case)[name]
@@ -172,6 +324,7 @@ def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
     if not np.array_equal(first[~is_finite], second[~is_finite], equal_nan=True):
         return False
     first, second = np.where(is_finite, first, 0), np.where(is_finite, second, 0)
-    return bool(
-        np.all(np.abs(first - second) <= np.nan_to_num(allowed) + unit_roundoff(result.case.dtype) * np.abs(second))
-    )
+    # Sums of numbers that the right answer does not read: its tolerance may be 0.
+    rounding = unit_roundoff(result.case.dtype) * np.abs(second)
+    sums = SUMS * unit_roundoff(compute_dtype(result.case)) * np.abs(second).max(initial=0.0)
+    return bool(np.all(np.abs(first - second) <= np.nan_to_num(allowed) + rounding + sums))

@@ -357,7 +357,7 @@ def test_a_runtime_with_many_failures_has_a_short_report() -> None:
 
 
 def test_totals_and_causes_come_first_and_a_cause_is_one_line_for_all_groups() -> None:
-    output = run("--backend", "wrong_backends:answers_one", "--select", "roi_align/[em]*/v16/float").output
+    output = run("--backend", "wrong_backends:answers_one", "--select", "roi_align/[em]*/v16/float").stdout
     lines = output.splitlines()
     assert re.fullmatch(r"\d+ of \d+ passed, \d+ failed, \d+ departed; \d+ s", lines[1])
     assert re.fullmatch(r"\d+ failed: wrong number \[roi_align/\w+\]", lines[2])
@@ -397,7 +397,7 @@ def test_a_wrong_element_type_is_one_cause_even_if_another_mistake_of_the_group_
     mutant = next(one for one in all_mutants() if one.short_name == "NoHalfPixel")
     text = "Y: expected type bfloat16, got type float16"
     results = [Result(one, Outcome.FAILED, text) for one in (case, other)]
-    causes = causes_of(results, [Diagnosis(case.group, mutant, 1, 1)])
+    causes = causes_of(results, [Diagnosis(case.group, (mutant,), 1, 1)])
     assert [str(cause) for cause in causes] == [
         f"2 failed: wrong element type, such as float16 instead of bfloat16 [{case.group}, {other.group}]"
     ]

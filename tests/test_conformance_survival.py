@@ -28,7 +28,7 @@ from conformance.families import family_of
 from conformance.isolate import Child, Setting, child_of, declaration_of
 from conformance.outcome import Outcome, Result
 from conformance.printable import MAX_LENGTH
-from conformance.report import record
+from conformance.report import files, record
 from conformance.report.files import Reports
 from conformance.run import ask, judge
 from conformance.vectors import collect
@@ -277,6 +277,16 @@ def test_a_file_that_cannot_be_written_in_the_end_keeps_no_other_from_it(
     assert done.exit_code == 1
     assert "r.json is not written: [Errno 28] No space left on device" in done.output
     assert {file.name for file in tmp_path.iterdir()} == {"r.junit", "r.html"}
+
+
+@pytest.mark.usefixtures("no_processes")
+def test_a_signal_during_the_diagnosis_leaves_all_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "diagnose", lambda _: signal.raise_signal(signal.SIGTERM))
+    names = [part for name in ("json", "junit", "html") for part in (f"--{name}", tmp_path / f"r.{name}")]
+    done = run("--backend", "rude_backends:refuses", "--select", GLOB, *names)
+    assert (done.exit_code, "stopped by signal 15 after" in done.output) == (128 + 15, True)
+    assert {file.name for file in tmp_path.iterdir()} == {"r.json", "r.junit", "r.html"}
+    assert record.read(tmp_path / "r.json").complete
 
 
 @pytest.mark.usefixtures("no_processes")

@@ -98,7 +98,16 @@ class Mutant:
     def backend(self) -> type[Model]:
         """The class with ONNX's backend interface."""
         body = {"__doc__": self.description, "__module__": f"conformance.families.{self.family}.mutants"}
-        return type(self.short_name, (Model,), {**body, "FAMILY": self.family, "STEPS": self.steps})
+        return type(self.short_name, (Model,), {**body, "FAMILY": self.family, "STEPS": (self.steps,)})
+
+    def with_another(self, other: Mutant) -> type[Model]:
+        """The backend with the mistakes of two mutants of one family.
+
+        Raises:
+            ValueError: both edit the same text.
+        """
+        name = f"{self.short_name}And{other.short_name}"
+        return type(name, (Model,), {"FAMILY": self.family, "STEPS": (self.steps, other.steps)})
 
 
 class Mutants(dict[str, Mutant]):
@@ -230,15 +239,16 @@ class Model:
     """A model of one node, answered by the reference, in which `STEPS` are replaced.
 
     FAMILY: the family of the operators that it runs.
+    STEPS: the steps of each of its mistakes.
     """
 
     FAMILY: ClassVar[str]
-    STEPS: ClassVar[Steps] = {}
+    STEPS: ClassVar[tuple[Steps, ...]] = ()
     _evaluate: ClassVar[Callable[..., list[Array | None]]]
 
     def __init_subclass__(cls) -> None:
         # Here, because an error in a row must not be taken for the refusal of a case.
-        cls._evaluate = staticmethod(with_replaced(cls.STEPS))
+        cls._evaluate = staticmethod(with_replaced(*cls.STEPS))
 
     def __init__(self, model: onnx.ModelProto) -> None:
         (node,) = model.graph.node
@@ -273,7 +283,8 @@ class Model:
             with np.errstate(all="ignore"):
                 wanted = self._wanted[: len(self.operator.outputs)]
                 found = self._evaluate(self.operator, arguments, self.attributes, wanted)
-                return [self.STEPS.get(rounded, rounded)(y, dtype) for y in found if y is not None]
+                rounding = next((steps[rounded] for steps in self.STEPS if rounded in steps), rounded)
+                return [rounding(y, dtype) for y in found if y is not None]
         finally:
             _call.reset(token)
 
@@ -288,8 +299,10 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
     return max((one for one in known if one[0] <= opset), key=lambda one: one[0])[1]
 
 
-def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
+def with_replaced(*mistakes: Steps) -> Callable[..., list[Array | None]]:
     """A copy of `evaluate` in which all functions, however deep, call the replacements.
+
+    With several mistakes, a replacement calls what the other ones have made of the function that it replaces.
 
     Raises:
         ValueError: a key of `steps` is not a function of `ortops.reference`; or an edit changes nothing, or its function
@@ -297,17 +310,20 @@ def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
     """
     namespaces = {module.__name__: vars(module) | EXTRA for module in _MODULES}
     functions, methods = _definitions()
-    if unknown := [step.__qualname__ for step in steps if step not in functions and step is not rounded]:
+    unknown = [f.__qualname__ for steps in mistakes for f in steps if f not in functions and f is not rounded]
+    if unknown:
         raise ValueError(f"not functions of ortops.reference: {', '.join(unknown)}")
 
     def made(function: types.FunctionType) -> Any:
-        step = (EVERYWHERE | steps).get(function)
-        if step is not None and not isinstance(step, Edit):
-            return step
+        steps = [own[function] for own in mistakes if function in own] or [EVERYWHERE.get(function, Edit(()))]
+        changes = [change for step in steps if isinstance(step, Edit) for change in step.changes]
         namespace = namespaces[function.__module__]
-        code = function.__code__ if step is None else _edited(function, step)
+        code = _edited(function, Edit(tuple(changes))) if changes else function.__code__
         copy = types.FunctionType(code, namespace, function.__name__, function.__defaults__, function.__closure__)
         copy.__kwdefaults__ = function.__kwdefaults__
+        for step in steps:
+            if not isinstance(step, Edit):
+                copy = step if len(mistakes) == 1 else _calling(step, function, copy)
         return copy
 
     copies: dict[Any, Any] = {function: made(function) for function in functions}
@@ -320,6 +336,20 @@ def with_replaced(steps: Steps) -> Callable[..., list[Array | None]]:
         kinds = types.FunctionType | type
         namespace |= {n: copies[v] for n, v in namespace.items() if isinstance(v, kinds) and v in copies}
     return copies[evaluate]  # type: ignore[no-any-return]
+
+
+def _calling(replacement: Any, function: types.FunctionType, copy: Any) -> Any:
+    """A replacement of `function` that calls `copy` wherever it calls `function`."""
+
+    def changed(values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: copy if value is function else value for name, value in values.items()}
+
+    cells = [c if c.cell_contents is not function else types.CellType(copy) for c in replacement.__closure__ or ()]
+    made = types.FunctionType(
+        replacement.__code__, changed(replacement.__globals__), None, replacement.__defaults__, tuple(cells)
+    )
+    made.__kwdefaults__ = changed(replacement.__kwdefaults__ or {})
+    return made
 
 
 @functools.cache

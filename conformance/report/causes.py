@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from conformance.diagnosis import Diagnosis
+from conformance.conditions import in_common
+from conformance.diagnosis import Diagnosis, function_of
 from conformance.outcome import ACCEPTED, WRONG_TYPE, Outcome, Result
 from conformance.report.tally import cut, pattern_of
 
 MAX_GROUPS = 2
 """How many groups of cases are named for a cause."""
+
+MAX_TOLD = 8
+"""For how many causes, those with most cases, the report says what the cases have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         results: the results of a run.
         diagnoses: the diagnoses of its failures.
     """
-    best = {one.family: one for one in reversed(diagnoses)}
+    best = {one.group: one for one in reversed(diagnoses)}
     agreed, compared = Counter[str](), Counter[str]()
     for one in best.values():
         agreed[one.sentence] += one.agreed
@@ -61,7 +66,36 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         reason = reason or cut(result.message)
         found.setdefault((result.outcome, pattern_of(reason)), (reason, []))[1].append(result)
     made = [Cause(outcome, reason, own) for (outcome, _), (reason, own) in found.items()]
-    return sorted(made, key=lambda cause: (cause.outcome is not Outcome.CRASHED, -len(cause.results)))
+    made.sort(key=lambda cause: -len(cause.results))
+    # The sentence of a diagnosis says where it holds.
+    told = [cause for cause in made if not cause.reason.startswith(tuple(agreed))][:MAX_TOLD]
+    # Wrong numbers and NaN may be symptoms of one mistake.
+    wrong = [result for cause in told if _is_wrong(cause) for result in cause.results]
+    parts = [_told(one, wrong if _is_wrong(one) else one.results, results) if one in told else [one] for one in made]
+    order = sorted(itertools.chain.from_iterable(parts), key=lambda cause: -len(cause.results))
+    return sorted(order, key=lambda cause: cause.outcome is not Outcome.CRASHED)
+
+
+def _is_wrong(cause: Cause) -> bool:
+    wrong = cause.results[0].wrong_output
+    return bool(wrong) and not wrong.startswith(WRONG_TYPE)
+
+
+def _told(cause: Cause, alike: Sequence[Result], results: Sequence[Result]) -> list[Cause]:
+    """The cause with what the cases have in common, or else a cause for each condition that those of an operator have.
+
+    Args:
+        cause: the cause.
+        alike: the results of all causes that may have the same mistake.
+        results: the results of the run.
+    """
+    functions = dict.fromkeys(map(function_of, cause.results))
+    where, _ = in_common([r for r in alike if function_of(r) in functions], results)
+    parts: dict[str, list[Result]] = {}
+    for function in functions:
+        text = where or in_common([r for r in alike if function_of(r) == function], results)[0]
+        parts.setdefault(text, []).extend(r for r in cause.results if function_of(r) == function)
+    return [replace(cause, reason=", ".join(filter(None, (cause.reason, w))), results=own) for w, own in parts.items()]
 
 
 def _kind_of_answer(result: Result) -> str:

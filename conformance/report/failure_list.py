@@ -75,7 +75,7 @@ def _causes(
         if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
             continue
         wrong = result.wrong_output
-        explained = (one.sentence for one in diagnoses if one.family == case.group and one.explains(result))
+        explained = (one.sentence for one in diagnoses if one.group == case.group and one.explains(result))
         cause = key = reason = next(explained, "")
         if not reason and wrong.startswith(WRONG_TYPE):
             cause = key = WRONG_TYPE

@@ -97,8 +97,13 @@ class Reports:
         """Write all files, with the causes of failures. If one cannot be written, the others still are."""
         self._seconds = time.monotonic() - self._begun
         report, results = self.report, self.results
-        self.diagnoses = diagnose(results)
-        self.causes = causes_of(results, self.diagnoses)
+        try:
+            self.diagnoses = diagnose(results)
+        finally:  # a signal may end it
+            self.causes = causes_of(results, self.diagnoses)
+            self._write_all(report)
+
+    def _write_all(self, report: Report) -> None:
         for option, file in self._files.items():
             try:
                 atomic_file.write(file, RENDERERS[option](report, self.causes))

@@ -104,6 +104,8 @@ table.add(
     Category.DEFAULTS,
     "Opset10As16: Opset 10 uses half_pixel, as in MNN and in onnx's reference evaluator.",
     meant(lambda a: a | {COORDINATE_MODE: "half_pixel"} if call().operator.name.endswith("_10") else a),
+    "CoordinateModeIgnored: coordinate_transformation_mode is ignored: every RoI is placed as by output_half_pixel.",
+    meant(lambda a: a | {COORDINATE_MODE: "output_half_pixel"}),
     "Opset16As10: coordinate_transformation_mode defaults to output_half_pixel.",
     by_default(coordinate_transformation_mode="output_half_pixel"),
     "Opset22As10: Opsets other than 10 and 16 use output_half_pixel by default.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -94,8 +95,13 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
     type=click.Choice(STANDARD_OPSETS),
     help="Also run ONNX's own nodes, by the definitions of this opset.",
 )
-def library(out: Path, **options: Any) -> None:
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Say why the code of an operator of your own cannot be kept on disk."
+)
+def library(out: Path, *, verbose: bool, **options: Any) -> None:
     """Build a library and show the progress."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         functions = ortops.build_library(out, **options)
     except OSError as error:

@@ -272,7 +272,7 @@ class CompiledOperator(CustomOperator):
                 for row, tensor in enumerate(self.outputs, first)
                 for place, axis in enumerate(tensor.shape)
             ]
-            return UserCode(self.lengths, variants, options, Returned(axes, ranks, self.returns > 0))
+            return UserCode(self.lengths, variants, options, Returned(axes, ranks, self.returns > 0), self.label)
         lengths = [
             Length(
                 axis,
@@ -281,7 +281,7 @@ class CompiledOperator(CustomOperator):
             )
             for axis, places in (self.free_axes.items() if self.returns else ())
         ]
-        return UserCode(self.call, variants, options, Returned(lengths))
+        return UserCode(self.call, variants, options, Returned(lengths), self.label)
 
     @contextlib.contextmanager
     def _naming(self, kinds: Mapping[str, str], prefix: str = "") -> Iterator[None]:

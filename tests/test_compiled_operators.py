@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.calls.user_cache import digest_of
 from ortops.custom import OperatorError
 from processes import python
 
@@ -588,46 +587,6 @@ def test_gradients_are_taken_by_name() -> None:
     own = ortops.InferenceSession(made.SerializeToString(), options(), [CPU], operators=[square, square_grad])
     (gradient,) = own.run(["x_grad"], {"x": np.array([1.0, -3.0])})
     assert gradient.tolist() == [2, -6]
-
-
-FACTOR, OBJECT = 2.0, object()
-
-
-def _doubled(x: N, y: N) -> None:
-    y[:] = _times(x)
-
-
-def _times(x: Any) -> Any:
-    return x * FACTOR
-
-
-def _of_object(x: N, y: N) -> None:
-    y[:] = x if OBJECT is None else 0
-
-
-def _of_closure(factor: Any) -> Callable[..., None]:
-    def scaled(x: N, y: N) -> None:
-        y[:] = x * factor
-
-    return scaled
-
-
-def test_digests_follow_what_a_function_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = digest_of(_doubled)
-    assert first is not None
-    assert digest_of(_doubled) == first
-    monkeypatch.setattr(f"{__name__}.FACTOR", 3.0)
-    of_other_global = digest_of(_doubled)
-    monkeypatch.setattr(f"{__name__}.FACTOR", 2.0)
-    monkeypatch.setattr(f"{__name__}._times", lambda x: x + FACTOR)
-    of_other_function = digest_of(_doubled)
-    closures = [digest_of(_of_closure(factor)) for factor in (1, 1.0, 0.0, -0.0, np.float32(1), np.ones(1))]
-    assert None not in closures
-    assert len({first, of_other_global, of_other_function, *closures}) == 9
-    assert digest_of(_of_closure(1)) == closures[0]
-    assert digest_of(_of_object) is None
-    assert digest_of(_of_closure(OBJECT)) is None
-    assert digest_of(_of_closure(onnx)) is None
 
 
 def test_later_processes_do_without_numba() -> None:

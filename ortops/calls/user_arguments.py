@@ -68,16 +68,18 @@ class UserCode(NamedTuple):
     variants: what each of its parameters gets; a call takes the variant whose types, absent inputs and texts it has.
     options: numba's, besides those that all such functions have.
     returned: what the function returns.
+    operator: the name and domain of the operator.
     """
 
     function: Callable[..., Any]
     variants: Sequence[Sequence[Argument]]
     options: Mapping[str, bool]
-    returned: Returned = Returned()
+    returned: Returned
+    operator: str
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All but the function, as text."""
+        """All that decides the code but the function, as text."""
         return (*map(repr, self.variants), repr(sorted(self.options.items())), repr(self.returned))
 
 

@@ -20,6 +20,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.caching import Cache
 from numba.core.codegen import JitEngine
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
@@ -124,7 +125,8 @@ def _compiler(machine: Any | None) -> Iterator[None]:
 
     When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
     numba imports a function's module for its globals. If another thread imports the module and waits for the compiler, numba
-    would wait forever. So it gets the module as it is.
+    would wait forever. So it gets the module as it is. Its own cache is off: it misses changes in
+    other files, and takes no copies of modules.
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()
@@ -133,9 +135,12 @@ def _compiler(machine: Any | None) -> Iterator[None]:
         codegen._tm = machine or own  # noqa: SLF001
         importing = FunctionDescriptor.lookup_module
         FunctionDescriptor.lookup_module = lambda self: sys.modules.get(self.modname) or importing(self)
+        reading, writing = Cache.load_overload, Cache.save_overload
+        Cache.load_overload = Cache.save_overload = lambda *_: None
         try:
             yield
         finally:
+            Cache.load_overload, Cache.save_overload = reading, writing
             FunctionDescriptor.lookup_module = importing
             codegen._tm = own  # noqa: SLF001
             del engine.add_module
@@ -143,7 +148,7 @@ def _compiler(machine: Any | None) -> Iterator[None]:
 
 def _library(source: UserCode) -> Any:
     """The compiled code of a function's variants."""
-    function, variants, options, returned = source
+    function, variants, options, returned, _ = source
     dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
         function
     )

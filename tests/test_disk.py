@@ -62,7 +62,7 @@ class Package:
 
 def forget() -> None:
     """Forget what a process knows, as a new one does."""
-    for known in (disk.sources, disk._digests, disk._compiler):  # noqa: SLF001
+    for known in (disk.sources, disk._digests, disk.compiler):  # noqa: SLF001
         known.cache_clear()
 
 
@@ -432,6 +432,59 @@ def test_parts_that_processes_left_behind_are_removed_with_the_next_file(package
     assert young.exists(), "another process may still write it"
     assert other.exists()
     assert kept.exists()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in files(folder))
+
+
+def stored(folder: Path, name: str, used: int, kind: str = "int64") -> None:
+    """Store code as if it were last used at a time."""
+    before = {*files(folder)}
+    disk.save(name, (kind,), b"code")
+    (made,) = {*files(folder)} - before
+    os.utime(made, (used, used))
+
+
+def test_of_a_users_function_the_versions_used_last_are_kept_with_all_their_types(
+    package: Package, tmp_path: Path
+) -> None:
+    assert package.compilations() == 1
+    stored(tmp_path, "user.other.v0", 0)
+    for version in range(disk.MAX_VERSIONS):
+        for kind in ("int64", "float64"):
+            stored(tmp_path, f"user.own.v{version}", version, kind)
+    assert disk.find("user.own.v0", ("int64",)) == b"code"
+    disk.save("user.own.new", ("int64",), b"code")
+    last = [f"user.own.v{version}" for version in range(2, disk.MAX_VERSIONS)] * 2
+    assert names(tmp_path) == sorted(
+        ["kernels.tiny.f", "user.other.v0", "user.own.new", "user.own.v0", "user.own.v0", *last]
+    )
+
+
+def test_beyond_the_bound_of_a_folder_the_code_used_longest_ago_goes(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert package.compilations() == 1
+    for used in range(4):
+        stored(tmp_path, f"f{used}", used)
+    assert disk.find("f0", ("int64",)) == b"code"
+    bound = sum(path.stat().st_size for path in files(tmp_path)) - 1
+    (package.path.parent / "__pycache__" / "tiny.pyc").write_bytes(bytes(bound))
+    monkeypatch.setattr(disk, "MAX_BYTES", bound)
+    disk.save("new", ("int64",), b"code")
+    assert names(tmp_path) == ["f0", "f3", "kernels.tiny.f", "new", "tiny.pyc"]
+
+
+def test_code_on_a_disk_that_refuses_the_time_of_its_use_is_read(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    assert package.compilations() == 1
+    monkeypatch.setattr(os, "utime", refuse)
+    assert package.compilations() == 0
 
 
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:

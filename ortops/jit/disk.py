@@ -2,7 +2,8 @@
 
 The cache has a file for each kernel and tuple of argument types, in the first writable folder. A file begins with a digest
 of its code and of all sources of the code (`definitions.py`). If the digest does not match, the kernel is compiled again and
-the file replaced. Files are independent, so any number of processes may write at once.
+the file replaced. Files are independent, so any number of processes may write at once. The time of a file is that of its
+last use: whoever stores a file removes those used longest ago, of a user's function and of the whole folder.
 
 The process executes the code that it reads. So it opens a file, the file's folder and the two folders above that without
 following links, and each must pass `_is_trusted`. On Windows, whose permissions differ, nothing is checked.
@@ -93,7 +94,8 @@ def file(name: str, make: Callable[[], bytes]) -> Path:
         OSError: no folder is writable.
     """
     for folder, _ in _folders():
-        with contextlib.suppress(OSError), _opened(folder / name):
+        with contextlib.suppress(OSError), _opened(folder / name) as file:
+            _mark_used(file, folder / name)
             return folder / name
     return _save(name, make())
 
@@ -104,6 +106,7 @@ def _find(name: str, origin: bytes) -> bytes | None:
         with contextlib.suppress(OSError), _opened(folder / name) as file:
             content = file.read()
             if content[:DIGEST] == _digest(origin, content[DIGEST:]):
+                _mark_used(file, folder / name)
                 return content[DIGEST:]
     return None
 
@@ -197,7 +200,7 @@ _IGNORED_OPTIONS = (
 
 def _key(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
     """The identity of code: kernel, argument types, CPU, and the compiler's versions and options."""
-    return repr((name, arg_types, processor, _compiler(), numba_options())).encode()
+    return repr((name, arg_types, processor, compiler(), numba_options())).encode()
 
 
 def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> str:
@@ -232,7 +235,8 @@ def _digests() -> dict[str, str]:
 
 
 @functools.cache
-def _compiler() -> tuple[str, ...]:
+def compiler() -> tuple[str, ...]:
+    """The versions of numba and llvmlite, which compile all code."""
     return tuple(importlib.metadata.version(package) for package in ("numba", "llvmlite"))
 
 
@@ -296,7 +300,7 @@ def _write(path: Path, mode: int, content: bytes) -> None:
                 os.unlink(part, dir_fd=folder)
             raise
         with contextlib.suppress(OSError):
-            _remove_stale_parts(path.parent, folder)
+            _remove_unused(path.parent, folder)
 
 
 def _error_of_writing(path: Path, mode: int, content: bytes) -> OSError | None:
@@ -313,14 +317,42 @@ _MOST_SECONDS_OF_PART = 3600.0
 """An older part belongs to a process that ended before it could rename the part."""
 
 
-def _remove_stale_parts(path: Path, folder: int | None) -> None:
-    """Remove stale parts from a folder. `path` lists the folder, since its descriptor, if any, cannot."""
-    for found in path.iterdir():
-        part = str(found) if folder is None else found.name
+MAX_VERSIONS = 8
+"""The most versions of a user's function that are kept, of which each has a file for each processor and tuple of types."""
+
+MAX_BYTES = 512 << 20
+"""The most bytes of compiled code in a folder."""
+
+_CODE = re.compile(r"(?:(user\.\w+)\.(\w+)-)?.+\.(?:o|bc|so|dylib|dll)")
+"""The names of files with compiled code, for which `user_cache` gives a user's function and its version."""
+
+
+def _remove_unused(path: Path, folder: int | None) -> None:
+    """Remove stale parts, old versions, and what is beyond the bound. `path` lists the folder, as no descriptor can."""
+    found: list[tuple[float, int, str]] = []
+    for one in path.iterdir():
         with contextlib.suppress(OSError):
-            modified = os.stat(part, dir_fd=folder, follow_symlinks=False).st_mtime
-            if _PART.fullmatch(found.name) and time.time() - modified > _MOST_SECONDS_OF_PART:
-                os.unlink(part, dir_fd=folder)
+            state = os.stat(str(one) if folder is None else one.name, dir_fd=folder, follow_symlinks=False)
+            found.append((state.st_mtime, state.st_size, one.name))
+    total, versions = 0, dict[str, set[str]]()
+    for used, size, name in sorted(found, reverse=True):
+        code = _CODE.fullmatch(name)
+        if code:
+            total += size
+            kept = versions.setdefault(code[1] or "", {code[2]})
+            if len(kept) < MAX_VERSIONS:
+                kept.add(code[2])
+            is_unused = total > MAX_BYTES or code[2] not in kept
+        else:
+            is_unused = bool(_PART.fullmatch(name)) and time.time() - used > _MOST_SECONDS_OF_PART
+        if is_unused:
+            with contextlib.suppress(OSError):
+                os.unlink(str(path / name) if folder is None else name, dir_fd=folder)
+
+
+def _mark_used(file: BinaryIO, path: Path) -> None:
+    with contextlib.suppress(OSError):  # of another user, or on a read-only disk
+        os.utime(file.fileno() if os.utime in os.supports_fd else path)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -72,7 +71,7 @@ def _stem(standard: int | None) -> str:
 def _digest() -> str:
     """The digest of what a library is made from."""
     package = Path(__file__).parents[1]
-    digest = hashlib.sha256(importlib.metadata.version("llvmlite").encode())
+    digest = hashlib.sha256(repr(disk.compiler()).encode())
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]

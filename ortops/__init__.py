@@ -14,6 +14,7 @@ from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from ortops.functional.ps_roi_align import ps_roi_align, ps_roi_align_grad
 from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
+from ortops.jit import forks as _forks  # noqa: F401, TID251 - before a first call, which imports modules
 from ortops.operators import OPERATORS
 from ortops.precompile import warmup
 from ortops.spec import Attribute, Tensor

@@ -184,7 +184,9 @@ class CompiledOperator(CustomOperator):
                 raise ValueError(f"{tensor.name} is missing: {self.name} requires it")
         texts = tuple(attributes[one.name] for one in self.attributes if one.type == "STRING")
         key = tuple(sorted(kinds.items())), texts
-        with self.__dict__["_lock"]:
+        from ortops.jit.forks import unforked  # noqa: TID251 - as compiling is, which may follow
+
+        with unforked(), self.__dict__["_lock"]:
             entries: dict[Any, tuple[Record, Record | None]] = self.__dict__["_entries"]
             if key not in entries:
                 from ortops.calls.node import shapes_with

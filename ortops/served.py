@@ -23,6 +23,7 @@ from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
 from ortops.jit import exceptions
+from ortops.jit.forks import unforked
 from ortops.onnx_equivalents import THREADS
 from ortops.spec import AttributeValue, Bind, Compute, Operator
 from ortops.standard import STANDARD_NAMES, standard_operators
@@ -61,7 +62,7 @@ class OperatorsInUse:
 
     def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
         """Use these definitions for all sessions made later, except where `during` uses others."""
-        with self._lock:
+        with unforked(), self._lock:
             self._registered = tuple(operators)
             self._use(options, operators)
 

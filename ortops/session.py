@@ -20,6 +20,7 @@ from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
+from ortops.jit.forks import unforked
 from ortops.library import installed
 from ortops.library.targets import STANDARD_OPSETS
 from ortops.missing import remedy
@@ -384,6 +385,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             path_or_bytes = model
         try:
             with (
+                unforked(),
                 inside_session(),
                 operators_in_use,
                 RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
@@ -437,6 +439,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
         with (
+            unforked(),
             inside_session(),
             self._operators_in_use(providers),
             RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),

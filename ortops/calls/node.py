@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import struct
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from ortops.calls.definition_words import OWN_FOR_ALL
 from ortops.calls.definitions import attribute_words, definition_of
 from ortops.calls.records import FunctionOf, Record, address_of
 from ortops.jit import exceptions
+from ortops.jit.forks import Lazy
 from ortops.jit.kernel import Array, data_pointer
 from ortops.jit.source import Unimported
 from ortops.kernels.entries import KINDS, drivers_for, entry_of
@@ -128,15 +128,15 @@ class Node:
             shape = tuple(call[at + layout.DIMS : at + layout.DIMS + count].tolist())
             allocate(i, shape)[...] = room.ravel()[: math.prod(shape)].reshape(shape)
 
-    @functools.cached_property
+    @Lazy
     def _infer(self) -> Any:
         return _function(self._shapes, _INFER)
 
-    @functools.cached_property
+    @Lazy
     def _check(self) -> Any:
         return _function(self._shapes, _CHECK)
 
-    @functools.cached_property
+    @Lazy
     def _enter(self) -> Any:
         return _function(self._entry, layout.ENTER)
 

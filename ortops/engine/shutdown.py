@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ortops.engine.compiled.layout import ACTIVE, ENDING
-from ortops.jit.exceptions import MAX_WAIT_SECONDS
+from ortops.jit.forks import MAX_WAIT_SECONDS
 from ortops.jit.machine_code import keep_forever
 
 PROCESS_STATE = np.zeros(2, np.int64)

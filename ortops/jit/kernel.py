@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import os
 import platform
@@ -23,6 +22,7 @@ import numpy as np
 
 from ortops.jit import disk, exceptions, machine_code
 from ortops.jit.elements import INTERRUPTED
+from ortops.jit.forks import Lazy
 from ortops.jit.source import ArgType, Function, FunctionName, Source
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -206,7 +206,7 @@ class CFunction:
         self._function: FunctionName = function
         self.element = element
 
-    @functools.cached_property
+    @Lazy
     def address(self) -> int:
         """The function's address, valid until the process ends."""
         address: int = exceptions.uninterrupted(self._load)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
+import warnings
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import onnxruntime
@@ -15,24 +16,24 @@ import onnxruntime
 from ortops.compute import bind
 from ortops.custom_operator import CustomOperator, as_operators
 from ortops.engine import extensions
-from ortops.engine.domains import check_options
+from ortops.engine.c_api import CustomOp
+from ortops.engine.direct import custom_ops
+from ortops.engine.domains import Domains, check_options
 from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import inside_session, register_exit_function
 from ortops.jit import exceptions
 from ortops.jit.forks import unforked
+from ortops.jit.machine_code import keep_forever
 from ortops.library import installed
 from ortops.library.targets import STANDARD_OPSETS
 from ortops.missing import remedy
 from ortops.model_nodes import served_operators
 from ortops.operators import OPERATORS
 from ortops.served import OperatorsInUse, has_only_cpu
-from ortops.spec import Operator
+from ortops.spec import DOMAIN, Operator
 from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
-
-_EXTERNAL_DATA = "session.model_external_initializers_file_folder_path"
-"""The session option that names the folder of the external data, for a model given as bytes."""
 
 _CONFLICT = "Conflicting with a registered kernel"
 """Part of ONNX Runtime's error message for a library that is registered twice."""
@@ -40,19 +41,14 @@ _CONFLICT = "Conflicting with a registered kernel"
 _TWO_LIBRARIES = "Domain already set in registry"
 """Part of ONNX Runtime's error message for options with two domains of the same name."""
 
-_NOT_SERVED = (
-    "the pyop engine (Windows) cannot run nodes of ONNX: must be None; onnx_models.convert replaces them by this "
-    "project's nodes"
+_OURS_ALONE = (
+    "The session has no operators of onnxruntime-extensions: make new options, and call ortops.register(sess_options, "
+    "'direct'), which adds them where onnxruntime-extensions is installed, on Linux and macOS"
 )
 
 _ORT_FORMAT = (
     "a model in ONNX Runtime's own format does not contain its opset: must be given by ortops.register(sess_options, "
     "opset=...)"
-)
-
-_LIBRARY_ALONE = (
-    "The library engine has no operators of onnxruntime-extensions: make new options, and call "
-    "ortops.register(sess_options, 'direct'), or 'pyop' on Windows, which adds these too"
 )
 
 _OTHER_LIBRARY = (
@@ -61,11 +57,9 @@ _OTHER_LIBRARY = (
     "onnxruntime.InferenceSession; if it is of another project, pass standard=False"
 )
 
-Engine = Literal["auto", "direct", "pyop", "library"]
+Engine = Literal["auto", "direct", "library"]
 
 _lock = threading.RLock()
-_engine_in_use: Engine | None = None
-_run_errors: Any = None
 _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
 
@@ -76,7 +70,8 @@ class _Registration:
     standard: with the library engine, the opset for which the options define ONNX's own operators.
     users: the operators of users for all sessions of the options, by domain and name.
     nodes: the definitions of nodes of ONNX and other projects for all these sessions.
-    in_use: the direct engine's operators.
+    in_use: the direct engine's operators of users, and its definitions of nodes of ONNX and other projects.
+    ours: its domain of this project, if onnxruntime-extensions does not hold it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -84,15 +79,14 @@ class _Registration:
         self.standard: int | None = None
         self.users: dict[tuple[str, str], CustomOperator] = {}
         self.nodes: tuple[Operator, ...] = ()
-        self.in_use = OperatorsInUse()
+        self.in_use, self.ours = OperatorsInUse(), Domains()
         self.has_library = False
 
     def check(self, operators: Iterable[CustomOperator]) -> None:
-        """Check that the engine can run operators of users; add them to the process if it is the pyop engine.
+        """Check that the engine can run operators of users.
 
         Raises:
             TypeError: the engine cannot run an operator.
-            ValueError: it is too late for the pyop engine.
         """
         missing = [operator for operator in operators if operator not in self.users.values()]
         if missing and self.engine == "library":
@@ -100,17 +94,6 @@ class _Registration:
                 f"operators has {missing[0].label}: the library engine cannot run Python operators: must be given with "
                 "engine='auto', in the first call for session options"
             )
-        if missing and self.engine == "pyop":
-            from ortops.engine import pyop
-
-            if self.has_library:
-                raise ValueError(
-                    f"operators has {missing[0].label}: the pyop engine (Windows) takes operators only in the first "
-                    "call for session options"
-                )
-            for operator in missing:
-                pyop.add_operator(operator, operator.bind)
-                self.users[operator.domain, operator.name] = operator  # the process has it from now on
         if missing:
             keep_causes()
 
@@ -118,6 +101,21 @@ class _Registration:
         """Let all sessions that are made later have the operators of `register`."""
         if self.engine == "direct":
             self.in_use.register(options, _merged(self.users, self.nodes))
+
+    def add_ours(self, options: onnxruntime.SessionOptions) -> None:
+        """Add this project's operators.
+
+        Raises:
+            OrtError: onnxruntime is too old, or a library is missing and cannot be built.
+        """
+        if self.engine == "library":
+            options.register_custom_ops_library(installed.library_file(None))
+        elif extensions.takes_c_operators():
+            _add_to_extensions()
+            options.register_custom_ops_library(extensions.library_path())
+        else:
+            self.ours.add(options, DOMAIN, _tables())
+        register_exit_function()  # again, to run before the exit functions of packages that are imported by now
 
     def add_standard(self, options: onnxruntime.SessionOptions, definitions: Sequence[Operator]) -> None:
         """Let the library engine run ONNX's own nodes by these definitions, in all sessions made later.
@@ -159,15 +157,20 @@ def library_path() -> str:
     Pass it to `SessionOptions.register_custom_ops_library`; `register` and `ortops.InferenceSession` do that themselves.
 
     Raises:
-        RuntimeError: onnxruntime-extensions cannot be imported or lacks a part, or onnxruntime is too old.
+        RuntimeError: onnxruntime-extensions is not installed or takes no operators, or onnxruntime is too old.
     """
-    exceptions.uninterrupted(lambda: _select_engine("auto"))
-    return extensions.library_path()
+    if not extensions.takes_c_operators():
+        raise OrtError(
+            "onnxruntime-extensions is not installed or takes no operators here: must be ortops.register(session_options)"
+        )
+    with _lock:
+        exceptions.uninterrupted(_add_to_extensions)
+    return str(extensions.library_path())
 
 
 def register(
     session_options: onnxruntime.SessionOptions,
-    engine: Engine = "auto",
+    engine: Engine | Literal["pyop"] = "auto",
     *,
     operators: CustomOperator | Iterable[CustomOperator] = (),
     opset: int | None = None,
@@ -176,22 +179,21 @@ def register(
 
     Operators that the options already have are not added again.
 
-    Except with the library engine, the function registers onnxruntime-extensions' library, which adds its operators, too.
-    Do not pass options that already have this library: ONNX Runtime refuses to make a session from options that have the
-    library twice ("Conflicting with a registered kernel").
+    With the direct engine on Linux and macOS, the function registers onnxruntime-extensions' library, if it is installed,
+    which adds its operators, too. Do not pass options that already have this library: ONNX Runtime refuses to make a session
+    from options that have the library twice ("Conflicting with a registered kernel").
 
     Args:
         session_options: options for `onnxruntime.InferenceSession`.
-        engine: how ONNX Runtime calls the operators. Session options keep their first engine, and a process cannot use both
-            "direct" and "pyop".
+        engine: how ONNX Runtime calls the operators. Session options keep their first engine.
 
-            - "direct" uses C functions, has all element types and reports errors as ONNX Runtime does.
-            - "library" does the same through shared libraries (`build_library`), which the wheel for Windows contains;
-              elsewhere the extra `library` builds them into the cache once. It cannot run your own operators, and does not
-              register onnxruntime-extensions' library.
-            - "pyop" uses onnxruntime-extensions' Python operators, for float and double only.
-            - "auto" is "direct" on Linux and macOS. On Windows it is "library", but "pyop" if `operators` are given or the
-              wheel has no libraries.
+            - "direct" compiles operators in this process.
+            - "library" uses shared libraries (`build_library`), which the wheel for Windows contains; elsewhere the extra
+              `library` builds them into the cache once. It cannot run your own operators, and does not register
+              onnxruntime-extensions' library.
+            - "auto" is "direct", but "library" if a wheel brought libraries, onnxruntime-extensions takes no operators here,
+              and no `operators` are given.
+            - "pyop", which earlier releases had on Windows, is "auto" with a DeprecationWarning.
         operators: your own operators, from `ortops.operator`. They live as long as the options and the sessions.
         opset: the version of ONNX's domain that the models of these sessions import. This project then runs their nodes
             RoiAlign and MaxRoiPool, and the nodes of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, instead
@@ -202,24 +204,25 @@ def register(
 
     Raises:
         ValueError: engine is unknown, two operators have the same domain and name, or opset is below 1, has a newer version
-            of an operator than this project, or is given for the pyop engine; with the library engine, if the options have
-            another opset.
+            of an operator than this project; with the library engine, if the options have another opset.
         TypeError: session_options is not an onnxruntime.SessionOptions, its class also derives from another onnxruntime
             class, or its ``__init__`` has not run; an element of `operators` was not made by `ortops.operator`, or the
-            library or pyop engine cannot run it.
-        RuntimeError: the options or the process already use another engine, onnxruntime-extensions lacks a part that the
-            engine needs, onnxruntime is too old, or the library is missing and cannot be built.
+            library engine cannot run it.
+        RuntimeError: the options already have another engine, onnxruntime is too old, or a library is missing and cannot be
+            built.
     """
     check_options(session_options, "session_options")
-    users = _by_name(operators)
-    exceptions.uninterrupted(lambda: _register(session_options, engine, users.values()))
+    if engine == "pyop":
+        message = "engine = 'pyop' is no more, and counts as 'auto', which also runs your own operators"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        engine = "auto"
+    users, chosen = _by_name(operators), engine
+    exceptions.uninterrupted(lambda: _register(session_options, chosen, users.values()))
     registration = _registered[weakref.ref(session_options)]
     nodes = registration.nodes
     if opset is not None:
         if not isinstance(opset, int) or opset < 1:
             raise ValueError(f"opset = {opset!r}: must be an integer >= 1")
-        if registration.engine == "pyop":
-            raise ValueError(f"opset = {opset}: {_NOT_SERVED}")
         standard = standard_operators(opset)
         if registration.engine == "library":
             exceptions.uninterrupted(lambda: registration.add_standard(session_options, standard))
@@ -252,16 +255,16 @@ def _register(session_options: onnxruntime.SessionOptions, engine: Engine, users
         # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
         # lost.
         for dead in [reference for reference in _registered if reference() is None]:
-            _registered.pop(dead).in_use.release()
+            registration = _registered.pop(dead)
+            registration.in_use.release()
+            registration.ours.release()
         known = _registered.get(weakref.ref(session_options))
         chosen = _engine_for(known.engine if known and known.has_library else None, engine, users)
         registration = _registered.setdefault(weakref.ref(session_options), _Registration(chosen))
         registration.engine = chosen
         registration.check(users)
         if not registration.has_library:
-            session_options.register_custom_ops_library(
-                installed.library_file(None) if chosen == "library" else extensions.library_path()
-            )
+            registration.add_ours(session_options)
             registration.has_library = True
 
 
@@ -277,48 +280,22 @@ def _engine_for(known: Engine | None, engine: Engine, users: Collection[CustomOp
         raise RuntimeError(f"engine = {engine!r}: the session options already have {known!r}: must be new options")
     if engine == "auto" and known is None and not users and installed.is_preferred():
         return "library"
-    return "library" if "library" in (engine, known) else _select_engine(engine)
+    return "library" if "library" in (engine, known) else "direct"
 
 
-def _select_engine(engine: Engine) -> Engine:
-    """Add the operators to the library once per process. If both engines added the same name, the library would hang."""
-    global _engine_in_use  # noqa: PLW0603 - a process has one library
-    with _lock:
-        if _engine_in_use is None:
-            _engine_in_use = _add_all(engine)
-            register_exit_function()  # again, to run before the exit functions of onnxruntime-extensions, imported by now
-        if engine not in ("auto", _engine_in_use):
-            raise RuntimeError(
-                f"engine = {engine!r}: this process already uses {_engine_in_use!r}, and a process can use only one engine"
-            )
-        return _engine_in_use
+@functools.cache
+def _tables() -> list[CustomOp]:
+    """The OrtCustomOps of this project's operators, which live as long as the process."""
+    tables = [made for operator in OPERATORS for made in custom_ops(operator, bind)]
+    keep_forever(tables)
+    return tables
 
 
-def _add_all(engine: Engine) -> Engine:
-    """Add the operators to onnxruntime-extensions' library, and return the engine.
-
-    Raises:
-        RuntimeError: the library cannot be imported or lacks a part that the engine needs, or onnxruntime is too old.
-    """
-    if engine != "pyop" and extensions.takes_c_operators():
-        from ortops.engine.direct import custom_ops
-
-        for operator in OPERATORS:
-            for made in custom_ops(operator, bind):
-                made.add_to_extensions()
-        return "direct"
-    if engine == "direct":
-        raise RuntimeError(
-            "onnxruntime-extensions does not export AddExternalCustomOp here: engine must be 'pyop' or 'auto'"
-        )
-    from ortops.engine import pyop
-
-    global _run_errors  # noqa: PLW0603 - as above
-    _run_errors = pyop.RunErrors
-    pyop.start()
-    for operator in OPERATORS:
-        pyop.add_operator(operator, bind)
-    return "pyop"
+@functools.cache
+def _add_to_extensions() -> None:
+    """Add this project's operators to onnxruntime-extensions' library. A thread needs `_lock`."""
+    for made in _tables():
+        made.add_to_extensions()
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -330,8 +307,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     The session also calls `register` for its options. If Python raises an exception while an operator runs, such as Ctrl-C's
     KeyboardInterrupt, the session raises the same exception; an onnxruntime.InferenceSession raises an error with the text
     "interrupted". If the function of your own operator raises, its exception is the cause (``__cause__``) of the session's
-    error. With the pyop engine, nodes may omit attributes and have lists, and the session raises operators' errors, which
-    ONNX Runtime does not see there.
+    error.
     """
 
     def __init__(
@@ -376,19 +352,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._users = registration.users | users
         self._options, self._standard, self._model = options, standard, path_or_bytes
         operators_in_use = self._operators_in_use(providers)
-        if registration.engine == "pyop":
-            from ortops.engine.pyop_attributes import with_readable_attributes
-
-            model = with_readable_attributes(path_or_bytes, (*OPERATORS, *self._users.values()))
-            if model is not path_or_bytes and not isinstance(path_or_bytes, bytes):
-                options.add_session_config_entry(_EXTERNAL_DATA, str(Path(path_or_bytes).resolve().parent))
-            path_or_bytes = model
         try:
             with (
                 unforked(),
                 inside_session(),
                 operators_in_use,
-                RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
+                RaiseOperatorErrors(self._operator_errors, is_making=True),
             ):
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
@@ -398,7 +367,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     "register_custom_ops_library: remove the other call, since ortops registers all of the library's "
                     f"operators ({error})"
                 ) from error
-            alone = _LIBRARY_ALONE if registration.engine == "library" else None
+            has_others = registration.engine == "direct" and extensions.takes_c_operators()
+            alone = None if has_others else _OURS_ALONE
             hint = remedy(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = alone or _OTHER_LIBRARY
@@ -415,14 +385,12 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
-        if registration.engine == "pyop" and standard:
-            raise ValueError(f"standard = True: {_NOT_SERVED}")
         if standard is False and registration.standard is not None:
             raise ValueError(
                 f"standard = False: sess_options already have ONNX's operators of opset {registration.standard}, which the "
                 "library engine cannot replace: must be new options"
             )
-        serves = registration.engine != "pyop" and standard is not False
+        serves = standard is not False
         serves = serves and bool(standard or registration.is_serving or has_only_cpu(options, providers))
         nodes: Sequence[Operator] | None = served_operators(self._model, self._users.values(), serves=serves)
         if nodes is None and standard and not registration.is_serving:
@@ -442,7 +410,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             unforked(),
             inside_session(),
             self._operators_in_use(providers),
-            RaiseOperatorErrors(_run_errors, self._operator_errors, is_making=True),
+            RaiseOperatorErrors(self._operator_errors, is_making=True),
         ):
             super().set_providers(providers, provider_options)
 
@@ -451,9 +419,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
         Raises:
             BaseException: the exception that Python raised in one of our operators, instead of onnxruntime's error.
-            ValueError: with the pyop engine, one of our operators refused its input.
         """
-        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
+        with inside_session(), RaiseOperatorErrors(self._operator_errors):
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
@@ -461,16 +428,16 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
+        with inside_session(), RaiseOperatorErrors(self._operator_errors):
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
+        with inside_session(), RaiseOperatorErrors(self._operator_errors):
             super().run_with_ortvaluevector(*args, **kwargs)
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(_run_errors, self._operator_errors):
+        with inside_session(), RaiseOperatorErrors(self._operator_errors):
             super().run_with_iobinding(iobinding, run_options)

@@ -62,16 +62,6 @@ def test_unconverted_models_of_onnx_pass(shard: str, tmp_path: Path) -> None:
     assert summary["passed"] > (3600 if shard == "1/1" else 100)
 
 
-@pytest.mark.slow
-def test_ortops_pyop_passes_what_its_engine_can_be_asked(tmp_path: Path) -> None:
-    # Values of other types than float are what kernels compute, whose engine does not matter to them. What is expected
-    # to fail are attributes of more than six digits.
-    summary = counts_of("ortops-pyop", tmp_path, "--select", "*/float", "--shard", "1/4")
-    assert (summary["failed"], summary["crashed"]) == (0, 0)
-    assert summary["expected_failure"] < 10
-    assert summary["passed"] > 300
-
-
 @pytest.mark.parametrize(
     ("name", "glob", "passed", "failed"),
     [

@@ -51,7 +51,7 @@ def test_shards_are_disjoint_even_and_together_all() -> None:
         (["--backend", "onnxruntim"], "No module named 'onnxruntim'. Did you mean onnxruntime? Built in are ortops,"),
         (
             ["--backend", "no_such_module"],
-            ". Built in are ortops, ortops-standard, ortops-pyop, onnxruntime,",
+            ". Built in are ortops, ortops-standard, onnxruntime,",
         ),
         (["--select", "roi_algn/edge/*"], "'roi_algn/edge/*' selects no case; did you mean roi_align or"),
         (["--select", "*_grad/matriks/*"], "selects no case; did you mean *_grad/matrix?"),
@@ -67,7 +67,7 @@ def test_shards_are_disjoint_even_and_together_all() -> None:
         (["--write-expected-failures", "new", "--expected-failures", __file__], "cannot be used with"),
         (
             ["--backend", "reference", "--provider", session.CPU],
-            "only with backend ortops, ortops-standard, ortops-pyop, onnxruntime",
+            "only with backend ortops, ortops-standard, onnxruntime",
         ),
         (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
         (["--list", "--select", INSIDE, "--at-least", "2"], "must be at most the number of cases, 1"),

@@ -16,7 +16,7 @@ from test_operators import ROOMS
 ROOT = Path(__file__).parents[1]
 DESIGN = (ROOT / "docs" / "design.md").read_text("utf-8")
 FAMILIES = sorted({operator.family for operator in OPERATORS})
-OURS = ("ortops", "ortops-standard", "ortops-pyop", "reference")
+OURS = ("ortops", "ortops-standard", "reference")
 """The backends that have to pass everything."""
 
 

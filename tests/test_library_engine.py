@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
-import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,8 @@ def wheel(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The direct engine does not work."""
+    """onnxruntime-extensions takes no operators."""
     monkeypatch.setattr("ortops.engine.extensions.takes_c_operators", lambda: False)
-    monkeypatch.setattr(engine, "_engine_in_use", None)
 
 
 def options(chosen: Any = "library", **arguments: Any) -> onnxruntime.SessionOptions:
@@ -145,11 +144,11 @@ def test_a_model_with_operators_of_onnxruntime_extensions_says_which_engine_has_
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 18, "ai.onnx.contrib" : 1]>
         m (string[n] x) => (string[n] y) { y = ai.onnx.contrib.StringUpper (x) }""")
-    with pytest.raises(Exception, match=r"The library engine has no operators of onnxruntime-extensions: make new opt"):
+    with pytest.raises(Exception, match=r"The session has no operators of onnxruntime-extensions: make new options"):
         session(model)
     chosen = options()
     chosen.register_custom_ops_library(ortops.library_path())
-    with pytest.raises(Exception, match=r"The library engine has no operators of onnxruntime-extensions: make new opt"):
+    with pytest.raises(Exception, match=r"The session has no operators of onnxruntime-extensions: make new options"):
         session(CONVERTED, chosen)
 
 
@@ -173,40 +172,23 @@ def test_operators_of_users_are_refused() -> None:
 def test_options_have_one_engine() -> None:
     with pytest.raises(RuntimeError, match=r"^engine = 'direct': the session options already have 'library': must be"):
         ortops.register(options(), "direct")
-    other = "pyop" if sys.platform == "win32" else "direct"
-    with pytest.raises(
-        RuntimeError, match=rf"^engine = 'library': the session options already have '{other}': must be"
-    ):
-        ortops.register(options(other), "library")
+    with pytest.raises(RuntimeError, match=r"^engine = 'library': the session options already have 'direct': must be"):
+        ortops.register(options("direct"), "library")
 
 
 @pytest.mark.usefixtures("_windows")
-def test_it_is_the_engine_where_the_direct_one_does_not_work_and_a_wheel_brought_it(
+def test_it_is_the_engine_where_a_wheel_brought_it_unless_users_have_operators(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert session(STANDARD, options("auto")).run(None, FORWARD)[0].tobytes() == Y.tobytes()
-    assert engine._engine_in_use is None  # noqa: SLF001
-    chosen: list[str] = []
+    def engine_of(chosen: onnxruntime.SessionOptions) -> str:
+        return engine._registered[weakref.ref(chosen)].engine  # noqa: SLF001
 
-    def select(asked: str) -> str:
-        chosen.append(asked)
-        return "pyop"
-
-    monkeypatch.setattr(engine, "_select_engine", select)
-    monkeypatch.setattr("ortops.engine.pyop.add_operator", lambda operator, _: chosen.append(operator.name))
-    options("auto", operators=[Same])
+    chosen = options("auto")
+    assert session(STANDARD, chosen).run(None, FORWARD)[0].tobytes() == Y.tobytes()
+    assert engine_of(chosen) == "library"
+    assert engine_of(options("auto", operators=[Same])) == "direct"
     monkeypatch.setattr(installed, "BUILT", tmp_path)
-    options("auto")
-    assert chosen == ["auto", "Same", "auto"]
-
-
-@pytest.mark.usefixtures("_windows")
-def test_it_needs_no_onnxruntime_extensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> bool:
-        raise OrtError("onnxruntime-extensions cannot be imported")
-
-    monkeypatch.setattr("ortops.engine.extensions.takes_c_operators", fails)
-    assert session(CONVERTED, options("auto")).run(None, FORWARD)[0].tobytes() == Y.tobytes()
+    assert engine_of(options("auto")) == "direct"
 
 
 def test_a_missing_file_is_built_into_the_cache_once(

@@ -55,7 +55,6 @@ class Known(NamedTuple):
 BACKENDS: Mapping[str, Known] = {
     "ortops": Known("ortops:load", "ortops", takes_provider=True, is_compared=True),
     "ortops-standard": Known("ortops:load_standard", "ortops", takes_provider=True),
-    "ortops-pyop": Known("ortops:load_pyop", "ortops", takes_provider=True),
     "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True, is_compared=True),
     "onnx-reference": Known("onnx_reference:OnnxReference", "onnx", is_compared=True),
     "reference": Known("reference:Reference", "ortops"),

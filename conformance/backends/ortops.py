@@ -11,33 +11,22 @@ import onnx
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, require_standard
+from conformance.backends.base import Backend, MissingBackendError, Session, require_standard
 from conformance.case import DTYPES, Case
-from conformance.expected_failures import ExpectedFailure
 from conformance.model import Dialect, build
 from ortops import precompile
 from ortops.library import installed
 
-Engine = Literal["direct", "library", "pyop"]
+Engine = Literal["direct", "library"]
 
 SMALL = 724
 """A session with at least this many elements in all tensors has threads: at most the root of the work that kernels share."""
-
-SIX_DIGITS = "onnxruntime-extensions gives Python operators the float attributes of a node as texts with six digits"
-_LONG_ATTRIBUTES = (
-    "*/digits/spatial_scale/*",
-    "*align*/ranges/scale_2_to_minus_24/*double",
-    "dml_roi_align*/digits/input_pixel_offset/double",
-    "dml_roi_align/digits/input_pixel_offset/float",
-    "dml_roi_align/digits/out_of_bounds_input_value/*",
-)
-"""The cases whose results change if an attribute is cut to six digits."""
 
 
 class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
-    engine: how ONNX Runtime calls the operators; a process cannot use both "direct" and "pyop".
+    engine: see `ortops.register`.
     dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
@@ -52,13 +41,9 @@ class Ortops(Backend):
         for options in (self._options, self._options_of_small_cases):
             ortops.register(options, engine)
         self._engine = engine
-        if engine == "pyop":
-            self.expected_failures = tuple(ExpectedFailure(glob, SIX_DIGITS) for glob in _LONG_ATTRIBUTES)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        if self._engine == "pyop":
-            _require_all(case)
         if self._dialect == "standard":
             require_standard(case, element_types=DTYPES)
         model = build(case, self._dialect)
@@ -96,45 +81,21 @@ def is_small(case: Case, model: onnx.ModelProto) -> bool:
 
 
 def load(provider: str | None = None) -> Ortops:
-    """The backend with the direct engine. Without that engine, the backend with a wheel's libraries, or with pyop."""
-    try:
-        return Ortops("library" if installed.is_preferred() else "direct", provider)
-    except RuntimeError:
-        return load_pyop(provider)
+    """The backend for this project's nodes.
+
+    Raises:
+        MissingBackendError: ONNX Runtime is too old, or a library is missing and cannot be built.
+    """
+    return _loaded("library" if installed.is_preferred() else "direct", provider, "ortops")
 
 
 def load_standard(provider: str | None = None) -> Ortops:
-    """The backend for unconverted models, with ONNX's own nodes.
+    """The backend for unconverted models, with ONNX's own nodes. Raises as `load`."""
+    return _loaded("direct", provider, "standard")
 
-    Raises:
-        MissingBackendError: the platform or this process cannot run them.
-    """
+
+def _loaded(engine: Engine, provider: str | None, dialect: Dialect) -> Ortops:
     try:
-        return Ortops("direct", provider, "standard")
+        return Ortops(engine, provider, dialect)
     except RuntimeError as error:
-        raise MissingBackendError(f"unconverted models: {error}") from error
-
-
-def load_pyop(provider: str | None = None) -> Ortops:
-    """The backend with onnxruntime-extensions' Python operators.
-
-    Raises:
-        MissingBackendError: the platform or this process cannot use them.
-    """
-    try:
-        return Ortops("pyop", provider)
-    except RuntimeError as error:
-        raise MissingBackendError(f"engine pyop: {error}") from error
-
-
-def _require_all(case: Case) -> None:
-    """Check that onnxruntime-extensions' Python operators can run the case.
-
-    Raises:
-        UnsupportedError: they cannot.
-    """
-    operator = case.definition
-    if case.element_type not in ("float", "double"):
-        raise UnsupportedError("engine pyop: float and double only")
-    if len(case.inputs) < len(operator.inputs) or len(case.outputs) < len(operator.outputs):
-        raise UnsupportedError("engine pyop: every input and output must be connected")
+        raise MissingBackendError(f"ortops: {error}") from error

@@ -1,4 +1,1 @@
-"""Two engines through which ONNX Runtime calls the operators, both based on onnxruntime-extensions' library.
-
-`direct` registers tables of C functions. `pyop` registers Python operators, for libraries that do not accept C operators.
-"""
+"""How ONNX Runtime calls operators: by tables of C functions (`direct`), which `domains` and `extensions` register."""

@@ -9,13 +9,13 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ortops.engine.compiled import layout
-from ortops.engine.extensions import OrtError, add_c_operator, library_path
+from ortops.engine.extensions import OrtError, add_c_operator, library_path, takes_c_operators
 from ortops.engine.shutdown import PROCESS_STATE
 from ortops.jit.exceptions import uninterrupted
 from ortops.jit.kernel import Kernel
@@ -205,7 +205,7 @@ class CustomOp:
         """Add the operator to onnxruntime-extensions' library, for sessions that register the library later.
 
         Raises:
-            OrtError: the library refuses the operator, or does not accept C operators.
+            OrtError: the library refuses the operator.
         """
         keep_forever(self)
         add_c_operator(self.address)
@@ -230,11 +230,11 @@ def ort_api() -> Api:
     """The OrtApi of the onnxruntime that this process imports.
 
     Sessions pass it to the kernels that they create, so the first call makes a session with an operator that does nothing.
-    The Python module contains the runtime and does not export OrtGetApiBase. The wheel's libonnxruntime is a second runtime,
-    which nothing else loads.
+    Where onnxruntime-extensions takes no operators, a library of our own gets it (`bridge`). The Python module contains the
+    runtime and does not export OrtGetApiBase. The wheel's libonnxruntime is a second runtime, which nothing else loads.
 
     Raises:
-        OrtError: onnxruntime is older than 1.20, or onnxruntime-extensions does not accept C operators (on Windows).
+        OrtError: onnxruntime is older than 1.20, or such a library is needed and cannot be linked.
     """
     if not _api_address:
         uninterrupted(_probe)
@@ -251,20 +251,26 @@ def _probe() -> None:
     with _probe_lock:
         if _api_address:
             return
-        tensor = (TensorType(ELEMENT_TYPES["float"]),)
-        probe = CustomOp("OrtopsProbe", "OrtopsProbe", tensor, tensor)
-        probe.add_to_extensions()
-        probe_session()
-        _api_address.append(int(probe.table[layout.API]))
+        _api_address.append(_api_of_a_session() if takes_c_operators() else _api_of_the_bridge())
 
 
-def probe_session() -> Any:
-    """A session with a single OrtopsProbe node, from x, float [n], to y, float [n]."""
+def _api_of_a_session() -> int:
     import onnx
     import onnxruntime
 
+    tensor = (TensorType(ELEMENT_TYPES["float"]),)
+    probe = CustomOp("OrtopsProbe", "OrtopsProbe", tensor, tensor)
+    probe.add_to_extensions()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.register_custom_ops_library(library_path())
     model = onnx.parser.parse_model(_PROBE).SerializeToString()
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return int(probe.table[layout.API])
+
+
+def _api_of_the_bridge() -> int:
+    from ortops.engine import bridge
+
+    get_api = c_uint64.from_address(bridge.api_base()).value
+    return int(ctypes.CFUNCTYPE(c_void_p, c_uint32)(get_api)(API_VERSION))

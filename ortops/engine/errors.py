@@ -5,13 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ortops.jit import exceptions
-
-if TYPE_CHECKING:
-    from ortops.engine.pyop import RunErrors
 
 _MAX_KEPT = 100
 
@@ -108,18 +103,15 @@ class RaiseOperatorErrors:
 
     For an exception that is not an operator's answer, such as KeyboardInterrupt, ONNX Runtime gets only a status with the
     text "interrupted", and this context raises the exception instead of ONNX Runtime's error. An exception in a user's
-    function becomes the cause of ONNX Runtime's error. With the pyop engine, ONNX Runtime gets no error.
+    function becomes the cause of ONNX Runtime's error.
 
     Args:
-        run_errors: starts to collect the run's errors with the pyop engine.
         session: the session's errors.
         is_making: whether the call makes the session.
     """
 
-    def __init__(
-        self, run_errors: Callable[[], RunErrors] | None, session: SessionErrors, *, is_making: bool = False
-    ) -> None:
-        self._run_errors, self.session, self.is_making = run_errors, session, is_making
+    def __init__(self, session: SessionErrors, *, is_making: bool = False) -> None:
+        self.session, self.is_making = session, is_making
 
     def __enter__(self) -> None:
         """Drop an exception that an earlier onnxruntime.InferenceSession has left on this thread."""
@@ -129,7 +121,6 @@ class RaiseOperatorErrors:
             self.causes: list[BaseException] = []
             self._outer, _thread.call = _call(), self
             self.session.begin(self)
-        self._errors = self._run_errors() if self._run_errors else None
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         """Raise the first exception instead of ONNX Runtime's error."""
@@ -142,8 +133,6 @@ class RaiseOperatorErrors:
                 error = error or kept
             elif kept is not None and kept.__cause__ is not None:
                 causes.insert(0, kept.__cause__)
-        if self._errors is not None:
-            error = error or self._errors.end()
         if error is not None:
             raise error from error.__cause__
         if raised is not None and causes:

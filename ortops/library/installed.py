@@ -20,16 +20,8 @@ BUILT = Path(__file__).parent / "built"
 
 
 def is_preferred() -> bool:
-    """Whether sessions use the libraries unless they are told otherwise: the direct engine does not work, and they are here.
-
-    The library of onnxruntime-extensions exports nothing for the direct engine on Windows.
-    """
-    if _in_wheel(None) is None:
-        return False
-    try:
-        return not extensions.takes_c_operators()
-    except OrtError:
-        return True  # onnxruntime-extensions cannot be imported, and has no wheel for Python 3.14
+    """Whether sessions use the libraries unless they are told otherwise: a wheel brought them, as for Windows."""
+    return _in_wheel(None) is not None and not extensions.takes_c_operators()
 
 
 def library_file(standard: int | None) -> str:

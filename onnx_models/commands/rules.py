@@ -15,7 +15,7 @@ from onnx_models.gradient import coverage
 @click.command("rules")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects instead of a table.")
 def rules_command(as_json: bool) -> None:
-    """List how `gradient` differentiates each operator of ONNX and of this project.
+    """List how `gradient` differentiates each operator of ONNX, ai.onnx.ml, ONNX Runtime's optimizer and this project.
 
     An operator has a rule, is composed of other operators, or is expanded to its function in ONNX's specification. "zero"
     means that the derivative is 0 wherever it exists, "refused" that the operator cannot be differentiated, and "none" that

@@ -37,7 +37,6 @@ NOT_COMPARED = {
     "test_resize_*:roi": "cannot be differentiated: .* a region",
     "test_resize_*:scales": "cannot be differentiated: .* a scale",
     "test_upsample_*:scales": "cannot be differentiated: .* a scale",
-    "test_affine_grid_2d*_expanded:theta": "cannot be differentiated: .* the rank of .* must be known",
     "test_scan_sum:*": "cannot be converted to opset",
     # Neither ONNX Runtime nor the reference evaluator has this layout.
     "test_*_batchwise:*": "the model does not run: Scan is not implemented",

@@ -216,22 +216,17 @@ def _extender_among(_entries: int) -> str:
     from numba.core.typing import templates
 
     known = templates.builtin_registry
-    of_globals = [one for _, found in known.globals for one in getattr(found, "templates", ())]
-    lists = [one for one in vars(imputils.builtin_registry).values() if isinstance(one, list)]
-    definitions: list[Any] = [entry[0] for entries in lists for entry in entries]
-    for template in (*known.functions, *known.attributes, *of_globals):  # its key is what it defines
-        definitions += [template, *(value for name, value in vars(template).items() if name != "key")]
-    for one in definitions:
-        found = getattr(one, "__func__", one)
-        parts = (found, *_closure(found).values()) if isinstance(found, FunctionType) else (found,)
-        for part in parts:
-            is_function = isinstance(part, FunctionType)
-            name = (
-                part.__globals__["__name__"] if is_function else part.__module__ if isinstance(part, type) else "numba"
-            )
-            if str(name).split(".")[0] not in ("abc", "numba", "ortops"):
-                return str(name)
-    return ""
+    of_globals = (one for _, found in known.globals for one in getattr(found, "templates", ()))
+    defining = [*known.functions, *known.attributes, *of_globals]
+    values = [value for one in defining for name, value in vars(one).items() if name != "key"]  # what it defines
+    values += [entry[0] for one in vars(imputils.builtin_registry).values() if isinstance(one, list) for entry in one]
+    plain = (one.__func__ if type(one) in (staticmethod, classmethod) else one for one in values)
+    functions = [one for one in plain if type(one) is FunctionType]
+    functions += [
+        one for each in functions if each.__closure__ for one in _closure(each).values() if type(one) is FunctionType
+    ]
+    names = {str(one.__module__) for one in defining} | {str(one.__globals__["__name__"]) for one in functions}
+    return next((one for one in sorted(names) if one.split(".")[0] not in ("abc", "numba", "ortops")), "")
 
 
 def _closure(function: FunctionType) -> dict[str, Any]:

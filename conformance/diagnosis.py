@@ -7,7 +7,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -114,9 +114,12 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
             functions.setdefault(function_of(result), []).append(result)
             groups.setdefault(result.case.group, []).append(result)
     comparison = _Comparison(results, functions, seconds)
+    calls: list[tuple[Callable[[Sequence[Result]], None], Sequence[Result]]] = []
+    for own in sorted(functions.values(), key=len, reverse=True):
+        calls.append((comparison.search, own))
+        calls += [(comparison.add, groups[group]) for group in dict.fromkeys(result.case.group for result in own)]
     # What all groups may share comes first, then what one of them has alone.
-    steps = [(comparison.search, functions), (comparison.add, groups), (comparison.search_again, groups)]
-    calls = [(call, part) for call, parts in steps for part in sorted(parts.values(), key=len, reverse=True)]
+    calls += [(comparison.search_again, own) for own in sorted(groups.values(), key=len, reverse=True)]
     with contextlib.suppress(TimeoutError):
         for call, part in with_progress(calls, "diagnosis", len(calls), unit="steps"):
             call(part)
@@ -208,13 +211,15 @@ class _Comparison:
         self, mutants: Sequence[Mutant], failed: Sequence[Result], confirming: Sequence[Result]
     ) -> Iterator[Mutants]:
         """Pairs of a mutant that explains some failures and one that, together with it, explains another one."""
+        if len(failed) <= MAX_FIRST:  # two mutants explain so few by chance
+            return
         share = {mutant: sum(self._agrees((mutant,), r) for r in failed[: MAX_FIRST + 1]) for mutant in mutants}
         likely = sorted((mutant for mutant in mutants if share[mutant]), key=lambda mutant: -share[mutant])
         firsts = (mutant for mutant in likely if self._pass((mutant,), confirming))
         for first in itertools.islice(firsts, MAX_FIRST):
             left = [result for result in failed if not self._agrees((first,), result)][:1]
-            for second in mutants:
-                if second is not first and all(self._agrees((first, second), result) for result in left):
+            for second in mutants if left else ():
+                if second is not first and self._agrees((first, second), left[0]):
                     yield first, second
 
     def _agreed(self, mutants: Mutants, failed: Sequence[Result]) -> int:

@@ -49,10 +49,8 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
     with single_line_errors("shape inference"):
         copied = copy_for_inference(model, data_prop)
         found = onnx.shape_inference.infer_shapes(copied, data_prop=data_prop)
-        missed = sum(node.op_type in ("STFT", "Split") for node in found.graph.node)
-        for _ in range(missed):  # the lengths of one Split may determine those of the next
-            if not _infer_splits(found) | _infer_transforms(found):
-                break
+        while _infer_splits(found) | _infer_transforms(found) | _infer_ranks(found):
+            # The lengths of one Split may determine those of the next.
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found if copied is model else restore_copy(found, model)
 
@@ -117,6 +115,32 @@ def _infer_splits(model: onnx.ModelProto) -> bool:
                 kind.shape.dim[axis].dim_value = length
                 found = True
     return found
+
+
+def _infer_ranks(model: onnx.ModelProto) -> bool:
+    """Add the ranks of outputs that have the rank of their first input, and return whether any was missing.
+
+    ONNX (1.23 at least) infers none behind a Conv whose kernel has unknown lengths, nor behind a sum over computed axes.
+    """
+    graph = model.graph
+    kinds = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
+    found = False
+    for node in graph.node:
+        keeps_rank = node.op_type in _SAME_RANK or (
+            node.op_type.startswith("Reduce") and all(one.i for one in node.attribute if one.name == "keepdims")
+        )
+        if not keeps_rank or normalize_domain(node.domain) or not (node.input and node.output):
+            continue
+        whole, kind = kinds.get(node.input[0]), kinds.get(node.output[0])
+        if whole is not None and whole.HasField("shape") and kind is not None and not kind.HasField("shape"):
+            kind.shape.SetInParent()
+            kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in whole.shape.dim)
+            found = True
+    return found
+
+
+_SAME_RANK = {"CenterCropPad", "Conv", "ConvTranspose", "DeformConv", "GroupNormalization", "MaxUnpool", "Resize"}
+"""Operators whose output has the rank of their first input, beside reductions that keep axes."""
 
 
 def _infer_transforms(model: onnx.ModelProto) -> bool:

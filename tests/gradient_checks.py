@@ -10,7 +10,7 @@ import onnx
 
 import ortops
 from conformance.backends.session import CPU, options
-from onnx_models.gradient import gradient
+from onnx_models.gradient import gradient, jvp, vjp
 from onnx_models.gradient_check import inner_product
 from onnx_models.gradient_check.inner_product import Comparison
 
@@ -72,6 +72,40 @@ def load(model: onnx.ModelProto) -> Runner:
 def run(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> dict[str, Array]:
     """All outputs by name."""
     return load(model)(feeds)
+
+
+def transposes(
+    model: onnx.ModelProto,
+    feeds: Mapping[str, Array],
+    outputs: Sequence[str],
+    wrt: Sequence[str],
+    load: inner_product.Load = load,
+) -> tuple[float, float, float]:
+    """<c, J v> by forward mode, <J' c, v> in reverse, and the sum of the latter's absolute terms, for random c and v.
+
+    Args:
+        model: to differentiate.
+        feeds: all inputs.
+        outputs: the tensors that are differentiated.
+        wrt: names among the feeds.
+        load: what runs a model.
+    """
+    rng = np.random.default_rng(9)
+
+    def drawn(like: Array) -> Array:
+        return np.asarray(rng.uniform(0.5, 1.5, like.shape)).astype(like.dtype)
+
+    def product(one: Array, other: Array) -> Array:
+        return np.asarray(one, np.float64) * np.asarray(other, np.float64)
+
+    tangents = {f"{name}_tangent": drawn(feeds[name]) for name in wrt}
+    moved = load(jvp(model, outputs, wrt))({**feeds, **tangents})
+    cotangents = {f"{name}_cotangent": drawn(np.asarray(moved[f"{name}_tangent"])) for name in outputs}
+    found = load(vjp(model, outputs, wrt))({**feeds, **cotangents})
+    forward = [product(moved[f"{name}_tangent"], cotangents[f"{name}_cotangent"]) for name in outputs]
+    reverse = [product(found[f"{name}_grad"], tangents[f"{name}_tangent"]) for name in wrt]
+    totals = [float(sum(one.sum() for one in terms)) for terms in (forward, reverse)]
+    return totals[0], totals[1], float(sum(np.abs(one).sum() for one in reverse))
 
 
 def check(

@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array
+from gradient_checks import Array, transposes
 from gradient_nodes import node_model, not_of_old, uniform
 from onnx_models.gradient import coverage, gradient
 from onnx_models.gradient.coverage import COMPOSITION, FUNCTION, RULE, coverage_of
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import REFUSED, RULES
-from onnx_models.gradient.rules.registry import Incoming, Part
+from onnx_models.gradient.rules.registry import REAL, Incoming, Part
 from onnx_models.gradient_check.inner_product import Load, check
 from onnx_models.traversal import normalize_domain
 from onnx_node_tests import Case, cases, in_reference, in_session
@@ -89,6 +89,54 @@ def test_gradients_agree_with_differences_on_onnxs_node_tests(operator: str) -> 
             wanted = next((NOT_COMPARED[one] for one in NOT_COMPARED if fnmatchcase(label, one)), "agrees")
             if not re.search(wanted, found):
                 faults.append(f"{label}: {found}")
+    assert not faults, "\n".join(faults)
+
+
+NOT_TRANSPOSED = {
+    "test_dynamicquantizelinear": "cannot be differentiated: .* computes with integers",
+    "test_resize_*": "agrees|cannot be differentiated: .* a (region|scale)",
+    "test_upsample_*": "cannot be differentiated: .* a scale",
+    "test_affine_grid_2d*_expanded": "cannot be differentiated: .* the rank of .* must be known",
+    "test_scan_sum": "cannot be converted to opset",
+    # Neither ONNX Runtime nor the reference evaluator has this layout, or runs so negative a pad, or takes so many inputs.
+    **dict.fromkeys(("test_gru_*", "test_lstm_*", "test_simple_rnn_*"), "agrees|Scan is not implemented"),
+    "test_attention_4d*_padded_kv*": "agrees|can't contain negative values",
+    "test_roialign_mode_max": "at most 64 array objects",
+    # Infinite derivatives.
+    "test_acosh_example": "wrong",
+    "test_mod_float_edge_cases_*": "wrong",
+}
+"""By test, with *, what comes instead of "agrees"; the first that matches counts."""
+
+
+_ROUNDING = {onnx.TensorProto.BFLOAT16: 0.1, onnx.TensorProto.FLOAT16: 0.02}
+"""The relative error of sums of products of few numbers, by their type."""
+
+
+def transposed(case: Case, load: Load) -> str:
+    """Whether forward mode is the transpose of reverse mode, or the message of an error."""
+    reals = [value.name for value in case.model.graph.output if value.type.tensor_type.elem_type in REAL]
+    types = [value.type.tensor_type.elem_type for value in (*case.model.graph.input, *case.model.graph.output)]
+    rounding = max(_ROUNDING.get(kind, 1e-4) for kind in types)
+    try:
+        forward, reverse, size = transposes(case.model, case.feeds, reals, case.wrt, load)
+    except Exception as error:  # noqa: BLE001 -- ONNX Runtime raises many types
+        return " ".join(str(error).split())
+    return "agrees" if abs(forward - reverse) <= rounding * (1e-3 + size) else "wrong"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_forward_mode_is_the_transpose_of_reverse_mode_on_onnxs_node_tests(operator: str) -> None:
+    faults = []
+    for case in (one for one in cases() if one.operator == operator and one.wrt):
+        found = transposed(case, in_session)
+        if found != "agrees" and "cannot be differentiated" not in found:
+            found = transposed(case, in_reference)
+        wanted = next((NOT_TRANSPOSED[one] for one in NOT_TRANSPOSED if fnmatchcase(case.name, one)), "agrees")
+        if not re.search(wanted, found):
+            faults.append(f"{case.name}: {found}")
     assert not faults, "\n".join(faults)
 
 

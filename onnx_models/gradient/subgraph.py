@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -208,10 +209,43 @@ def loop_body(graph: Graph, node: Node) -> Subgraph:
         kinds = common
 
 
-def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
-    """Infer ranks that ONNX's inference does not find: of outputs of Loop, and of If with a known condition.
+@dataclass(frozen=True)
+class ScanAxes:
+    """The (axis, direction) of each scan input and each scan output; direction 1 begins at the end."""
 
-    Deeply nested Loops are left out: each level multiplies how often the innermost one is visited.
+    inputs: Sequence[tuple[int, int]]
+    outputs: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, node: Node) -> ScanAxes:
+        """The axes and directions of a Scan."""
+        inputs = node.attribute("num_scan_inputs")
+        counts = {"input": inputs, "output": len(node.attribute("body").output) - len(node.inputs) + inputs}
+        sides = []
+        for side, count in counts.items():
+            values = (node.attribute(f"scan_{side}_{what}") or count * [0] for what in ("axes", "directions"))
+            sides.append(list(zip(*values, strict=True)))
+        return cls(*sides)
+
+
+def scan_body(graph: Graph, node: Node, axes: ScanAxes) -> Subgraph:
+    """A Scan's body."""
+    states = len(node.inputs) - len(axes.inputs)
+    kinds = [graph.type_of(name) for name in node.inputs[:states]]
+    kinds += [slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)]
+    # A session needs the ranks of a Scan's outputs: use those that the body declares if the outer graph has none.
+    for i, value in enumerate(node.attribute("body").input):
+        kind, declared = kinds[i], value.type.tensor_type
+        if kind is not None and not kind.HasField("shape") and declared.HasField("shape"):
+            kinds[i] = tensor_type(kind.elem_type, [None] * len(declared.shape.dim))
+    return Subgraph(graph, node, node.attribute("body"), kinds)
+
+
+def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Infer ranks that ONNX's inference does not find: of outputs of Loop and Scan, and of If with a known condition.
+
+    A loop may stack shapes, whose lengths are ranks as well. Deeply nested loops are left out: each level multiplies how
+    often the innermost one is visited.
 
     Args:
         graph: the graph; the types are added to what it knows.
@@ -220,10 +254,10 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     while _depth(graph) <= _MAX_LOOP_DEPTH:
         found: dict[str, onnx.TypeProto.Tensor] = {}
         for proto in nodes:
-            if proto.op_type in ("If", "Loop") and not normalize_domain(proto.domain):
-                names = [name for name in proto.output if name and not _has_rank(graph.type_of(name))]
+            if proto.op_type in ("If", "Loop", "Scan") and not normalize_domain(proto.domain):
+                names = [name for name in proto.output if name and _lacks_rank(graph.type_of(name))]
                 made = dict(zip(proto.output, _made(graph, proto), strict=True)) if names else {}
-                found |= {name: kind for name in names if (kind := made[name]) is not None and _has_rank(kind)}
+                found |= {name: kind for name in names if not _lacks_rank(kind := made[name])}
         if not found:
             return
         for name, kind in found.items():
@@ -236,7 +270,7 @@ def _depth(graph: Graph) -> int:
 
 
 def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
-    """The types of the outputs of an If or a Loop."""
+    """The types of the outputs of an If, a Loop or a Scan."""
     node = Node(proto, graph.opsets[""], [])
     if proto.op_type == "If":
         branch = taken_branch(graph, proto, proto.input[0])
@@ -244,16 +278,27 @@ def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | N
             return [None] * len(proto.output)
         body = Subgraph(graph, node, branch)
         return [body.graph.type_of(name) for name in body.outputs]
+    if proto.op_type == "Scan":
+        axes = ScanAxes.of(node)
+        body = scan_body(graph, node, axes)
+        finals = [body.graph.type_of(name) for name in body.outputs[: len(node.inputs) - len(axes.inputs)]]
+        stacked = zip(body.outputs[len(finals) :], axes.outputs, strict=True)
+        return finals + [_stacked_type(body.graph, name, axis) for name, (axis, _) in stacked]
     body = loop_body(graph, node)
     states = len(body.inputs) - 2
     made = [
         _common(graph.type_of(outer), body.graph.type_of(name))
         for outer, name in zip(node.inputs[2:], body.outputs[1:], strict=False)
     ]
-    for name in body.outputs[1 + states :]:
-        lengths = body.graph.lengths(name)
-        made.append(tensor_type(body.graph.element_type(name), None if lengths is None else [None, *lengths]))
-    return made
+    return made + [_stacked_type(body.graph, name, 0) for name in body.outputs[1 + states :]]
+
+
+def _lacks_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
+    """Whether a rank is missing: that of a tensor, or that of the tensors whose shapes it may be."""
+    if kind is None or not kind.HasField("shape"):
+        return True
+    lengths = kind.shape.dim
+    return kind.elem_type == onnx.TensorProto.INT64 and len(lengths) == 2 and not lengths[1].HasField("dim_value")
 
 
 def _has_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
@@ -273,6 +318,14 @@ def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | No
     lengths = graph.lengths(name)
     if lengths is not None:
         del lengths[axis]
+    return tensor_type(graph.element_type(name), lengths)
+
+
+def _stacked_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
+    """The type of tensors like one, stacked along a new axis."""
+    lengths = graph.lengths(name)
+    if lengths is not None:
+        lengths.insert(axis % (len(lengths) + 1), None)
     return tensor_type(graph.element_type(name), lengths)
 
 

@@ -19,7 +19,7 @@ from onnx_models.gradient.cloning import taken_branch
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
-from onnx_models.gradient.subgraph import LOOP_INPUTS, Subgraph, loop_body, slice_type, tensor_type
+from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
 from onnx_models.nodes import Length
 from onnx_models.traversal import input_names, normalize_domain
 
@@ -58,9 +58,9 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of those
     gradients of outer tensors that are not summed after it (`_Total`).
     """
-    axes = _Axes.of(node)
+    axes = ScanAxes.of(node)
     states = len(node.inputs) - len(axes.inputs)
-    body = Subgraph(graph, node, node.attribute("body"), _types_in_scan(graph, node, axes))
+    body = scan_body(graph, node, axes)
     scanned = [body.inputs[i] for i in range(states, len(node.inputs)) if node.wants(i)]
     iteration = _Iteration.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
     joined, rows = _totals(body, iteration)
@@ -180,24 +180,6 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     made = iter(outputs)
     parts = [(name, next(made)) for name in (*(node.inputs[i + 2] for i in iteration.carried), *summed)]
     return _by_name(graph, node, [*parts, *_joined(graph, joined, dict(zip(rows, made, strict=True)))])
-
-
-@dataclass(frozen=True)
-class _Axes:
-    """The (axis, direction) of each scan input and each scan output; direction 1 begins at the end."""
-
-    inputs: Sequence[tuple[int, int]]
-    outputs: Sequence[tuple[int, int]]
-
-    @classmethod
-    def of(cls, node: Node) -> _Axes:
-        inputs = node.attribute("num_scan_inputs")
-        counts = {"input": inputs, "output": len(node.attribute("body").output) - len(node.inputs) + inputs}
-        sides = []
-        for side, count in counts.items():
-            values = (node.attribute(f"scan_{side}_{what}") or count * [0] for what in ("axes", "directions"))
-            sides.append(list(zip(*values, strict=True)))
-        return cls(*sides)
 
 
 @dataclass
@@ -516,15 +498,3 @@ def _totals(body: Subgraph, iteration: _Iteration) -> tuple[dict[str, _Total], l
 def _joined(graph: Graph, totals: Mapping[str, _Total], stacks: Mapping[str, str]) -> list[tuple[str, str]]:
     """The gradients of outer tensors by name, from their operands of all iterations."""
     return [(name, total.sum(graph, [stacks[one] for one in total.operands])) for name, total in totals.items()]
-
-
-def _types_in_scan(graph: Graph, node: Node, axes: _Axes) -> list[_Kind]:
-    states = len(node.inputs) - len(axes.inputs)
-    kinds = [graph.type_of(name) for name in node.inputs[:states]]
-    kinds += [slice_type(graph, name, axis) for name, (axis, _) in zip(node.inputs[states:], axes.inputs, strict=True)]
-    # A session needs the ranks of a Scan's outputs: use those that the body declares if the outer graph has none.
-    for i, value in enumerate(node.attribute("body").input):
-        kind, declared = kinds[i], value.type.tensor_type
-        if kind is not None and not kind.HasField("shape") and declared.HasField("shape"):
-            kinds[i] = tensor_type(kind.elem_type, [None] * len(declared.shape.dim))
-    return kinds

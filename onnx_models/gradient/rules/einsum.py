@@ -58,11 +58,13 @@ def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
 
 
 def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
-    """Refuse axes of one label and different lengths, which shape inference accepts."""
+    """Refuse axes of one label and different lengths, which shape inference accepts; an operand's length of 1 broadcasts."""
     known: dict[str, int] = {}
     for name, term in zip(node.inputs, terms, strict=True):
         for letter, length in zip(term, graph.lengths(name) or [], strict=False):
-            if letter in letters and isinstance(length, int) and known.setdefault(letter, length) != length:
+            if letter not in letters or not isinstance(length, int) or (length == 1 and term.count(letter) == 1):
+                continue
+            if known.setdefault(letter, length) != length:
                 raise ValueError(
                     f"{node}: axis {letter!r} of {name!r} has length {length}: must be {known[letter]}, as elsewhere"
                 )

@@ -125,22 +125,22 @@ def import_domain(scope: Scope, domain: str, version: int) -> None:
 
 
 def input_names(node: onnx.NodeProto) -> Collection[str]:
-    """Names of the tensors that a node reads, including the outer tensors that its subgraphs read."""
-    names = {name for name in node.input if name}
+    """Names of the tensors that a node reads, with the outer tensors that its subgraphs read, once each and in order."""
+    names = dict.fromkeys(filter(None, node.input))
     for graph in subgraphs([node]):
-        names |= outer_names(graph)
+        names |= dict.fromkeys(outer_names(graph))
     return names
 
 
-def outer_names(graph: onnx.GraphProto) -> set[str]:
-    """Names of the outer tensors that a subgraph reads."""
+def outer_names(graph: onnx.GraphProto) -> Collection[str]:
+    """Names of the outer tensors that a subgraph reads, once each and in order."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {sparse.values.name for sparse in graph.sparse_initializer}
-    names = set()
+    names: dict[str, None] = {}
     for node in graph.node:
-        names |= set(input_names(node)) - own
+        names |= dict.fromkeys(name for name in input_names(node) if name not in own)
         own.update(node.output)
-    return names | {value.name for value in graph.output if value.name not in own}
+    return names | dict.fromkeys(value.name for value in graph.output if value.name not in own)
 
 
 def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:

@@ -142,7 +142,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
             raise ValueError(f"{node} has no gradient by its output {name!r}")
     graph.infer_added(nodes)
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
-    names = {name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted}
+    names = dict.fromkeys(name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted)
     known = len(context.errors)
     found = backward(graph, nodes, seeds, names, context)
     context.errors[known:] = [f"{node}, in its decomposition: {error}" for error in context.errors[known:]]

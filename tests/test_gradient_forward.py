@@ -10,8 +10,8 @@ from gradient_calls import Call
 from gradient_checks import check, run, transposes
 from gradient_nodes import IS_OLD
 from gradient_samples import ONE_EACH, ROUNDED, SAMPLES, opened
-from onnx_models import jvp, vjp
-from onnx_models.gradient import ZeroGradientWarning
+from onnx_models import jacobian, jvp, vjp
+from onnx_models.gradient import Mode, ZeroGradientWarning
 
 NETWORK = """<ir_version: 10, opset_import: ["" : 18]>
 network (double[N,3] x, int64[N] classes) => (double[N,2] scores, double total)
@@ -93,3 +93,22 @@ def test_what_does_not_move_is_zero_with_a_warning() -> None:
 def test_wrong_arguments(function: object, outputs: object, wrt: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         function(onnx.parser.parse_model(NETWORK), outputs, wrt)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_each_jacobian_of_zeros_has_a_warning_with_the_reason(mode: Mode) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 18]>
+        g (float[2] a, float[2] b, float[2] c) => (float[2] y, float[2] z) {
+          y = Sin(a) f = Floor(b) d = Add(f, c) e = Shape(d) z = CastLike(e, d) }""")
+    with pytest.warns(ZeroGradientWarning) as caught:
+        made = jacobian(model, ["y", "z"], ["a", "b"], mode=mode)
+    assert [str(one.message).partition(":")[0] for one in caught] == [
+        "the derivative of 'z' is 0",
+        "the gradient with respect to 'b' is 0",
+    ]
+    for one in caught:
+        assert "(Floor): it is constant between its steps" in str(one.message)
+        assert "_grad_" not in str(one.message)
+        assert one.filename == __file__
+    found = run(made, {name: np.zeros(2, np.float32) for name in "abc"})
+    assert [name for name, value in found.items() if "jacobian" in name and value.any()] == ["y_a_jacobian"]

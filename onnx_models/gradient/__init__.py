@@ -15,6 +15,7 @@ from onnx_models.gradient.report import Report, operators_between, own_operators
 from onnx_models.gradient.tied import TiedParametersWarning
 from onnx_models.gradient.whole import Seeds, elements
 from onnx_models.schema import schemas_of
+from onnx_models.traversal import input_names
 
 __all__ = [
     "PARAMETERS",
@@ -257,7 +258,9 @@ def _forward(
         if of in found:
             tangents.setdefault(found[of], []).append(moving)
     seeds = {name: graph.total(parts) for name, parts in tangents.items()}
+    ends = list(builder.context.zeros)
     by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
+    builder.context.zeros = ends  # the second pass adds those of nodes of the first one
     return {name: by_cotangents[of] for name, of in cotangents.items() if of in by_cotangents}
 
 
@@ -327,15 +330,21 @@ def _jacobian(
     is_fewer = rows is not None and columns is not None and columns < rows
     is_forward = mode == "forward" or (mode is None and is_fewer)
     seeds = Seeds(graph, list(names if is_forward else of_outputs), per_sample=per_sample)
+    units = {name: seeds.unit(name) for name in (names if is_forward else of_outputs)}
     if is_forward:
-        found = _forward(builder, of_outputs, wrt, names, seeds.unit)
+        found = _forward(builder, of_outputs, wrt, names, units.__getitem__)
     else:
-        found = builder.backward({of: seeds.unit(of) for of in of_outputs}, names)
+        found = builder.backward(units, names)
         names = _depended_on(builder, wrt, names, found, "outputs")
+    read = {name for node in graph.needed(found.values()) for name in input_names(node)}.union(found.values())
+    used = {name for name, unit in units.items() if unit in read}
+    if is_forward and isinstance(wrt, str):  # "parameters", of which reverse mode keeps those that matter as well
+        names = {of: name for of, name in names.items() if of in used}
+    for others, zero in ((of_outputs, _UNMOVED), (names, _UNREACHED)):
+        for name in others:
+            if name not in found and name not in used:
+                builder.warn_of_zero(zero, name)
     others = of_outputs if is_forward else names
-    for name in others:
-        if name not in found:
-            builder.warn_of_zero(_UNMOVED if is_forward else _UNREACHED, name)
     scanned = seeds.scan({name: found.get(name) or graph.zeros(name) for name in others})
     made = {}
     for (y, of_y), (x, of_x) in product(of_outputs.items(), names.items()):

@@ -249,3 +249,38 @@ def test_many_rows_are_cut_short_with_the_wrong_ones_first(tmp_path: Path, wrong
     lines = done.output.splitlines()
     assert len(lines) == 32
     assert lines[1].split()[:2] == ["y35", "x"]
+
+
+def test_no_gradient_is_judged_by_an_output_of_nan() -> None:
+    model = parsed("""g (float[2, 3] x, bool[2, 3] mask) => (float[2, 3] y) <float low = {-inf}, float zero = {0}> {
+        bias = Where(mask, zero, low) kept = Add(x, bias) y = Softmax(kept) }""")
+    found = check(model, {"x": X, "mask": np.array([[False] * 3, [True] * 3])})
+    assert outcomes(found) == {("y", "x"): "kink"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "float[8, 3] x, bool[8, 3] mask) => (float[8, 3] y) <float low = {-inf}, float o = {0}> { b = Where(mask, o, low) "
+            "k = Add(x, b) y = Softmax(k) }"
+        ),
+        "float[9] x, bool[9] mask) => (float[9] y) <float low = {nan}> { k = Sin(x) y = Where(mask, low, k) }",
+        "float[9] x) => (float[9] y) { y = Log(x) }",
+        "float[9] x, float[9] z) => (float[9] y) { a = Acosh(x) y = Mul(a, z) }",
+        "float[9] x, int64 n) => (float[9] y) { c = CastLike(n, x) y = Div(x, c) }",
+    ],
+)
+def test_the_command_draws_other_inputs_if_an_output_is_not_finite(text: str, tmp_path: Path) -> None:
+    done = call(parsed(f"g ({text}"), tmp_path)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert " agree" in done.output
+
+
+def test_the_command_says_which_output_is_never_finite(tmp_path: Path) -> None:
+    model = parsed("g (float[4] x) => (float[4] y, float[4] z) { r = Abs(x) n = Neg(r) y = Sqrt(n) z = Exp(x) }")
+    done = call(model, tmp_path)
+    assert done.stderr.startswith(
+        "y has 4 numbers that are NaN or infinite, whatever is drawn for x: --inputs can give"
+    )
+    assert done.output.splitlines()[-1] == "0 gradients agree, 2 at a kink, computed in double"

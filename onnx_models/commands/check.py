@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +16,12 @@ import onnx
 
 from onnx_models.commands.common import MODEL, OPERATORS, count, imported, show_table
 from onnx_models.files import click_errors, load_model, one_line
+from onnx_models.gradient.rules.registry import REAL
 from onnx_models.near_names import meant
 from onnx_models.onnx_tools import single_line_errors
 
 if TYPE_CHECKING:
-    from onnx_models.gradient_check.inner_product import Comparison
+    from onnx_models.gradient_check.inner_product import Comparison, Load
 
 _MAX_ROWS = 30
 
@@ -46,7 +49,7 @@ class _UncheckedError(click.ClickException):
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File written by numpy.savez, with values of inputs by name. Other floating-point inputs get random values "
-    "between -1 and 1, other integers get 0.",
+    "between -1 and 1, other integers 0, and bool random ones; or other values if an output would not be finite.",
 )
 @click.option(
     "--dim",
@@ -75,7 +78,7 @@ def check_command(
     behind disagree for every step size tried, so there is no derivative to compare. The exit status is 0 if all gradients
     agree or have a kink, 1 if one is wrong, and 2 if nothing was compared.
     """
-    from onnx_models.gradient_check.inner_product import check  # which loads ONNX Runtime
+    from onnx_models.gradient_check.inner_product import check, in_session  # which load ONNX Runtime
 
     lengths, given = _lengths(dims), imported(operators)
     try:
@@ -83,7 +86,8 @@ def check_command(
             proto = load_model(model)
             with single_line_errors("external data"):
                 onnx.external_data_helper.load_external_data_for_model(proto, str(model.parent))
-            feeds = _feeds(proto, _read(file), lengths, seed)
+            feeds, others = _feeds(proto, _read(file), lengths, seed)
+            feeds = _settled(proto, feeds, others, partial(in_session, operators=given))
             found = check(proto, feeds, wrt=wrt, outputs=outputs, seed=seed, second_order=second_order, operators=given)
     except click.ClickException as error:
         raise _UncheckedError(error.message) from error
@@ -142,8 +146,10 @@ def _read(file: Path | None) -> dict[str, Any]:
         ) from error
 
 
-def _feeds(model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """Values for all inputs of a model without a default; inputs without a given value get random ones."""
+def _feeds(
+    model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[str, int], seed: int
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """Values for all inputs of a model without a default, and others to try for each one that was not given."""
     defaults = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name: value for value in model.graph.input}
     for name in given:
@@ -156,18 +162,55 @@ def _feeds(model: onnx.ModelProto, given: Mapping[str, Any], lengths: Mapping[st
         if name not in open_axes:
             raise ValueError(f"--dim {name}{meant(name, open_axes)}: must be the name of an axis of an input")
     rng = np.random.default_rng([seed, 0])
-    feeds = {}
+    feeds, others = {}, {}
     for name, value in inputs.items():
         kind = value.type.tensor_type
         if name in given:
             wanted = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type) if kind.elem_type else given[name].dtype
             feeds[name] = np.asarray(given[name], wanted)
         elif name not in defaults:
-            feeds[name] = _random(name, kind, lengths, rng)
+            feeds[name], *others[name] = _drawn(name, kind, lengths, rng)
+    return feeds, others
+
+
+def _settled(
+    model: onnx.ModelProto, feeds: dict[str, Any], others: Mapping[str, list[Any]], load: Load
+) -> dict[str, Any]:
+    """Replace values of one input after another by others, as long as that makes more numbers of the outputs finite."""
+
+    def worst(feeds: Mapping[str, Any]) -> dict[str, float]:
+        """By output, how many of its numbers are not finite."""
+        try:
+            found = run(feeds)
+        except Exception:  # noqa: BLE001 -- ONNX Runtime raises many types
+            return dict.fromkeys(outputs, math.inf)
+        return {name: float((~np.isfinite(np.asarray(found[name], np.float64))).sum()) for name in outputs}
+
+    outputs = [value.name for value in model.graph.output if value.type.tensor_type.elem_type in REAL]
+    try:
+        run = load(model)
+    except Exception:  # noqa: BLE001 -- which `check` explains
+        return feeds
+    left = worst(feeds)
+    for name, values in others.items():
+        for value in values:
+            if not any(left.values()):
+                return feeds
+            tried = {**feeds, name: value}
+            if sum((now := worst(tried)).values()) < sum(left.values()):
+                feeds, left = tried, now
+    for name, number in left.items():
+        if number and math.isfinite(number):
+            click.echo(
+                f"{one_line(name)} has {number:g} numbers that are NaN or infinite, whatever is drawn for "
+                f"{', '.join(map(one_line, others)) or 'no input'}: --inputs can give other values",
+                err=True,
+            )
     return feeds
 
 
-def _random(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], rng: np.random.Generator) -> Any:
+def _drawn(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], rng: np.random.Generator) -> list[Any]:
+    """Values to try for an input, the usual ones first: others suit logarithms and roots, lengths, and masks."""
     if not kind.elem_type or kind.elem_type == onnx.TensorProto.STRING or not kind.HasField("shape"):
         raise ValueError(f"input {name!r} is not a tensor of numbers with a known rank: must have a value in --inputs")
     shape = []
@@ -178,5 +221,8 @@ def _random(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], 
             raise ValueError(f"input {name!r}: the length of axis {axis} is open: must be given by {option}")
         shape.append(length)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-    is_whole = np.issubdtype(dtype, np.integer) or np.issubdtype(dtype, np.bool_)
-    return np.zeros(shape, dtype) if is_whole else rng.uniform(-1, 1, shape).astype(dtype)
+    if np.issubdtype(dtype, np.bool_):
+        return [rng.random(shape) < 0.5, np.ones(shape, dtype), np.zeros(shape, dtype)]
+    if np.issubdtype(dtype, np.integer):
+        return [np.zeros(shape, dtype), np.ones(shape, dtype)]
+    return [np.asarray(rng.uniform(low, high, shape)).astype(dtype) for low, high in ((-1, 1), (0.1, 1), (1.1, 2))]

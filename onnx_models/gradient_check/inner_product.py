@@ -67,7 +67,8 @@ class Comparison:
     analytic, numeric: the inner product computed from the gradient and from finite differences.
     difference: the difference of the two, relative to the sum of the absolute values of their terms.
     allowed: the largest difference that a correct gradient may have: rounding and the error of finite differences.
-    outcome: "kink" if the differences ahead and behind disagree for all step sizes: there is no derivative to compare.
+    outcome: "kink" if there is no derivative to compare, since the differences ahead and behind disagree for all step sizes,
+        or since the gradient is not finite and neither is the output.
     """
 
     output: str
@@ -121,7 +122,7 @@ def check(
     wrt = _named("wrt", wrt, known, [*real, *parameters(model.graph, ()).names])
     known = [output.name for output in model.graph.output if output.type.tensor_type.elem_type in REAL]
     outputs = _named("outputs", outputs, known, known)
-    load = load or partial(_in_session, operators=operators)
+    load = load or partial(in_session, operators=operators)
 
     def compared(kind: Kind) -> list[Comparison]:
         rng = np.random.default_rng(seed)
@@ -246,7 +247,11 @@ class _Point:
         scale = size + float(np.abs(terms).sum(dtype=np.float64))
         off, allowed = abs(analytic - numeric), _TOLERANCE[self._kind] * scale + 2 * error
         outcome: Outcome = "agrees" if off <= allowed else "wrong"  # "wrong" for NaN
-        if not is_smooth and (math.isfinite(analytic) or not math.isfinite(numeric)):
+        if math.isfinite(analytic):
+            is_kink = not is_smooth
+        else:  # where an output is not finite, the gradient may be NaN whatever its weight
+            is_kink = not np.isfinite(self._values).all() or not (is_smooth or math.isfinite(numeric))
+        if is_kink:
             outcome = "kink"
         relative = [float(one / scale) if scale else 0.0 for one in (off, allowed)]
         return Comparison(group, of, self._kind, analytic, numeric, relative[0], relative[1], outcome)
@@ -280,7 +285,8 @@ def _loaded(load: Load, model: onnx.ModelProto) -> Run:
     return lambda feeds: checked(run, {name: value for name, value in feeds.items() if name in inputs})
 
 
-def _in_session(model: onnx.ModelProto, operators: Sequence[CustomOperator]) -> Run:
+def in_session(model: onnx.ModelProto, operators: Sequence[CustomOperator]) -> Run:
+    """A model in a session of ONNX Runtime with this project's operators and others."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _QUIET
     session = ortops.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"], operators=operators)

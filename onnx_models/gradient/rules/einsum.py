@@ -58,13 +58,11 @@ def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
 
 
 def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
-    """Refuse axes of one label and different lengths, which shape inference accepts; an operand's length of 1 broadcasts."""
+    """Refuse axes of one label and different lengths, which shape inference accepts."""
     known: dict[str, int] = {}
     for name, term in zip(node.inputs, terms, strict=True):
         for letter, length in zip(term, graph.lengths(name) or [], strict=False):
-            if letter not in letters or not isinstance(length, int) or (length == 1 and term.count(letter) == 1):
-                continue
-            if known.setdefault(letter, length) != length:
+            if letter in letters and isinstance(length, int) and known.setdefault(letter, length) != length:
                 raise ValueError(
                     f"{node}: axis {letter!r} of {name!r} has length {length}: must be {known[letter]}, as elsewhere"
                 )
@@ -72,10 +70,11 @@ def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Coll
 
 def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output: str, i: int) -> str:
     x, term = node.inputs[i], terms[i]
-    others = [(terms[j], name) for j, name in enumerate(node.inputs) if j != i]
+    labels = _equation(node)
+    others = [_without_ones(graph, name, terms[j], labels) for j, name in enumerate(node.inputs) if j != i]
     # ONNX Runtime's Einsum is not given a dY of rank 0; it is multiplied afterwards.
     operands = [(output, dy), *others] if output or not others else others
-    names = {letter for names, _ in operands for letter in names}
+    names = {letter for names, _ in operands for letter in names}.difference(_ones(graph, x, term, labels))
     kept = "".join(letter for letter in dict.fromkeys(term) if letter in names)
     equation = ",".join(names for names, _ in operands) + "->" + kept
     product = operands[0][1]
@@ -89,6 +88,24 @@ def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output:
         # An axis of an ellipsis may have length 1 and be broadcast, in this operand or in another one.
         product = graph.op("Expand", product, graph.shape(x))
     return sum_to(graph, product, x, product)
+
+
+def _ones(graph: Graph, name: str, term: str, labels: str) -> dict[str, int]:
+    """The axes of an ellipsis that are known to have length 1 in an operand, by letter: they may be broadcast.
+
+    An Einsum with letters for these would not be accepted in turn, as shape inference takes any of the lengths.
+    """
+    pairs = enumerate(zip(term, graph.lengths(name) or [], strict=False))
+    return {letter: axis for axis, (letter, length) in pairs if length == 1 and letter not in labels}
+
+
+def _without_ones(graph: Graph, name: str, term: str, labels: str) -> tuple[str, str]:
+    """The letters and the name of an operand without such axes."""
+    ones = _ones(graph, name, term, labels)
+    if not ones:
+        return term, name
+    kept = "".join(letter for letter in term if letter not in ones)
+    return kept, graph.op("Squeeze", name, graph.ints(ones.values()))
 
 
 def _same_lengths(graph: Graph, a: str, b: str) -> bool:

@@ -262,8 +262,8 @@ def test_no_gradient_is_judged_by_an_output_of_nan() -> None:
     "text",
     [
         (
-            "float[8, 3] x, bool[8, 3] mask) => (float[8, 3] y) <float low = {-inf}, float o = {0}> { b = Where(mask, o, low) "
-            "k = Add(x, b) y = Softmax(k) }"
+            "float[8, 3] x, bool[8, 3] mask) => (float[8, 3] y) <float low = {-inf}, float o = {0}> { "
+            "b = Where(mask, o, low) k = Add(x, b) y = Softmax(k) }"
         ),
         "float[9] x, bool[9] mask) => (float[9] y) <float low = {nan}> { k = Sin(x) y = Where(mask, low, k) }",
         "float[9] x) => (float[9] y) { y = Log(x) }",

@@ -351,6 +351,15 @@ def _fails_in_numba(x: N, y: N) -> None:
     y |= x  # type: ignore[misc]
 
 
+@numba.njit  # type: ignore[untyped-decorator]
+def _factorial(v: int) -> int:
+    return 1 if v == 0 else v * _factorial(v - 1)
+
+
+def _calls_itself(x: N, y: N) -> None:
+    y[0] = x[0] + _factorial(5)
+
+
 def _prints(x: N, y: N) -> None:
     print(x[0], y[0])
 
@@ -360,6 +369,7 @@ def _prints(x: N, y: N) -> None:
     [
         (_unknown_name, r"NameError: name 'missing' is not defined|line \d+"),
         (_writes_input, "Cannot modify readonly array.*line"),
+        (_calls_itself, "a function that calls itself.* must get arguments of the same types in each call"),
         (_prints, "needs the interpreter"),
         (_fails_in_numba, r"_fails_in_numba cannot be compiled: "),
         (_imports, "cannot be compiled: Use of unsupported opcode"),

@@ -83,8 +83,14 @@ def object_code(source: UserCode) -> tuple[bytes, list[str]]:
         library = _library(source)
         module = _linked(str(library.module))
         names = _called(function, str(module))
-        missing = [name for name in names if llvm.address_of_symbol(name) is None]  # LLVM would end the process
-        if missing:
+        variables = [found[1] for found in _OF_THIS_PROCESS.findall(str(module)) if found[1]]
+        missing = [name for name in (*names, *variables) if llvm.address_of_symbol(name) is None]
+        if any(name.startswith(".numba.unresolved") for name in missing):
+            raise CompileError(
+                f"{function.__qualname__} cannot be compiled: a function that calls itself, maybe by others, must get "
+                "arguments of the same types in each call; constants such as 5 have types of their own, unlike variables"
+            )
+        if missing:  # LLVM would end the process
             raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
         return library.emit(module), names
 

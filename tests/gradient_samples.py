@@ -775,7 +775,7 @@ def _one_each() -> list[Call]:
     found: dict[tuple[str, ...], Call] = {}
     runs_here = (one for one in SAMPLES if not (IS_OLD and (one.needs_new or one.opset > 21)))
     for one in runs_here:
-        key = tuple(re.findall(r"([A-Z]\w+)[ <(]|[ <]mode = \"(\w+)\"", one.lines))
+        key = tuple(re.findall(r"((?:\w+\.)*[A-Z]\w+)[ <(]|[ <]mode = \"(\w+)\"", one.lines))
         if all(feed.size for feed in one.feeds.values()) and len(one.wrt) > len(found[key].wrt if key in found else ()):
             found[key] = one
     return list(found.values())

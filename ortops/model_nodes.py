@@ -207,7 +207,8 @@ def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None
 
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     """The version of ONNX's domain among imports, the last of several, as in ONNX Runtime; 0 if it is not imported."""
-    return next((one.version for one in reversed(list(imports)) if not _domain(one.domain)), 0)
+    # Not `next` of a generator: an exception that a signal handler raises while Python closes that is lost.
+    return [0, *(one.version for one in imports if not _domain(one.domain))][-1]
 
 
 def _domain(domain: str) -> str:

@@ -129,9 +129,11 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
         weight[one.mutants] += one.agreed
     ranked = sorted(comparison.found, key=lambda one: (-one.agreed, len(one.mutants), -weight[one.mutants]))
     best = {group: [one for one in ranked if one.group == group][:MAX_SHOWN] for group in groups}
-    for group in dict.fromkeys(r.case.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output):
+    wrong = dict.fromkeys(r.case.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
+    for group in wrong:
         # Cases that are too large to be compared have the mistake that all others of the operator have.
-        firsts = [own[:1] for name, own in best.items() if _function_of(name) == _function_of(group)]
+        same = [name for name in wrong if name in groups and _function_of(name) == _function_of(group)]
+        firsts = [best[name][:1] for name in same]
         if (
             group not in groups
             and len({(one.mutants, one.where) for own in firsts for one in own}) == 1

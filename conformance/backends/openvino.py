@@ -55,7 +55,9 @@ class OpenVino(Backend):
             raise UnsupportedError(f"double tensors are computed in {precision}")
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
-            answer = compiled({name: _to_tensor(array) for name, array in feeds(case, inputs).items()})
+            answer = compiled.create_infer_request().infer(
+                {name: _to_tensor(array) for name, array in feeds(case, inputs).items()}
+            )
             return {name: _to_numpy(answer[name], case) for name in case.outputs}
 
         return run
@@ -83,7 +85,7 @@ class OpenVino(Backend):
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             rois = np.column_stack((inputs["batch_indices"].astype(np.float32), inputs["rois"]))
-            answer = compiled(feeds(case, {"X": inputs["X"], "rois": rois}))
+            answer = compiled.create_infer_request().infer(feeds(case, {"X": inputs["X"], "rois": rois}))
             return {name: np.asarray(answer[name]) for name in case.outputs}
 
         return run

@@ -1,12 +1,14 @@
 """Tensors that are computed when they are needed, for cases that are too large to be kept or sent between processes.
 
 A case with a `Formula` has a few numbers instead of arrays. Its inputs and its expected outputs are `Computed`: mappings
-that compute an array at each access and keep none. Their types and shapes need no computation.
+that compute an array when it is read. A few arrays are kept, since a scenario's cases of other types and opsets read equal
+ones next. Their types and shapes need no computation.
 """
 
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +20,10 @@ import numpy.typing as npt
 from conformance.error_terms import ErrorTerms
 
 Array = npt.NDArray[Any]
+
+
+LARGE = 2**20
+"""Arrays of at least this many bytes are kept. Others are computed as fast."""
 
 
 class TensorType(NamedTuple):
@@ -54,6 +60,11 @@ class Formula(abc.ABC):
     def tensor(self, name: str) -> Array:
         """The input or the expected output of this name."""
 
+    @property
+    @abc.abstractmethod
+    def in_float(self) -> Formula:
+        """A formula of equal tensors before they are rounded to their types, the same one for several types and opsets."""
+
     @abc.abstractmethod
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """The terms of the error bound of an output, which hold for all of its elements.
@@ -72,9 +83,16 @@ class Formula(abc.ABC):
         """The same inputs with the expected outputs of another mode of RoiAlign."""
 
 
+@functools.lru_cache(4)  # the large ones of a case, up to 62 MiB each, and those of its hundredth
+def _tensor(formula: Formula, name: str) -> Array:
+    array = formula.tensor(name)
+    array.flags.writeable = False
+    return array
+
+
 @dataclass(frozen=True, slots=True)
 class Computed(Mapping[str, Array]):
-    """The inputs or the expected outputs of a formula, computed at each access."""
+    """The inputs or the expected outputs of a formula, computed when they are read. Outputs must not be written to."""
 
     formula: Formula
     are_inputs: bool = True
@@ -88,7 +106,10 @@ class Computed(Mapping[str, Array]):
         """Compute a tensor."""
         if name not in self.types:
             raise KeyError(name)
-        return self.formula.tensor(name)
+        if self.types[name].nbytes < LARGE:
+            return self.formula.tensor(name)
+        array = _tensor(self.formula.in_float, name)
+        return array.astype(self.types[name].dtype) if self.are_inputs else array
 
     def __contains__(self, name: object) -> bool:
         """Whether there is a tensor of this name, without computing it, which Mapping's own method would do."""

@@ -23,6 +23,7 @@ from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Result
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask, part_of
+from conformance.stored_results import store_results
 from conformance.worker_process import (
     START_TIMEOUT,
     ProcessLostError,
@@ -353,5 +354,6 @@ def answer_within(setting: Setting, case: Case, name: str = "", seconds: float |
 
 def _judged_in_child(setting: Setting, case: Case) -> Result:
     """The result of a case, without the case itself, which the parent has."""
+    store_results()
     result = runner_of(setting, load(setting), answers_of(setting)).result(case)
     return replace(result, case=None)  # type: ignore[arg-type]

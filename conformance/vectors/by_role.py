@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from conformance.case import Array
 from conformance.error_terms import ErrorTerms
 from conformance.formula import Formula, TensorType
-from conformance.vectors.dialects import NAMES
-from ortops.operators import BY_NAME
+from conformance.vectors.dialects import NAMES, ROTATED
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
 
@@ -69,26 +70,42 @@ class ByRole(Formula):
     @property
     def inputs(self) -> Mapping[str, TensorType]:
         """See `Formula`. A gradient gets the map only if it needs it."""
-        definition, attributes = self.definition, self.attributes
-        wanted = [NAMES[self.dialect][role] for role in self.wanted]
-        types = {
-            tensor.name: definition.element_types(tensor)
-            for tensor in definition.inputs
-            if not tensor.optional or definition.why_required(tensor, attributes, wanted)
-        }
-        return {
-            name: TensorType(
-                ELEMENT_DTYPES[self.element_type if self.element_type in allowed else allowed[0]],
-                self.shapes[self.roles[name]],
-            )
-            for name, allowed in types.items()
-        }
+        return _inputs(self)
 
     @property
     def outputs(self) -> Mapping[str, TensorType]:
         """See `Formula`."""
-        dtype = ELEMENT_DTYPES[self.element_type]
-        return {NAMES[self.dialect][role]: TensorType(dtype, self.shapes[role]) for role in self.wanted}
+        return _outputs(self)
+
+    @property
+    def in_float(self) -> ByRole:
+        """See `Formula`. The numbers of float16 are those of float, but for turned RoIs."""
+        first = next(one for one in OPERATORS if one.function == self.definition.function)
+        is_equal = self.element_type == "float16" and self.dialect != ROTATED
+        return replace(self, operator=first.name, element_type="float" if is_equal else self.element_type)
+
+
+@functools.lru_cache(256)
+def _inputs(formula: ByRole) -> Mapping[str, TensorType]:
+    definition, attributes, roles, shapes = formula.definition, formula.attributes, formula.roles, formula.shapes
+    wanted = list(formula.outputs)
+    types = {
+        tensor.name: definition.element_types(tensor)
+        for tensor in definition.inputs
+        if not tensor.optional or definition.why_required(tensor, attributes, wanted)
+    }
+    return {
+        name: TensorType(
+            ELEMENT_DTYPES[formula.element_type if formula.element_type in allowed else allowed[0]], shapes[roles[name]]
+        )
+        for name, allowed in types.items()
+    }
+
+
+@functools.lru_cache(256)
+def _outputs(formula: ByRole) -> Mapping[str, TensorType]:
+    dtype, shapes = ELEMENT_DTYPES[formula.element_type], formula.shapes
+    return {NAMES[formula.dialect][role]: TensorType(dtype, shapes[role]) for role in formula.wanted}
 
 
 def channels_of_bins(operator: Operator, bins: tuple[int, int]) -> int:

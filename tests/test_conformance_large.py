@@ -271,3 +271,13 @@ def test_without_a_limit_no_runtime_is_asked_for_less(monkeypatch: pytest.Monkey
     backend = Slow(monkeypatch, each=10.0)
     assert ask(backend, BY_ID[TIMED]).kind == "outputs"
     assert set(backend.asked) == {400}
+
+
+def test_a_tensor_that_several_types_and_opsets_share_is_that_of_each() -> None:
+    for case in LARGE:
+        assert case.formula is not None
+        formula = case.formula.smaller().smaller()
+        for name, (dtype, _) in formula.inputs.items():
+            np.testing.assert_array_equal(formula.in_float.tensor(name).astype(dtype), formula.tensor(name), case.id)
+        for name in formula.outputs:
+            np.testing.assert_array_equal(formula.in_float.tensor(name), formula.tensor(name), case.id)

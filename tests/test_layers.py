@@ -45,6 +45,7 @@ LAYERS = (
         "conformance.outcome",
         "conformance.printable",
         "conformance.stopping",
+        "conformance.stored_results",
     ),
     ("conformance.error_bounds",),
     # The parts of each family, cases, the runtimes that answer them, and how an answer is judged.

@@ -214,7 +214,7 @@ def test_an_installation_that_can_build_no_library_says_what_it_lacks(
 ) -> None:
     monkeypatch.setattr(installed, "BUILT", tmp_path)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("ortops.library.linking.find_spec", lambda _: None)
+    monkeypatch.setattr("ortops.jit.c_compiler.zig", lambda: None)
     monkeypatch.setattr("shutil.which", lambda _: None)
     says = (
         r"^engine = 'library': this installation has no library and cannot build one \(there is no linker for .*extra"

@@ -1,6 +1,6 @@
 """A shared library that tells Python the address of ONNX Runtime's OrtApiBase, where onnxruntime-extensions does not.
 
-ONNX Runtime hands it to each library that session options register. Python cannot be called there, so the library stores it.
+ONNX Runtime hands the address to each library that session options register, and cannot hand it to Python.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import sys
 import tempfile
 from pathlib import Path
 
 import onnxruntime
 
 from ortops.engine.extensions import OrtError
-from ortops.jit import disk
+from ortops.jit import c_compiler, disk
 
-_MODULE = """
-@base = internal global i64 0
-
-define {storage} i64 @RegisterCustomOps(i64 %options, i64 %base) {{
-  store i64 %base, ptr @base
-  ret i64 0
-}}
-
-define {storage} i64 @ortops_api_base() {{
-  %base = load i64, ptr @base
-  ret i64 %base
-}}
+_SOURCE = """
+#ifdef _WIN32
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT
+#endif
+static const void *base;
+EXPORT void *RegisterCustomOps(void *options, const void *api_base) { (void)options; base = api_base; return 0; }
+EXPORT const void *ortops_api_base(void) { return base; }
 """
+
+_ENDING = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 
 
 @functools.cache
@@ -38,32 +38,25 @@ def api_base() -> int:
     Raises:
         OrtError: the library can neither be found nor be linked.
     """
-    path = str(_file())
+    name = f"bridge-{hashlib.sha256((sys.platform + _SOURCE).encode()).hexdigest()[:16]}{_ENDING}"
+    try:
+        path = str(disk.file(name, _linked))
+    except (RuntimeError, OSError) as error:
+        raise OrtError(
+            f"onnxruntime-extensions takes no operators here, and what replaces it cannot be linked: {error}"
+        ) from error
     library = ctypes.CDLL(path)  # stays in memory when the options are gone
     library.ortops_api_base.restype = ctypes.c_uint64
     onnxruntime.SessionOptions().register_custom_ops_library(path)
     return int(library.ortops_api_base())
 
 
-def _file() -> Path:
-    """The path of the library, linked once and kept with compiled code."""
-    from ortops.library.linking import link
-    from ortops.library.targets import TARGETS, this_machine
-
-    try:
-        target = this_machine()
-        module = _MODULE.format(storage="dllexport" if TARGETS[target].ending == ".dll" else "")
-
-        def linked() -> bytes:
-            with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder, "bridge")
-                link(target, module, [], out)
-                return out.read_bytes()
-
-        digest = hashlib.sha256(module.encode()).hexdigest()[:16]
-        return disk.file(f"bridge-{target}-{digest}{TARGETS[target].ending}", linked)
-    except (ValueError, RuntimeError, OSError) as error:
-        raise OrtError(
-            f"onnxruntime-extensions does not take C operators here, and what replaces it cannot be linked ({error}): must "
-            "have the extra `library`"
-        ) from error
+def _linked() -> bytes:
+    compiler = c_compiler.native() or c_compiler.zig()
+    if compiler is None:
+        raise RuntimeError("there is no C compiler: must be installed, or pip install ziglang")
+    with tempfile.TemporaryDirectory() as name:
+        source, library = Path(name, "bridge.c"), Path(name, f"bridge{_ENDING}")
+        source.write_text(_SOURCE)
+        c_compiler.run([*compiler, "-shared", "-fPIC", "-O2", str(source), "-o", str(library)])
+        return library.read_bytes()

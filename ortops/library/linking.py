@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from ortops import atomic_file
 from ortops.calls.user_runtime import C_FUNCTIONS
+from ortops.jit import c_compiler
 from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
@@ -28,12 +25,12 @@ def linker_of(target: str) -> list[str]:
     Raises:
         RuntimeError: there is none.
     """
-    if find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[target].zig]
-    compiler = shutil.which("cc")
-    if compiler is None or target != this_machine():
+    if zig := c_compiler.zig():
+        return [*zig, "-target", TARGETS[target].zig]
+    native = c_compiler.native()
+    if native is None or target != this_machine():
         raise RuntimeError(f"there is no linker for {target}: pip install ziglang")
-    return [compiler]
+    return native
 
 
 def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None:
@@ -67,7 +64,9 @@ def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None
             libraries = ["-nostdlib", *_stubs(command, folder)]
         listed = folder / "files"  # Windows takes no more than 32,767 characters
         listed.write_text("\n".join(file.as_posix() for file in files))
-        _run([*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)])
+        c_compiler.run(
+            [*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)]
+        )
         atomic_file.write(out, made.read_bytes())  # a process may have loaded the old one
 
 
@@ -80,11 +79,5 @@ def _stubs(command: Sequence[str], folder: Path) -> Iterator[str]:
     for name, functions in _SYSTEM_LIBRARIES.items():
         source, library = folder / f"{name}.ll", folder / name
         source.write_text("\n".join(f"define void @{function}() {{ ret void }}" for function in functions))
-        _run([*command, "-shared", "-nostdlib", f"-Wl,-soname,{name}", str(source), "-o", str(library)])
+        c_compiler.run([*command, "-shared", "-nostdlib", f"-Wl,-soname,{name}", str(source), "-o", str(library)])
         yield str(library)
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - made above
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command[:6])} fails: {done.stderr.strip()}")

@@ -1,0 +1,27 @@
+"""The C compilers that link libraries: zig's, which is a Python package and knows all platforms, and this machine's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+
+def zig() -> list[str] | None:
+    """The command of zig's C compiler, or None if zig is not installed."""
+    return [sys.executable, "-m", "ziglang", "cc"] if find_spec("ziglang") else None
+
+
+def native() -> list[str] | None:
+    """The command of this machine's C compiler, or None if there is none."""
+    found = shutil.which("cc")
+    return [found] if found else None
+
+
+def run(command: Sequence[str]) -> None:
+    """Run a C compiler. Raises RuntimeError with what it says if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this package's own command
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[:6])} fails: {done.stderr.strip()}")

@@ -7,6 +7,8 @@ well. So a fork waits while another thread compiles, makes a session, or imports
 from __future__ import annotations
 
 import _imp
+import concurrent.futures.thread  # noqa: F401 - see `register_at_fork` below
+import contextlib
 import os
 import sys
 import threading
@@ -32,6 +34,8 @@ _PACKAGES = (
 # Each thread has a lock. A signal handler may raise an exception at any line. Only a lock in a `with` statement stays
 # consistent then, since C code acquires and releases it.
 _locks: dict[int, Any] = {}
+_new = threading.RLock()
+_held: list[contextlib.ExitStack | None] = []
 _is_cut_off = False
 
 
@@ -46,24 +50,37 @@ def unforked() -> Any:
             "this process was forked while another thread compiled or made a session: it must be forked at another time, or "
             "be started by 'spawn'"
         )
-    return _locks.setdefault(threading.get_ident(), threading.RLock())
-
-
-def _is_busy() -> bool:
-    """Whether another thread does what a child could not go on with."""
-    locks = list(_locks.values())
-    if "numba.core.compiler_lock" in sys.modules:  # which users' own functions take as well
-        locks.append(sys.modules["numba.core.compiler_lock"].global_compiler_lock._lock)  # noqa: SLF001
-    for lock in locks:
-        if not lock.acquire(blocking=False):
-            return True
-        lock.release()
     here = threading.get_ident()
-    importing = [(name, reference()) for name, reference in list(_importing().items())]
-    return any(one and one.owner not in (None, here) and name.split(".")[0] in _PACKAGES for name, one in importing)
+    if here not in _locks:
+        with _new:
+            return _locks.setdefault(here, threading.RLock())
+    return _locks[here]
 
 
-def _importing() -> dict[str, Any]:
+def _taken() -> contextlib.ExitStack | None:
+    """All locks, so that other threads begin nothing until they are released; None if another thread holds one."""
+    with contextlib.ExitStack() as stack:
+        _imp.acquire_lock()
+        stack.callback(_imp.release_lock)
+        _new.acquire()
+        stack.callback(_new.release)
+        numba = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
+        of_numba = [] if numba is None else [numba._lock]  # noqa: SLF001 - users' own functions take it as well
+        for lock in (*_locks.values(), *of_numba):
+            if not lock.acquire(blocking=False):
+                return None
+            stack.callback(lock.release)
+        return None if _is_importing() else stack.pop_all()
+
+
+def _is_importing() -> bool:
+    """Whether another thread imports one of the packages."""
+    mine = (None, threading.get_ident())
+    locks = [(name, reference()) for name, reference in list(_module_locks().items())]
+    return any(one and one.owner not in mine and name.split(".")[0] in _PACKAGES for name, one in locks)
+
+
+def _module_locks() -> dict[str, Any]:
     """Python's locks of the modules that threads import."""
     found: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
     return found
@@ -71,25 +88,29 @@ def _importing() -> dict[str, Any]:
 
 def _wait() -> None:
     deadline = time.monotonic() + MAX_WAIT_SECONDS
-    while True:
-        _imp.acquire_lock()  # `os.fork` takes it, too: if it had to wait for it, another import could begin
-        if not _is_busy() or time.monotonic() > deadline:
-            return
-        _imp.release_lock()
+    while (taken := _taken()) is None and time.monotonic() < deadline:
         time.sleep(0.001)
+    _held.append(taken)
+
+
+def _go_on() -> None:
+    if taken := _held.pop():
+        taken.close()
 
 
 def _reset() -> None:
     global _is_cut_off  # noqa: PLW0603 - a process is forked once
-    _imp.release_lock()
-    if _is_busy():
+    if not _held[-1] or _is_importing():  # one may have begun after all
         _is_cut_off = True
-        _importing().clear()  # an import then fails, where it would wait
+        _module_locks().clear()  # an import then fails, where it would wait
+    _go_on()
     _locks.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_wait, after_in_parent=_imp.release_lock, after_in_child=_reset)
+    # What was registered last is called first. The modules logging and concurrent.futures.thread, which are imported above,
+    # register functions that take locks. Threads for which `_wait` waits may need these.
+    os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_reset)
 
 
 T = TypeVar("T")

@@ -72,6 +72,20 @@ print(y, Y.shape)
     assert python(code).splitlines() == ["False False", "[2.] (1, 1, 1, 1)"]
 
 
+def test_the_documented_decorator_gives_the_same_numbers_as_sessions() -> None:
+    code = """
+import numpy as np
+import ortops
+from examples.onnx_op import session
+from samples import FORWARD
+x, rois, of = FORWARD.values()
+y, dx = session().run(None, {"x": x, "rois": rois, "of": of, "shape": np.array(x.shape)})
+print(np.array_equal(y, ortops.roi_align(x, rois, of, output_height=2, output_width=2)))
+print(np.array_equal(dx, ortops.roi_align_grad(y, rois, of, x.shape, outputs=["dx"])[0]))
+"""
+    assert python(code, cwd=Path(__file__).parent, PYTHONPATH=str(Path(__file__).parents[1])) == "True\nTrue"
+
+
 def test_sessions_need_no_onnxruntime_extensions() -> None:
     assert python(Path(__file__).with_name("without_extensions.py")) == "all sessions work"
 

@@ -6,14 +6,17 @@ Bytecode, which every function has, shows what a function binds to a name. The r
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import dis
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
+
+import numpy as np
 
 _METADATA = frozenset({"shape", "size", "ndim", "dtype", "strides", "itemsize", "nbytes"})
 """The attributes of an array that show none of its elements."""
@@ -129,27 +132,134 @@ def _names_of_part(use: ast.expr, parents: Mapping[ast.AST, Any]) -> set[str] | 
 _LOAD = ast.Load()
 
 
-def fills_all(function: Callable[..., Any], output: str) -> bool:
-    """Whether the first thing that a function does with an output is to assign to all of it, on all paths."""
+def fills_all(function: Callable[..., Any], output: str, axes: Mapping[str, _Axes]) -> bool:
+    """Whether the first thing that a function does with an output is to assign to all of it, on all paths.
+
+    Args:
+        function: a function that `check_is_written` allows.
+        output: the name of the output.
+        axes: the axes of the arrays among the parameters, by name. Those of one name have one length.
+    """
     code = function.__code__
     tree = _tree(code)
     if tree is None or not _is_source_of(tree, code):
         return False
-    for statement in tree.body:
-        parents = {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
-        uses = [node for node in parents if isinstance(node, ast.Name) and node.id == output]
-        uses = [node for node in uses if getattr(parents[node], "attr", "") not in _METADATA]
-        match statement:
-            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name), slice=index)]) if name == output:
-                parts = index.elts if isinstance(index, ast.Tuple) else [index]
-                return len(uses) == 1 and all(ast.unparse(part) in (":", "...") for part in parts)
-        if uses or any(isinstance(node, ast.Return) for node in parents):
+    inner = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    outer = {name: value for name, value in {**vars(builtins), **function.__globals__}.items() if name not in inner}
+    known: dict[str, _Axes] = {str(axis): (axis,) for found in axes.values() for axis in found if isinstance(axis, int)}
+    for name, found in axes.items():
+        if found and _is_bound_once(tree, name):
+            known |= _texts(f"{name}.shape", found)
+            known |= {f"len({name})": found[:1]} if outer.get("len") is len else {}
+            known |= {f"{name}.size": found} if len(found) == 1 else {}
+    return _Filling(tree, output, axes[output], outer).is_by(tree.body, known)
+
+
+_Axes = tuple[int | str, ...]
+
+
+def _texts(text: str, axes: _Axes) -> dict[str, _Axes]:
+    """The axes whose lengths an expression gives, and those of its items, by their texts."""
+    return {text: axes, **{f"{text}[{k}]": axes[k:][:1] for k in range(-len(axes), len(axes))}}
+
+
+def _axes_of(parts: Sequence[ast.expr], known: Mapping[str, _Axes]) -> _Axes | None:
+    """The axes whose lengths expressions give one after another; None if some are not known."""
+    found = [known.get(ast.unparse(part).removeprefix("*")) for part in parts]
+    return None if None in found else tuple(axis for axes in found for axis in axes or ())
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def _is_bound_once(tree: ast.AST, name: str) -> bool:
+    """Whether a part of a function binds a name in a single place; any mention but a load counts as one."""
+    places = (node for node in ast.walk(tree) if not isinstance(getattr(node, "ctx", None), ast.Load))
+    return sum(name in vars(node).values() for node in places) == 1
+
+
+class _Filling:
+    """The search in a function for what assigns to all of an output, which may be in loops along its axes."""
+
+    def __init__(self, tree: ast.FunctionDef, output: str, axes: _Axes, outer: Mapping[str, Any]) -> None:
+        self._tree, self._output, self._axes, self._outer = tree, output, axes, outer
+        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self._length = [f"len({output})"] if outer.get("len") is len else []
+
+    def is_by(
+        self, body: Sequence[ast.stmt], known: Mapping[str, _Axes], names: tuple[str, ...] = (), axes: _Axes = ()
+    ) -> bool:
+        """Whether statements assign to all elements whose indices begin with names, before other uses of the output.
+
+        The names are variables of the loops around, along axes. The axes whose lengths expressions give are known by text.
+        """
+        known, rest = {**known}, iter(body)
+        for statement in rest:
+            if uses := self._uses(statement):
+                break
+            if any(isinstance(node, ast.Return) for node in ast.walk(statement)):
+                return False
+            if isinstance(statement, ast.Assign) and (found := _axes_of(_items(statement.value), known)):
+                bound = [ast.unparse(target) for target in _items(statement.targets[0])]
+                parts = [found] if len(bound) == 1 else [(axis,) for axis in found]
+                for name, part in zip(bound, parts, strict=False) if len(bound) == len(parts) else ():
+                    known |= _texts(name, part) if _is_bound_once(self._tree, name) else {}
+        else:
             return False
-    return False
+        later = [use for following in rest for use in self._uses(following)]
+        if names and any(self._behind(use, names) is None for use in later):
+            return False
+        match statement:
+            case ast.Assign(targets=targets) if len(uses) == 1:
+                stored = [part for target in targets for part in _items(target)]
+                behind = self._behind(uses[0], names) if self._parents[uses[0]] in stored else None
+                return behind is not None and {*behind} <= {":", "..."} and axes == self._axes[: len(axes)]
+            case ast.If(test=test):
+                branches = statement.body, statement.orelse
+                return not self._uses(test) and all(self.is_by(branch, known, names, axes) for branch in branches)
+            case ast.For(target=target, iter=ast.Call(func=callee, args=arguments, keywords=[]), orelse=[]):
+                root, *path = ast.unparse(callee).split(".")
+                called = functools.reduce(lambda value, name: getattr(value, name, None), path, self._outer.get(root))
+                found = _axes_of(_items(arguments[0]) if len(arguments) == 1 else arguments, known)
+                variables = [ast.unparse(part) for part in _items(target)]
+                return (
+                    found is not None
+                    and (called is np.ndindex or (called is range and len(found) == 1))
+                    and all(name.isidentifier() and _is_bound_once(statement, name) for name in variables)
+                    and not any(isinstance(node, _LEAVING) for node in ast.walk(statement))
+                    and self.is_by(statement.body, known, (*names, *variables), (*axes, *found))
+                )
+        return False
+
+    def _uses(self, part: ast.AST) -> list[ast.Name]:
+        """Where a part of the function uses the elements of the output."""
+        names = (node for node in ast.walk(part) if isinstance(node, ast.Name) and node.id == self._output)
+        others = [node for node in names if getattr(self._parents[node], "attr", "") not in _METADATA]
+        return [node for node in others if ast.unparse(self._parents[node]) not in self._length]
+
+    def _behind(self, use: ast.Name, names: tuple[str, ...]) -> list[str] | None:
+        """What comes behind names in the index of a use; None if the use has no index that begins with them."""
+        parent = self._parents[use]
+        if not isinstance(parent, ast.Subscript) or parent.value is not use:
+            return None
+        parts = [ast.unparse(part) for part in _items(parent.slice)]
+        return parts[len(names) :] if (*parts[: len(names)],) == names else None
+
+
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.FunctionDef, ast.Lambda, ast.GeneratorExp)
+"""What may end an iteration, or use an array in a later one."""
 
 
 def _is_source_of(tree: ast.FunctionDef, code: CodeType) -> bool:
-    """Whether a function's source still has the bytecode that runs, since a file may have changed."""
+    """Whether a function's source still is that of the bytecode that runs, since a file may have changed."""
     tree.decorator_list = []
     whole = compile(ast.Module([tree], []), "", "exec", dont_inherit=True)
-    return any(isinstance(part, CodeType) and part.co_code == code.co_code for part in whole.co_consts)
+    return any(isinstance(part, CodeType) and _content(part) == _content(code) for part in whole.co_consts)
+
+
+def _content(code: CodeType) -> tuple[Any, ...]:
+    """What bytecode does, wherever it is."""
+    constants = [_content(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
+    return code.co_code, getattr(code, "co_exceptiontable", b""), names, constants

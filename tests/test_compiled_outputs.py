@@ -169,7 +169,15 @@ def whole(x: V, y: V) -> None:
     y[0] += 1
 
 
-OPERATORS: Any = [some, parted, number, counted, whole]
+@ortops.operator(domain="t", compiled=True, outputs=["y"], parallel="n")
+def each(x: V, y: V) -> None:
+    """Assign to each element, of each part; zeros have no inverse."""
+    n = len(x)
+    for i in range(n):
+        y[i] = 1 / x[i]
+
+
+OPERATORS: Any = [some, parted, number, counted, whole, each]
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +194,9 @@ N = 6000
 @pytest.mark.parametrize("way", ["session", "library", "arrays"])
 def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.FixtureRequest) -> None:
     graph = """(float[n] x) => (float[n] a, int8[n, m] b, float[n] c, int8[n, m] d, float[n] e, float f, float[k] g,
-                                float[n] h) {
+                                float[n] h, float[n] i) {
         p = Exp(x) q = Mul(p, p) r = Sqrt(q) s = Neg(r) t = Neg(s)
-        a, b = t.some(s) c, d = t.some(t) e = t.parted(s) f = t.number(t) g = t.counted(s) h = t.whole(s)
+        a, b = t.some(s) c, d = t.some(t) e = t.parted(s) f = t.number(t) g = t.counted(s) h = t.whole(s) i = t.each(x)
     }"""
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}').SerializeToString()
     x, own = np.ones(N, np.float32), options()
@@ -199,10 +207,10 @@ def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.Fixtu
         session = onnxruntime.InferenceSession(model, own, [CPU])
     for _ in range(3):
         if way == "arrays":
-            results: Any = (*some(-x), *some(x), parted(x), number(x), counted(x), whole(-np.exp(x)))
+            results: Any = (*some(-x), *some(x), parted(x), number(x), counted(x), whole(-np.exp(x)), each(x))
         else:
             results = session.run(None, {"x": x})
-        a, b, c, d, e, f, g, h = (array.copy() for array in results)
+        a, b, c, d, e, f, g, h, i = (array.copy() for array in results)
         for array in results:
             array[...] = -1  # which the next call may find in its memory
         del results
@@ -215,6 +223,10 @@ def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.Fixtu
         assert f == 0
         assert g.tolist() == [1, 0] * (N // 2 - 1) + [1]
         np.testing.assert_allclose(h, [1 - np.e] + [-np.e] * (N - 1), rtol=1e-6)
+        assert (i == 1).all()
+    x[N // 2] = 0  # in one of the parts, so that another may be whole
+    with pytest.raises(Exception, match="division by zero"):
+        each(x) if way == "arrays" else session.run(None, {"x": x})
 
 
 FILLING = ["y[:] = x", "y[...] = x", "n = y.shape[0]\nz = x[:n]\ny[:] = z\ny[0] = 1"]
@@ -227,4 +239,4 @@ PARTLY_FILLING = [
 @pytest.mark.parametrize("body", [*FILLING, *PARTLY_FILLING])
 def test_zeros_are_left_out_where_all_is_assigned_first(body: str, tmp_path: Path) -> None:
     function: Any = operator_of(body, tmp_path).call
-    assert fills_all(function, "y") == (body in FILLING)
+    assert fills_all(function, "y", {"x": ("n",), "y": ("n",)}) == (body in FILLING)

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnxruntime.tools import symbolic_shape_infer as symbolic
 
+from gradient_checks import parsed
 from onnx_models.gradient import gradient, vjp
 from onnx_models.onnx_tools import infer_shapes
 
@@ -88,3 +89,12 @@ def test_a_length_without_a_name_costs_no_node(lengths: str) -> None:
         model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
     found, wanted = (gradient(one, "loss", ["x"]).graph for one in (model, named))
     assert [node.op_type for node in found.node] == [node.op_type for node in wanted.node]
+
+
+def test_lengths_without_a_name_have_other_names_in_the_gradient_of_a_gradient() -> None:
+    text = "g (float[n] x, int64[3] k) => (float y) { a, b, c = Split<axis = 0>(x, k) y = Mul(b, b) }"
+    made = vjp(parsed(HEADER + text), ["y"], {"x": "dx"})
+    session = onnxruntime.InferenceSession(vjp(made, ["dx"], ["x"]).SerializeToString())
+    feeds = {"x": np.arange(5, dtype="f"), "y_cotangent": np.ones(3, "f"), "dx_cotangent": np.ones(5, "f")}
+    found = session.run(["x_grad"], feeds | {"k": np.array([1, 3, 1])})
+    np.testing.assert_array_equal(found[0], [0, 2, 2, 2, 0])

@@ -8,6 +8,7 @@ import onnx
 
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.functions import inline_functions
+from onnx_models.gradient.tensors import named_lengths
 from onnx_models.large_models import strip_weights
 from onnx_models.onnx_tools import forget_lengths_inside, infer_shapes
 from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
@@ -61,6 +62,7 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     if lost := _lost(found, model):
         bare.graph.value_info.extend(lost)
         found = infer_shapes(bare, data_prop=True)
+    _rename_invented(found.graph, bare.graph, model.graph)
     del found.graph.initializer[:]
     found.graph.initializer.extend(model.graph.initializer)
     for node, original in zip(found.graph.node, model.graph.node, strict=True):
@@ -76,14 +78,23 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _name_lengths(graph: onnx.GraphProto, declared: onnx.GraphProto) -> None:
     """Give each open length of a graph's inputs a name, so that inference finds which other lengths are equal to it."""
-    values = (*declared.input, *declared.output, *declared.value_info)
-    names = {length.dim_param for value in values for length in value.type.tensor_type.shape.dim}
+    names = {length.dim_param for length in named_lengths(declared)}
     for value in graph.input:
         for axis, length in enumerate(value.type.tensor_type.shape.dim):
             if length.WhichOneof("value") is None:
                 length.dim_param = f"{value.name}_{axis}"
                 while length.dim_param in names:
                     length.dim_param += "_"
+
+
+def _rename_invented(found: onnx.GraphProto, bare: onnx.GraphProto, declared: onnx.GraphProto) -> None:
+    """Rename the lengths that inference invents a name for, if a declaration that it did not get has that name."""
+    known = {length.dim_param for length in named_lengths(bare)}
+    names = known | {length.dim_param for length in named_lengths(declared)}
+    for length in named_lengths(found):
+        if length.dim_param not in known:
+            while length.dim_param in names:
+                length.dim_param += "_"
 
 
 def _lost(found: onnx.ModelProto, model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

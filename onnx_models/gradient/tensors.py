@@ -190,7 +190,7 @@ class Tensors(NodeBuilder):
         """
         model = self.fragment(nodes)
         # Inference invents names for unknown lengths in each model that it gets: they have to be made unique here.
-        renamed = {dim.dim_param: dim.dim_param for dim in _named_lengths(model.graph)}
+        renamed = {dim.dim_param: dim.dim_param for dim in named_lengths(model.graph)}
         for name, kind in (more or {}).items():
             value = model.graph.value_info.add(name=name)
             value.type.tensor_type.CopyFrom(kind)
@@ -198,7 +198,7 @@ class Tensors(NodeBuilder):
                 if dim.dim_param not in renamed:
                     dim.ClearField("dim_param")
         found = infer_shapes(model, data_prop=True).graph
-        for dim in _named_lengths(found):
+        for dim in named_lengths(found):
             if dim.dim_param not in renamed:
                 renamed[dim.dim_param] = f"{dim.dim_param}_{next(self.known.numbers)}"
             dim.dim_param = renamed[dim.dim_param]
@@ -251,6 +251,7 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.output
 
 
-def _named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+def named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    """Yield the lengths of a graph's tensors that have a symbolic name."""
     for value in _values(graph):
         yield from (dim for dim in value.type.tensor_type.shape.dim if dim.dim_param)

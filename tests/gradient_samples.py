@@ -647,6 +647,42 @@ def recurrent(
 
 
 BOTH_WAYS = 'direction = "bidirectional"'
+AT = "p = Constant<value = int64 {{{}}}>() s = SplitToSequence<{}>({}) e = SequenceAt(s, p) y = Mul(e, e)"
+EDITED = """none = SequenceEmpty() p = Constant<value = int64 {0}>() s = SequenceInsert(none, a) t = SequenceInsert(s, b, p)
+           same = Identity(t) u = SequenceInsert(same, c) v = SequenceErase(u) w = SequenceErase(u, p)
+           j = ConcatFromSequence<axis = 0>(v) k = ConcatFromSequence<axis = 0>(w) n = SequenceLength(v)"""
+SEQUENCES = [
+    *(
+        Call(AT.format(place, attributes, "x, n" if sizes else "x"), {"x": (5, 3, 4), **sizes}, opset=opset)
+        for opset, place, attributes, sizes in (
+            (11, 2, "axis = 0", {}), (13, -1, "axis = -1, keepdims = 0", {}), (12, 1, "axis = 0", {"n": 2}),
+            (17, -1, "axis = 0", {"n": 2}), (23, -2, "axis = 0, keepdims = 0", {"n": np.array([1, 3, 1], np.int32)}),
+            (21, -1, "axis = -2", {"n": [3]}), (24, -2, "axis = -2", {"n": np.array(1, np.int32)}),
+        )
+    ),
+    *(
+        Call(f"s = SplitToSequence<{attributes}>({inputs}) e = SequenceAt(s, i) y = Mul(e, e)",
+             {"x": (5, 3), "i": -2} | ({"n": sizes} if sizes else {}))
+        for attributes, inputs, sizes in (
+            ("axis = 0", "x", 0), ("axis = 1, keepdims = 0", "x", 0), ("axis = 0", "x, n", 2),
+            ("axis = 0", "x, n", [2, 2, 1]),
+        )
+    ),
+    Call("p = Constant<value_int = 1>() m = Neg(p) s = SplitToSequence<axis = 1, keepdims = 0>(x) a = SequenceAt(s, p)"
+         " b = SequenceAt(s, m) t = SequenceConstruct(a, b, c) d = SequenceAt(t, m) e = Mul(d, b) y = Mul(e, a)",
+         {"x": (2, 3), "c": (2,)}),
+    *(
+        Call(f"s = SplitToSequence<axis = -1, keepdims = {1 - new}>(x) e = ConcatFromSequence<axis = 0, new_axis = {new}>(s)"
+             " y = Mul(e, e)", {"x": (2, 2, 3)}, opened="last")
+        for new in (0, 1)
+    ),
+    Call(f"{EDITED} f = CastLike(n, j) g = Mul(j, f) y = Mul(g, k)", {"a": (1, 2), "b": (1, 2), "c": (1, 2)}),
+    Call("s = SequenceConstruct(x, w) n = SequenceLength(s) g = Constant<value = bool {1}>() y = Loop (n, g, x) <body = once"
+         " (int64 i, bool go, float[A,B] a) => (bool on, float[A,B] b) { on = Identity(go) q = Constant<value_int = -1>()"
+         " d = SequenceAt(s, q) t = SplitToSequence<axis = 1>(a) e = SequenceAt(t, i) f = Mul(d, e) b = Add(a, f) }>",
+         {"x": (2, 3), "w": (2, 3)}),
+]  # fmt: skip
+
 RECURRENT = [
     *(recurrent(operator, way) for operator in GATES for way in ("", 'direction = "reverse"', BOTH_WAYS)),
     *(recurrent(operator, way, lengths=[2, 0, 4]) for operator in GATES for way in ("", 'direction = "reverse"',
@@ -767,7 +803,7 @@ FUSED = [
 
 SAMPLES = [
     *ELEMENTWISE, *REDUCTIONS, *PRODUCTS, *EINSUMS, *MOVEMENT, *POOLING, *CONVOLVING, *NORMALIZATIONS, *LOSSES, *SAMPLING,
-    *RESIZING, *REGIONS, *CONTROL, *RECURRENT, *MACHINE_LEARNING, *FUSED,
+    *RESIZING, *REGIONS, *CONTROL, *SEQUENCES, *RECURRENT, *MACHINE_LEARNING, *FUSED,
 ]  # fmt: skip
 
 

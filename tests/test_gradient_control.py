@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from gradient_checks import Array, check, parsed, run
-from onnx_models.gradient import gradient
+from onnx_models.gradient import gradient, vjp
 from onnx_models.gradient.graph import Graph
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
@@ -270,6 +270,42 @@ def test_sequences_beside_the_path_do_no_harm() -> None:
     made.graph.node.append(onnx.helper.make_node("ReduceSum", ["all"], ["loss"], keepdims=0))
     with pytest.raises(ValueError, match=r"\(ConcatFromSequence\) has no gradient"):
         gradient(made, "loss", ["h"])
+
+
+OPEN_SEQUENCES = {
+    "a computed position": "s = SequenceConstruct(x, x) y = SequenceAt(s, i)",
+    "a position beyond the end": "p = Constant<value_int = -3>() s = SequenceConstruct(x, x) y = SequenceAt(s, p)",
+    "an open number of parts": "s = SplitToSequence(x) y = ConcatFromSequence<axis = 0>(s)",
+    "an insertion anywhere": "s = SequenceConstruct(x) t = SequenceInsert(s, x, i) y = ConcatFromSequence<axis = 0>(t)",
+    "an erasure anywhere": "s = SequenceConstruct(x, x) t = SequenceErase(s, i) y = ConcatFromSequence<axis = 0>(t)",
+    "an erasure of nothing": "n = SequenceEmpty() s = SequenceErase(n) t = SequenceInsert(s, x) y = SequenceAt(t, i)",
+    "a branch": """s = If (c) <then_branch = a () => (t) { t = SequenceConstruct(x) },
+        else_branch = b () => (u) { u = SequenceConstruct(x, x) }> y = SequenceAt(s, i)""",
+}
+
+
+@pytest.mark.parametrize("nodes", OPEN_SEQUENCES.values(), ids=OPEN_SEQUENCES)
+def test_a_sequence_that_is_known_in_the_session_only_is_refused(nodes: str) -> None:
+    model = parsed(f"{HEADER} g (double[N] x, int64 i, bool c) => (double y) {{ {nodes} }}")
+    with pytest.raises(
+        ValueError, match=r"node of 'y' \(\w+\) has no gradient: a sequence is differentiated only where"
+    ):
+        vjp(model, ["y"], ["x"])
+
+
+def test_sequences_stay_if_they_are_read_or_treated_as_constants() -> None:
+    model = parsed(f"""{HEADER} g (double[N] x) => (double y) {{
+        p = Constant<value_int = 1>() s = SplitToSequence<keepdims = 0>(x) e = SequenceAt(s, p) y = Mul(e, e) }}""")
+    feeds = {"x": np.array([2.0, 3, 4])}
+    read = gradient(model, "y", ["x"])
+    assert not {"SplitToSequence", "SequenceAt"} & {node.op_type for node in read.graph.node}
+    np.testing.assert_array_equal(run(read, feeds)["x_grad"], [0, 6, 0])
+    with pytest.warns(UserWarning, match="'x' is 0"):
+        gradient(model, "y", ["x"], stop_at=["s"])
+    model.graph.output.append(onnx.helper.make_tensor_sequence_value_info("s", onnx.TensorProto.DOUBLE, None))
+    results = run(gradient(model, "y", ["x"]), feeds)
+    np.testing.assert_array_equal(results["s"], feeds["x"])
+    np.testing.assert_array_equal(results["x_grad"], [0, 6, 0])
 
 
 def test_loops_far_inside_of_each_other() -> None:

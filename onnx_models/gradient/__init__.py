@@ -51,9 +51,9 @@ def gradient(
     The gradients are computed by further nodes (reverse mode). These are standard operators, and operators of this project
     where ONNX has none (their names end in Grad). ONNX Runtime runs the latter after `ortops.register`, or unregistered
     after `onnx_models.portable.attach`. Dynamic shapes stay dynamic, and a length declared as -1 is unknown, as for ONNX
-    Runtime. Functions of the model are inlined, and opsets before 18 are converted to 18. The model's own nodes stay: its
-    outputs keep their values bit for bit in a session without optimizations, while ONNX Runtime may fuse other nodes than
-    before, which round differently.
+    Runtime. Functions of the model are inlined, and opsets before 18 are converted to 18. The model's own nodes stay, except
+    those of sequences (`onnx_models.gradient.sequences`): its outputs keep their values bit for bit in a session without
+    optimizations, while ONNX Runtime may fuse other nodes than before, which round differently.
 
     Args:
         model: not modified. External data stays where it is. A model may exceed 2 GiB in memory; the result then does too,

@@ -67,7 +67,10 @@ class GradientBuilder:
         self, model: onnx.ModelProto, stop_at: Collection[str], through_rois: bool, untie: bool = False
     ) -> None:
         model = accepted(model)
-        self.prepared_model = prepared(model)
+        if isinstance(stop_at, str):
+            raise ValueError(f"stop_at = {stop_at!r}: must be a list or another collection of names")
+        stops = frozenset(_as_list("stop_at", stop_at))
+        self.prepared_model = prepared(model, stops)
         if untie:
             made = self.prepared_model.graph
             weights = parameters(made, (), model.graph).names
@@ -78,9 +81,6 @@ class GradientBuilder:
         )
         self._model = model
         self._known = _tensors(self.graph.proto)
-        if isinstance(stop_at, str):
-            raise ValueError(f"stop_at = {stop_at!r}: must be a list or another collection of names")
-        stops = frozenset(_as_list("stop_at", stop_at))
         self.context = DiffContext(stops, through_rois)
         self.left_out: dict[str, str] = {}
         self._new_inputs: list[onnx.ValueInfoProto] = []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 
 import onnx
 
 from onnx_models.attribute_checks import check_attributes
 from onnx_models.functions import inline_functions
+from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.sequences import READERS, replace_reads
 from onnx_models.gradient.tensors import named_lengths
 from onnx_models.large_models import strip_weights
 from onnx_models.onnx_tools import forget_lengths_inside, infer_shapes
@@ -20,8 +23,10 @@ _OLDEST_WITH_DEFAULTS = 4
 """From this IR version on, an initializer that is also an input is a default value; before, all had to be inputs."""
 
 
-def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
+def prepared(model: onnx.ModelProto, stop_at: Collection[str] = ()) -> onnx.ModelProto:
     """A copy of a model of opset 18 or later, with inferred types and shapes and with functions inlined.
+
+    What is read from sequences, except those in `stop_at`, is written as operators on tensors where that is possible.
 
     Only the bodies of this project's operators stay functions. Declared shapes of intermediate tensors are ignored, because
     they may not fit the shapes of the inputs. The data of large initializers is left out; `restore_weights` restores it.
@@ -38,7 +43,14 @@ def prepared(model: onnx.ModelProto) -> onnx.ModelProto:
         is_stft = node.op_type == "STFT" and normalize_domain(node.domain) == ""
         if is_stft and not any(one.name == "onesided" for one in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
-    return _with_inferred_types(made)
+    typed = _with_inferred_types(made)
+    if any(node.op_type in READERS for node in iter_nodes(typed.graph)):
+        opsets = {normalize_domain(item.domain): item.version for item in typed.opset_import}
+        replace_reads(Graph(typed.graph, opsets), stop_at)
+        del made.graph.node[:]
+        made.graph.node.extend(typed.graph.node)
+        typed = _with_inferred_types(made)
+    return typed
 
 
 def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:

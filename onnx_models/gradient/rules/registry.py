@@ -63,8 +63,8 @@ ZEROS: dict[tuple[str, str], Zero] = {
         _NUMBERS: (
             "And", "ArgMax", "ArgMin", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
             "Equal", "Greater", "GreaterOrEqual", "ImageDecoder", "IsInf", "IsNaN", "Less", "LessOrEqual",
-            "NonMaxSuppression", "NonZero", "Not", "Or", "StringConcat", "StringNormalizer", "StringSplit",
-            "RegexFullMatch", "TfIdfVectorizer", "Xor",
+            "NonMaxSuppression", "NonZero", "Not", "OptionalHasElement", "Or", "SequenceLength", "StringConcat",
+            "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer", "Xor",
         ),
         "its output is a constant": (
             "BlackmanWindow", "Constant", "HammingWindow", "HannWindow", "RandomNormal",
@@ -87,7 +87,8 @@ ZEROS: dict[tuple[str, str], Zero] = {
 _INTEGERS = "it computes with integers; only QuantizeLinear followed by DequantizeLinear passes a gradient"
 _BITS = "it reinterprets the bits of its input as another type"
 _MAPS = "maps are not differentiated"
-_SEQUENCE = "sequences and optional values are not differentiated"
+_OPTIONAL = "optional values are not differentiated"
+_SEQUENCE = "a sequence is differentiated only where the number of its tensors and the positions in it are known"
 
 REFUSED: dict[tuple[str, str], str] = {
     ("", name): reason
@@ -97,10 +98,10 @@ REFUSED: dict[tuple[str, str], str] = {
         ),
         _BITS: ("BitCast",),
         _SEQUENCE: (
-            "ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt",
-            "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap",
-            "SplitToSequence",
+            "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
+            "SequenceMap", "SplitToSequence",
         ),
+        _OPTIONAL: ("Optional", "OptionalGetElement"),
     }.items()
     for name in names
 } | {

@@ -28,8 +28,8 @@ FEW_SAMPLES = 300
 
 @functools.cache
 def few(family: str) -> tuple[Case, ...]:
-    """Some of the small cases of float, and some refusals."""
-    own = [case for case in collect() if case.definition.family == family and case.formula is None]
+    """Some of the small cases of float with one call, and some refusals."""
+    own = [c for c in collect() if c.definition.family == family and c.formula is None and not c.before]
     wrong, right = [c for c in own if c.expects_error], [c for c in own if not c.expects_error]
     small = [
         case for case in right if case.element_type == "float" and family_of(case.definition).work(case) < FEW_SAMPLES

@@ -37,9 +37,9 @@ FEW = {id(one) for one in (*ONE_EACH, *ROUNDED)}
 @pytest.mark.parametrize(
     "call", [pytest.param(one, marks=[pytest.mark.slow] * (id(one) not in FEW)) for one in HERE], ids=str
 )
-@pytest.mark.parametrize("shapes", ["opened", pytest.param("lengths", marks=pytest.mark.slow)])
-def test_forward_derivatives_are_the_transposes_of_those_in_reverse(call: Call, shapes: str) -> None:
-    model = opened(call) if shapes == "opened" else call.model(shapes)
+def test_forward_derivatives_are_the_transposes_of_those_in_reverse(call: Call) -> None:
+    # Such a policy needs sizes that are constants.
+    model = call.model("lengths") if "keep_aspect_ratio_policy" in call.lines else opened(call)
     feeds = {value.name: call.feeds[value.name] for value in model.graph.input}
     found, expected, size = transposes(model, feeds, ["y"], call.wrt)
     assert abs(found - expected) <= 1e-4 * (1e-3 + size)

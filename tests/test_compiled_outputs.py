@@ -210,7 +210,7 @@ def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.Fixtu
             results: Any = (*some(-x), *some(x), parted(x), number(x), counted(x), whole(-np.exp(x)), each(x))
         else:
             results = session.run(None, {"x": x})
-        a, b, c, d, e, f, g, h, i = (array.copy() for array in results)
+        a, b, c, d, counts, f, g, h, i = (array.copy() for array in results)
         for array in results:
             array[...] = -1  # which the next call may find in its memory
         del results
@@ -218,8 +218,8 @@ def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.Fixtu
         assert not b.any()
         assert (c == 1).all()
         assert np.argwhere(d).tolist() == [[N - 1, 1]]
-        assert np.flatnonzero(e).tolist() == (np.cumsum(e[e > 0]) - 1).tolist()
-        assert np.count_nonzero(e) > 1
+        assert np.flatnonzero(counts).tolist() == (np.cumsum(counts[counts > 0]) - 1).tolist()
+        assert np.count_nonzero(counts) > 1
         assert f == 0
         assert g.tolist() == [1, 0] * (N // 2 - 1) + [1]
         np.testing.assert_allclose(h, [1 - np.e] + [-np.e] * (N - 1), rtol=1e-6)

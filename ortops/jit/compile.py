@@ -1,6 +1,6 @@
 """Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
-Apart from this file, only `parallel.py`, `scalar.py`, `simd.py` and `text.py` use numba's private parts.
+Apart from this file, only `parallel.py`, `scalar.py`, `simd.py`, `struct_types.py` and `text.py` use numba's private parts.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from numba.core.untyped_passes import FixupArgs, GenericRewrites, ReconstructSSA
 
 from ortops.jit.elements import PANEL
 from ortops.jit.machine_code import SYMBOL
-from ortops.jit.parallel import from_words, to_words
+from ortops.jit.parallel import emit_return, from_words
 from ortops.jit.scalar import LanesType, compute_type
 from ortops.jit.source import ArgType, Source
+from ortops.jit.struct_types import parameter_type
 
 _INT64 = ir.IntType(64)
 
@@ -339,9 +340,9 @@ def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str)
     words = iter(kernel.args) if isinstance(arguments, str) else _words_at(builder, kernel.args[0])
     values = [from_words(context, builder, words, one) for one in numba_types]
     callee = context.declare_function(ir_module, overload.fndesc)
-    returned = types.unliteral(overload.signature.return_type)
+    returned = overload.signature.return_type
     _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
-    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
+    emit_return(builder, result, returned)
     library.add_ir_module(ir_module)
     library.finalize()
     return library
@@ -353,12 +354,11 @@ _ELEMENTS = {"float16": types.uint16, "bfloat16": types.int16, "float": types.fl
 
 def _annotated(hint: Any, element: str) -> Any:
     """The numba type of a parameter or a named tuple's field."""
-    if hint in (int, float, bool):
-        return {int: types.intp, float: types.float64, bool: types.boolean}[hint]
+    found = parameter_type(hint)
+    if found is not None:
+        return found
     if hasattr(hint, "__metadata__"):
         (kind,) = hint.__metadata__
-        if kind in ("int64", "float64"):
-            return types.CPointer(getattr(types, kind))
         stored, of_panel = _ELEMENTS[element.removesuffix(PANEL)], element.endswith(PANEL)
         if kind in ("values", "stored"):
             return types.CPointer(compute_type(stored) if kind == "values" else stored)

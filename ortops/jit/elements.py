@@ -38,6 +38,14 @@ if TYPE_CHECKING:
     class Address(int, Generic[T_co]):
         """The address of a C function of type T."""
 
+else:
+
+    class Address:
+        """An int, in compiled code and in the fields of structs."""
+
+        def __class_getitem__(cls, _function: Any) -> type[int]:
+            return int
+
 
 Values: TypeAlias = Annotated[Any, "values"]
 """Parameter type: a pointer to values of the element type's compute type."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from llvmlite import ir
 from numba import types
@@ -11,6 +11,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ortops.jit.scalar import is_elements
+from ortops.jit.struct_types import is_pointer, parameter_type
 
 _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
@@ -21,7 +22,7 @@ def from_words(context: Any, builder: Any, words: Iterator[Any], value_type: Any
         parts = [from_words(context, builder, words, part) for part in value_type.types]
         return context.make_tuple(builder, value_type, parts)
     word = next(words)
-    if isinstance(value_type, types.CPointer):
+    if is_pointer(value_type):
         return builder.inttoptr(word, context.get_value_type(value_type))
     if value_type == types.boolean:
         return builder.icmp_unsigned("!=", word, _INT64(0))
@@ -33,12 +34,18 @@ def to_words(builder: Any, value: Any, value_type: Any) -> Iterator[Any]:
     if isinstance(value_type, types.BaseTuple):
         for i, part in enumerate(value_type.types):
             yield from to_words(builder, builder.extract_value(value, i), part)
-    elif isinstance(value_type, types.CPointer):
+    elif is_pointer(value_type):
         yield builder.ptrtoint(value, _INT64)
     elif value_type == types.boolean:
         yield builder.zext(value, _INT64)
     else:
         yield builder.bitcast(value, _INT64) if value_type == types.float64 else value
+
+
+def emit_return(builder: Any, result: Any, value_type: Any) -> None:
+    """Emit the return of a C function that wraps a compiled function: the word of its result, or 0."""
+    returned = types.unliteral(value_type)
+    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
 
 
 @intrinsic
@@ -135,22 +142,29 @@ else:
 
 @intrinsic
 def pointer_to(typing: Any, function: Any) -> Any:
-    """The address of a C function that wraps a compiled function; its parameters and result are 64-bit integers."""
-    parameters = function.dispatcher.py_func.__code__.co_argcount
-    signature = function.get_call_type(typing, (types.intp,) * parameters, {})
+    """The address of a C function that wraps a compiled function.
+
+    Its parameters and its result are numbers, structs or pointers, which are passed as 64-bit words. Annotations give the
+    parameters' types.
+    """
+    python = function.dispatcher.py_func
+    hints = get_type_hints(python, include_extras=True)
+    parameters = [parameter_type(hints[name]) for name in python.__code__.co_varnames[: python.__code__.co_argcount]]
+    signature = function.get_call_type(typing, tuple(parameters), {})
 
     def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
         overload = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs((overload.library,))
         name = builder.module.get_unique_name(f"c.{overload.fndesc.mangled_name}")
-        wrapper = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * parameters), name=name)
+        wrapper = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * len(parameters)), name=name)
         wrapper.linkage = "internal"
         body = ir.IRBuilder(wrapper.append_basic_block("entry"))
         callee = context.declare_function(builder.module, overload.fndesc)
-        _, result = context.call_conv.call_function(
-            body, callee, signature.return_type, signature.args, list(wrapper.args)
-        )
-        body.ret(result)
+        values = [
+            from_words(context, body, iter([word]), one) for word, one in zip(wrapper.args, parameters, strict=True)
+        ]
+        _, result = context.call_conv.call_function(body, callee, signature.return_type, parameters, values)
+        emit_return(body, result, signature.return_type)
         return builder.ptrtoint(wrapper, _INT64)
 
     return types.intp(function), codegen
@@ -206,7 +220,7 @@ def allocate(_typing: Any, words: Any) -> Any:
 
 @intrinsic
 def release(_typing: Any, memory: Any) -> Any:
-    """Free memory that `allocate` returned; ignore a null pointer."""
+    """Free memory that `allocate` or `struct_types` returned; ignore a null pointer."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         function_type = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer()])
@@ -214,4 +228,4 @@ def release(_typing: Any, memory: Any) -> Any:
         builder.call(free, [builder.bitcast(args[0], _BYTE.as_pointer())])
         return context.get_dummy_value()
 
-    return types.void(types.CPointer(types.int64)), codegen
+    return types.void(memory), codegen

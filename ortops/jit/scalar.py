@@ -17,6 +17,7 @@ from ortops.jit import LANES
 from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, Elements, T
 from ortops.jit.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
 from ortops.jit.machine_code import has_float16, has_fma
+from ortops.jit.struct_types import ItemsType, emit_item
 
 MAX_UNROLLED = 8
 """The most iterations of a loop that is specialised for each count (`parallel.for_count`)."""
@@ -107,6 +108,8 @@ def _elements(context: Any, builder: Any, result: Any, address: Any, kind: Any) 
 def _offset(_typing: Any, pointer: Any, count: Any) -> Any:
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        if isinstance(pointer, ItemsType):
+            return emit_item(builder, pointer, *args)
         if not is_elements(pointer):
             return builder.gep(args[0], [args[1]])
         size = builder.mul(args[1], emit_itemsize(builder, pointer, args[0]))

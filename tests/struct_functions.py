@@ -1,0 +1,143 @@
+"""Structs, and C functions with structs, for `test_structs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from ortops.jit.compile import compiled
+from ortops.jit.elements import Address
+from ortops.jit.parallel import add_atomically, call, call_unchecked, pointer_to, release
+from ortops.jit.scalar import address_of, offset
+from ortops.jit.struct_types import (
+    allocate_struct,
+    allocate_structs,
+    clear_struct,
+    field_pointer,
+    items_at,
+    local_struct,
+    local_structs,
+    size_of,
+    struct_at,
+)
+from ortops.jit.structs import POINTER, Byte, Float32, Struct
+
+
+class Tensor(Struct):
+    """A tensor."""
+
+    rank: int
+    dims: Annotated[list[int], 4]
+    is_wanted: Byte
+    scale: Float32
+    offset: float
+
+
+class Rule(Struct):
+    """What a definition says of a tensor."""
+
+    rank: int
+    kind: Byte
+
+
+class Definition(Struct):
+    """An operator."""
+
+    name: Annotated[list[Byte], POINTER]
+    rules: Annotated[list[Rule], POINTER]
+    weights: Annotated[list[float], POINTER]
+    factors: Annotated[list[Float32], POINTER]
+    spare: Annotated[list[Annotated[Rule, POINTER]], 2]
+
+
+class Node(Struct):
+    """A node, perhaps with one after it."""
+
+    definition: Annotated[Definition, POINTER]
+    next: Annotated[Node | None, POINTER]
+    tensors: Annotated[list[Tensor], 3]
+    latest: Tensor
+    text: Annotated[list[Byte], 5]
+    compute: Address[Callable[[Node, int], int]]
+
+
+@compiled
+def read(node: Node, i: int) -> float:
+    """A number that each kind of field takes part in."""
+    definition, tensor = node.definition, node.tensors[i]
+    total = definition.name[1] + definition.rules[1].rank + definition.rules[1].kind + definition.spare[1].rank
+    total += tensor.rank + tensor.dims[3] + tensor.is_wanted + node.text[4]
+    return total + definition.weights[1] + definition.factors[1] + tensor.scale + tensor.offset
+
+
+@compiled
+def change(node: Node, value: int) -> int:
+    """Set each kind of field."""
+    tensor, definition = node.tensors[1], node.definition
+    tensor.rank, tensor.dims[2], tensor.is_wanted = value, value + 1, value + 256
+    tensor.scale, tensor.offset = value / 3, value / 3
+    node.text[1], definition.weights[0], definition.factors[0] = value, value / 3, value / 3
+    definition.rules[1].kind, definition.spare[0] = value, definition.rules[1]
+    node.latest, node.tensors[2], node.next = tensor, tensor, node
+    node.latest.rank += 1
+    return node.tensors[2].rank
+
+
+@compiled
+def count(node: Node | None) -> int:
+    """The number of nodes in a list."""
+    length = 0
+    while node is not None:
+        length, node = length + 1, node.next
+    return length
+
+
+@compiled
+def cut(node: Node) -> int:
+    """End a list with its first node."""
+    if node.next is node:
+        return -1
+    node.next = None
+    return 0
+
+
+@compiled
+def rank_of(tensors: list[Tensor], node: Node, factor: float) -> float:
+    """A C function that others call by its address."""
+    return tensors[1].rank * node.tensors[1].rank * factor
+
+
+@compiled
+def call_back(node: Node, tensor: Tensor) -> int:
+    """Call functions by their addresses, with structs."""
+    address: Address[Callable[[list[Tensor], Node, float], float]] = pointer_to(rank_of)
+    first = call(address, (items_at(Tensor, address_of(tensor)), node, 0.5))
+    if node.compute == 0:
+        return -1
+    found: int = call_unchecked(node.compute, (node, 7))
+    return first + found
+
+
+@compiled
+def use_memory(count: int) -> int:
+    """Use structs on the stack and on the heap."""
+    local, several = local_struct(Tensor), local_structs(Tensor, 3)
+    made, many = allocate_struct(Tensor), allocate_structs(Tensor, count)
+    if made is None or many is None:
+        release(made)
+        release(many)
+        return -1
+    clear_struct(local)
+    clear_struct(made)
+    for i in range(count):
+        many[i].rank = i
+    for i in range(3):
+        several[i].rank = 10 * i
+    made.rank = 100
+    add_atomically(field_pointer(made, "rank"), 1000)
+    last = offset(many, count - 1)
+    same = struct_at(Tensor, address_of(many) + (count - 1) * size_of(Tensor))
+    total = local.rank + local.dims[3] + several[2].rank + made.rank + last[0].rank + same.rank
+    release(made)
+    release(many)
+    return total

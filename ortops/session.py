@@ -19,9 +19,9 @@ from ortops.engine import extensions
 from ortops.engine.c_api import CustomOp
 from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains, check_options
-from ortops.engine.errors import RaiseOperatorErrors, SessionErrors, keep_causes
+from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
-from ortops.engine.shutdown import inside_session, register_exit_function
+from ortops.engine.shutdown import awaited_at_exit, register_exit_function
 from ortops.jit import exceptions
 from ortops.jit.forks import unforked
 from ortops.jit.machine_code import keep_forever
@@ -94,8 +94,6 @@ class _Registration:
                 f"operators has {missing[0].label}: the library engine cannot run Python operators: must be given with "
                 "engine='auto', in the first call for session options"
             )
-        if missing:
-            keep_causes()
 
     def apply(self, options: onnxruntime.SessionOptions) -> None:
         """Let all sessions that are made later have the operators of `register`."""
@@ -310,6 +308,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     error.
     """
 
+    @awaited_at_exit
     def __init__(
         self,
         path_or_bytes: str | bytes | Any,
@@ -347,18 +346,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         check_options(options, "sess_options")
         users = _by_name(operators)
         exceptions.uninterrupted(lambda: _register(options, "auto", users.values()))
-        self._operator_errors = SessionErrors()
         registration = _registered[weakref.ref(options)]
         self._users = registration.users | users
+        self._operator_errors = SessionErrors() if self._users else None
         self._options, self._standard, self._model = options, standard, path_or_bytes
         operators_in_use = self._operators_in_use(providers)
         try:
-            with (
-                unforked(),
-                inside_session(),
-                operators_in_use,
-                RaiseOperatorErrors(self._operator_errors, is_making=True),
-            ):
+            with making(self._operator_errors), unforked(), operators_in_use:
                 super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
         except Exception as error:
             if _CONFLICT in str(error):
@@ -404,40 +398,40 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             return contextlib.nullcontext()
         return registration.in_use.during(options, _merged(self._users, nodes))
 
+    @awaited_at_exit
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
-        with (
-            unforked(),
-            inside_session(),
-            self._operators_in_use(providers),
-            RaiseOperatorErrors(self._operator_errors, is_making=True),
-        ):
+        with making(self._operator_errors), unforked(), self._operators_in_use(providers):
             super().set_providers(providers, provider_options)
 
+    @awaited_at_exit
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession.run does.
 
         Raises:
             BaseException: the exception that Python raised in one of our operators, instead of onnxruntime's error.
         """
-        with inside_session(), RaiseOperatorErrors(self._operator_errors):
+        with calling(self._operator_errors):
             outputs: list[Any] = super().run(output_names, input_feed, run_options)
         return outputs
 
+    @awaited_at_exit
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: dict[str, Any], run_options: Any = None
     ) -> list[Any]:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(self._operator_errors):
+        with calling(self._operator_errors):
             outputs: list[Any] = super().run_with_ort_values(output_names, input_dict_ort_values, run_options)
         return outputs
 
+    @awaited_at_exit
     def run_with_ortvaluevector(self, *args: Any, **kwargs: Any) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(self._operator_errors):
+        with calling(self._operator_errors):
             super().run_with_ortvaluevector(*args, **kwargs)
 
+    @awaited_at_exit
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Run the model as onnxruntime.InferenceSession does, with the exceptions of `run`."""
-        with inside_session(), RaiseOperatorErrors(self._operator_errors):
+        with calling(self._operator_errors):
             super().run_with_iobinding(iobinding, run_options)

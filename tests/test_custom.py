@@ -445,6 +445,36 @@ def test_an_exception_is_an_error_of_the_session(raised: BaseException, says: st
     assert (caught.value if leaves not in (None, LookupError) else caught.value.__cause__) in (raised, None)
 
 
+def test_a_later_call_raises_no_exception_that_onnxruntimes_own_class_left_on_the_thread() -> None:
+    def f(x: F) -> F:
+        raise KeyboardInterrupt if x[0] else ValueError("answer")
+
+    chosen = options()
+    ortops.register(chosen, operators=[made(f)])
+    model = parsed(ONE).SerializeToString()
+    plain = onnxruntime.InferenceSession(model, chosen, [CPU])
+    without_users = session("(float[n] x, float[m] y) => (float[n] z) { z = Add(x, y) }")
+    for runner, feeds, says in (
+        (ortops.InferenceSession(model, chosen, [CPU]), {"x": np.zeros(1, np.float32)}, "ValueError: answer"),
+        (without_users, {"x": np.ones(2, np.float32), "y": np.ones(3, np.float32)}, "Add node"),
+    ):
+        with pytest.raises(Exception, match="interrupted by KeyboardInterrupt"):
+            plain.run(None, {"x": np.ones(1, np.float32)})
+        with pytest.raises(Exception, match=says):
+            runner.run(None, feeds)
+
+
+def test_an_operator_with_a_name_of_any_length_can_be_interrupted() -> None:
+    name = "f" * 1000
+
+    def f(x: F) -> F:
+        raise KeyboardInterrupt
+
+    runner = session(ONE.replace("t.f", f"t.{name}"), ortops.operator(domain="t", name=name)(f))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(None, {"x": np.ones(1, np.float32)})
+
+
 def test_inputs_are_copies_that_can_be_kept_and_changed() -> None:
     kept: list[F] = []
 

@@ -178,7 +178,8 @@ class CustomOp:
         create: Callback | None = None,
         infer: Callback | None = None,
     ) -> None:
-        prefix = ctypes.create_string_buffer(f"{label}: interrupted by ".encode())
+        # Short, since the callbacks write it into a buffer, and `errors.calling` looks for its end.
+        prefix = ctypes.create_string_buffer(f"{label:.50}: interrupted by ".encode())
         self.table = table = np.zeros(layout.TENSORS + layout.TENSOR_WORDS * max(len(inputs), len(outputs)), np.int64)
         self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
         self.rename(name)

@@ -5,29 +5,27 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+from contextlib import AbstractContextManager
 
+from ortops.engine import shutdown
 from ortops.jit import exceptions
 
 _MAX_KEPT = 100
 
+_INTERRUPTED = ": interrupted by "
+"""Part of the status of an operator that an exception interrupted (`ortops.engine.compiled.callbacks`)."""
+
 _thread = threading.local()
-_keeps_causes = False
 _numbers = itertools.count(1)
 
 
-def keep_causes() -> None:
-    """Let sessions' calls keep causes of errors from now on, since users' operators exist, whose errors have causes."""
-    global _keeps_causes  # noqa: PLW0603 - without users' operators, sessions save the cost
-    _keeps_causes = True
-
-
-def _call() -> RaiseOperatorErrors | None:
-    """The innermost call of an `ortops.InferenceSession` that runs on this thread."""
+def _call() -> _Call | None:
+    """The innermost call on this thread that makes a session or runs one with users' operators."""
     return getattr(_thread, "call", None)
 
 
 def is_inside_call() -> bool:
-    """Whether a call of an `ortops.InferenceSession` runs on this thread."""
+    """Whether this thread makes an `ortops.InferenceSession` or runs one with users' operators."""
     return _call() is not None
 
 
@@ -39,23 +37,23 @@ def keep_cause(error: BaseException) -> None:
 
 
 def session_in_the_making() -> SessionErrors | None:
-    """The errors of the `ortops.InferenceSession` that this thread is making, if any."""
+    """The errors of the `ortops.InferenceSession` that this thread is making, if it has users' operators."""
     call = _call()
     return call.session if call is not None and call.is_making else None
 
 
 class SessionErrors:
-    """The errors of a session's operators on ONNX Runtime's own threads, each of which belongs to a call of the session.
+    """The errors of users' operators in a session, on ONNX Runtime's own threads. Each belongs to a call of the session.
 
     Such a thread (ORT_PARALLEL) does not know its call. So the error's status gets a number, and the call whose error has
     this number takes the error.
     """
 
     def __init__(self) -> None:
-        self._calls: set[RaiseOperatorErrors] = set()
+        self._calls: set[_Call] = set()
         self._kept: dict[int, tuple[BaseException, bool]] = {}
 
-    def begin(self, call: RaiseOperatorErrors) -> None:
+    def begin(self, call: _Call) -> None:
         """Number errors until the call ends."""
         self._calls.add(call)
 
@@ -74,7 +72,7 @@ class SessionErrors:
             self._kept.pop(old, None)
         return f" (error {number} of an operator)"
 
-    def end(self, call: RaiseOperatorErrors, raised: BaseException | None) -> tuple[BaseException | None, bool]:
+    def end(self, call: _Call, raised: BaseException | None) -> tuple[BaseException | None, bool]:
         """End a call, take the error whose number ONNX Runtime's error contains, and remove the number from the text."""
         kept = self._taken(raised) if raised is not None and self._kept else None
         self._calls.discard(call)
@@ -87,8 +85,7 @@ class SessionErrors:
         return kept or (None, False)
 
     def _taken(self, raised: BaseException) -> tuple[BaseException, bool] | None:
-        text = raised.args[0] if raised.args else None
-        found = _NUMBER.search(text) if isinstance(text, str) else None
+        found = _NUMBER.search(_text_of(raised))
         kept = self._kept.pop(int(found[1]), None) if found else None
         if found and kept is not None:
             raised.args = (found.string[: found.start()] + found.string[found.end() :], *raised.args[1:])
@@ -98,42 +95,86 @@ class SessionErrors:
 _NUMBER = re.compile(r" \(error (\d+) of an operator\)")
 
 
-class RaiseOperatorErrors:
-    """A context for ONNX Runtime's calls that raises an operator's exception at its end.
+def calling(session: SessionErrors | None) -> AbstractContextManager[None]:
+    """A context for a call that runs a session, which raises operators' exceptions at its end.
 
     For an exception that is not an operator's answer, such as KeyboardInterrupt, ONNX Runtime gets only a status with the
-    text "interrupted", and this context raises the exception instead of ONNX Runtime's error. An exception in a user's
-    function becomes the cause of ONNX Runtime's error.
+    text "interrupted", and the context raises the exception instead of ONNX Runtime's error. An exception in a user's
+    function becomes the cause of ONNX Runtime's error. While the interpreter exits, the call does not begin.
 
     Args:
-        session: the session's errors.
-        is_making: whether the call makes the session.
+        session: the session's errors; None without users' operators, whose calls have nothing to do where none fails.
     """
+    if shutdown.is_exiting:
+        shutdown.wait()
+    return _interruptions if session is None else _Call(session, is_making=False)
 
-    def __init__(self, session: SessionErrors, *, is_making: bool = False) -> None:
-        self.session, self.is_making = session, is_making
+
+def making(session: SessionErrors | None) -> AbstractContextManager[None]:
+    """As `calling`, for a call that makes a session, where ONNX Runtime ignores the statuses of shape inference."""
+    if shutdown.is_exiting:
+        shutdown.wait()
+    return _Call(session, is_making=True)
+
+
+class _Interruptions:
+    """The context of a session's calls without users' operators, for all at once: it must cost little."""
 
     def __enter__(self) -> None:
-        """Drop an exception that an earlier onnxruntime.InferenceSession has left on this thread."""
-        exceptions.take()
-        self._keeps_causes = _keeps_causes
-        if _keeps_causes:
-            self.causes: list[BaseException] = []
-            self._outer, _thread.call = _call(), self
-            self.session.begin(self)
+        pass
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
-        """Raise the first exception instead of ONNX Runtime's error."""
-        error = exceptions.take()
-        causes: list[BaseException] = []
-        if self._keeps_causes:
-            _thread.call, causes = self._outer, self.causes
-            kept, leaves = self.session.end(self, raised)
-            if kept is not None and leaves:
-                error = error or kept
-            elif kept is not None and kept.__cause__ is not None:
-                causes.insert(0, kept.__cause__)
-        if error is not None:
+        if raised is not None:
+            _raise_interruption(raised)
+
+
+_interruptions = _Interruptions()
+
+
+def _raise_interruption(raised: BaseException) -> None:
+    """Raise the exception by which ONNX Runtime's error says that it was interrupted, instead of the error.
+
+    An earlier onnxruntime.InferenceSession may have left an exception of its own on this thread.
+    """
+    error = exceptions.take()
+    if error is not None and _INTERRUPTED in _text_of(raised):
+        raise error from error.__cause__
+
+
+def _text_of(raised: BaseException) -> str:
+    """The text of ONNX Runtime's error, "" for other exceptions, whose ``__str__`` may be anything."""
+    return raised.args[0] if raised.args and isinstance(raised.args[0], str) else ""
+
+
+class _Call:
+    """The context of a call that makes a session or runs one with users' operators.
+
+    session: the session's errors; None without users' operators.
+    is_making: whether the call makes the session.
+    causes: the causes of errors on this thread.
+    """
+
+    def __init__(self, session: SessionErrors | None, *, is_making: bool) -> None:
+        self.session, self.is_making = session, is_making
+        self.causes: list[BaseException] = []
+
+    def __enter__(self) -> None:
+        if self.is_making:
+            exceptions.take()  # which an earlier onnxruntime.InferenceSession has left on this thread
+        if self.session is not None:
+            self.session.begin(self)
+        self._outer, _thread.call = _call(), self
+
+    def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
+        _thread.call = self._outer
+        kept, leaves = self.session.end(self, raised) if self.session is not None else (None, False)
+        if self.is_making and (error := exceptions.take()) is not None:
             raise error from error.__cause__
-        if raised is not None and causes:
+        if raised is None:
+            return
+        if kept is not None and leaves:
+            raise kept from kept.__cause__
+        _raise_interruption(raised)
+        causes = self.causes if kept is None or kept.__cause__ is None else [kept.__cause__]
+        if causes:
             raised.__cause__ = causes[0]

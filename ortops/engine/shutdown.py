@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,41 +26,61 @@ PROCESS_STATE = np.zeros(2, np.int64)
 """The words ACTIVE and ENDING (`ortops.engine.compiled.layout`), which the compiled callbacks read and write."""
 keep_forever(PROCESS_STATE)
 
-# Each thread has a lock. A signal handler may raise an exception at any line. Only a lock in a `with` statement stays
-# consistent then, since C code acquires and releases it.
-_locks: dict[int, Any] = {}
-_closed_lock = threading.RLock()
-_is_closed = False
+is_exiting = False
+"""Whether the interpreter's exit has begun. Then a thread must call `wait` before it enters a session."""
+
+_exit_lock = threading.RLock()
+_methods: list[CodeType] = []
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def inside_session() -> Any:
-    """A context in which the current thread is inside a session. Contexts may be nested.
+def awaited_at_exit(method: _F) -> _F:
+    """Decorate a session's method: the interpreter's exit waits until no thread runs it."""
+    _methods.append(method.__code__)
+    return method
 
-    While the interpreter exits, a thread that enters its first context waits for the process to end.
-    """
-    thread = threading.get_ident()
-    if thread not in _locks and _is_closed:
-        return _closed_lock
-    return _locks.setdefault(thread, threading.RLock())
+
+def wait() -> None:
+    """Wait for the process to end, but not in the exiting thread, nor if the call of a session is inside another."""
+    method = sys._getframe()  # noqa: SLF001 - documented
+    while method.f_code not in _methods and method.f_back is not None:
+        method = method.f_back
+    if not _is_inside_session(method.f_back):
+        with _exit_lock:  # for ever, but not in the exiting thread, which holds it
+            pass
+
+
+def _is_inside_session(frame: FrameType | None) -> bool:
+    """Whether a session's method called a frame's function, or is it."""
+    while frame is not None and frame.f_code not in _methods:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _other_threads_are_inside() -> bool:
+    """Whether another thread is inside a session. Calls pay nothing for this: it is read from the threads' frames."""
+    return any(
+        thread != threading.get_ident() and frame.f_code is not wait.__code__ and _is_inside_session(frame)
+        for thread, frame in sys._current_frames().items()  # noqa: SLF001 - documented
+    )
 
 
 def close() -> None:
     """Stop other threads from beginning calls, and wait for running calls, at most `MAX_WAIT_SECONDS`."""
-    global _is_closed  # noqa: PLW0603 - the interpreter exits once
+    global is_exiting  # noqa: PLW0603 - the interpreter exits once
     deadline = time.monotonic() + MAX_WAIT_SECONDS
-    _closed_lock.acquire()
-    _is_closed = True
-    for lock in list(_locks.values()):
-        lock.acquire(timeout=max(deadline - time.monotonic(), 0.0))
-    # An onnxruntime.InferenceSession holds none of these locks; its callbacks read ENDING and count in ACTIVE.
+    _exit_lock.acquire()
+    is_exiting = True
+    while _other_threads_are_inside() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    # These methods are not an onnxruntime.InferenceSession's; its callbacks read ENDING and count in ACTIVE.
     PROCESS_STATE[ENDING] = threading.get_ident()
     while PROCESS_STATE[ACTIVE] > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def reset_after_fork() -> None:
-    """Forget the threads of the parent, which a forked child does not have."""
-    _locks.clear()
+    """Forget the callbacks of the parent's threads, which a forked child does not have."""
     PROCESS_STATE[ACTIVE] = 0
 
 

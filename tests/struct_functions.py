@@ -20,7 +20,7 @@ from ortops.jit.struct_types import (
     size_of,
     struct_at,
 )
-from ortops.jit.structs import POINTER, Byte, Float32, Struct
+from ortops.jit.structs import POINTER, Byte, Float32, Struct, Union
 
 
 class Tensor(Struct):
@@ -59,6 +59,28 @@ class Node(Struct):
     latest: Tensor
     text: Annotated[list[Byte], 5]
     compute: Address[Callable[[Node, int], int]]
+
+
+class Number(Union):
+    """A float or the integer of its bits."""
+
+    bits: int
+    value: float
+
+
+class Row(Struct):
+    """A number, and structs that follow."""
+
+    number: Number
+    rules: Annotated[list[Rule], 0]
+
+
+@compiled
+def share(row: Row, i: int) -> int:
+    """Read the bits of the double, and set a struct that follows."""
+    row.number.value *= 2
+    row.rules[i].rank = row.number.bits
+    return row.number.bits
 
 
 @compiled

@@ -75,6 +75,14 @@ def test_python_reads_what_compiled_code_wrote() -> None:
     assert (example.rules[1].kind, example.rules[1].rank) == (5, 0)
 
 
+def test_a_union_and_structs_that_follow() -> None:
+    memory = (ctypes.c_int64 * 6)()
+    row: Any = functions.Row.from_buffer(memory)
+    row.number.value = 0.75
+    assert as_float(loaded("share")(address(memory), 1, 0)) == 1.5
+    assert (list(memory[1:]), ctypes.sizeof(row)) == ([0, 0, row.number.bits, 0, 0], 8)
+
+
 def test_a_null_pointer_is_none() -> None:
     count, cut = loaded("count"), loaded("cut")
     last: Any = Node()

@@ -20,7 +20,7 @@ from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, inf
 from numba.extending import intrinsic, register_model, typeof_impl
 
 from ortops.jit import structs
-from ortops.jit.structs import InPlace, Kind, Pointer, Struct, ctypes_type, without_none
+from ortops.jit.structs import InPlace, Kind, Pointer, Struct, Union, ctypes_type, is_struct, without_none
 
 _BYTE, _INT64 = ir.IntType(8), ir.IntType(64)
 
@@ -46,6 +46,7 @@ register_model(ItemsType)(models.OpaqueModel)
 
 
 @typeof_impl.register(type(Struct))
+@typeof_impl.register(type(Union))
 def _typeof_struct(struct: type[Struct], _context: Any) -> Any:
     return types.TypeRef(StructType(struct))
 
@@ -64,7 +65,7 @@ def parameter_type(hint: Any) -> Any:
         return {int: types.intp, float: types.float64, bool: types.boolean}[found]
     if typing.get_origin(found) is list:
         return _several(structs.kind_of(typing.get_args(found)[0]))
-    return StructType(found) if isinstance(found, type) and issubclass(found, Struct) else None
+    return StructType(found) if is_struct(found) else None
 
 
 def _type(kind: Kind) -> Any:

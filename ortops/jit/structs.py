@@ -12,6 +12,7 @@
         drivers: Annotated[list[Annotated[Driver, POINTER]], POINTER]    # the address of the first of several addresses
         tensors: Annotated[list[Tensor], 12]         # twelve structs, in place
         latest: Tensor                               # a struct in place
+        attributes: Annotated[list[Attribute], 0]    # structs that follow, as many as there is memory for
         compute: Address[Callable[[int], int]]       # the address of a C function
 
 In Python a struct is a ctypes.Structure, whose addresses are ints. In compiled code (`struct_types`) it is a pointer whose
@@ -85,6 +86,11 @@ def without_none(hint: Any) -> Any:
     return hint
 
 
+def is_struct(hint: Any) -> bool:
+    """Whether an annotation is a struct."""
+    return isinstance(hint, type) and issubclass(hint, Struct | Union)
+
+
 def kind_of(hint: Any) -> Kind:
     """The kind of an annotation.
 
@@ -94,7 +100,7 @@ def kind_of(hint: Any) -> Kind:
     extras: tuple[Any, ...] = getattr(hint, "__metadata__", ())
     if hint in (int, float):
         return "int64" if hint is int else "float64"
-    if isinstance(hint, type) and issubclass(hint, Struct):
+    if is_struct(hint):
         return hint
     if len(extras) == 1 and extras[0] in _NUMBERS:
         return str(extras[0])
@@ -117,18 +123,30 @@ if TYPE_CHECKING:
 
         def __init__(self, *values: object, **named: object) -> None: ...
 
+    class Union(Struct):
+        """The base of structs whose fields share their memory."""
+
 else:
 
-    class StructClass(type(ctypes.Structure)):
-        """The class of structs, which gives each its fields by its annotations."""
+    class Fields:
+        """Gives a struct its fields by its annotations."""
 
-        def __init__(cls, name: str, *args: Any) -> None:
+        def __init__(self, name: str, *args: Any) -> None:
             super().__init__(name, *args)
-            hints = typing.get_type_hints(cls, localns={name: cls}, include_extras=True)
+            hints = typing.get_type_hints(self, localns={name: self}, include_extras=True)
             if hints:
                 kinds = {name: kind_of(hint) for name, hint in hints.items()}
-                cls._fields_ = [(name, ctypes_type(kind)) for name, kind in kinds.items()]
-                cls.fields = {name: Field(getattr(cls, name).offset, kind) for name, kind in kinds.items()}
+                self._fields_ = [(name, ctypes_type(kind)) for name, kind in kinds.items()]
+                self.fields = {name: Field(getattr(self, name).offset, kind) for name, kind in kinds.items()}
+
+    class StructClass(Fields, type(ctypes.Structure)):
+        """The class of structs."""
+
+    class UnionClass(Fields, type(ctypes.Union)):
+        """The class of unions."""
 
     class Struct(ctypes.Structure, metaclass=StructClass):
         """The base of all structs."""
+
+    class Union(ctypes.Union, metaclass=UnionClass):
+        """The base of structs whose fields share their memory."""

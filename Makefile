@@ -1,40 +1,41 @@
-# Each target makes .venv and installs what it needs, once; a changed pyproject.toml installs again.
+# Each target makes .venv and installs what it needs, once; a changed pyproject.toml installs again. Those that call kernels
+# build the library, or what of it has changed. zig links it where this machine's C compiler cannot.
 PYTHON ?= python3
 BIN := .venv/bin
+COMPILER = $(shell cc -shared -fPIC -x c /dev/null -o /dev/null 2>/dev/null && echo compile || echo library)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen release site lint
+.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen library release site lint
 
-conformance: .venv/.base
+conformance: .venv/.base library
 	$(BIN)/python -m conformance --strict all
 
-test: .venv/.test
-	$(BIN)/python -m ortops warmup
+test: .venv/.test library
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Tests that take long: the suite's default run, gradients of gradients, a wheel.
-test-slow: .venv/.test
+test-slow: .venv/.test library
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 # The tests that need PyTorch, which is large. Where it is installed, the two targets above run them, too, and take longer.
-test-torch: .venv/.test .venv/.test-torch
+test-torch: .venv/.test .venv/.test-torch library
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m torch \
 		$(addprefix tests/test_, torch*.py gradient_networks.py gradient_layers.py docs.py)
 
 # Measures speed, draws the README's picture and writes the tables of docs/performance.md.
-bench: .venv/.bench
+bench: .venv/.bench library
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
 	$(BIN)/python -m benchmarks custom-calls --write docs/custom_operators.md
 
-# Measures how long a user waits for the compiler, a wheel and the suite.
-start: .venv/.test
+# Measures how long a user waits for the compiler, the library and the suite.
+start: .venv/.test library
 	$(BIN)/python -m benchmarks.start
 
-networks: .venv/.test-torch
+networks: .venv/.test-torch library
 	$(BIN)/python -m benchmarks networks --write docs/performance.md
 
-examples: .venv/.examples
+examples: .venv/.examples library
 	$(BIN)/python -m examples.fit_box
 	$(BIN)/python -m examples.train_detector
 	$(BIN)/python -m examples.grad_cam
@@ -43,14 +44,17 @@ examples: .venv/.examples
 
 # Writes the generated parts of docs/ and its pictures. REPORTS are files that the suite wrote with `--json`: docs/findings.md
 # counts them.
-docs: .venv/.base
+docs: .venv/.base library
 	$(BIN)/python -m docs $(REPORTS)
 
 # Writes the data that tests compare with: the list of the suite's cases, a case that each mutant fails, the kernels' bits.
-frozen: .venv/.test
+frozen: .venv/.test library
 	$(BIN)/python -m conformance.vectors.frozen
 	$(BIN)/python tests/catching_cases.py
 	$(BIN)/python tests/bits.py
+
+library: .venv/.base
+	$(BIN)/python -m ortops.build
 
 # Builds what a release has, from a clone of the last commit, and tries each file in an environment that has nothing else.
 release: .venv/.release
@@ -70,7 +74,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/.base: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[conformance]'
+	$(BIN)/python -m pip install --quiet --editable '.[conformance,$(COMPILER)]'
 	@touch $@
 
 .venv/.%: pyproject.toml .venv/.base

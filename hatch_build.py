@@ -1,87 +1,118 @@
-"""The build backend: hatchling, which also puts the documents and compiled kernels into a wheel.
+"""The build backend: hatchling, which also puts the documents and the library into a wheel.
 
-A wheel runs on any platform and compiles a kernel at its first call. Variables of the environment change that on Linux:
-
-    ORTOPS_BUILD_COMPILED=1    adds the kernels as LLVM bitcode, which a first call turns into machine code in a moment
-    ORTOPS_BUILD_LIBRARY       x86_64-windows or aarch64-windows: adds the libraries that sessions use there, and makes the
-                               wheel for that platform alone
-    ORTOPS_BUILD_TYPES         compiles only for these element types, separated by commas: float16, bfloat16, float, double
+Building the library takes a minute, unless one was built before of almost the same sources. The wheel is for the platform
+that builds it. ORTOPS_BUILD_TARGET in the environment is another target of `python -m ortops.build`, for a wheel that all
+systems of the platform take, linked by zig; or "none" for a wheel of any platform, which has no library.
 """
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
+import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import hatchling.build
 from hatchling.build import *  # noqa: F403 - the functions that pip and other tools call
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.builders.wheel import WheelBuilder
 
+VARIABLE = "ORTOPS_BUILD_TARGET"
+
 
 def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling's
     config_settings: dict[str, Any] | None = None,
 ) -> list[str]:
-    """The packages that the build of a wheel needs. Compiling kernels needs all dependencies of ortops."""
+    """The packages that the build of a wheel needs: those that compile the library, and zig if it links."""
     requires = hatchling.build.get_requires_for_build_wheel(config_settings)
-    core = WheelBuilder(str(Path.cwd())).metadata.core
-    if _target():
-        requires += core.optional_dependencies["library"]
-    return requires + (core.dependencies if _compiles() or _target() else [])
+    root = Path.cwd()
+    platform = _platform(root)
+    if platform is None:
+        return requires
+    core = WheelBuilder(str(root)).metadata.core
+    extras = ["compile", *["library"] * (platform.is_portable or not _links(root))]
+    needed = [*core.dependencies, *(package for extra in extras for package in core.optional_dependencies[extra])]
+    return requires + [package for package in needed if not package.startswith(("onnxruntime", "ortops["))]
 
 
-_TAGS = {"x86_64-windows": "win_amd64", "aarch64-windows": "win_arm64"}
-"""How the names of wheels write each platform."""
+class Platform(NamedTuple):
+    """The platform of a wheel.
 
-_LIBRARIES = {"ortops.dll": [], **{f"ortops-onnx{opset}.dll": ["--standard", str(opset)] for opset in (10, 16, 22)}}
-"""The files that `ortops.library.installed` looks for, with the options that build each."""
+    target: the name of its library's target.
+    ending: what the name of the library ends with.
+    tag: the platform as the wheel's name has it.
+    is_portable: whether the wheel is for all systems of the platform.
+    """
+
+    target: str
+    ending: str
+    tag: str
+    is_portable: bool
 
 
-class CompiledKernels(BuildHookInterface[Any]):
-    """The build hook that puts compiled kernels into a wheel."""
+def _platform(root: Path) -> Platform | None:
+    """The platform that is asked for, or this one; None for a wheel without a library.
+
+    Raises:
+        ValueError: the environment asks for one that there is not.
+    """
+    targets = runpy.run_path(str(root / "ortops/library/targets.py"))
+    tags, target = targets["WHEELS"], os.environ.get(VARIABLE, "")
+    if target == "none":
+        return None
+    is_portable = bool(target)
+    if not target:
+        try:
+            target = targets["this_machine"]()
+        except ValueError:
+            return None
+    elif target not in tags:
+        raise ValueError(f"{VARIABLE} = {target!r}: must be none or one of {', '.join(tags)}")
+    tag = sysconfig.get_platform().translate({ord("-"): "_", ord("."): "_"})
+    if is_portable or sys.platform == "darwin":
+        tag = tags[target]
+    return Platform(target, targets["TARGETS"][target].ending, tag, is_portable)
+
+
+def _links(root: Path) -> bool:
+    """Whether this machine has a C compiler that links."""
+    return runpy.run_path(str(root / "ortops/jit/c_compiler.py"))["native"]() is not None
+
+
+class Library(BuildHookInterface[Any]):
+    """The build hook that puts the documents and the library into a wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the kernels before hatchling collects the files of a wheel."""
+        """Build the library before hatchling collects the files of a wheel."""
         self.folder = tempfile.TemporaryDirectory()
         if version == "editable":
             return
+        root = Path(self.root)
         files = [
-            path for path in Path(self.root, "docs").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
+            path for path in root.joinpath("docs").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
         ]
-        places = {path: path.relative_to(self.root).as_posix() for path in files}
-        build_data["force_include"] |= {str(path): f"conformance/{place}" for path, place in places.items()}
-        kinds, target = [kind for kind in os.environ.get("ORTOPS_BUILD_TYPES", "").split(",") if kind], _target()
-        if _compiles():
-            archive = Path(self.folder.name, "kernels.zip")
-            self._run("bitcode", str(archive), *(f"--type={kind}" for kind in kinds))
-            build_data["force_include"][str(archive)] = "ortops/kernels/compiled/kernels.zip"
-        if target:
-            build_data |= {"tag": f"py3-none-{_TAGS[target]}", "pure_python": False}
-            for name, options in _LIBRARIES.items():
-                made = Path(self.folder.name, name)
-                types = ["--types", ",".join(kinds)] if kinds else []
-                self._run("library", "--out", str(made), "--target", target, *types, *options)
-                build_data["force_include"][str(made)] = f"ortops/library/built/{name}"
+        places = {str(path): f"conformance/{path.relative_to(root).as_posix()}" for path in files}
+        platform = _platform(root)
+        if platform is not None:
+            if platform.is_portable and find_spec("ziglang") is None:
+                raise RuntimeError(f"{VARIABLE} = {platform.target!r}: zig is needed, which is the package ziglang")
+            library = str(Path(self.folder.name, f"library{platform.ending}"))
+            self._run("-m", "ortops.build", "--target", platform.target, "--out", library)
+            digest = self._run("-c", "from ortops.runtime import sources_digest; print(sources_digest())").strip()
+            places[library] = f"ortops/built/ortops-{digest}{platform.ending}"
+            build_data |= {"tag": f"py3-none-{platform.tag}", "pure_python": False}
+        build_data["force_include"] |= places
 
-    def _run(self, *command: str) -> None:
-        """Run a command of the package that is built."""
-        subprocess.run([sys.executable, "-m", "ortops", *command], cwd=self.root, check=True)  # noqa: S603
+    def _run(self, *arguments: str) -> str:
+        """Run Python on the package that is built, and return what it prints."""
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=self.root, check=True, stdout=subprocess.PIPE, text=True).stdout  # noqa: S603
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove the temporary archive."""
+        """Remove the library that the wheel has."""
         self.folder.cleanup()
-
-
-def _compiles() -> bool:
-    return sys.platform == "linux" and os.environ.get("ORTOPS_BUILD_COMPILED", "0") not in ("", "0")
-
-
-def _target() -> str:
-    target = os.environ.get("ORTOPS_BUILD_LIBRARY", "")
-    if target and target not in _TAGS:
-        raise ValueError(f"ORTOPS_BUILD_LIBRARY = {target!r}: must be one of {', '.join(_TAGS)}")
-    return target

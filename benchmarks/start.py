@@ -23,12 +23,12 @@ GRADIENT = """
 ortops.roi_align_grad(y, rois, [0] * 100, x.shape, outputs=["dx"], sampling_ratio=2, spatial_scale=1 / 16)
 """
 SUITE = ("-m", "conformance", "--backend", "ortops", "--strict", "all")
-WHEEL = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(ROOT), "--wheel-dir")
+LIBRARY = ("-m", "ortops.build", "--out", os.devnull)
 
 
-def run(cache: str, *arguments: str, **variables: str) -> tuple[str, ...]:
+def run(cache: str, *arguments: str) -> tuple[str, ...]:
     """Run Python with a folder for compiled code; return seconds of processor time, elapsed seconds and peak megabytes."""
-    environment, began = {**os.environ, "NUMBA_CACHE_DIR": cache, **variables}, time.perf_counter()
+    environment, began = {**os.environ, "NUMBA_CACHE_DIR": cache}, time.perf_counter()
     command = [sys.executable, *arguments]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)  # noqa: S603 - our modules
     _, status, usage = os.wait4(process.pid, 0)
@@ -42,15 +42,15 @@ def run(cache: str, *arguments: str, **variables: str) -> tuple[str, ...]:
 @click.command()
 @click.option("--suite/--no-suite", default=True, help="Also run the whole conformance suite.")
 def main(suite: bool) -> None:
-    """Measure the start with an empty cache: first calls, all kernels, a wheel, and the suite. Use an idle machine."""
+    """Measure the start with an empty cache: first calls, all kernels, the library, and the suite. Use an idle machine."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as other:
         rows = [
             ("first average in float, compiled", *run(cache, "-c", CALL)),
             ("the same in the next process", *run(cache, "-c", CALL)),
             ("then dX, compiled", *run(cache, "-c", CALL + GRADIENT)),
             ("all kernels in all types", *run(other, "-m", "ortops", "warmup")),
-            ("a wheel", *run(other, *WHEEL, cache)),
-            ("a wheel with bitcode", *run(other, *WHEEL, cache, ORTOPS_BUILD_COMPILED="1")),
+            ("the library", *run(other, *LIBRARY)),
+            ("the library, all functions cached", *run(other, *LIBRARY)),
         ]
         rows += [("the suite, all kernels cached", *run(other, *SUITE))] if suite else []
     show(Grid(("operation", "processor, s", "clock, s", "memory, MB"), rows))

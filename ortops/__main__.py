@@ -14,14 +14,11 @@ import click
 import ortops
 from ortops.custom_operator import said
 from ortops.help_text import keep_names_whole
-from ortops.jit import disk  # noqa: TID251 - the commands compile the kernels
-from ortops.jit.kernel import bitcode_of, code_of  # noqa: TID251
-from ortops.jit.source import Source  # noqa: TID251
-from ortops.library.build import exports_of
-from ortops.library.objects import sources_of
+from ortops.jit.kernel import code_of  # noqa: TID251 - warmup compiles the kernels
+from ortops.library.processes import in_processes
 from ortops.library.targets import STANDARD_OPSETS, TARGETS
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.parallel_warmup import in_processes, needed
+from ortops.operators import BY_NAME
+from ortops.parallel_warmup import needed
 from ortops.precompile import FLOAT_TYPES
 from ortops.progress import with_progress
 
@@ -113,20 +110,6 @@ def library(out: Path, *, verbose: bool, **options: Any) -> None:
         f"{out}: {number} operator{'s' * (number != 1)} in {', '.join(options['types'] or ['all types'])}, "
         f"{out.stat().st_size // 1000} kB, to register with {' or '.join(functions)}"
     )
-
-
-@main.command(hidden=True)
-@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--type", "types", multiple=True, default=FLOAT_TYPES, type=click.Choice(FLOAT_TYPES))
-def bitcode(path: Path, types: Sequence[str]) -> None:
-    """Compile all operators to LLVM bitcode, and write a wheel's archive to PATH."""
-    of_library = [one for one in sources_of(exports_of(OPERATORS, types)) if isinstance(one, Source)]
-    sources, made = list(dict.fromkeys([*needed(BY_NAME, types), *of_library])), {}
-    for source, seconds, code in in_processes(sources, bitcode_of):
-        made[disk.member_name(source.name, source.arg_types)] = code
-        kind = source.arguments if isinstance(source.arguments, str) else ""
-        click.echo(f"{len(made)} of {len(sources)}: {source.name} {kind}".rstrip() + f", {seconds:.1f} s", err=True)
-    disk.write_archive(path, made)
 
 
 if __name__ == "__main__":

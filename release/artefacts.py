@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from ortops.library.targets import TARGETS
+from ortops.library.targets import TARGETS, WHEELS, this_machine
 from release.commands import install, new_environment, run, step
 
 SUMS = "SHA256SUMS"
@@ -24,18 +24,23 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
     Args:
         sources: the root of the repository.
         out: the folder of the files.
-        targets: the platforms of the libraries. With x86_64-windows there is a wheel for Windows, too.
+        targets: the platforms of the libraries, and of the wheels that have one. This machine's is among them.
     """
     dist, extras, targets = out / "dist", out / "extras", list(targets)
     for folder in (dist, extras):
         folder.mkdir(parents=True)
     make = (sys.executable, "-m", "build", "--outdir", dist)
-    with step("sdist, and a wheel with bitcode built from it"):
-        run(*make, sources, cwd=out, ORTOPS_BUILD_COMPILED="1")
-    if "x86_64-windows" in targets:
-        with step("wheel with bitcode and the libraries of sessions on Windows"):
-            run(*make, "--wheel", sources, cwd=out, ORTOPS_BUILD_COMPILED="1", ORTOPS_BUILD_LIBRARY="x86_64-windows")
-    wheel = any_wheel(out)
+    with step("sdist"):
+        run(*make, "--sdist", sources, cwd=out)
+    (sdist,) = dist.glob("*.tar.gz")
+    with tempfile.TemporaryDirectory() as temporary:
+        with tarfile.open(sdist) as tar:
+            tar.extractall(temporary, filter="data")
+        (unpacked,) = Path(temporary).iterdir()
+        for platform in [*(target for target in WHEELS if target in targets), "none"]:
+            with step(f"wheel for {platform} from the sdist"):
+                run(*make, "--wheel", unpacked, cwd=out, ORTOPS_BUILD_TARGET=platform)
+    wheel = wheel_here(out)
     with tempfile.TemporaryDirectory() as temporary:
         environment, corpus = Path(temporary, "environment"), Path(temporary, "corpus")
         with step("list of the packages that an installation of the wheel has"):
@@ -54,9 +59,9 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
     (extras / SUMS).write_text(sums([*dist.iterdir(), *extras.iterdir()]), "utf-8")
 
 
-def any_wheel(out: Path) -> Path:
-    """Return the wheel for any platform."""
-    (wheel,) = (out / "dist").glob("*-any.whl")
+def wheel_here(out: Path) -> Path:
+    """Return the wheel for this machine."""
+    (wheel,) = (out / "dist").glob(f"*-{WHEELS[this_machine()]}.whl")
     return wheel
 
 

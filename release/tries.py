@@ -13,7 +13,7 @@ import click
 
 import onnx_models
 from ortops.library.targets import this_machine
-from release.artefacts import CORPUS, SUMS, any_wheel, library, sums
+from release.artefacts import CORPUS, SUMS, library, sums, wheel_here
 from release.commands import new_environment, run, step
 
 HOST = """
@@ -51,7 +51,7 @@ def try_all(sources: Path, out: Path) -> None:
         python = new_environment(folder / "environment", str(sdist))
         run_program(folder, python, example)
     with step("README's first example from the wheel, without numba"), elsewhere() as folder:
-        python = new_environment(folder / "environment", str(any_wheel(out)))
+        python = new_environment(folder / "environment", str(wheel_here(out)))
         (folder / "numba.py").write_text("raise ImportError('there is no numba here')")  # found before the package
         run_program(folder, python, example)
     with step(f"library for {this_machine()} with nothing but onnxruntime"), elsewhere() as folder:

@@ -29,7 +29,6 @@ ELSEWHERE = {
     "make test": Runner(CI_SCRIPT, "make test\n"),
     "pip install .": Runner(CI, "pip install . pytest\n"),
     "pip install '.[conformance]'": Runner(ACTION, 'pip install "${GITHUB_ACTION_PATH}[conformance]"'),
-    "pip wheel . --no-deps": Runner("tests/test_wheel.py", '"pip", "wheel", "--quiet", "--no-deps"'),
 }
 """The commands that `tests/test_docs.py` does not run."""
 

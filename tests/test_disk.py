@@ -1,4 +1,4 @@
-"""Compiled code on disk, cached or in a wheel: when it is used, when it is compiled again, which folders are trusted."""
+"""Compiled code on disk: when it is used, when it is compiled again, which folders are trusted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import subprocess
 import sys
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
 import pytest
-from llvmlite import binding as llvm
 
 from ortops import jit
 from ortops.jit import definitions, disk, machine_code
@@ -37,8 +35,8 @@ class Package:
         self.compiler = self.path.parent / "jit" / "compile.py"
         self.compiler.parent.mkdir(parents=True)
         self.compiled: list[Source] = []
-        self.compiler.write_text("def object_code(): return 1\n")
-        self.compiler.with_name("machine_code.py").write_text("def emit(): return 1\n")
+        self.compiler.write_text("def object_code(): return 1\ndef bitcode(): return 1\n")
+        self.compiler.with_name("machine_code.py").write_text("def emit_function(): return 1\n")
         self.says("2 * x")
 
     def says(self, text: str, comment: str = "") -> None:
@@ -74,10 +72,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     monkeypatch.setattr(compiler, "object_code", made.compile, raising=False)
     monkeypatch.setattr(jit, "compile", compiler, raising=False)
     monkeypatch.setitem(sys.modules, "ortops.jit.compile", compiler)
-    monkeypatch.setattr(machine_code, "emit", lambda bitcode: bitcode.removeprefix(b"bitcode of ") or None)
     monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
     monkeypatch.setattr(disk, "PACKAGES", {"kernels": made.path.parent, "jit": made.compiler.parent})
-    monkeypatch.setattr(disk, "ARCHIVE", tmp_path / "archive" / "kernels.zip")
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "pycache_prefix", None)
@@ -303,7 +299,7 @@ def no_umask() -> Iterator[None]:
     os.umask(umask)
 
 
-@pytest.fixture(params=["beside the sources", "named", "user", "temporary", "archive"])
+@pytest.fixture(params=["beside the sources", "named", "user", "temporary"])
 def kept(
     request: pytest.FixtureRequest,
     package: Package,
@@ -316,17 +312,13 @@ def kept(
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "home" / "named"))
     elif request.param != "beside the sources":
         shut(package.path.parent / "__pycache__")
-    if request.param in ("user", "archive"):
+    if request.param == "user":
         shut(tmp_path / "shared")
-    if request.param in ("temporary", "archive"):
+    if request.param == "temporary":
         shut(tmp_path / "user")
-    if request.param == "archive":
-        (package.path.parent / "compiled").mkdir(0o755)
-        monkeypatch.setattr(disk, "ARCHIVE", package.path.parent / "compiled" / "kernels.zip")
-        archive(package, "int64").chmod(0o644)
-    assert package.compilations() == (request.param != "archive")
+    assert package.compilations() == 1
     assert package.compilations() == 0
-    return next(path for path in files(tmp_path) if path.suffix in {".o", ".zip"})
+    return next(path for path in files(tmp_path) if path.suffix == ".o")
 
 
 def test_what_is_made_nobody_else_can_write_to_whatever_the_umask(kept: Path, tmp_path: Path) -> None:
@@ -508,70 +500,45 @@ print(found)
     assert len(files(tmp_path)) == 20
 
 
-@pytest.fixture
-def installed(package: Package, tmp_path: Path) -> Path:
-    """A wheel's archive with the bitcode for an int64."""
-    (tmp_path / "archive").mkdir()
-    return archive(package, "int64")
+LIBRARY = ("aarch64-unknown-linux-gnu", "generic")
 
 
-def archive(package: Package, *members: Any) -> Path:
-    forget()
-    with zipfile.ZipFile(disk.ARCHIVE, "w") as made:
-        made.comment = disk.archive_comment()
-        for kind in members:
-            code = package.code("kernels.tiny", "f", (kind,))
-            made.writestr(disk.member_name("kernels.tiny.f", (kind,)), b"bitcode of " + code)
-    return disk.ARCHIVE
-
-
-def test_machine_code_is_made_of_installed_bitcode_once_and_kept(package: Package, installed: Path) -> None:
-    assert package.compilations() == 0
-    installed.unlink()
-    assert package.compilations() == 0
-
-
-def test_what_an_archive_lacks_is_compiled(package: Package, installed: Path) -> None:
-    assert installed.exists()
-    assert [package.compilations((kind,)) for kind in ("int64", "float64")] == [0, 1]
-
-
-def test_where_a_processor_lacks_instructions_the_kernel_is_compiled(
-    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch
+def test_code_for_libraries_is_shared_by_clones_and_kept_for_each_version_of_the_sources(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert installed.exists()
-    monkeypatch.setattr(machine_code, "emit", lambda _: None)
-    assert package.compilations() == 1
+    def found() -> bytes | None:
+        forget()
+        return disk.find("kernels.tiny.f", ("int64",), LIBRARY)
 
-
-@pytest.mark.parametrize(("older", "compiled"), [(0, 0), (1, 1)])
-def test_bitcode_of_a_later_llvm_is_not_read(
-    package: Package, installed: Path, monkeypatch: pytest.MonkeyPatch, older: int, compiled: int
-) -> None:
-    assert installed.exists()
-    major, *rest = llvm.llvm_version_info
-    monkeypatch.setattr(llvm, "llvm_version_info", (major - older, *rest))
-    assert package.compilations() == compiled
-
-
-def test_whichever_byte_of_an_archive_is_damaged_no_other_code_is_read(package: Package, installed: Path) -> None:
-    content = installed.read_bytes()
-    for folder in (package.path.parent / "__pycache__", *(installed.parents[1] / name for name in ("user", "shared"))):
-        shut(folder)
-    for at in range(0, len(content), 7):
-        installed.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
-        assert package.compilations() <= 1  # and the code is the kernel's
-
-
-def test_an_archive_of_other_sources_is_not_used(package: Package, installed: Path) -> None:
+    disk.save("kernels.tiny.f", ("int64",), b"first", LIBRARY)
     package.says("3 * x")
+    assert found() is None
+    disk.save("kernels.tiny.f", ("int64",), b"second", LIBRARY)
+    assert found() == b"second"
+    package.says("2 * x", "  # a comment")
+    assert found() == b"first"
+    clone = tmp_path / "clone"
+    shutil.copytree(package.path.parent, clone)
+    monkeypatch.setattr(disk, "PACKAGE", clone)
+    monkeypatch.setattr(disk, "PACKAGES", {"kernels": clone, "jit": clone / "jit"})
+    assert found() == b"first"
+    assert [path.parent for path in files(tmp_path / "user")] == [tmp_path / "user" / "ortops" / "libraries"] * 2
+
+
+def test_code_for_libraries_does_not_depend_on_options_of_this_process(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert package.compilations() == 1
-    assert installed.exists()
+    disk.save("kernels.tiny.f", ("int64",), b"code", LIBRARY)
+    monkeypatch.setenv("NUMBA_OPT", "0")
+    assert disk.find("kernels.tiny.f", ("int64",), LIBRARY) == b"code"
+    assert disk.find("kernels.tiny.f", ("int64",), disk.BITCODE) is None
 
 
-def test_an_archive_of_no_sources_is_not_used_where_there_are_none(package: Package, installed: Path) -> None:
-    package.path.unlink()
-    shutil.rmtree(package.compiler.parent)
-    forget()
-    assert archive(package, "int64") == installed
-    assert disk.bitcode("kernels.tiny.f", ("int64",)) is None
+def test_code_for_libraries_beyond_the_bound_goes_when_asked(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert package.compilations() == 1
+    for kind in ("int64", "float64"):
+        disk.save("kernels.tiny.f", (kind,), b"code", LIBRARY)
+    monkeypatch.setattr(disk, "MAX_BYTES", disk.DIGEST + len(b"code"))
+    disk.remove_unused()
+    assert [disk.find("kernels.tiny.f", (kind,), LIBRARY) for kind in ("int64", "float64")].count(None) == 1

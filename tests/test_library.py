@@ -220,7 +220,6 @@ HEADERS = {
     "x86_64-musl": (ELF, 18, b"\x3e\0"),
     "aarch64-linux": (ELF, 18, b"\xb7\0"),
     "aarch64-android": (ELF, 18, b"\xb7\0"),
-    "x86_64-macos": (MACH_O, 4, b"\x07\0\0\x01"),
     "aarch64-macos": (MACH_O, 4, b"\x0c\0\0\x01"),
     "x86_64-windows": (b"MZ", 4, b"\x64\x86"),
     "aarch64-windows": (b"MZ", 4, b"\x64\xaa"),

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +10,7 @@ import pytest
 
 import ortops
 from ortops import precompile
-from ortops.jit.source import Source
 from ortops.operators import BY_NAME, OPERATORS
-from ortops.parallel_warmup import ENTRY_POINTS, in_processes
 from ortops.spec import Operator
 from processes import python
 
@@ -154,44 +148,3 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(
         ortops.warmup(*arguments, **attributes)
     assert says in str(caught.value)
     assert calls == []
-
-
-def test_processes_make_something_of_every_source() -> None:
-    made = list(in_processes(ENTRY_POINTS, name))
-    assert sorted(found for _, _, found in made) == sorted(source.name for source in ENTRY_POINTS)
-    assert all(source.name == found and seconds >= 0 for source, seconds, found in made)
-
-
-def name(source: Source) -> str:
-    return source.name
-
-
-WAITING = """
-import os, signal
-def begin_and_wait(source):
-    print(os.getpid(), flush=True)
-    signal.pause()
-"""
-PROGRAM = """
-from ortops.parallel_warmup import ENTRY_POINTS, in_processes
-from waiting import begin_and_wait
-list(in_processes(ENTRY_POINTS, begin_and_wait))
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_that_ends_the_process_ends_those_that_compile_for_it(number: int, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    (tmp_path / "waiting.py").write_text(WAITING)
-    with subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
-        assert process.stdout is not None
-        worker = int(process.stdout.readline())
-        process.send_signal(number)
-        try:
-            process.communicate(timeout=60)  # which reads until nobody can write any more
-        except subprocess.TimeoutExpired:
-            os.kill(worker, signal.SIGKILL)
-            pytest.fail("a worker lives on")
-    assert process.returncode == -number

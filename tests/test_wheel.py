@@ -1,41 +1,29 @@
-"""The wheel: its compiled code, that every processor's machine code can be made of it, and that it runs without numba."""
+"""The wheel: the library and the documents that it has, and that it is the same wherever it is built."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import platform
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
-from llvmlite import binding as llvm
 
-from ortops.jit import disk, machine_code
+from ortops import runtime
 from ortops.jit.source import Source
-from ortops.library.targets import STANDARD_OPSETS
-from ortops.parallel_warmup import ENTRY_POINTS
+from ortops.library.targets import TARGETS, WHEELS
 
-ARCHIVE = "ortops/kernels/compiled/kernels.zip"
 ROOT = Path(__file__).parents[1]
-C_LIBRARY = {
-    "calloc",
-    "cos",
-    "free",
-    "malloc",
-    "memcpy",
-    "memmove",
-    "memset",
-    "pause",
-    "pthread_create",
-    "pthread_join",
-}
-C_LIBRARY |= {"sin", "snprintf", "strncat", "strlen", "strtod"}
 
-builds = pytest.mark.skipif(sys.platform != "linux", reason="wheels are compiled on Linux")
+builds = pytest.mark.skipif(sys.platform != "linux", reason="wheels are built on Linux")
+
+pytestmark = pytest.mark.slow
 
 
 def run(*command: str | Path, **environment: str) -> str:
@@ -47,129 +35,84 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-def wheel(folder: Path, **environment: str) -> Path:
-    """A wheel of this package."""
+def wheel(folder: Path, target: str) -> Path:
+    """A wheel of this package, for a target of ORTOPS_BUILD_TARGET."""
     pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
-    run(*pip, ROOT, **environment)
+    run(*pip, ROOT, ORTOPS_BUILD_TARGET=target)
     (path,) = folder.glob("*.whl")
     return path
 
 
-def archives(path: Path) -> list[str]:
-    return [name for name in zipfile.ZipFile(path).namelist() if name.startswith("ortops/kernels/compiled/")]
-
-
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel with the code for float."""
-    folder = tmp_path_factory.mktemp("wheel")
-    return wheel(folder, ORTOPS_BUILD_COMPILED="1", ORTOPS_BUILD_TYPES="float")
+def libraries(path: Path) -> dict[str, bytes]:
+    """The files of a wheel that have the folder of the library, by their names."""
+    with zipfile.ZipFile(path) as files:
+        names = [name for name in files.namelist() if name.startswith("ortops/built/")]
+        return {name.removeprefix("ortops/built/"): files.read(name) for name in names}
 
 
 @builds
-def test_its_code_runs_without_numba(compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "installed", compiled)
-    (tmp_path / "numba.py").write_text("raise ImportError('there is no numba here')")
-    first = os.pathsep.join([str(tmp_path), str(tmp_path / "installed")])
-    environment = {"PYTHONPATH": first, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    monkeypatch.chdir(tmp_path)  # and not where the sources are
-    assert str(tmp_path) in run(sys.executable, "-c", "import ortops; print(ortops.__file__)", **environment)
-    run(sys.executable, "-c", "import ortops; ortops.warmup()", **environment)
-    run(sys.executable, "-m", "conformance", "--backend", "ortops", "--select", "*/official/*float", **environment)
-    assert list((tmp_path / "cache").rglob("*.o"))
+@pytest.mark.parametrize("target", WHEELS)
+def test_it_has_the_library_of_its_sources_for_its_platform(tmp_path: Path, target: str) -> None:
+    made = wheel(tmp_path, target)
+    assert made.name.endswith(f"-py3-none-{WHEELS[target]}.whl")
+    ((name, code),) = libraries(made).items()
+    assert name == f"ortops-{runtime.sources_digest()}{TARGETS[target].ending}"
+    assert b"RegisterCustomOps\0" in code
+    with zipfile.ZipFile(made) as files:
+        (about,) = (name for name in files.namelist() if name.endswith(".dist-info/WHEEL"))
+        assert b"Root-Is-Purelib: false" in files.read(about)
+    assert made.stat().st_size < 1_900_000
 
 
 @builds
-@pytest.mark.parametrize(
-    ("triple", "processor", "features"),
-    [
-        ("x86_64-unknown-linux-gnu", "x86-64-v3", ""),
-        ("x86_64-unknown-linux-gnu", "x86-64-v4", ""),
-        ("x86_64-pc-windows-msvc", "haswell", ""),
-        ("aarch64-unknown-linux-gnu", "generic", "+neon"),
-        ("arm64-apple-darwin", "apple-m1", ""),
-    ],
-)
-def test_its_code_is_for_the_processors_of_every_platform(
-    compiled: Path, triple: str, processor: str, features: str
-) -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(triple).create_target_machine(cpu=processor, features=features, jit=True)
-    with zipfile.ZipFile(zipfile.ZipFile(compiled).open(ARCHIVE)) as archive:
-        names = [name for name in archive.namelist() if name != disk.DEFINITIONS]
-        modules = [llvm.parse_bitcode(archive.read(name)) for name in names]
-    assert len(names) > 20
-    for name, module in zip(names, modules, strict=True):
-        declared = {one.name for one in module.functions if one.is_declaration and not one.name.startswith("llvm.")}
-        assert declared <= {*C_LIBRARY, *machine_code.PYTHON_FUNCTIONS}, name
-        module.triple, module.data_layout = triple, str(target.target_data)
-        assembly = target.emit_assembly(module)
-        assert machine_code.SYMBOL in assembly
-        assert not re.search(r"fmaf?\b.*@PLT|hfsf|h2f|call.*\bfmaf?$", assembly), name
+def test_unless_asked_it_is_for_the_platform_that_builds_it(tmp_path: Path) -> None:
+    made = wheel(tmp_path, "")
+    assert made.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
+    assert libraries(made)
 
 
 @builds
-def test_its_name_tells_no_platform(compiled: Path) -> None:
-    assert compiled.name.endswith("-py3-none-any.whl")
-    assert archives(compiled) == [ARCHIVE]
+def test_no_library_needs_a_later_c_library_than_its_wheel_says(tmp_path: Path) -> None:
+    target = f"{platform.machine()}-linux"
+    (code,) = libraries(wheel(tmp_path, target)).values()
+    versions = {tuple(map(int, version.split(b"."))) for version in re.findall(rb"GLIBC_([\d.]+)", code)}
+    assert versions
+    assert max(versions) <= (2, 17)
 
 
 def compiled_anew(source: Source) -> bytes:
-    from ortops.jit.compile import bitcode
+    from ortops.jit.kernel import compile_bitcode
 
-    return bytes(bitcode(source))
+    return compile_bitcode(source)
 
 
 @builds
-def test_bitcode_does_not_depend_on_what_a_process_has_compiled_before() -> None:
-    work, describe = (source for source in ENTRY_POINTS if source.function in ("work", "describe"))
+def test_bitcode_does_not_depend_on_the_process_and_what_it_has_compiled_before() -> None:
+    sources = [Source("jit.tasks", "never", ""), Source("kernels.gather", "gather", "")]
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as first, context.Pool(1) as second:
-        made = [
-            pool.map(compiled_anew, order, 1) for pool, order in ((first, [work, describe]), (second, [describe, work]))
-        ]
+        made = [pool.map(compiled_anew, order, 1) for pool, order in ((first, sources), (second, sources[::-1]))]
     assert made[0] == made[1][::-1]
 
 
-@builds
-def test_one_for_windows_has_the_libraries_of_its_sessions(tmp_path: Path) -> None:
-    made = wheel(tmp_path, ORTOPS_BUILD_LIBRARY="x86_64-windows", ORTOPS_BUILD_TYPES="float", ORTOPS_BUILD_COMPILED="0")
-    assert made.name.endswith("-py3-none-win_amd64.whl")
-    files = zipfile.ZipFile(made)
-    libraries = {path.name: path.read_bytes() for path in zipfile.Path(files, "ortops/library/built/").iterdir()}
-    assert set(libraries) == {"ortops.dll", *(f"ortops-onnx{opset}.dll" for opset in STANDARD_OPSETS)}
-    for code in libraries.values():
-        assert code.startswith(b"MZ")
-        assert b"RegisterCustomOps\0" in code
-    (about,) = (name for name in files.namelist() if name.endswith(".dist-info/WHEEL"))
-    assert b"Root-Is-Purelib: false" in files.read(about)
-
-
-def test_libraries_for_an_unknown_platform_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        AssertionError, match="ORTOPS_BUILD_LIBRARY = 'mips': must be one of x86_64-windows, aarch64-win"
-    ):
-        wheel(tmp_path, ORTOPS_BUILD_LIBRARY="mips")
+def test_an_unknown_platform_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="ORTOPS_BUILD_TARGET = 'mips': must be none or one of x86_64-linux, "):
+        wheel(tmp_path, "mips")
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel without machine code."""
-    return wheel(tmp_path_factory.mktemp("plain"))
+    """A wheel without a library."""
+    return wheel(tmp_path_factory.mktemp("plain"), "none")
 
 
-def test_it_has_no_code_and_is_for_any_platform_unless_asked(plain: Path) -> None:
+def test_without_a_library_it_is_for_any_platform(plain: Path) -> None:
     assert plain.name.endswith("-py3-none-any.whl")
-    assert archives(plain) == []
+    assert libraries(plain) == {}
     assert "conformance/docs/conformance.md" in zipfile.ZipFile(plain).namelist()
 
 
 def test_it_and_the_sdist_are_the_same_made_again_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ORTOPS_BUILD_COMPILED", raising=False)
     folder, made = ROOT, list[dict[str, bytes]]()
     for name in ("first", "second"):
         monkeypatch.chdir(folder)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
+import functools
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 
 def zig() -> list[str] | None:
@@ -14,10 +17,16 @@ def zig() -> list[str] | None:
     return [sys.executable, "-m", "ziglang", "cc"] if find_spec("ziglang") else None
 
 
+@functools.cache
 def native() -> list[str] | None:
-    """The command of this machine's C compiler, or None if there is none."""
-    found = shutil.which("cc")
-    return [found] if found else None
+    """The command of this machine's C compiler, or None if there is none that links: some have no C library."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["cc", "-shared", "-fPIC", "-x", "c", os.devnull, "-lm", "-o", str(Path(folder, "empty"))]
+        try:
+            done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+        except OSError:
+            return None
+    return command[:1] if done.returncode == 0 else None
 
 
 def run(command: Sequence[str]) -> None:

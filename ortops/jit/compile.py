@@ -210,8 +210,12 @@ class _KernelLibrary(_CalleeLibrary):
 
     def bitcode(self) -> bytes:
         """The optimised module as bitcode, the same in every process."""
+        # Functions are objects of this process for numba, which passes their addresses in vain.
+        text = re.sub(r"(?m)^(@numba\.dynamic\..*) inttoptr \(i64 \d+ to ptr\)", r"\1 null", str(self._final_module))
         numbers: dict[str, int] = {}  # replace names that depend on what the process compiled before
-        text = re.sub(r"_ZN\w+", lambda name: f"f{numbers.setdefault(name[0], len(numbers))}", str(self._final_module))
+        text = re.sub(
+            r"_ZN\w+|numba\.dynamic\.\w+\.\w+", lambda name: f"f{numbers.setdefault(name[0], len(numbers))}", text
+        )
         code: bytes = llvm.parse_assembly(text).as_bitcode()
         return code
 

@@ -1,9 +1,10 @@
-"""Code on disk: an installed wheel's archive of LLVM bitcode, and the cache of machine code compiled on this machine.
+"""The cache of compiled code on disk.
 
-The cache has a file for each kernel and tuple of argument types, in the first writable folder. A file begins with a digest
-of its code and of all sources of the code (`definitions.py`). If the digest does not match, the kernel is compiled again and
-the file replaced. Files are independent, so any number of processes may write at once. The time of a file is that of its
-last use: whoever stores a file removes those used longest ago, of a user's function and of the whole folder.
+It has a file for each function and tuple of argument types, in the first writable folder. A file begins with a digest of its
+code and of all sources of the code (`definitions.py`). If the digest does not match, the function is compiled again and the
+file replaced. Code for libraries, which all clones and installations of a user share, has the digest of its sources in the
+name, too. Files are independent, so any number of processes may write at once. The time of a file is that of its last use:
+whoever stores a file removes those used longest ago, of a user's function and of the whole folder.
 
 The process executes the code that it reads. So it opens a file, the file's folder and the two folders above that without
 following links, and each must pass `_is_trusted`. On Windows, whose permissions differ, nothing is checked.
@@ -20,6 +21,7 @@ import importlib.util
 import json
 import logging
 import os
+import platform
 import re
 import stat
 import sys
@@ -27,12 +29,9 @@ import tempfile
 import time
 import uuid
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
-
-from llvmlite import binding as llvm
 
 from ortops.jit import machine_code
 
@@ -51,36 +50,47 @@ PACKAGES = {
 PACKAGE = PACKAGES["kernels"]
 """The folder whose `__pycache__` holds the machine code."""
 
-ARCHIVE = PACKAGE / "compiled" / "kernels.zip"
-"""An installed wheel's archive."""
-
 DEFINITIONS = "definitions.json"
-"""The name of `definitions.digests` in the archive and in the cache."""
+"""The name of `definitions.digests` in the cache."""
 
 
-BITCODE = ("bitcode",)
-"""The value that replaces the processor in the cache for LLVM bitcode, which works on any processor."""
+BITCODE = ("bitcode", platform.machine())
+"""The value that replaces the processor in the cache for LLVM bitcode, made on such a machine, for any processor."""
 
 
 def find(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None = None) -> bytes | None:
-    """A kernel's machine code for this CPU, or its code for another `processor`, from the cache; or None."""
-    processor = processor or machine_code.processor()
-    return _find(_file_name(name, arg_types, processor), _origin(name, arg_types, processor))
+    """A function's machine code for this process, or its code for libraries for a `processor`, from the cache; or None."""
+    origin = _origin(name, arg_types, processor)
+    return _find(_file_name(name, arg_types, processor), origin, _folders(processor is not None))
 
 
-def save(name: str, arg_types: tuple[str, ...], code: bytes, processor: tuple[str, ...] | None = None) -> None:
-    """Store a kernel's code for `find` in the first writable folder, if any.
+def save(
+    name: str,
+    arg_types: tuple[str, ...],
+    code: bytes,
+    processor: tuple[str, ...] | None = None,
+) -> None:
+    """Store code for `find` in the first writable folder, if any.
 
     Warns:
         UserWarning: $NUMBA_CACHE_DIR is set and cannot be used. If warnings are errors, it is logged instead.
     """
-    processor = processor or machine_code.processor()
+    content = _digest(_origin(name, arg_types, processor), code) + code
+    folders = _folders(processor is not None)
     try:
-        _save(_file_name(name, arg_types, processor), _digest(_origin(name, arg_types, processor), code) + code)
+        path = _save(_file_name(name, arg_types, processor), content, folders)
+        if processor is None:
+            _remove_unused(path.parent)
     except OSError as error:
         if os.environ.get("NUMBA_CACHE_DIR"):
             is_refused = error.errno in _OF_REFUSED_FOLDERS
             _warn(os.environ["NUMBA_CACHE_DIR"], _FOLDER_RULE if is_refused else str(error.strerror))
+
+
+def remove_unused() -> None:
+    """Remove code for libraries that was not used for long, after a number of calls of `save`."""
+    for folder, _ in _folders(for_libraries=True):
+        _remove_unused(folder)
 
 
 def file(name: str, make: Callable[[], bytes]) -> Path:
@@ -97,12 +107,14 @@ def file(name: str, make: Callable[[], bytes]) -> Path:
         with contextlib.suppress(OSError), _opened(folder / name) as file:
             _mark_used(file, folder / name)
             return folder / name
-    return _save(name, make())
+    path = _save(name, make(), _folders())
+    _remove_unused(path.parent)
+    return path
 
 
-def _find(name: str, origin: bytes) -> bytes | None:
+def _find(name: str, origin: bytes, folders: Iterable[tuple[Path, int]]) -> bytes | None:
     """A cached file's content; None if no file has this origin."""
-    for folder, _ in _folders():
+    for folder, _ in folders:
         with contextlib.suppress(OSError), _opened(folder / name) as file:
             content = file.read()
             if content[:DIGEST] == _digest(origin, content[DIGEST:]):
@@ -111,10 +123,10 @@ def _find(name: str, origin: bytes) -> bytes | None:
     return None
 
 
-def _save(name: str, content: bytes) -> Path:
+def _save(name: str, content: bytes, folders: Iterable[tuple[Path, int]]) -> Path:
     """Write a file in the first writable folder; if no folder is writable, raise the last folder's error."""
     error: OSError = FileNotFoundError(errno.ENOENT, "the sources of the kernels cannot be read")
-    for folder, mode in _folders():
+    for folder, mode in folders:
         failed = _error_of_writing(folder / name, mode, content)
         if failed is None:
             return folder / name
@@ -137,53 +149,6 @@ def _warn(folder: str, reason: str) -> None:
         logging.getLogger("ortops").warning(message)
 
 
-def member_name(name: str, arg_types: tuple[str, ...]) -> str:
-    """The name of the archive's member for a kernel and its argument types."""
-    return f"{name}({','.join(arg_types)})"
-
-
-def bitcode(name: str, arg_types: tuple[str, ...]) -> bytes | None:
-    """A kernel's LLVM bitcode from a wheel's archive, or None."""
-    return _installed(member_name(name, arg_types))
-
-
-def write_archive(path: Path, bitcode_by_name: dict[str, bytes]) -> None:
-    """Write a wheel's archive; the same bitcode gives the same bytes.
-
-    Args:
-        path: the file to write.
-        bitcode_by_name: the bitcode by `member_name`.
-    """
-    from ortops.jit import definitions
-
-    members = bitcode_by_name | {DEFINITIONS: json.dumps(definitions.digests(PACKAGES)).encode()}
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.comment = archive_comment()
-        for name, content in sorted(members.items()):
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)  # ZipInfo has a fixed date
-
-
-def archive_comment() -> bytes:
-    """The digest of the sources of an archive that is built here, and the oldest LLVM version that can read it."""
-    return sources() + bytes(llvm.llvm_version_info[:1])
-
-
-def _installed(member: str) -> bytes | None:
-    """A member of a wheel's archive, or None.
-
-    An archive counts only if it was built from the installed sources and the environment sets no numba options. Each call
-    opens the archive anew, since forked processes would share an open file's position. Members have checksums.
-    """
-    if not sources() or numba_options():
-        return None
-    # Measured: zipfile raises seven types of exceptions for archives with a flipped bit.
-    with contextlib.suppress(Exception), _opened(ARCHIVE) as file:
-        archive, here = zipfile.ZipFile(file), archive_comment()
-        if archive.comment[:-1] == here[:-1] and archive.comment[-1:] <= here[-1:]:
-            return archive.read(member)
-    return None
-
-
 def numba_options() -> list[tuple[str, str]]:
     """The numba environment variables that may change the generated code, with their values."""
     return sorted(
@@ -198,27 +163,32 @@ _IGNORED_OPTIONS = (
 """Options that do not change the code: they choose the cache folder, switch compilation off, or set threads and messages."""
 
 
-def _key(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
-    """The identity of code: kernel, argument types, CPU, and the compiler's versions and options."""
-    return repr((name, arg_types, processor, compiler(), numba_options())).encode()
+def _key(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None) -> bytes:
+    """The identity of code: function, argument types, CPU, the compiler's versions, and its options in this process."""
+    found = (*machine_code.processor(), numba_options()) if processor is None else processor
+    return repr((name, arg_types, found, compiler())).encode()
 
 
-def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> str:
+def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None) -> str:
+    identity = (_key if processor is None else _origin)(name, arg_types, processor)
     ending = "bc" if processor == BITCODE else "o"
-    return f"{name}-{hashlib.sha256(_key(name, arg_types, processor)).hexdigest()[:16]}.{ending}"
+    return f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}.{ending}"
 
 
-def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]) -> bytes:
-    """All that machine code depends on: its identity, the kernel's sources and the compiler's."""
+_COMPILERS = ("jit.compile.object_code", "jit.compile.bitcode", "jit.machine_code.emit_function")
+
+
+def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None) -> bytes:
+    """All that code depends on: its identity, the function's sources and the compiler's."""
     digests, unknown = _digests(), sources().hex()
-    code = (digests.get(one, unknown) for one in (name, "jit.compile.object_code", "jit.machine_code.emit"))
+    code = (digests.get(function, unknown) for function in (name, *_COMPILERS))
     return "\0".join(code).encode() + _key(name, arg_types, processor)
 
 
 @functools.cache
 def _digests() -> dict[str, str]:
     """`definitions.digests`, cached on disk: computing it takes longer than the start of a process should."""
-    known = _installed(DEFINITIONS) or _find(DEFINITIONS, sources())
+    known = _find(DEFINITIONS, sources(), _folders())
     if known is not None:
         found: dict[str, str] = json.loads(known)
         return found
@@ -230,7 +200,7 @@ def _digests() -> dict[str, str]:
         return {}
     content = json.dumps(found).encode()
     with contextlib.suppress(OSError):
-        _save(DEFINITIONS, _digest(sources(), content) + content)
+        _save(DEFINITIONS, _digest(sources(), content) + content, _folders())
     return found
 
 
@@ -255,19 +225,21 @@ def sources() -> bytes:
     return digest.digest() if paths else b""
 
 
-def _folders() -> Iterator[tuple[Path, int]]:
+def _folders(for_libraries: bool = False) -> Iterator[tuple[Path, int]]:
     """The cache's folders, in the order of preference, each with the permissions for new files and folders.
 
-    If $NUMBA_CACHE_DIR is set, it is the only folder. Otherwise: `__pycache__` next to the sources, which a read-only
-    installation may fill in advance; the user's cache folder; and a private folder among the temporary files.
+    If $NUMBA_CACHE_DIR is set, it is the only folder. Otherwise: for code of this process, `__pycache__` next to the
+    sources, which a read-only installation may fill in advance; the user's cache folder, of which one part is for all
+    libraries, since wheels are built in temporary copies of the sources; and a private folder among the temporary files.
     """
     if not sources():  # for example in a zip file: stale code would look like current code
         return
-    part = f"ortops_{hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:16]}"
+    part = "libraries" if for_libraries else f"ortops_{hashlib.sha256(os.fsencode(PACKAGE)).hexdigest()[:16]}"
     if os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(os.environ["NUMBA_CACHE_DIR"], part).absolute(), 0o755
         return
-    yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent, 0o755
+    if not for_libraries:
+        yield Path(importlib.util.cache_from_source(str(PACKAGE / "code.py"))).parent, 0o755
     if _user_cache().is_absolute():  # it is relative if the home folder is unknown
         yield _user_cache() / part, 0o700
     if os.name != "nt":  # on Windows the folder for temporary files belongs to the user anyway
@@ -299,8 +271,6 @@ def _write(path: Path, mode: int, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(part, dir_fd=folder)
             raise
-        with contextlib.suppress(OSError):
-            _remove_unused(path.parent, folder)
 
 
 def _error_of_writing(path: Path, mode: int, content: bytes) -> OSError | None:
@@ -327,13 +297,21 @@ _CODE = re.compile(r"(?:(user\.\w+)\.(\w+)-)?.+\.(?:o|bc|so|dylib|dll)")
 """The names of files with compiled code, for which `user_cache` gives a user's function and its version."""
 
 
-def _remove_unused(path: Path, folder: int | None) -> None:
-    """Remove stale parts, old versions, and what is beyond the bound. `path` lists the folder, as no descriptor can."""
+def _remove_unused(path: Path) -> None:
+    """Remove stale parts, old versions, and what is beyond the bound, from a folder if it is trusted."""
+    with contextlib.suppress(OSError), _entered(path) as folder:
+        for name in _unused(path, folder):
+            with contextlib.suppress(OSError):
+                os.unlink(str(path / name) if folder is None else name, dir_fd=folder)
+
+
+def _unused(path: Path, folder: int | None) -> Iterator[str]:
+    """The names of files to remove. `path` lists the folder, as no descriptor can."""
     found: list[tuple[float, int, str]] = []
-    for one in path.iterdir():
+    for file in path.iterdir():
         with contextlib.suppress(OSError):
-            state = os.stat(str(one) if folder is None else one.name, dir_fd=folder, follow_symlinks=False)
-            found.append((state.st_mtime, state.st_size, one.name))
+            state = os.stat(str(file) if folder is None else file.name, dir_fd=folder, follow_symlinks=False)
+            found.append((state.st_mtime, state.st_size, file.name))
     total, versions = 0, dict[str, set[str]]()
     for used, size, name in sorted(found, reverse=True):
         code = _CODE.fullmatch(name)
@@ -346,8 +324,7 @@ def _remove_unused(path: Path, folder: int | None) -> None:
         else:
             is_unused = bool(_PART.fullmatch(name)) and time.time() - used > _MOST_SECONDS_OF_PART
         if is_unused:
-            with contextlib.suppress(OSError):
-                os.unlink(str(path / name) if folder is None else name, dir_fd=folder)
+            yield name
 
 
 def _mark_used(file: BinaryIO, path: Path) -> None:

@@ -45,7 +45,7 @@ _lock = threading.RLock()
 
 
 def code_of(source: Source) -> bytes:
-    """A source's object file, from the cache; otherwise made from a wheel's bitcode or compiled, then cached.
+    """A source's object file, from the cache; otherwise compiled, then cached.
 
     Raises:
         RuntimeError: the source must be compiled, and a numba option in the environment prevents that.
@@ -53,34 +53,24 @@ def code_of(source: Source) -> bytes:
     with _uncollected():
         code = disk.find(source.name, source.arg_types)
         if code is None:
-            bitcode = disk.bitcode(source.name, source.arg_types)
-            code = None if bitcode is None else machine_code.emit(bitcode)
-            if code is None:
-                code = _compiler().object_code(source)
+            code = bytes(_compiler().object_code(source))
             disk.save(source.name, source.arg_types, code)
         return code
 
 
-def bitcode_of(source: Source) -> bytes:
-    """A source's LLVM bitcode for any processor, from a wheel or the cache; otherwise compiled, then cached.
+def compile_bitcode(source: Source) -> bytes:
+    """A source's LLVM bitcode for any processor.
 
     numba reads its options at import, so only processes that compile nothing else may call this.
     """
-    code = disk.bitcode(source.name, source.arg_types)
-    if code is not None:
-        return code
     for name, _ in disk.numba_options():
         del os.environ[name]
     if platform.machine() in machine_code.PORTABLE:
         os.environ |= zip(
             ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), machine_code.PORTABLE[platform.machine()], strict=True
         )
-    code = disk.find(source.name, source.arg_types, disk.BITCODE)
-    if code is None:
-        with _uncollected():
-            code = bytes(_compiler().bitcode(source))
-        disk.save(source.name, source.arg_types, code, disk.BITCODE)
-    return code
+    with _uncollected():
+        return bytes(_compiler().bitcode(source))
 
 
 @contextlib.contextmanager

@@ -84,6 +84,33 @@ def load(code: bytes) -> int:
     return address
 
 
+@functools.cache
+def machine_of(triple: str, cpu: str) -> Any:
+    """LLVM's target machine of a processor, for code of libraries. LLVM ends the process if there is no such processor."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(triple).create_target_machine(cpu, opt=3, reloc="pic", codemodel="default")
+
+
+def emit_for(triple: str, cpu: str, module: Any) -> bytes:
+    """The object file of a module for a processor."""
+    machine = machine_of(triple, cpu)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def emit_function(triple: str, cpu: str, symbol: str, bitcode: bytes) -> bytes:
+    """The object file of a function for a processor, in which the function alone has a symbol."""
+    module = llvm.parse_bitcode(bitcode)
+    for one in (*module.functions, *module.global_variables):
+        if not one.is_declaration and one.name != SYMBOL:
+            one.linkage = "internal"
+    function = module.get_function(SYMBOL)
+    function.name, function.visibility = symbol, "hidden"
+    return emit_for(triple, cpu, module)
+
+
 def has_instructions() -> bool:
     """Whether this processor has the instructions that a wheel's bitcode requires."""
     return has_fma(_target_machine()) and has_float16(_target_machine())

@@ -11,15 +11,27 @@ from pathlib import Path
 from ortops import atomic_file
 from ortops.compiled_operator import CompiledOperator
 from ortops.custom_operator import CustomOperator, as_operators
+from ortops.jit import disk
 from ortops.jit.source import Source
 from ortops.library.entries import module_of
 from ortops.library.linking import link, linker_of
-from ortops.library.objects import Export, UserFunction, check, compile_for, emit_functions, emit_records, sources_of
+from ortops.library.objects import (
+    Export,
+    UserFunction,
+    check,
+    compile_for,
+    emit_functions,
+    emit_records,
+    find,
+    save,
+    sources_of,
+)
 from ortops.library.operators import REGISTER, record_of
+from ortops.library.processes import in_processes
 from ortops.library.targets import STANDARD_OPSETS, TARGETS, this_machine
-from ortops.parallel_warmup import in_processes
 from ortops.precompile import checked_types, operators_named
 from ortops.progress import with_progress
+from ortops.runtime import sources_digest
 from ortops.spec import Operator
 from ortops.standard import implementation, standard_operators
 
@@ -68,7 +80,8 @@ def build_library(
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     chosen, own = _chosen(operators)
     exports = exports_of(chosen, checked_types([*chosen, *own], types), standard, own)
-    link_exports(exports, Path(out), target, cpu)
+    atomic_file.check(Path(out))
+    atomic_file.write(Path(out), library_with(exports, target, cpu))  # a process may have loaded the old one
     return [one.name for one in exports]
 
 
@@ -121,24 +134,50 @@ def exports_of(
     ]
 
 
-def link_exports(exports: Sequence[Export], out: Path, target: str, cpu: str | None = None) -> None:
-    """Write a shared library with these functions; see `build_library`."""
+def library_with(exports: Sequence[Export], target: str, cpu: str | None = None, jobs: int | None = None) -> bytes:
+    """A shared library with these functions.
+
+    Args:
+        exports: the functions.
+        target: as for `build_library`.
+        cpu: as for `build_library`.
+        jobs: the number of processes that compile; None for one per CPU.
+
+    Raises:
+        Exception: see `build_library`; or RuntimeError, because a source file of this package was changed meanwhile.
+    """
+    digest = sources_digest()
     platform = TARGETS[target]
     if cpu is not None:
         platform = platform._replace(cpus=(cpu,))
         check(platform)
     linker_of(target)
-    atomic_file.check(out)
     sources = sources_of(exports)
-    made: dict[Source | UserFunction, list[bytes]] = {}
-    for one in sources:  # those of users can be of a notebook, which other processes cannot import
-        if isinstance(one, UserFunction):
-            made[one] = emit_functions(platform, one, one.bitcode())
-    ours = [one for one in sources if isinstance(one, Source)]
-    compiled = in_processes(ours, functools.partial(compile_for, platform))
-    made.update(
-        (source, codes) for source, _, codes in with_progress(compiled, "compiling", len(ours), unit="functions")
+    objects: dict[Source | UserFunction, list[bytes]] = {}
+    for source in sources:
+        if isinstance(source, UserFunction):  # can be of a notebook, which other processes cannot import
+            objects[source] = emit_functions(platform, source, source.bitcode())
+        elif found := find(platform, source):
+            objects[source] = found
+    missing = sorted(
+        (source for source in sources if isinstance(source, Source) and source not in objects),
+        key=lambda source: source.arguments != "",  # code without element types is the largest, so it starts first
     )
+    compiled = in_processes(missing, functools.partial(compile_for, platform), jobs)
+    for source, code in with_progress(compiled, "compiling", len(missing), unit="functions"):
+        check_sources(digest)
+        save(platform, source, code)
+        objects[source] = code.objects
+    if missing:
+        disk.remove_unused()
     records = emit_records(platform, exports)
-    objects = itertools.chain(records, *(made[source] for source in sources))  # in an order that is always the same
-    link(target, module_of([export.name for export in exports], platform), list(objects), out)
+    files = itertools.chain(records, *(objects[source] for source in sources))  # in an order that is always the same
+    library = link(target, module_of([export.name for export in exports], platform), list(files))
+    check_sources(digest)
+    return library
+
+
+def check_sources(digest: str) -> None:
+    """Raise RuntimeError if the sources have another digest than they had."""
+    if sources_digest() != digest:
+        raise RuntimeError("a source file was changed while the library was built: build it again")

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ortops import atomic_file
 from ortops.calls.user_runtime import C_FUNCTIONS
 from ortops.jit import c_compiler
 from ortops.library.objects import emit_native
@@ -33,18 +32,17 @@ def linker_of(target: str) -> list[str]:
     return native
 
 
-def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None:
-    """Link a shared library.
+def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
+    """Link a shared library, and return its content.
 
     Args:
         target: its platform.
         exports: the LLVM module of the functions that hosts call (`entries`).
         objects: object files with everything else.
-        out: the file to write.
 
     Raises:
         RuntimeError: there is nothing to link with, or it fails.
-        OSError: the file cannot be written.
+        OSError: the files cannot be written.
     """
     command = linker_of(target)
     with tempfile.TemporaryDirectory() as name:
@@ -67,7 +65,7 @@ def link(target: str, exports: str, objects: Sequence[bytes], out: Path) -> None
         c_compiler.run(
             [*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)]
         )
-        atomic_file.write(out, made.read_bytes())  # a process may have loaded the old one
+        return made.read_bytes()
 
 
 def _flags_of(target: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import subprocess
 import sys
@@ -13,8 +12,9 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 
 from ortops.calls.records import FunctionOf, Record, Word, functions
-from ortops.jit.kernel import bitcode_of
-from ortops.jit.machine_code import SYMBOL, has_float16, has_fma
+from ortops.jit import disk
+from ortops.jit.kernel import compile_bitcode
+from ortops.jit.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
 from ortops.jit.source import Source, Unimported
 from ortops.library.entries import entry_of
 from ortops.library.targets import Target
@@ -104,44 +104,49 @@ def _symbol(source: Source | UserFunction, cpu: str) -> str:
     return re.sub(r"\W", "_", f"ortops.{source.name}.{source.arguments}.{cpu}")
 
 
-def compile_for(target: Target, source: Source) -> list[bytes]:
-    """The object files of a function, one for each processor of the target, in a process that compiles nothing else."""
-    return emit_functions(target, source, bitcode_of(source))
+class Compiled(NamedTuple):
+    """A compiled function.
+
+    bitcode: its LLVM bitcode for any processor.
+    objects: its object files, one for each processor of a target.
+    """
+
+    bitcode: bytes
+    objects: list[bytes]
+
+
+def compile_for(target: Target, source: Source) -> Compiled:
+    """Compile a function, in a process that compiles nothing else."""
+    code = disk.find(source.name, source.arg_types, disk.BITCODE) or compile_bitcode(source)
+    return Compiled(code, emit_functions(target, source, code))
+
+
+def find(target: Target, source: Source) -> list[bytes] | None:
+    """The object files of a function from the cache; None if one is missing."""
+    found = [disk.find(source.name, source.arg_types, processor) for processor in _processors(target, source)]
+    return None if None in found else [code for code in found if code is not None]
+
+
+def save(target: Target, source: Source, compiled: Compiled) -> None:
+    """Store a function's code in the cache, for `find` and `compile_for`."""
+    processors = [*_processors(target, source), disk.BITCODE]
+    for processor, code in zip(processors, (*compiled.objects, compiled.bitcode), strict=True):
+        disk.save(source.name, source.arg_types, code, processor)
+
+
+def _processors(target: Target, source: Source) -> list[tuple[str, ...]]:
+    """What identifies each object file in the cache."""
+    return [(target.triple, cpu, _symbol(source, cpu)) for cpu in target.cpus]
 
 
 def emit_functions(target: Target, source: Source | UserFunction, bitcode: bytes) -> list[bytes]:
     """The object files of a function, one for each processor of the target."""
-    return [_emit_function(target, _symbol(source, cpu), cpu, bitcode) for cpu in target.cpus]
-
-
-def _emit_function(target: Target, symbol: str, cpu: str, bitcode: bytes) -> bytes:
-    module = llvm.parse_bitcode(bitcode)
-    for one in (*module.functions, *module.global_variables):
-        if not one.is_declaration and one.name != SYMBOL:
-            one.linkage = "internal"
-    kernel = module.get_function(SYMBOL)
-    kernel.name, kernel.visibility = symbol, "hidden"
-    return _emit(target, cpu, module)
-
-
-def _emit(target: Target, cpu: str, module: Any) -> bytes:
-    machine = _machine_of(target.triple, cpu)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    code: bytes = machine.emit_object(module)
-    return code
-
-
-@functools.cache
-def _machine_of(triple: str, cpu: str) -> Any:
-    """LLVM's target machine of a processor."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(triple).create_target_machine(cpu, opt=3, reloc="pic", codemodel="default")
+    return [emit_function(target.triple, cpu, _symbol(source, cpu), bitcode) for cpu in target.cpus]
 
 
 def can_run(triple: str, cpu: str) -> bool:
     """Whether a processor has the instructions that bitcode needs. LLVM ends the process if there is no such processor."""
-    machine = _machine_of(triple, cpu)
+    machine = machine_of(triple, cpu)
     return has_fma(machine) and has_float16(machine)
 
 
@@ -162,7 +167,9 @@ def check(target: Target) -> None:
 
 def emit_records(target: Target, exports: Sequence[Export]) -> list[bytes]:
     """The object files of all records, one for each processor."""
-    return [_emit(target, cpu, llvm.parse_assembly(str(_records_module(exports, cpu)))) for cpu in target.cpus]
+    return [
+        emit_for(target.triple, cpu, llvm.parse_assembly(str(_records_module(exports, cpu)))) for cpu in target.cpus
+    ]
 
 
 def emit_native(target: Target, module: str) -> bytes:

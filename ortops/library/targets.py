@@ -30,12 +30,21 @@ TARGETS: Mapping[str, Target] = {
     "aarch64-linux": Target("aarch64-unknown-linux-gnu", "aarch64-linux-gnu.2.17", ".so", ("generic",)),
     "x86_64-windows": Target("x86_64-w64-windows-gnu", "x86_64-windows-gnu", ".dll", LEVELS),
     "aarch64-windows": Target("aarch64-w64-windows-gnu", "aarch64-windows-gnu", ".dll", ("generic",)),
-    "x86_64-macos": Target("x86_64-apple-macosx11.0", "x86_64-macos.11.0", ".dylib", LEVELS),
     "aarch64-macos": Target("arm64-apple-macosx11.0", "aarch64-macos.11.0", ".dylib", ("apple-m1",)),
     "aarch64-android": Target("aarch64-unknown-linux-android24", "aarch64-linux-none", ".so", ("generic",)),
     "x86_64-musl": Target("x86_64-unknown-linux-musl", "x86_64-linux-musl", ".so", LEVELS),
 }
 """The platforms by the names that users give."""
+
+
+WHEELS: Mapping[str, str] = {
+    "x86_64-linux": "manylinux_2_17_x86_64.manylinux2014_x86_64",
+    "aarch64-linux": "manylinux_2_17_aarch64.manylinux2014_aarch64",
+    "aarch64-macos": "macosx_11_0_arm64",
+    "x86_64-windows": "win_amd64",
+    "aarch64-windows": "win_arm64",
+}
+"""The targets that have a wheel, which ONNX Runtime has as well, with the platforms as names of wheels write them."""
 
 
 STANDARD_OPSETS = (10, 16, 22)

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 import ortops.build
 import ortops.runtime
+from ortops.jit import c_compiler
 from ortops.jit.source import Source
 from ortops.library import build, objects
 from ortops.library.processes import in_processes
@@ -298,3 +299,16 @@ def test_a_signal_that_ends_the_process_ends_those_that_compile_for_it(number: i
             os.kill(worker, signal.SIGKILL)
             pytest.fail("a worker lives on")
     assert process.returncode == -number
+
+
+@posix
+@pytest.mark.parametrize("home", ["", "/proc", "{}"])
+def test_zig_has_a_cache_whatever_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    for variable in ("XDG_CACHE_HOME", "ZIG_GLOBAL_CACHE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", home.format(tmp_path))
+    monkeypatch.setenv("GIVEN", str(tmp_path / "given") if home != "{}" else "")
+    c_compiler.run(
+        [sys.executable, "-c", "import os; assert os.environ.get('ZIG_GLOBAL_CACHE_DIR', '') == os.environ['GIVEN']"],
+        tmp_path / "given",
+    )

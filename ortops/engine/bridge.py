@@ -58,5 +58,5 @@ def _linked() -> bytes:
     with tempfile.TemporaryDirectory() as name:
         source, library = Path(name, "bridge.c"), Path(name, f"bridge{_ENDING}")
         source.write_text(_SOURCE)
-        c_compiler.run([*compiler, "-shared", "-fPIC", "-O2", str(source), "-o", str(library)])
+        c_compiler.run([*compiler, "-shared", "-fPIC", "-O2", str(source), "-o", str(library)], Path(name))
         return library.read_bytes()

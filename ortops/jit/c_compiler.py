@@ -29,8 +29,24 @@ def native() -> list[str] | None:
     return command[:1] if done.returncode == 0 else None
 
 
-def run(command: Sequence[str]) -> None:
-    """Run a C compiler. Raises RuntimeError with what it says if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this package's own command
+def run(command: Sequence[str], folder: Path) -> None:
+    """Run a C compiler, with a temporary folder for zig's cache if there is no other. Raise RuntimeError if it fails."""
+    cache = {} if _has_cache() else {"ZIG_GLOBAL_CACHE_DIR": str(folder)}
+    environment = os.environ | cache
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[:6])} fails: {done.stderr.strip()}")
+
+
+def _has_cache() -> bool:
+    """Whether zig can write to the folder that it takes for its cache. On Windows there always is one."""
+    if os.name == "nt" or os.environ.get("ZIG_GLOBAL_CACHE_DIR"):
+        return True
+    around = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") and f"{os.environ['HOME']}/.cache")
+    if not around:
+        return False
+    try:
+        Path(around, "zig").mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(Path(around, "zig"), os.W_OK)

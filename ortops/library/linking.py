@@ -62,9 +62,8 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
             libraries = ["-nostdlib", *_stubs(command, folder)]
         listed = folder / "files"  # Windows takes no more than 32,767 characters
         listed.write_text("\n".join(file.as_posix() for file in files))
-        c_compiler.run(
-            [*command, "-shared", "-O2", "-s", *_flags_of(target), f"@{listed}", *libraries, "-o", str(made)]
-        )
+        flags = ["-shared", "-O2", "-s", *_flags_of(target)]
+        c_compiler.run([*command, *flags, f"@{listed}", *libraries, "-o", str(made)], folder)
         return made.read_bytes()
 
 
@@ -77,5 +76,6 @@ def _stubs(command: Sequence[str], folder: Path) -> Iterator[str]:
     for name, functions in _SYSTEM_LIBRARIES.items():
         source, library = folder / f"{name}.ll", folder / name
         source.write_text("\n".join(f"define void @{function}() {{ ret void }}" for function in functions))
-        c_compiler.run([*command, "-shared", "-nostdlib", f"-Wl,-soname,{name}", str(source), "-o", str(library)])
+        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{name}"]
+        c_compiler.run([*command, *flags, str(source), "-o", str(library)], folder)
         yield str(library)

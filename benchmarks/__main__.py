@@ -78,7 +78,7 @@ def main(
         for step in track(steps, "measuring", console=Console(stderr=True), transient=True):
             try:
                 cells += step()
-            except click.ClickException as error:  # noqa: PERF203 - the others may take an hour
+            except click.ClickException as error:
                 failed.append(error.message)
     click.echo(f"{where['cpu']}, {where['cpus']} CPUs, {where['system']}, {where['packages']}\n")
     tables = report.tables(cells)

@@ -15,7 +15,7 @@ from ortops.help_text import keep_names_whole
 
 keep_names_whole()
 
-EXTRA = ("jinja2", "rich", *(["tomli"] if sys.version_info < (3, 11) else []))
+EXTRA = ("jinja2", "rich")
 """Packages that all commands import and a plain installation of ortops lacks. Without them only `--help` works.
 
 `fuzz` also needs hypothesis.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +49,7 @@ class Source:
         return f"{self.document}, {self.version}, {self.section}"
 
 
-class Basis(str, Enum):
+class Basis(StrEnum):
     """The authority behind a case, the strongest first.
 
     TEXT: the operator's specification, ONNX's or DirectML's, or a derivative that follows from it.

@@ -48,7 +48,7 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
             # A client that fails to connect for another reason than a timeout takes half a minute to close.
             asyncio.run(asyncio.wait_for(_reach(address), CONNECT_SECONDS))
             self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, asyncio.TimeoutError, TypeError, ValueError, ImportError) as error:
+        except (TimeoutError, OSError, TypeError, ValueError, ImportError) as error:
             text = f"is not a scheduler that answers within {CONNECT_SECONDS:g} s: {type(error).__name__}: {error}"
             raise WorkerPoolError(f"{address} {text}") from error
         self.executor = self._client.get_executor(pure=False, retries=3)
@@ -86,7 +86,7 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
     def _check_workers(self, backend: str) -> None:
         try:
             self._client.wait_for_workers(1, CONNECT_SECONDS)
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise WorkerPoolError(
                 f"the scheduler at {self._address} has no worker after {CONNECT_SECONDS:g} s"
             ) from error
@@ -110,7 +110,7 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
             raise WorkerPoolError(f"the cluster at {self._address} has not answered within {seconds:g} s")
         try:
             return answer.result()
-        except (OSError, RuntimeError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError, RuntimeError) as error:
             raise WorkerPoolError(f"the scheduler at {self._address} is gone: {error}") from error
 
 

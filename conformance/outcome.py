@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from conformance.case import Array, Case
 
@@ -29,7 +29,7 @@ _DIFFERENCE = re.compile(r".*?: expected (?P<expected>.*?), got (?P<got>.*?)(?P<
 """The form of a `Difference`."""
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """The outcome of a case. `unsupported` and `crashed` are never counted as passed.
 
     A case is `departed` if it fails and its `Basis` is weaker than the run's `--strict`.

@@ -122,7 +122,7 @@ class AnswerCheck:
         suite, _, case_id = report.nodeid.partition("::")
         outcome = dict(report.user_properties).get("outcome")
         if report.when == "call" and suite == SUITE and outcome is not None:
-            self._outcomes[case_id] = Outcome(outcome)
+            self._outcomes[case_id] = Outcome(str(outcome))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit status."""

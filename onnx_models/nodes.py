@@ -13,7 +13,7 @@ import onnx
 from onnx_models.traversal import label
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Length = int | str | None
 

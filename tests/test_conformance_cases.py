@@ -134,6 +134,8 @@ def coordinates(placed: AxisGeometry, dtype: type) -> Iterator[NDArray[np.float6
     """The coordinates of the samples near the map, as right implementations compute them in a type."""
     axis = placed.axis
     near = [(p, i) for p in range(axis.bins) for i in candidate_indices(axis, p)]
+    p: Any
+    i: Any
     p, i = np.array(near, dtype).reshape(-1, 2).T
     numbers = placed.first, placed.size, *placed.offsets, axis.bins, axis.per_bin, placed.steps
     first, size, before, after, bins, per_bin, steps = map(dtype, numbers)

@@ -17,6 +17,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,11 +28,6 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from click.testing import CliRunner
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -68,7 +68,7 @@ def test_dropout_passes_what_it_keeps(outputs: str, ratio: str, training: str) -
     differentiated = gradient(with_loss(made, {"y": weights}), "loss", ["x"])
     assert [one.name for one in differentiated.graph.output if "mask" in one.name] == ["mask"] * ("m" in outputs)
     for in_training in [True, False] if training == "t" else [training == "true"]:
-        feeds = {"x": x, "r": np.asarray(np.float32(0.75)), "t": np.array(in_training)}
+        feeds: dict[str, Any] = {"x": x, "r": np.asarray(np.float32(0.75)), "t": np.array(in_training)}
         found, alone = run(differentiated, feeds), run(made, feeds)
         np.testing.assert_array_equal(found["y"], alone["y"])
         kept = found["y"] != 0

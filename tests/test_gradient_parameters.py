@@ -171,7 +171,7 @@ SUM, RANDOM = "t = Add (s, c) p = Softmax (t)", np.random.default_rng(0).normal(
 @pytest.mark.parametrize(
     ("body", "c"),
     [
-        *((SUM, causal(value)) for value in (-1e9, -1e4, -100, np.finfo(np.float32).min)),
+        *((SUM, causal(value)) for value in (-1e9, -1e4, -100, float(np.finfo(np.float32).min))),
         (SUM, np.array([0, 0, -1e4, -2e4])),
         (SUM, np.zeros((1, 1, 4))),
         ("t = Sub (s, c) p = Softmax (t)", -causal(-100)),

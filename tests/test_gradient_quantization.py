@@ -65,7 +65,7 @@ def test_rounding_passes_a_gradient_that_cutting_off_stops(
     dtype = np.float16 if real == "float16" else np.float32
     scale = (rng.uniform(0.5, 1, shape) / (high - low)).astype(dtype)
     feeds: dict[str, Array] = {"x": rng.uniform(-1.5, 1.5, SHAPE).astype(dtype), "s": np.asarray(scale)}
-    cotangent = rng.uniform(-1, 1, SHAPE).astype(dtype)
+    cotangent: Array = rng.uniform(-1, 1, SHAPE).astype(dtype)
     found = run(gradient(with_loss(made, {"y": cotangent}), "loss", ["x", "s"]), feeds)
     wide = np.asarray(repeated(scale.astype(np.float64)))
     ratio = (feeds["x"].astype(np.float32) / wide.astype(np.float32)).astype(np.float64)

@@ -68,7 +68,7 @@ def check(problem: Problem) -> None:
     own = 2.0**-7 if problem.x.dtype.itemsize == 2 else 0.0
     for found, wanted in zip((forward(problem), *gradients(problem)), expected(problem), strict=True):
         largest = max(1.0, float(np.abs(wanted).max(initial=0)))
-        atol = 200 * np.finfo(kind).eps * largest
+        atol = 200 * float(np.finfo(kind).eps) * largest
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=own, atol=atol + own * 1e-3)
 
 

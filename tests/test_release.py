@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import click
@@ -20,11 +21,6 @@ from release.__main__ import main
 from release.artefacts import library, pack, sums
 from release.commands import new_environment, run, step
 from release.tries import first_example, run_program
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

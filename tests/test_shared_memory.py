@@ -86,18 +86,18 @@ def test_what_has_been_checked_is_what_counts(
     call, changed = way(sample), list[str]()
     expected = call()
 
-    def change(name: str, values: Array) -> None:
+    def change(name: str, value: float) -> None:
         if name in sample.inputs:
-            sample.inputs[name][...] = values
+            sample.inputs[name][...] = value
             changed.append(name)
 
     def after(place: Any) -> Any:
         def placed(*words: int) -> int:
             status = place(*words)
             for name in ("rois", "ROITensor"):
-                change(name, np.float32(1))
+                change(name, 1)
             for name in ("batch_indices", "BatchIndicesTensor"):
-                change(name, np.int64(10**9))
+                change(name, 10**9)
             return int(status)
 
         return PLACE(placed)
@@ -110,7 +110,7 @@ def test_what_has_been_checked_is_what_counts(
             kept.append(after(PLACE(word.value)))
             monkeypatch.setattr(word, "value", ctypes.cast(kept[-1], ctypes.c_void_p).value)
 
-    after_inference(lambda: change("x_shape", np.int64(10**6)))
+    after_inference(lambda: change("x_shape", 10**6))
     for one, other in zip(call(), expected, strict=True):
         assert one.tobytes() == other.tobytes()
     assert changed or not {"x_shape", "rois", "ROITensor"} & set(sample.inputs)

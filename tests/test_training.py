@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -63,7 +64,7 @@ def test_a_loss_and_its_gradient(loss: Loss, shape: tuple[int, ...], kind: str, 
     y = x.astype(np.float64) * 1.5
     np.testing.assert_allclose(found["loss"], elements(loss, y, target).mean(), rtol=1e-5)
     step = 1e-6
-    by_y = np.zeros(shape)
+    by_y: Any = np.zeros(shape)
     for place in np.ndindex(shape):
         moved = np.zeros(shape)
         moved[place] = step

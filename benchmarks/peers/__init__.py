@@ -70,7 +70,7 @@ def load(names: Iterable[str], is_chosen: bool = False) -> dict[str, Peer]:
         try:
             peer = pkgutil.resolve_name(PEERS[name])
             found[name] = partial(peer, name) if name in TYPES else peer
-        except (ImportError, RuntimeError) as error:  # noqa: PERF203 - torchvision raises the latter without a fitting torch
+        except (ImportError, RuntimeError) as error:
             if is_chosen or not found:
                 raise click.UsageError(f"{name!r}: must be installed ({error})") from error
     return found

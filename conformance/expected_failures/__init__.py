@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import glob as globs
 import json
-import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -128,11 +128,6 @@ def _floor(file: Path, given: Mapping[str, Any]) -> Floor | None:
 
 
 def _data(file: Path) -> dict[str, Any]:
-    # Imported here, because tomli belongs to an extra and loading a backend must not need it.
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
         data: dict[str, Any] = tomllib.loads(file.read_text("utf-8"))
     except ValueError as error:  # not TOML, or not UTF-8

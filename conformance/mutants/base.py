@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
@@ -43,7 +43,7 @@ _MODULES = (
 )
 
 
-class Category(str, Enum):
+class Category(StrEnum):
     """The part of an operator that a mutant gets wrong."""
 
     COORDINATES = "coordinates"

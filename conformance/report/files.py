@@ -107,7 +107,7 @@ class Reports:
         for option, file in self._files.items():
             try:
                 atomic_file.write(file, RENDERERS[option](report, self.causes))
-            except OSError as error:  # noqa: PERF203  # each file is tried
+            except OSError as error:  # each file is tried
                 self.errors.append(f"{file} is not written: {error}")
 
     def write_list(self, file: Path, older: Listed, floor: Floor | None) -> None:

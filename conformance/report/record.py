@@ -21,7 +21,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True,
         _installed("onnx"),
         platform.python_version(),
         f"{platform.system()} {platform.machine()}",
-        datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return Report(backend, entries, origin, complete, seconds)
 

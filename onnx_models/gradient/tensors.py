@@ -18,7 +18,7 @@ from onnx_models.onnx_tools import constant_attribute, forget_lengths_inside, in
 from onnx_models.traversal import input_names, label, tensor_names
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _MAX_FOLDED = 1024
 """The most elements of a constant whose value is given to shape inference."""

@@ -125,13 +125,13 @@ def call_unchecked(_typing: Any, function: Any, args: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVarTuple, Unpack
+    from typing import TypeVarTuple
 
     from ortops.jit.elements import Address
 
     Parameters = TypeVarTuple("Parameters")
 
-    def call(function: Address[Callable[[Unpack[Parameters]], object]], args: tuple[Unpack[Parameters]]) -> int:
+    def call(function: Address[Callable[[*Parameters], object]], args: tuple[*Parameters]) -> int:
         """Call the C function at an address with each argument's words, and return its 64-bit result.
 
         `Elements` are passed as their address, since the function knows their type.

@@ -165,7 +165,7 @@ def _odd_values() -> Iterator[Case]:
     """NaN and infinite pixels and gradients, which change only the results that read them."""
     tensors, sampling = SMALL.tensors_of(1, 0), SMALL.sampling(1, 0)
     first = samples_of(sampling.region(tensors["rois"][0].tolist()))
-    pixel = np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths)
+    row, column = map(int, np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths))
     unread = np.ones(SMALL.x_shape, bool)
     for roi, n in zip(tensors["rois"].tolist(), tensors["indices"], strict=True):
         taps = samples_of(sampling.region(roi)).taps
@@ -175,7 +175,7 @@ def _odd_values() -> Iterator[Case]:
         note = f"pixels that no sample reads are {scenario}, and change nothing"
         beside = replace(SMALL, name=f"{scenario}_beside_the_samples", note=note)
         yield from of_scene("values", beside, SMALL.outputs, tensors=changed, **OF_SMALL)
-        for role, outputs, place in (("x", ["y"], (1, 1, *pixel)), ("dy", ["dx"], (0, 1, 1, 1))):
+        for role, outputs, place in (("x", ["y"], (1, 1, row, column)), ("dy", ["dx"], (0, 1, 1, 1))):
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -294,6 +295,35 @@ for call in (forward, lambda: backward("dx"), lambda: backward("drois")):
     del result
 """
     assert max(map(int, python(code).split())) <= 64 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's threads")
+def test_threads_that_start_late_change_no_result_and_end() -> None:
+    # Beside processes that spin on all processors, the last task has often begun before all threads run.
+    code = """
+import os, subprocess, sys, time
+import numpy as np
+import ortops.functional.call, ortops
+from ortops.jit.runners import thread_runner
+ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
+x = np.random.default_rng(0).standard_normal((1, 256, 64, 64), np.float32)
+rois, of = np.array([[0, 0, 64, 64]] * 20, np.float32), np.zeros(20, np.int64)
+call = lambda: ortops.roi_align(x, rois, of, output_height=7, output_width=7).tobytes()
+threads = lambda: len(os.listdir("/proc/self/task"))
+expected, before = call(), threads()
+spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+try:
+    print({call() for _ in range(100)} == {expected})
+finally:
+    for one in spinning:
+        one.kill()
+        one.wait()
+end = time.monotonic() + 60
+while threads() > before and time.monotonic() < end:
+    time.sleep(0.01)
+print(threads() <= before)
+"""
+    assert python(code).split() == ["True", "True"]
 
 
 MANY = [

@@ -172,13 +172,12 @@ def pointer_to(typing: Any, function: Any) -> Any:
 
 @intrinsic
 def add_atomically(_typing: Any, pointer: Any, value: Any) -> Any:
-    """Add to an int64 in memory atomically."""
+    """Add to an int64 in memory atomically, and return what it was before."""
 
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        builder.atomic_rmw("add", *args, "seq_cst")
-        return context.get_dummy_value()
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", *args, "seq_cst")
 
-    return types.void(types.CPointer(types.int64), types.int64), codegen
+    return types.int64(types.CPointer(types.int64), types.int64), codegen
 
 
 @intrinsic

@@ -6,25 +6,55 @@ kernel while no task runs, since they may call kernels and sessions. Calls outsi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from numba import types
 
 from ortops.jit.compile import compiled
 from ortops.jit.elements import INTERRUPTED, OUT_OF_MEMORY, Words
-from ortops.jit.parallel import allocate, call_unchecked, release
-from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
+from ortops.jit.parallel import add_atomically, allocate, call_unchecked, exchange_if, release
+from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum
+from ortops.jit.struct_types import field_pointer, items_at, size_of, struct_at
+from ortops.jit.structs import POINTER, Struct
 
 _pthread_create = types.ExternalFunction("pthread_create", types.int32(types.intp, types.intp, types.intp, types.intp))
+_pthread_detach = types.ExternalFunction("pthread_detach", types.int32(types.intp))
 _pthread_join = types.ExternalFunction("pthread_join", types.int32(types.intp, types.intp))
 
-_SHARE_FIELDS = 5
-"""The number of int64s in a thread's share: the task, its data, the first index, the step and the number of indices."""
+_WAITING, _RUNNING, _LATE = range(3)
+
+
+class Job(Struct):
+    """Tasks for several threads; whoever is the last to leave releases the memory.
+
+    next: the first task that no thread has begun.
+    users: the number of threads that may still read the job.
+    """
+
+    task: int
+    data: int
+    count: int
+    next: int
+    users: int
+
+
+class Helper(Struct):
+    """A thread that helps the calling thread, in the memory of its job.
+
+    state: _WAITING until the thread runs, then _RUNNING; _LATE if it did not run before all tasks had begun.
+    """
+
+    job: Annotated[Job, POINTER]
+    state: int
+    thread: int
 
 
 @compiled
 def run_tasks(runner: int, context: int, count: int, task: int, data: Any) -> bool:
-    """Call task(data, index) for each index in range(count) through a runner; return whether the runner succeeded."""
+    """Call task(data, index) for each index in range(count) through a runner; return whether the runner succeeded.
+
+    The runner gets 0 for the number of batches: then ONNX Runtime's threads take one index after the other, too.
+    """
     if runner == 0:
         for index in range(count):
             call_unchecked(task, (data, index))
@@ -68,35 +98,59 @@ def never() -> bool:
 
 
 @compiled
-def work(share: int) -> int:
-    """Run the tasks of one thread's share."""
-    numbers = int64_pointer(share)
-    for index in range(numbers[2], numbers[4], numbers[3]):
-        call_unchecked(numbers[0], (numbers[1], index))
+def work(helper: Helper) -> int:
+    """Run a thread."""
+    job = helper.job
+    if exchange_if(field_pointer(helper, "state"), _WAITING, _RUNNING):
+        _run_rest(job)
+    _leave(job)
     return 0
 
 
 @compiled
+def _run_rest(job: Job) -> None:
+    """Run tasks, one after the other, until all have begun."""
+    index = add_atomically(field_pointer(job, "next"), 1)
+    while index < job.count:
+        call_unchecked(job.task, (job.data, index))
+        index = add_atomically(field_pointer(job, "next"), 1)
+
+
+@compiled
+def _leave(job: Job) -> None:
+    if add_atomically(field_pointer(job, "users"), -1) == 1:
+        release(job)
+
+
+@compiled
 def run_on_threads(context: int, task: int, count: int, _batches: int, data: int) -> int:
-    """Distribute the tasks over threads. If a thread cannot start, the calling thread runs its tasks."""
+    """Run the tasks on the calling thread and on threads that help it, as many as can start.
+
+    The call waits for no thread that has begun no task: where other programs keep the processors busy, a thread may start
+    late. Measured beside two threads that spin on two processors, with two tasks: a call that takes 2 ms without them
+    takes 60 % of the time that it takes if tasks are dealt out before they run; one that takes 1 ms, 40 %.
+    """
     max_threads, worker = int64_pointer(context)[0], int64_pointer(context)[1]
-    workers = minimum(max_threads, count)
-    shares = allocate(workers * (_SHARE_FIELDS + 1))
-    if address_of(shares) == 0:
+    helper_count = maximum(minimum(max_threads, count) - 1, 0)
+    memory = allocate((size_of(Job) + helper_count * size_of(Helper)) // 8)
+    if address_of(memory) == 0:
         for index in range(count):
             call_unchecked(task, (data, index))
         return 0
-    threads = offset(shares, workers * _SHARE_FIELDS)
-    for k in range(workers):
-        share = offset(shares, k * _SHARE_FIELDS)
-        share[0], share[1], share[2], share[3], share[4] = task, data, k, workers, count
-        if k and _pthread_create(address_of(offset(threads, k)), 0, worker, address_of(share)) != 0:
-            threads[k] = 0
-    work(address_of(shares))
-    for k in range(1, workers):
-        if threads[k]:
-            _pthread_join(threads[k], 0)
-        else:
-            work(address_of(offset(shares, k * _SHARE_FIELDS)))
-    release(shares)
+    job, helpers = struct_at(Job, address_of(memory)), items_at(Helper, address_of(memory) + size_of(Job))
+    job.task, job.data, job.count, job.next, job.users = task, data, count, 0, helper_count + 1
+    for k in range(helper_count):
+        helper = helpers[k]
+        helper.job, helper.state = job, _WAITING
+        if _pthread_create(address_of(field_pointer(helper, "thread")), 0, worker, address_of(helper)) != 0:
+            helper.state = _LATE
+            _leave(job)
+    _run_rest(job)
+    for k in range(helper_count):
+        helper = helpers[k]
+        if exchange_if(field_pointer(helper, "state"), _WAITING, _LATE):
+            _pthread_detach(helper.thread)
+        elif helper.state == _RUNNING:
+            _pthread_join(helper.thread, 0)
+    _leave(job)
     return 0

@@ -11,10 +11,10 @@ import functools
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError
@@ -39,9 +39,6 @@ TIME_LIMIT = 10.0
 
 WARM_UP_LIMITS = 3
 """How many times the time limit of a case a backend may take for its first call, which does not count."""
-
-COMPILE_LIMIT = 1800.0
-"""Seconds that a backend may take to compile for its cases."""
 
 MAX_CASES = 32
 """The maximum number of cases of one task of an executor."""
@@ -86,17 +83,16 @@ class Setting:
 
 
 class Declaration(NamedTuple):
-    """A backend's attributes: its expected failures, whether it is unsafe, whether it compiles, and its conventions."""
+    """A backend's attributes: its expected failures, whether it is unsafe, and its conventions."""
 
     expected_failures: Sequence[ExpectedFailure]
     is_unsafe: bool
-    compiles: bool
     conventions: Sequence[str]
 
 
 def declaration_of(backend: Backend) -> Declaration:
     """The declaration of a backend in this process."""
-    return Declaration(backend.expected_failures, backend.is_unsafe, backend.compiles, backend.conventions)
+    return Declaration(backend.expected_failures, backend.is_unsafe, backend.conventions)
 
 
 class Child:
@@ -152,11 +148,6 @@ class Child:
                 runner = runner_of(self._setting, declared, self.answer)
                 yield runner.result_of(left.popleft(), self._lost(error))
 
-    def compile(self, cases: Sequence[Case]) -> None:
-        """Let the backend compile for the cases. If that fails, the cases themselves will fail."""
-        with contextlib.suppress(ProcessLostError):
-            self._process.call(_compile, self._setting, cases, seconds=COMPILE_LIMIT)
-
     def warm_up(self, case: Case) -> None:
         """Let the backend do what it does once, such as compiling: run the case, and ignore the answer."""
         with contextlib.suppress(ProcessLostError):
@@ -208,10 +199,8 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     """An iterator over the results of cases, as soon as each is ready. The backend is loaded before this returns.
 
     Cases of one scenario run one after another in one process, because they share results of the reference. Cases with very
-    many samples come last in their group, because a runtime that visits each sample may exceed its time. If the backend
-    compiles, one process compiles for each family of operators, and cases wait only for their own family. Two processes may
-    compile the same code at the same time if two families share it. Any other backend first runs a small case in each worker
-    with a longer time limit, because its first call may take seconds, as with a runtime that loads or compiles then.
+    many samples come last in their group, because a runtime that visits each sample may exceed its time. Each worker first
+    runs a small case with a longer time limit, because a first call may take seconds, as with a runtime that compiles then.
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
@@ -226,16 +215,10 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.executor.submit(_declared, setting, first) for _ in range(pool.worker_count)]
     try:
-        declared = loading[0].result()
+        loading[0].result()
     except pool.lost_errors as error:
         raise WorkerPoolError(f"every worker that loaded {setting.backend} and ran a first case has died") from error
-    compiling: dict[str, Future[None]] = {}
-    if declared.compiles:
-        for family in dict.fromkeys(case.definition.family for case in cases):
-            own = [case for case in cases if case.definition.family == family]
-            chosen = {(case.operator, case.element_type, _choices(case)): case for case in own}
-            compiling[family] = pool.executor.submit(_compiled, setting, list(chosen.values()))
-    return _as_completed(pool, setting, tasks, compiling)
+    return _as_completed(pool, setting, tasks)
 
 
 def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
@@ -253,23 +236,14 @@ def _is_huge(case: Case) -> bool:
     )
 
 
-def _as_completed(
-    pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]], compiling: Mapping[str, Future[None]]
-) -> Iterator[Result]:
-    """The results of tasks. The executor gets a few at a time, the first ones that wait for no compiler."""
+def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]]) -> Iterator[Result]:
+    """The results of tasks. The executor gets a few at a time."""
     waiting, running = deque(tasks), dict[Future[list[Result]], list[Case]]()
     while waiting or running:
-        blocked = []
         while waiting and len(running) < MAX_TASKS * pool.worker_count:
             task = waiting.popleft()
-            compiler = compiling.get(task[0].definition.family)
-            if compiler is not None and not compiler.done():
-                blocked.append(task)
-            else:
-                running[pool.executor.submit(_run_task, setting, task)] = task
-        waiting.extendleft(reversed(blocked))
-        unfinished: list[Future[Any]] = [*running, *(one for one in compiling.values() if not one.done())]
-        wait(unfinished, CHECK_EVERY, FIRST_COMPLETED)
+            running[pool.executor.submit(_run_task, setting, task)] = task
+        wait(running, CHECK_EVERY, FIRST_COMPLETED)
         pool.check()
         for future in [one for one in running if one.done()]:
             task = running.pop(future)
@@ -279,25 +253,15 @@ def _as_completed(
                 raise WorkerPoolError(f"every worker that ran {task[0].id} has died") from error
 
 
-def _choices(case: Case) -> tuple[object, ...]:
-    """The values of attributes that are strings; each value may need other kernels."""
-    return tuple(case.attributes.get(one.name, one.default) for one in case.definition.attributes if one.choices)
-
-
 # Tasks of an executor.
 
 
 def _declared(setting: Setting, first: Case | None) -> Declaration:
     with child_of(setting) as child:
         declared = child.declaration()
-        if first is not None and not declared.compiles:
+        if first is not None:
             child.warm_up(first)
         return declared
-
-
-def _compiled(setting: Setting, cases: Sequence[Case]) -> None:
-    with child_of(setting) as child:
-        child.compile(cases)
 
 
 def _run_task(setting: Setting, cases: Sequence[Case]) -> list[Result]:
@@ -316,10 +280,6 @@ def _loaded(setting: Setting) -> Backend:
 def load(setting: Setting) -> Declaration:
     """Load the backend in this process."""
     return declaration_of(_loaded(setting))
-
-
-def _compile(setting: Setting, cases: Sequence[Case]) -> None:
-    _loaded(setting).compile(cases)
 
 
 def answers_of(setting: Setting) -> AnswerFunction:

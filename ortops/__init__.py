@@ -6,6 +6,7 @@ Each operator has a gradient operator, and each is also a function on NumPy arra
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ortops.functional.dml_resample import dml_resample, dml_resample_grad
@@ -16,7 +17,6 @@ from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
 from ortops.jit import forks as _forks  # noqa: F401, TID251 - before a first call, which imports modules
 from ortops.operators import OPERATORS
-from ortops.precompile import warmup
 from ortops.spec import Attribute, Tensor
 
 if TYPE_CHECKING:
@@ -58,6 +58,13 @@ __all__ = [  # noqa: RUF022  # in groups
     "roi_align_rotated",
     "roi_align_rotated_grad",
 ]
+
+
+def warmup(*_: object, **__: object) -> None:
+    """Do nothing: nothing compiles at run time any more. Earlier releases compiled kernels here."""
+    warnings.warn(
+        "ortops.warmup does nothing any more: no kernel is compiled at run time", DeprecationWarning, stacklevel=2
+    )
 
 
 _LAZY = {

@@ -14,13 +14,9 @@ import click
 import ortops
 from ortops.custom_operator import said
 from ortops.help_text import keep_names_whole
-from ortops.jit.kernel import code_of  # noqa: TID251 - warmup compiles the kernels
-from ortops.library.processes import in_processes
-from ortops.library.targets import STANDARD_OPSETS, TARGETS
+from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS
 from ortops.operators import BY_NAME
-from ortops.parallel_warmup import needed
-from ortops.precompile import FLOAT_TYPES
-from ortops.progress import with_progress
+from ortops.spec import DOMAIN
 
 keep_names_whole()
 
@@ -31,24 +27,11 @@ def main() -> None:
     """ONNX Runtime custom operators."""
 
 
-@main.command(
-    help="Compile OPERATORS (all by default) and cache the machine code on disk, with one process per CPU.\n\n"
-    f"An operator is one of {', '.join(BY_NAME)}."
-)
-@click.argument("operators", nargs=-1, type=click.Choice(list(BY_NAME)), metavar="[OPERATORS]...")
-@click.option(
-    "--type",
-    "types",
-    multiple=True,
-    default=FLOAT_TYPES,
-    type=click.Choice(FLOAT_TYPES),
-    help="Element types. [default: all]",
-)
-def warmup(operators: Sequence[str], types: Sequence[str]) -> None:
-    """Compile operators in several processes, and show their progress."""
-    sources = needed(operators or BY_NAME, dict.fromkeys(types))
-    for _ in with_progress(in_processes(sources, code_of), "compiling", len(sources), unit="kernels"):
-        pass
+@main.command(hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1)
+def warmup(arguments: Sequence[str]) -> None:  # noqa: ARG001 - those of earlier releases
+    """Do nothing, and say so."""
+    click.echo("ortops warmup does nothing any more: no kernel is compiled at run time", err=True)
 
 
 def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
@@ -92,6 +75,7 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
     type=click.Choice(STANDARD_OPSETS),
     help="Also run ONNX's own nodes, by the definitions of this opset.",
 )
+@click.option("--domain", default=DOMAIN, show_default=True, metavar="NAME", help="The name of this project's domain.")
 @click.option(
     "--verbose", "-v", is_flag=True, help="Say why the code of an operator of your own cannot be kept on disk."
 )

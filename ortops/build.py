@@ -64,9 +64,8 @@ def _build(jobs: int | None) -> None:
 def _library(target: str | None, jobs: int | None) -> bytes:
     """The content of the library."""
     from ortops.library.build import exports_of, library_with
-    from ortops.library.targets import this_machine
+    from ortops.library.targets import FLOAT_TYPES, this_machine
     from ortops.operators import OPERATORS
-    from ortops.precompile import FLOAT_TYPES
 
     return library_with(exports_of(OPERATORS, FLOAT_TYPES), target or this_machine(), jobs=jobs)
 

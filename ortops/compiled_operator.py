@@ -164,8 +164,8 @@ class CompiledOperator(CustomOperator):
         """Make what computes a node by compiled code."""
         return _Bound(self, attributes)
 
-    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> tuple[Record, Record | None]:
-        """The records of the function and of its shapes, compiled for a node. Without `lengths` the latter is None.
+    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> tuple[Record, int | None]:
+        """The record of the function, and the address of that of shapes, compiled for a node; without `lengths` it is None.
 
         Args:
             kinds: the element types by the names of the tensors that the node has.
@@ -183,23 +183,14 @@ class CompiledOperator(CustomOperator):
         from ortops.jit.forks import unforked  # noqa: TID251 - as compiling is, which may follow
 
         with unforked(), self.__dict__["_lock"]:
-            entries: dict[Any, tuple[Record, Record | None]] = self.__dict__["_entries"]
+            entries: dict[Any, tuple[Record, int | None]] = self.__dict__["_entries"]
             if key not in entries:
-                from ortops.calls.node import shapes_with
-                from ortops.calls.records import FunctionOf, Record, load_all
+                from ortops.calls.records import Record
 
-                entry = Record(
-                    f"entry_{self.name}",
-                    [FunctionOf(lambda: self._compile(kinds, attributes)), f"out of memory in {self.label}"],
-                )
-                load_all(entry)
-                shapes = None
-                if self.lengths is not None:
-                    shapes = shapes_with(
-                        FunctionOf(lambda: self._compile(kinds, attributes, of_shapes=True)), self.name
-                    )
-                    load_all(shapes)
-                entries[key] = entry, shapes
+                address = self._compile(kinds, attributes)
+                entry = Record(f"entry_{self.name}", [address, f"out of memory in {self.label}"])
+                infer = None if self.lengths is None else self._compile(kinds, attributes, of_shapes=True)
+                entries[key] = entry, infer
             return entries[key]
 
     def _compile(
@@ -354,11 +345,11 @@ class _Bound(Bound):
 
     def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:
         """The node for the element types of the inputs that a node of a model has, by name, and of its outputs."""
-        from ortops.calls.node import SHAPES, Node
+        from ortops.calls.node import node_of_user
 
         names = [tensor.name for tensor in self._operator.outputs]
-        entry, shapes = self._operator.entry({**inputs, **dict(zip(names, outputs, strict=True))}, self.attributes)
-        return Node(self._operator, self.attributes, entry, shapes_record=shapes or SHAPES)
+        entry, infer = self._operator.entry({**inputs, **dict(zip(names, outputs, strict=True))}, self.attributes)
+        return node_of_user(self._operator, self.attributes, entry, infer)
 
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """As `Bound`, and raise what the function raises."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import functools
 import marshal
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ortops.spec import ELEMENT_DTYPES, Allocate, AttributeValue, Operator
+import numpy as np
+
+from ortops.memory import keep_forever
+from ortops.runtime import library
+from ortops.spec import Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
-
-_BEHAVED = 0x101
-"""NumPy's flags for a C-contiguous array with aligned elements."""
-
-
-def for_kernels(array: Any) -> Any:
-    """The array; or a copy if it is not C-contiguous and aligned, as compiled code requires."""
-    return array if array.flags.num & _BEHAVED == _BEHAVED else array.copy(order="C")
 
 
 class Bound:
@@ -42,10 +39,6 @@ class Bound:
             node = self._nodes[dtype] = node_of(self._operator, self.attributes, dtype)
         return node
 
-    def node_in_session(self, inputs: Mapping[str, str], outputs: Sequence[str]) -> Node:  # noqa: ARG002
-        """The node for a model's node, from the element types of its inputs, by name, and of its outputs."""
-        return self.node(ELEMENT_DTYPES[outputs[0]])
-
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """Compute the outputs.
 
@@ -53,7 +46,7 @@ class Bound:
             inputs: an array for each input in the operator's order, None for an absent input. Arrays are C-contiguous and
                 aligned, and the operator allows their element types. Other threads may write to their elements.
             allocate: called once for each output.
-            runner: runs the kernel's tasks (`ortops.jit.runners`); None for threads on all CPUs.
+            runner: runs the kernel's tasks (`runner_on`); None for threads on all CPUs.
 
         Raises:
             ValueError: shapes disagree, the data breaks a rule of the operator, or a gradient operator has no output or
@@ -114,15 +107,28 @@ def compute(
     Bound(operator, attributes)(inputs, allocate, runner)
 
 
+@functools.cache
 def runner_on(threads: int) -> tuple[int, int]:
-    """A runner with a number of threads for a call outside a session. Kernels do small work on one thread."""
-    from ortops.jit.runners import thread_runner
+    """A runner with a number of threads for a call outside a session. Kernels do small work on one thread.
 
-    return thread_runner(threads)
+    A runner is a pair: the address of a C function with the signature of OrtApi's KernelContext_ParallelFor,
+
+        void* runner(void* context, void (*task)(void* data, size_t index), size_t count, size_t batches, void* data)
+
+    and its context. (0, 0) means a loop on the calling thread.
+    """
+    if threads < 2:
+        return 0, 0
+    context = np.array([threads], np.int64)
+    keep_forever(context)
+    return library().functions["run_on_threads"], context.ctypes.data
 
 
 def runner_on_all_cpus() -> tuple[int, int]:
     """A runner with a thread for each CPU."""
-    from ortops.jit.runners import available_cpus
-
     return runner_on(available_cpus())
+
+
+def available_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -266,3 +266,15 @@ def _checked(tensor: Tensor, kind: str, result: Any, shape: tuple[Length, ...] |
             lengths = ", ".join("?" if length is None else str(length) for length in shape)
             raise OperatorError(f"it returned shape {list(array.shape)} for {tensor.name}: must return [{lengths}]")
     return array
+
+
+def check_domain(domain: str) -> None:
+    """Check that a domain of operators is a name, at most that of this project.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(domain, str) or not domain or not domain.isascii() or not domain.isprintable() or ":" in domain:
+        raise ValueError(f"domain = {domain!r}: must be a name, such as 'com.example'")
+    if domain == "ai.onnx":
+        raise ValueError("domain = 'ai.onnx': is ONNX's own: must be another name, such as 'com.example'")

@@ -8,24 +8,25 @@ has. While a session is made, the definitions that it needs have their real name
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import onnx
 import onnxruntime
 
-from ortops import compute
 from ortops.custom_operator import CustomOperator
-from ortops.engine.c_api import CustomOp
+from ortops.engine.c_api import CustomOp, LibraryOp
 from ortops.engine.direct import custom_ops
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
 from ortops.jit import exceptions
 from ortops.jit.forks import unforked
+from ortops.memory import keep_forever
 from ortops.onnx_equivalents import THREADS
-from ortops.spec import AttributeValue, Bind, Compute, Operator
+from ortops.runtime import library
+from ortops.spec import Operator
 from ortops.standard import STANDARD_NAMES, standard_operators
 from ortops.third_party import THIRD_PARTY
 
@@ -48,73 +49,88 @@ def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object
 
 
 class OperatorsInUse:
-    """A SessionOptions object's definitions, and which of them are in use.
+    """A SessionOptions object's definitions, and which of them sessions have.
 
-    While a thread makes a session in `during`, other threads wait with `during` for the same options.
+    While a thread makes a session in `during`, it alone has other definitions than the registered ones, and other threads
+    wait with `during` for the same options.
     """
 
-    def __init__(self) -> None:
-        self._domains = Domains()
-        self._made: dict[Operator, list[CustomOp]] = {}
-        self._in_use: tuple[Operator, ...] | None = ()
-        self._registered: tuple[Operator, ...] = ()
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+        self._ops: dict[Operator, Sequence[CustomOp | LibraryOp]] = {}
+        self._registered: Sequence[Operator] = ()
+        self._maker = np.zeros(1, np.int64)
+        keep_forever(self._maker)  # operators have its address
         self._lock = threading.RLock()
 
     def register(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
-        """Use these definitions for all sessions made later, except where `during` uses others."""
+        """Use these definitions for all sessions made later, except in `during`."""
         with unforked(), self._lock:
-            self._registered = tuple(operators)
-            self._use(options, operators)
+            self._registered = operators
+            self._add(options, operators)
+            for number, (operator, ops) in enumerate(self._ops.items()):
+                for op in ops:
+                    op.rename(_name(operator, number, operators))
 
-    def release(self) -> None:
-        """Release the domains. The options must be gone."""
-        self._domains.release()
-
-    @contextlib.contextmanager
-    def during(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> Iterator[None]:
-        """Use only these definitions while a session is made."""
-        if not operators and not self._made:
-            yield
+    def during(
+        self, options: onnxruntime.SessionOptions, operators: Sequence[Operator], make: Callable[[], None]
+    ) -> None:
+        """Make a session with these definitions alone."""
+        if not operators and not self._ops:
+            make()
             return
         with self._lock:
-            before = self._registered if self._in_use is None else self._in_use
-            threads = THREADS.set(options.intra_op_num_threads)
+            maker, threads = self._maker[0], THREADS.set(options.intra_op_num_threads)
             try:
-                self._use(options, operators)
-                yield
+                self._add(options, operators)
+                for number, (operator, ops) in enumerate(self._ops.items()):
+                    for op in ops:
+                        op.rename_for(self._maker.ctypes.data, _name(operator, number, operators))
+                self._maker[0] = threading.get_ident()
+                make()
             finally:
+                self._maker[0] = maker
                 THREADS.reset(threads)
-                self._use(options, before)
-
-    def _use(self, options: onnxruntime.SessionOptions, operators: Sequence[Operator]) -> None:
-        if tuple(operators) == self._in_use:
-            return
-        missing = [operator for operator in operators if operator not in self._made]
-        if missing:
-            exceptions.uninterrupted(lambda: self._add(options, missing))
-        self._in_use = None  # until all names are set: an exception may interrupt this
-        for i, (operator, made) in enumerate(self._made.items()):
-            for one in made:
-                one.rename(operator.name if operator in operators else f"{operator.name} {i} is not in use")
-        self._in_use = tuple(operators)
 
     def _add(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
+        missing = [operator for operator in operators if operator not in self._ops]
+        if missing:
+            exceptions.uninterrupted(lambda: self._add_missing(options, missing))
+
+    def _add_missing(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
         for operator in operators:
             if (operator.domain, operator.name) in _OF_ONNX:
                 check_override()
-            made = list(custom_ops(operator, _bind_of(operator)))
-            self._domains.add(options, operator.domain, made)
-            self._made[operator] = made
+            ops: Sequence[CustomOp | LibraryOp]
+            if isinstance(operator, CustomOperator):
+                ops = list(custom_ops(operator, operator.bind))
+            elif third_party := THIRD_PARTY.get((operator.domain, operator.name)):
+                ops = list(custom_ops(operator, third_party.bind))
+            else:
+                ops = ops_of(operator)
+            for op in ops:
+                op.rename(_name(operator, len(self._ops), self._registered))
+            self._domains.add(options, operator.domain, ops)
+            self._ops[operator] = ops
+
+
+def _name(operator: Operator, number: int, operators: Sequence[Operator]) -> str:
+    """The operator's name for sessions that have these definitions: if it is not one of them, one that no model has."""
+    return operator.name if operator in operators else f"{operator.name} {number} is not in use"
 
 
 _OF_ONNX = {("", name) for name in STANDARD_NAMES}
 
 
-def _bind_of(operator: Operator) -> Bind:
-    if isinstance(operator, CustomOperator):
-        return operator.bind
-    third_party = THIRD_PARTY.get((operator.domain, operator.name))
-    return third_party.bind if third_party else compute.bind
+def ops_of(operator: Operator) -> list[LibraryOp]:
+    """New OrtCustomOps of one of the library's operators, for each combination of its element types.
+
+    Raises:
+        OrtError: onnxruntime is too old.
+        RuntimeError: there is no library.
+    """
+    version = operator.standard[1] if operator.standard and not operator.domain else 0
+    return [LibraryOp(record) for record in library().operators[operator.domain, operator.name, version]]
 
 
 _PROBE = """
@@ -130,26 +146,22 @@ def check_override() -> None:
     Raises:
         OrtError: ONNX Runtime does not.
     """
-    bound: list[Operator] = []
-
-    def bind(operator: Operator, attributes: Mapping[str, AttributeValue], kinds: Sequence[str]) -> Compute:
-        bound.append(operator)
-        return compute.bind(operator, attributes, kinds)
-
     options, domains = onnxruntime.SessionOptions(), Domains()
     options.intra_op_num_threads = 1
     roi_align = next(one for one in standard_operators(16) if one.name == "RoiAlign")
-    cause: Exception | None = None
+    ops, kernels, cause = ops_of(roi_align), 0, None
     try:
-        domains.add(options, "", custom_ops(roi_align, bind))
+        domains.add(options, "", ops)
         model = onnx.parser.parse_model(_PROBE).SerializeToString()
-        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        kernels = sum(op.kernels for op in ops)
+        del session
     except Exception as error:  # noqa: BLE001  # whatever ONNX Runtime says
         cause = error
     finally:
         del options
         domains.release()
-    if not bound:
+    if not kernels:
         raise OrtError(
             f"onnxruntime {onnxruntime.__version__} does not let other operators replace its own RoiAlign: convert the "
             "model (onnx_models.convert), or leave ONNX Runtime's own kernels alone (standard=False)"

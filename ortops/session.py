@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
 import warnings
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import onnxruntime
 
-from ortops.compute import bind
-from ortops.custom_operator import CustomOperator, as_operators
+from ortops.custom_operator import CustomOperator, as_operators, check_domain
 from ortops.engine import extensions
-from ortops.engine.c_api import CustomOp
-from ortops.engine.direct import custom_ops
+from ortops.engine.c_api import LibraryOp
 from ortops.engine.domains import Domains, check_options
 from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import awaited_at_exit, register_exit_function
 from ortops.jit import exceptions
 from ortops.jit.forks import unforked
-from ortops.jit.machine_code import keep_forever
-from ortops.library import installed
-from ortops.library.targets import STANDARD_OPSETS
 from ortops.missing import remedy
 from ortops.model_nodes import served_operators
 from ortops.operators import OPERATORS
-from ortops.served import OperatorsInUse, has_only_cpu
+from ortops.runtime import library
+from ortops.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.spec import DOMAIN, Operator
 from ortops.standard import standard_operators
 from ortops.third_party import THIRD_PARTY_DEFINITIONS
@@ -42,8 +36,9 @@ _TWO_LIBRARIES = "Domain already set in registry"
 """Part of ONNX Runtime's error message for options with two domains of the same name."""
 
 _OURS_ALONE = (
-    "The session has no operators of onnxruntime-extensions: make new options, and call ortops.register(sess_options, "
-    "'direct'), which adds them where onnxruntime-extensions is installed, on Linux and macOS"
+    "The session has no operators of onnxruntime-extensions: make new options, and call ortops.register(sess_options), "
+    "which adds them where onnxruntime-extensions is installed, on Linux and macOS; elsewhere register its library and give "
+    "ours another domain, ortops.register(sess_options, domain='com.example')"
 )
 
 _ORT_FORMAT = (
@@ -57,8 +52,6 @@ _OTHER_LIBRARY = (
     "onnxruntime.InferenceSession; if it is of another project, pass standard=False"
 )
 
-Engine = Literal["auto", "direct", "library"]
-
 _lock = threading.RLock()
 _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
@@ -66,82 +59,46 @@ _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 class _Registration:
     """What `register` gave a SessionOptions object. It is kept even if a later call is refused.
 
-    engine: any engine except "auto".
-    standard: with the library engine, the opset for which the options define ONNX's own operators.
+    domain: the name of this project's domain in the options; "" before they have it.
     users: the operators of users for all sessions of the options, by domain and name.
     nodes: the definitions of nodes of ONNX and other projects for all these sessions.
-    in_use: the direct engine's operators of users, and its definitions of nodes of ONNX and other projects.
-    ours: its domain of this project, if onnxruntime-extensions does not hold it.
+    in_use: the operators of users, and the definitions of nodes of ONNX and other projects.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.standard: int | None = None
+    def __init__(self) -> None:
+        self.domain = ""
         self.users: dict[tuple[str, str], CustomOperator] = {}
         self.nodes: tuple[Operator, ...] = ()
-        self.in_use, self.ours = OperatorsInUse(), Domains()
-        self.has_library = False
-
-    def check(self, operators: Iterable[CustomOperator]) -> None:
-        """Check that the engine can run operators of users.
-
-        Raises:
-            TypeError: the engine cannot run an operator.
-        """
-        missing = [operator for operator in operators if operator not in self.users.values()]
-        if missing and self.engine == "library":
-            raise TypeError(
-                f"operators has {missing[0].label}: the library engine cannot run Python operators: must be given with "
-                "engine='auto', in the first call for session options"
-            )
+        self._domains = Domains()
+        self.in_use = OperatorsInUse(self._domains)
 
     def apply(self, options: onnxruntime.SessionOptions) -> None:
         """Let all sessions that are made later have the operators of `register`."""
-        if self.engine == "direct":
-            self.in_use.register(options, _merged(self.users, self.nodes))
+        self.in_use.register(options, _merged(self.users, self.nodes))
 
-    def add_ours(self, options: onnxruntime.SessionOptions) -> None:
-        """Add this project's operators.
+    def add_ours(self, options: onnxruntime.SessionOptions, domain: str | None) -> None:
+        """Add this project's operators, unless the options have them.
 
         Raises:
-            OrtError: onnxruntime is too old, or a library is missing and cannot be built.
+            ValueError: the options have them in another domain.
+            OrtError: onnxruntime is too old.
+            RuntimeError: there is no library.
         """
-        if self.engine == "library":
-            options.register_custom_ops_library(installed.library_file(None))
-        elif extensions.takes_c_operators():
+        if self.domain:
+            if domain not in (None, self.domain):
+                raise ValueError(f"domain = {domain!r}: the session options have {self.domain!r}: must be new options")
+            return
+        if domain in (None, DOMAIN) and extensions.takes_c_operators():
             _add_to_extensions()
             options.register_custom_ops_library(extensions.library_path())
         else:
-            self.ours.add(options, DOMAIN, _tables())
+            self._domains.add(options, domain or DOMAIN, _ops_of_ours())
+        self.domain = domain or DOMAIN
         register_exit_function()  # again, to run before the exit functions of packages that are imported by now
 
-    def add_standard(self, options: onnxruntime.SessionOptions, definitions: Sequence[Operator]) -> None:
-        """Let the library engine run ONNX's own nodes by these definitions, in all sessions made later.
-
-        Raises:
-            ValueError: a definition is not ONNX's, or the options have the definitions of another opset.
-        """
-        for one in definitions:
-            if one.domain:
-                raise ValueError(
-                    f"{one.label}: the library engine cannot run such nodes: must be converted (onnx_models.convert), or "
-                    "left to another library (standard=False)"
-                )
-        fitting = [opset for opset in STANDARD_OPSETS if set(definitions) <= set(standard_operators(opset))]
-        if not definitions or self.standard in fitting:
-            return
-        if self.standard is not None:
-            raise ValueError(
-                f"the session options already have ONNX's operators of opset {self.standard}, which the library engine "
-                f"cannot replace: must be new options for opset {fitting[-1]}"
-            )
-        options.register_custom_ops_library(installed.library_file(fitting[-1]))
-        self.standard = fitting[-1]
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether `register` gave the options an opset."""
-        return self.standard is not None or bool(self.nodes)
+    def release(self) -> None:
+        """Release the domains. The options must be gone."""
+        self._domains.release()
 
 
 def _merged(users: Mapping[tuple[str, str], CustomOperator], nodes: Iterable[Operator]) -> list[Operator]:
@@ -150,17 +107,17 @@ def _merged(users: Mapping[tuple[str, str], CustomOperator], nodes: Iterable[Ope
 
 
 def library_path() -> str:
-    """The path of the onnxruntime-extensions library, after our operators have been added to it.
+    """The path of the library that sessions register, with this project's operators.
 
-    Pass it to `SessionOptions.register_custom_ops_library`; `register` and `ortops.InferenceSession` do that themselves.
+    It is the library of onnxruntime-extensions, to which they have been added, if that is installed and takes operators, and
+    otherwise the library of this package. Pass it to `SessionOptions.register_custom_ops_library`; `register` and
+    `ortops.InferenceSession` do that themselves.
 
     Raises:
-        RuntimeError: onnxruntime-extensions is not installed or takes no operators, or onnxruntime is too old.
+        RuntimeError: onnxruntime is too old, or there is no library.
     """
     if not extensions.takes_c_operators():
-        raise OrtError(
-            "onnxruntime-extensions is not installed or takes no operators here: must be ortops.register(session_options)"
-        )
+        return library().path
     with _lock:
         exceptions.uninterrupted(_add_to_extensions)
     return str(extensions.library_path())
@@ -168,67 +125,60 @@ def library_path() -> str:
 
 def register(
     session_options: onnxruntime.SessionOptions,
-    engine: Engine | Literal["pyop"] = "auto",
+    engine: str | None = None,
     *,
     operators: CustomOperator | Iterable[CustomOperator] = (),
     opset: int | None = None,
+    domain: str | None = None,
 ) -> None:
     """Register this project's operators and `operators` with session options, for all sessions made with them.
 
     Operators that the options already have are not added again.
 
-    With the direct engine on Linux and macOS, the function registers onnxruntime-extensions' library, if it is installed,
-    which adds its operators, too. Do not pass options that already have this library: ONNX Runtime refuses to make a session
-    from options that have the library twice ("Conflicting with a registered kernel").
+    On Linux and macOS, the function registers onnxruntime-extensions' library, if it is installed, which adds its operators,
+    too. Do not pass options that already have this library: ONNX Runtime refuses to make a session from options that have
+    it twice ("Conflicting with a registered kernel").
 
     Args:
         session_options: options for `onnxruntime.InferenceSession`.
-        engine: how ONNX Runtime calls the operators. Session options keep their first engine.
-
-            - "direct" compiles operators in this process.
-            - "library" uses shared libraries (`build_library`), which the wheel for Windows contains; elsewhere the extra
-              `library` builds them into the cache once. It cannot run your own operators, and does not register
-              onnxruntime-extensions' library.
-            - "auto" is "direct", but "library" if a wheel brought libraries, onnxruntime-extensions takes no operators here,
-              and no `operators` are given.
-            - "pyop", which earlier releases had on Windows, is "auto" with a DeprecationWarning.
+        engine: has no effect. Values of earlier releases count as None, with a DeprecationWarning.
         operators: your own operators, from `ortops.operator`. They live as long as the options and the sessions.
         opset: the version of ONNX's domain that the models of these sessions import. This project then runs their nodes
             RoiAlign and MaxRoiPool, and the nodes of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows, instead
             of ONNX Runtime's kernels. A model with another opset may get wrong results, since a session has one definition
             of each operator: RoiAlign changed at 16, and 22 added element types. A later call may give another opset, for
-            sessions made after it. `ortops.InferenceSession` needs no opset. The library engine runs only ONNX's own nodes,
-            and options keep their first definition of them.
+            sessions made after it. `ortops.InferenceSession` needs no opset.
+        domain: the domain of this project's operators; "ai.onnx.contrib" for None. With another one, for models that
+            `onnx_models.convert` wrote with the same domain, onnxruntime-extensions' library is left to the caller.
 
     Raises:
-        ValueError: engine is unknown, two operators have the same domain and name, or opset is below 1, has a newer version
-            of an operator than this project; with the library engine, if the options have another opset.
-        TypeError: session_options is not an onnxruntime.SessionOptions, its class also derives from another onnxruntime
-            class, or its ``__init__`` has not run; an element of `operators` was not made by `ortops.operator`, or the
-            library engine cannot run it.
-        RuntimeError: the options already have another engine, onnxruntime is too old, or a library is missing and cannot be
-            built.
+        ValueError: two operators have the same domain and name, opset is below 1 or has a newer version of an operator than
+            this project, or the domain is no name, or another one than the options have.
+        TypeError: session_options is not an onnxruntime.SessionOptions, or an element of `operators` was not made by
+            `ortops.operator`.
+        RuntimeError: onnxruntime is too old, or there is no library.
     """
     check_options(session_options, "session_options")
-    if engine == "pyop":
-        message = "engine = 'pyop' is no more, and counts as 'auto', which also runs your own operators"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        engine = "auto"
-    users, chosen = _by_name(operators), engine
-    exceptions.uninterrupted(lambda: _register(session_options, chosen, users.values()))
+    if engine is not None:
+        if engine not in _OLD_ENGINES:
+            raise ValueError(f"engine = {engine!r}: must be None")
+        warnings.warn(f"engine = {engine!r} has no effect any more", DeprecationWarning, stacklevel=2)
+    if domain is not None:
+        check_domain(domain)
+    users = _by_name(operators)
+    exceptions.uninterrupted(lambda: _register(session_options, domain))
     registration = _registered[weakref.ref(session_options)]
     nodes = registration.nodes
     if opset is not None:
         if not isinstance(opset, int) or opset < 1:
             raise ValueError(f"opset = {opset!r}: must be an integer >= 1")
-        standard = standard_operators(opset)
-        if registration.engine == "library":
-            exceptions.uninterrupted(lambda: registration.add_standard(session_options, standard))
-        else:
-            nodes = (*standard, *THIRD_PARTY_DEFINITIONS.values())
+        nodes = (*standard_operators(opset), *THIRD_PARTY_DEFINITIONS.values())
     if users.items() - registration.users.items() or nodes != registration.nodes:
         registration.users, registration.nodes = registration.users | users, nodes
         registration.apply(session_options)
+
+
+_OLD_ENGINES = ("auto", "direct", "library", "pyop")
 
 
 def _by_name(operators: CustomOperator | Iterable[CustomOperator]) -> dict[tuple[str, str], CustomOperator]:
@@ -247,53 +197,27 @@ def _by_name(operators: CustomOperator | Iterable[CustomOperator]) -> dict[tuple
     return users
 
 
-def _register(session_options: onnxruntime.SessionOptions, engine: Engine, users: Collection[CustomOperator]) -> None:
-    """Give session options an engine that can run operators of users, and its library."""
+def _register(session_options: onnxruntime.SessionOptions, domain: str | None) -> None:
+    """Give session options this project's operators."""
     with _lock:
         # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
         # lost.
         for dead in [reference for reference in _registered if reference() is None]:
-            registration = _registered.pop(dead)
-            registration.in_use.release()
-            registration.ours.release()
-        known = _registered.get(weakref.ref(session_options))
-        chosen = _engine_for(known.engine if known and known.has_library else None, engine, users)
-        registration = _registered.setdefault(weakref.ref(session_options), _Registration(chosen))
-        registration.engine = chosen
-        registration.check(users)
-        if not registration.has_library:
-            registration.add_ours(session_options)
-            registration.has_library = True
+            _registered.pop(dead).release()
+        registration = _registered.setdefault(weakref.ref(session_options), _Registration())
+        registration.add_ours(session_options, domain)
 
 
-def _engine_for(known: Engine | None, engine: Engine, users: Collection[CustomOperator]) -> Engine:
-    """The engine for session options, which may have an engine already.
-
-    Raises:
-        ValueError, RuntimeError: as `register`.
-    """
-    if engine not in get_args(Engine):
-        raise ValueError(f"engine = {engine!r}: must be one of {', '.join(map(repr, get_args(Engine)))}")
-    if known is not None and engine not in ("auto", known) and "library" in (engine, known):
-        raise RuntimeError(f"engine = {engine!r}: the session options already have {known!r}: must be new options")
-    if engine == "auto" and known is None and not users and installed.is_preferred():
-        return "library"
-    return "library" if "library" in (engine, known) else "direct"
-
-
-@functools.cache
-def _tables() -> list[CustomOp]:
-    """The OrtCustomOps of this project's operators, which live as long as the process."""
-    tables = [made for operator in OPERATORS for made in custom_ops(operator, bind)]
-    keep_forever(tables)
-    return tables
+def _ops_of_ours() -> list[LibraryOp]:
+    """New OrtCustomOps of this project's operators."""
+    return [op for operator in OPERATORS for op in ops_of(operator)]
 
 
 @functools.cache
 def _add_to_extensions() -> None:
-    """Add this project's operators to onnxruntime-extensions' library. A thread needs `_lock`."""
-    for made in _tables():
-        made.add_to_extensions()
+    """Add this project's operators to onnxruntime-extensions' library, for good. A thread needs `_lock`."""
+    for op in _ops_of_ours():
+        extensions.add_c_operator(op.address)
 
 
 class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -325,8 +249,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         Args:
             path_or_bytes: the model, which may have external data. For a model in ONNX Runtime's own format, the opset given
                 to `register` decides how nodes of ONNX and other projects run.
-            sess_options: the options; they do not change for other sessions. With the library engine, they keep ONNX's own
-                operators of the model's opset, and refuse a model whose opset has other definitions.
+            sess_options: the options; they do not change for other sessions.
             providers: execution providers.
             provider_options: the providers' options.
             operators: your own operators.
@@ -345,15 +268,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
         users = _by_name(operators)
-        exceptions.uninterrupted(lambda: _register(options, "auto", users.values()))
+        exceptions.uninterrupted(lambda: _register(options, None))
         registration = _registered[weakref.ref(options)]
         self._users = registration.users | users
         self._operator_errors = SessionErrors() if self._users else None
         self._options, self._standard, self._model = options, standard, path_or_bytes
-        operators_in_use = self._operators_in_use(providers)
+        self._nodes = self._served(providers)
+        make = functools.partial(super().__init__, path_or_bytes, options, providers, provider_options, **kwargs)
         try:
-            with making(self._operator_errors), unforked(), operators_in_use:
-                super().__init__(path_or_bytes, options, providers, provider_options, **kwargs)
+            self._make(make)
         except Exception as error:
             if _CONFLICT in str(error):
                 raise OrtError(
@@ -361,8 +284,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     "register_custom_ops_library: remove the other call, since ortops registers all of the library's "
                     f"operators ({error})"
                 ) from error
-            has_others = registration.engine == "direct" and extensions.takes_c_operators()
-            alone = None if has_others else _OURS_ALONE
+            alone = None if registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
             hint = remedy(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = alone or _OTHER_LIBRARY
@@ -370,8 +292,14 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 error.args = (f"{str(error).rstrip('.')}. {hint}",)
             raise
 
-    def _operators_in_use(self, providers: Sequence[Any] | None) -> AbstractContextManager[None]:
-        """Give the options the session's operators while ONNX Runtime makes the session.
+    def _make(self, make: Callable[[], None]) -> None:
+        """Have ONNX Runtime make the session, while the options have the session's operators."""
+        in_use = _registered[weakref.ref(self._options)].in_use
+        with making(self._operator_errors), unforked():
+            in_use.during(self._options, _merged(self._users, self._nodes), make)
+
+    def _served(self, providers: Sequence[Any] | None) -> Sequence[Operator]:
+        """The definitions of nodes of ONNX and other projects that the session runs.
 
         Raises:
             TypeError, ValueError: as ``__init__``.
@@ -379,30 +307,20 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
-        if standard is False and registration.standard is not None:
-            raise ValueError(
-                f"standard = False: sess_options already have ONNX's operators of opset {registration.standard}, which the "
-                "library engine cannot replace: must be new options"
-            )
         serves = standard is not False
-        serves = serves and bool(standard or registration.is_serving or has_only_cpu(options, providers))
+        serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
         nodes: Sequence[Operator] | None = served_operators(self._model, self._users.values(), serves=serves)
-        if nodes is None and standard and not registration.is_serving:
+        if nodes is None and standard and not registration.nodes:
             raise ValueError(f"standard = True: {_ORT_FORMAT}")
-        if registration.engine == "library":
-            exceptions.uninterrupted(lambda: registration.add_standard(options, nodes or []))
         if nodes is None:
             nodes = registration.nodes if serves else ()
-        self._nodes = nodes
-        if registration.engine != "direct":
-            return contextlib.nullcontext()
-        return registration.in_use.during(options, _merged(self._users, nodes))
+        return nodes
 
     @awaited_at_exit
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
-        with making(self._operator_errors), unforked(), self._operators_in_use(providers):
-            super().set_providers(providers, provider_options)
+        self._nodes = self._served(providers)
+        self._make(functools.partial(super().set_providers, providers, provider_options))
 
     @awaited_at_exit
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ortops.calls import layout
+from in_process import c_function
+from ortops.calls import layout, shapes
 from ortops.calls.definitions import attribute_words, definition_of
-from ortops.calls.records import address_of, load
-from ortops.jit.kernel import CFunction
-from ortops.jit.source import FunctionName
+from ortops.calls.records import address_of
 from ortops.spec import Operator
 
 Lengths = Sequence[int | None]
@@ -24,7 +23,7 @@ Lengths = Sequence[int | None]
 def function(name: str) -> Any:
     """A function of ``calls.shapes``, which takes the addresses of a node and a call."""
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-    return run(CFunction(FunctionName("calls.shapes", name)).address)
+    return run(c_function(getattr(shapes, name)))
 
 
 class Call:
@@ -93,13 +92,9 @@ class Call:
         return None if rank < 0 else tuple(None if length < 0 else length for length in lengths[:rank])
 
     def _run(self, name: str) -> str | None:
-        before = self.call.copy()[: layout.NEEDED]
-        status = layout.NEEDS
-        while status == layout.NEEDS:
-            status = function(name)(self.node.ctypes.data, self.call.ctypes.data)
-            if status == layout.NEEDS:
-                load(int(self.call[layout.NEEDED]))
-        assert (before == self.call[: layout.NEEDED]).all()
+        before = self.call.copy()[: layout.LENGTHS]
+        status = function(name)(self.node.ctypes.data, self.call.ctypes.data)
+        assert (before == self.call[: layout.LENGTHS]).all()
         assert self.call[-1] == -2
         content = self.call[layout.TEXT + 1 :].tobytes()[: self.call[layout.TEXT]]
         assert status in (layout.OK, layout.INVALID)

@@ -1,4 +1,4 @@
-"""The compiled code of a library, loaded into this process, with an OrtApiBase that tests can change."""
+"""A host that registers a library, with an OrtApiBase that tests can change."""
 
 from __future__ import annotations
 
@@ -8,17 +8,10 @@ from typing import Any
 
 import onnxruntime
 
-from ortops.calls import records
-from ortops.calls.records import Record
-from ortops.engine import domains
-from ortops.engine.c_api import ort_api
+from ortops.engine.c_api import captured_address, ort_api
 from ortops.engine.compiled.layout import API_FUNCTIONS
-from ortops.jit.kernel import CFunction
-from ortops.jit.machine_code import keep_forever
-from ortops.library.operators import REGISTER
+from ortops.memory import keep_forever
 
-_Register = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-_ADDRESS = CFunction(REGISTER.function)
 _WORDS = 1 + max(API_FUNCTIONS.values())
 
 
@@ -56,12 +49,13 @@ class Host:
         self._kept.append(made)
         return ctypes.cast(made, ctypes.c_void_p).value or 0
 
-    def register(self, options: onnxruntime.SessionOptions, record: Record) -> None:
-        """Register the operators of a record, as a library does that the options load.
+    def register(self, options: onnxruntime.SessionOptions, library: Any, name: str = "RegisterCustomOps") -> None:
+        """Call a function of a library with this host, as ONNX Runtime does for options.
 
         Raises:
             OrtError: the library returned a status.
         """
-        register = _Register(_ADDRESS.address)
-        options_address = domains._address(options)  # noqa: SLF001 - where ONNX Runtime passes it to a library
-        self.api.check(register(options_address, ctypes.addressof(self._base), records.address_of(record)))
+        register = getattr(library, name)
+        register.restype = ctypes.c_void_p
+        address = ctypes.c_void_p(captured_address(options))
+        self.api.check(register(address, ctypes.c_void_p(ctypes.addressof(self._base))))

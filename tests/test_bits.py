@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ortops.compute import compute
+from ortops.compute import compute, runner_on
 from ortops.jit import machine_code
-from ortops.jit.runners import SERIAL, thread_runner
 from ortops.operators import BY_NAME
 from ortops.spec import ELEMENT_DTYPES
 
@@ -160,7 +159,7 @@ def _resample(pick: Any, x: Array, rng: np.random.Generator) -> Problem:
 
 def answers(problem: Problem, kind: str, threads: int) -> list[Array]:
     """The outputs of all calls of a problem, with floating-point inputs of one element type."""
-    runner = SERIAL if threads == 1 else thread_runner(threads)
+    runner = runner_on(1) if threads == 1 else runner_on(threads)
     found: list[Array] = []
     for name, inputs, attributes in problem.calls:
         operator = BY_NAME[name]

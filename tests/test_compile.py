@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from numba import types, version_info
 
-from ortops.jit import disk, kernel
 from ortops.jit.compile import bitcode, compiled, inline, noinline
 from ortops.jit.source import Source
 from ortops.kernels import roi_tables
@@ -73,50 +69,6 @@ def test_llvm_is_told_what_to_inline(dispatcher: Any, attribute: str | None) -> 
 
 def test_functions_have_no_wrappers_for_python() -> None:
     assert "Py" not in module(add)
-
-
-@pytest.fixture(params=[True, False], ids=["collecting", "not collecting"])
-def collects(request: pytest.FixtureRequest) -> Iterator[bool]:
-    was_enabled = gc.isenabled()
-    (gc.enable if request.param else gc.disable)()
-    yield request.param
-    (gc.enable if was_enabled else gc.disable)()
-
-
-def test_python_collects_objects_after_a_compilation_if_it_did_before(
-    collects: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    during: list[bool] = []
-
-    def find(*_: object) -> bytes:
-        during.append(gc.isenabled())
-        return b"code"
-
-    monkeypatch.setattr(disk, "find", find)
-    assert kernel.code_of(Source("jit.tasks", "work", "")) == b"code"
-    assert (during, gc.isenabled()) == ([False], collects)
-
-
-def test_python_collects_objects_if_a_compilation_fails(collects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> bytes:
-        raise OSError("no folder")
-
-    monkeypatch.setattr(disk, "find", fail)
-    with pytest.raises(OSError, match="no folder"):
-        kernel.code_of(Source("jit.tasks", "work", ""))
-    assert gc.isenabled() == collects
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows forks no processes")
-def test_a_process_forked_during_a_compilation_collects_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fork(*_: object) -> bytes:
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if gc.isenabled() else 1)
-        return b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    monkeypatch.setattr(disk, "find", fork)
-    assert kernel.code_of(Source("jit.tasks", "work", "")) == b"0"
 
 
 @pytest.mark.skipif(version_info.short < (0, 62), reason="older releases have no options for LLVM's loops")

@@ -298,7 +298,7 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
         raise AssertionError("asked in this process")
 
     # In the child, where nothing is replaced, the name is that of the reference.
-    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), compiles=False, prepare=prepare)
+    unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
     with LocalPool(1):
@@ -315,7 +315,7 @@ def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
     text = "import os\nimport numpy\ndef answer(*_):\n    return numpy.array(os.getpid())\n"
     (tmp_path / "answers_its_process.py").write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    unsafe = Declaration((), is_unsafe=True, compiles=False, conventions=())
+    unsafe = Declaration((), is_unsafe=True, conventions=())
     monkeypatch.setattr(Child, "declaration", lambda _: unsafe)
     right = case_of("roi_align/edge/half_pixel_inside/v16/float")
     wrong = case_of("roi_align/refusal/batch_index_negative/v16/float")

@@ -453,7 +453,7 @@ class Threads(WorkerPool):
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Run a task without a backend: each case has passed."""
         if function is not isolate._run_task:  # noqa: SLF001
-            return self._threads.submit(lambda: isolate.Declaration((), False, False, ()))
+            return self._threads.submit(lambda: isolate.Declaration((), False, ()))
         return self._threads.submit(self._run, *args)
 
     def _run(self, _setting: Setting, cases: list[Case]) -> list[Result]:

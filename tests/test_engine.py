@@ -1,4 +1,4 @@
-"""The operators in ONNX Runtime sessions, through the direct engine."""
+"""The operators in ONNX Runtime sessions."""
 
 from __future__ import annotations
 
@@ -114,17 +114,39 @@ def test_options_that_have_the_library_already_are_refused_with_the_mend() -> No
         session(onnx_models.roi_align(16), chosen)
 
 
-@pytest.mark.parametrize("engine", ["", "fast", None])
-def test_an_unknown_engine_is_refused(engine: Any) -> None:
-    with pytest.raises(ValueError, match="must be one of 'auto', 'direct', 'library'"):
-        ortops.register(options(), engine)
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(ValueError, match="engine = 'fast': must be None"):
+        ortops.register(options(), "fast")
 
 
-def test_an_engine_of_earlier_releases_still_registers() -> None:
+@pytest.mark.parametrize("engine", ["auto", "direct", "library", "pyop"])
+def test_an_engine_of_earlier_releases_has_no_effect(engine: str) -> None:
     chosen = options()
-    with pytest.warns(DeprecationWarning, match="engine = 'pyop' is no more, and counts as 'auto'"):
-        ortops.register(chosen, "pyop")
+    with pytest.warns(DeprecationWarning, match=f"engine = '{engine}' has no effect any more"):
+        ortops.register(chosen, engine)
     assert session(onnx_models.roi_align(16), chosen).run(None, FORWARD)
+
+
+def test_our_domain_may_have_another_name() -> None:
+    chosen, model = options(), onnx_models.roi_align(16)
+    ortops.register(chosen, domain="com.example")
+    for imported in (model.graph.node[0], model.opset_import[-1]):
+        imported.domain = "com.example"
+    expected = session(onnx_models.roi_align(16)).run(None, FORWARD)[0]
+    assert session(model, chosen).run(None, FORWARD)[0].tobytes() == expected.tobytes()
+    chosen.register_custom_ops_library(onnxruntime_extensions.get_library_path())
+    assert session(model, chosen).run(None, FORWARD)[0].tobytes() == expected.tobytes()
+    with pytest.raises(
+        ValueError, match=r"^domain = 'ai.onnx.contrib': the session options have 'com.example': must be"
+    ):
+        ortops.register(chosen, domain="ai.onnx.contrib")
+    with pytest.raises(ValueError, match=r"^domain = 'a:b': must be a name"):
+        ortops.register(options(), domain="a:b")
+
+
+def test_warmup_of_earlier_releases_does_nothing_and_says_so() -> None:
+    with pytest.warns(DeprecationWarning, match="ortops.warmup does nothing any more"):
+        ortops.warmup(["RoiAlign_16"], mode="avg")
 
 
 @pytest.mark.parametrize("failing", range(6))

@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ortops
-from ortops.jit.kernel import loaded
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import Operator
@@ -122,17 +121,6 @@ def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, m
     with pytest.raises(MemoryError):
         ortops.max_roi_pool_grad(dy, x, np.column_stack([of.astype(np.float32), rois]))
     assert len(calls) == 5
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_read_only_arrays_and_views_need_no_code_of_their_own(mode: Any) -> None:
-    x, rois = np.ones((1, 4, 6, 6), np.float32), np.array([[0, 0, 4, 4]], np.float32)
-    ortops.roi_align(x, rois, [0], output_height=1, output_width=1, mode=mode)
-    before = len(loaded)
-    for array in (np.frombuffer(x.tobytes(), np.float32).reshape(x.shape), np.moveaxis(x, 1, 2), x[:, ::2]):
-        for bins in (1, 14):
-            ortops.roi_align(array, rois.repeat(bins, 0), [0] * bins, output_height=bins, output_width=bins, mode=mode)
-    assert len(loaded) == before
 
 
 HUGE = [
@@ -273,9 +261,9 @@ def test_sixteen_threads_take_no_more_than_64_mib_to_work_in() -> None:
     code = """
 import pathlib, re
 import numpy as np
-import ortops.functional.call, ortops
-from ortops.jit.runners import thread_runner
-ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
+import ortops
+from ortops import compute
+compute.available_cpus = lambda: 16
 peak = lambda: int(re.search("VmHWM: *([0-9]+) kB", pathlib.Path("/proc/self/status").read_text().replace("\t", " "))[1])
 def prepare(channels, size):
     global x, rois, of, dy
@@ -303,9 +291,9 @@ def test_threads_that_start_late_change_no_result_and_end() -> None:
     code = """
 import os, subprocess, sys, time
 import numpy as np
-import ortops.functional.call, ortops
-from ortops.jit.runners import thread_runner
-ortops.functional.call.runner_on_all_cpus = lambda: thread_runner(16)
+import ortops
+from ortops import compute
+compute.available_cpus = lambda: 16
 x = np.random.default_rng(0).standard_normal((1, 256, 64, 64), np.float32)
 rois, of = np.array([[0, 0, 64, 64]] * 20, np.float32), np.zeros(20, np.int64)
 call = lambda: ortops.roi_align(x, rois, of, output_height=7, output_width=7).tobytes()

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import ortops
-from kernel_parts import limit_parts
-from ortops.compute import compute
-from ortops.jit.runners import SERIAL, thread_runner
+from library_words import limit_parts
+from ortops.compute import compute, runner_on
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from problems import DTYPES, Array, Problem, make_problem
@@ -147,9 +146,9 @@ def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
         compute(GRADIENT, given_dy, GRADIENT.check_attributes(problem.gradient_attributes), allocate, runner)
         return [array.tobytes() for array in found]
 
-    alone = bits(SERIAL)
-    assert bits(thread_runner(2)) == alone
-    assert bits(thread_runner(16)) == alone
+    alone = bits(runner_on(1))
+    assert bits(runner_on(2)) == alone
+    assert bits(runner_on(16)) == alone
 
 
 def test_many_rois_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,13 +28,13 @@ HOST = Path(__file__).parents[1] / "examples" / "hosts" / "host.c"
 OPERATORS = ["RoiAlign_16", "RoiAlignGrad", "MaxRoiPool_1", "DmlResample"]
 """Those of the fixture `library`."""
 
-EXPORTS = {"RegisterCustomOps", "RegisterOnnx10", "RegisterOnnx16"}
+EXPORTS = {"OrtopsGetInterface", "RegisterCustomOps", "RegisterOnnx10", "RegisterOnnx16"}
 """Those of a library with `OPERATORS`: opset 10 has MaxRoiPool_1."""
 
 RESULT = "1.5625 3 7.3125 8.75"
 """What `HOST` prints."""
 
-LIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libc.musl-x86_64.so.1"}
+LIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2", "libc.musl-x86_64.so.1"}
 
 pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="its commands are of Linux")

@@ -86,8 +86,8 @@ def test_each_source_that_decides_the_library_decides_its_name(monkeypatch: pyte
         "__init__.py",
         "atomic_file.py",
         "compute.py",
+        "memory.py",
         "output_writes.py",
-        "precompile.py",
         "progress.py",
         "runtime.py",
     }

@@ -7,7 +7,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -19,41 +19,26 @@ from hypothesis import strategies as st
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
+from in_process import c_function
 from library_in_process import Host
-from ortops.calls import records
-from ortops.calls.definitions import definition_of
 from ortops.calls.layout import CALL_WORDS, TEXT, TEXT_BYTES
-from ortops.calls.node import SHAPES
-from ortops.calls.records import FunctionOf, Record
 from ortops.engine.c_api import FAIL, ort_api
 from ortops.engine.compiled import layout
 from ortops.engine.extensions import OrtError
-from ortops.jit.kernel import CFunction
-from ortops.jit.source import Unimported
-from ortops.library.operators import record_of
-from ortops.operators import BY_NAME, OPERATORS
-from ortops.standard import standard_operators
+from ortops.library.compiled import strings
+from ortops.runtime import library
 from samples import open_ranks, with_attributes
 
-OURS = record_of("ours", OPERATORS, ["float16", "bfloat16", "float", "double"])
+OURS = ctypes.CDLL(library().path)
 POOL, RESAMPLE = open_ranks(onnx_models.max_roi_pool(22)), onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])
 ROI_ALIGN, REGIONS = onnx_models.roi_align(16), onnx_models.dml_roi_align()
 GRADIENT = onnx_models.roi_align_grad()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _inference() -> None:
-    """Load the functions that infer shapes; those that compute are for tests of whole libraries."""
-    for record in (SHAPES, *map(definition_of, (*OPERATORS, *standard_operators(22)))):
-        for i, word in enumerate(record.words):
-            if isinstance(word, FunctionOf):
-                records.load(records.address_of(record) + 8 * i)
-
-
-def session(model: onnx.ModelProto, record: Record = OURS, host: Host | None = None) -> Any:
+def session(model: onnx.ModelProto, name: str = "RegisterCustomOps", host: Host | None = None) -> Any:
     """A session whose options have the library's operators."""
     chosen = options()
-    (host or Host()).register(chosen, record)
+    (host or Host()).register(chosen, OURS, name)
     return onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
 
 
@@ -135,17 +120,14 @@ def test_a_library_says_of_attributes_what_a_session_says(model: onnx.ModelProto
 
 
 def test_an_attribute_that_onnx_requires_may_not_be_left_out() -> None:
-    (pool,) = (one for one in standard_operators(22) if one.name == "MaxRoiPool")
     model = open_ranks(onnx_models.max_roi_pool(22))
     node = model.graph.node[0]
     node.op_type, node.domain = "MaxRoiPool", ""
     del node.attribute[:]
     del model.opset_import[:]
     model.opset_import.extend([onnx.helper.make_opsetid("", 22)])
-    record = record_of("standard", [pool], ["float"])
-    assert (
-        said(lambda one: session(one, record), model) == "MaxRoiPool: pooled_shape is missing: MaxRoiPool requires it"
-    )
+    text = said(lambda one: session(one, "RegisterOnnx22"), model)
+    assert text == "MaxRoiPool: pooled_shape is missing: MaxRoiPool requires it"
 
 
 def shaped(model: onnx.ModelProto, shapes: Sequence[Sequence[int | str | None] | None]) -> onnx.ModelProto:
@@ -213,8 +195,8 @@ def test_where_inference_crashes_for_absent_tensors_operators_that_have_them_do_
         return 0
 
     host = Host(version, {"CustomOpDomain_Add": add})
-    host.register(options(), record_of("two", [BY_NAME["RoiAlignGrad"], BY_NAME["RoiAlign_16"]], ["float"]))
-    assert found == {"RoiAlignGrad": infers, "RoiAlign_16": True}
+    host.register(options(), OURS)
+    assert (found["RoiAlignGrad"], found["RoiAlign_16"]) == (infers, True)
 
 
 class Counting:
@@ -288,13 +270,7 @@ def test_an_onnx_runtime_that_is_too_old_is_told_so() -> None:
         Host(oldest=20).register(options(), OURS)
 
 
-if TYPE_CHECKING:
-    from ortops.library.compiled import strings
-else:
-    strings = Unimported("library.compiled.strings")
-
 _write_repr = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64)
-_WRITE_REPR = CFunction(strings.write_repr)
 
 
 _ESCAPED = "'\"\\ \t\n\x7f\xa0\xad"
@@ -308,6 +284,6 @@ def test_strings_are_written_as_python_prints_them(value: str | bytes) -> None:
     assume(all(one.isprintable() or one <= "\xad" or "\udc80" <= one <= "\udcff" for one in text))
     expected = repr(text).encode(errors="replace")
     call = np.zeros(CALL_WORDS, np.int64)
-    write = _write_repr(_WRITE_REPR.address)
+    write = _write_repr(c_function(strings.write_repr))
     write(call.ctypes.data, content, len(content))
     assert call.tobytes()[8 * (TEXT + 1) :][: call[TEXT]] == expected

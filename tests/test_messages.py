@@ -13,16 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ortops.calls import layout
-from ortops.jit.kernel import CFunction
-from ortops.jit.source import FunctionName
+from in_process import c_function
+from ortops.calls import layout, messages
 
 
 @functools.cache
 def function(name: str) -> Any:
     """A compiled function that takes the address of a call and up to one number."""
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-    return run(CFunction(FunctionName("calls.messages", name)).address)
+    return run(c_function(getattr(messages, name)))
 
 
 @pytest.fixture(scope="module", autouse=True)

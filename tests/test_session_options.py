@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.engine import domains
-from ortops.engine.extensions import OrtError
 
 
 @ortops.operator(domain="t")
@@ -48,35 +46,11 @@ class Both(onnxruntime.SessionOptions, onnxruntime.RunOptions):  # type: ignore[
         onnxruntime.RunOptions.__init__(self)
 
 
-class Hiding(type(onnxruntime.SessionOptions)):  # type: ignore[misc]
-    """A metaclass that says something else of its classes."""
-
-    __mro__ = (onnxruntime.SessionOptions, object)
-
-    def __subclasscheck__(cls, _: type) -> bool:
-        return True
-
-
-class Hidden(Both, metaclass=Hiding):
-    pass
-
-
-def new(*, is_used: bool) -> Any:
-    made = onnxruntime.SessionOptions.__new__(onnxruntime.SessionOptions)
-    if is_used:  # pybind11 then allocates memory for it, with no content
-        assert isinstance(made.log_severity_level, int)
-    return made
-
-
 WRONG = [
     (Wrapper, "Wrapper: must be an onnxruntime.SessionOptions"),
     (onnxruntime.RunOptions, "RunOptions: must be an onnxruntime.SessionOptions"),
     (lambda: onnxruntime.SessionOptions, "pybind11_type: must be an onnxruntime.SessionOptions"),
     (lambda: None, "NoneType: must be an onnxruntime.SessionOptions"),
-    (Both, "Both, which also derives from RunOptions: SessionOptions must be its only base class"),
-    (Hidden, "Hidden, which also derives from RunOptions: SessionOptions must be its only base class"),
-    (lambda: new(is_used=False), "SessionOptions whose __init__ was not called: must be initialised"),
-    (lambda: new(is_used=True), "SessionOptions whose __init__ was not called: must be initialised"),
 ]
 
 
@@ -101,24 +75,13 @@ class Plain:
 
 class Deep(Named, Plain):
     def __init__(self) -> None:
-        with pytest.raises(TypeError, match="must be initialised"):
-            ortops.register(self, operators=[f])
         super().__init__()
         self.log_severity_level = 4
 
 
-@pytest.mark.parametrize("kind", [Named, Deep])
+@pytest.mark.parametrize("kind", [Named, Deep, Both])
 def test_a_class_that_derives_from_session_options_is_one(kind: Any) -> None:
     chosen = kind()
     ortops.register(chosen, operators=[f])
     runner = onnxruntime.InferenceSession(model(), chosen, [CPU])
     assert runner.run(None, {"x": np.ones(2, np.float32)})[0].tolist() == [1, 1]
-
-
-def test_an_unknown_layout_is_an_error_and_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "_has_known_layout", lambda: False)
-    monkeypatch.setattr(domains, "_value", lambda _: pytest.fail("reads an instance"))
-    domains._check_layout.cache_clear()  # noqa: SLF001
-    with pytest.raises(OrtError, match="holds its options elsewhere: cannot add operators to them"):
-        ortops.register(options(), operators=[f])
-    ortops.register(options())  # which needs no address

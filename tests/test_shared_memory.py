@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops import compute
-from ortops.calls import records
-from ortops.calls.node import SHAPES, Node
+from library_words import entries, set_word, shapes, word_at
+from ortops.calls.node import Node
+from ortops.kernels.layout import PLACE_ROIS
 from ortops.operators import OPERATORS
 from ortops.ortvalue import BFLOAT16
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -49,12 +49,12 @@ def of_session(sample: Sample) -> Callable[[], list[Array]]:
 
 
 @pytest.fixture
-def after_inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], None]], None]]:
+def after_inference(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], None]:
     """Takes a function to call whenever the shapes of a call have been inferred."""
-    word, kept = ctypes.c_int64.from_address(records.address_of(SHAPES)), []
+    kept = []
 
     def use(action: Callable[[], None]) -> None:
-        infer = INFER(word.value)
+        infer = INFER(word_at(shapes()))
 
         def infer_and_act(node: int, call: int) -> int:
             status = int(infer(node, call))
@@ -62,11 +62,9 @@ def after_inference(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Calla
             return status
 
         kept.append(INFER(infer_and_act))
-        monkeypatch.setattr(word, "value", ctypes.cast(kept[-1], ctypes.c_void_p).value)
-        compute._bound.cache_clear()  # noqa: SLF001 - nodes keep the function
+        set_word(monkeypatch, shapes(), 0, ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
 
-    yield use
-    compute._bound.cache_clear()  # noqa: SLF001
+    return use
 
 
 def test_no_write_of_another_thread_ends_the_process() -> None:
@@ -103,12 +101,9 @@ def test_what_has_been_checked_is_what_counts(
         return PLACE(placed)
 
     kept: list[Any] = []
-    for address, each in records._unloaded.items():  # noqa: SLF001 - the functions of all records
-        word = ctypes.c_int64.from_address(address)
-        name = str(getattr(each.function, "function", ""))  # operators of users have none
-        if name.startswith("place_") and name != "place_bins" and word.value:
-            kept.append(after(PLACE(word.value)))
-            monkeypatch.setattr(word, "value", ctypes.cast(kept[-1], ctypes.c_void_p).value)
+    for entry in entries():
+        kept.append(after(PLACE(word_at(entry, PLACE_ROIS))))
+        set_word(monkeypatch, entry, PLACE_ROIS, ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
 
     after_inference(lambda: change("x_shape", 10**6))
     for one, other in zip(call(), expected, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import re
 import threading
@@ -20,8 +19,6 @@ import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from ortops import model_nodes, served
-from ortops.calls import records
-from ortops.calls.node import SHAPES
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
 from ortops.model_nodes import served_operators
@@ -231,7 +228,7 @@ def test_a_release_that_takes_no_replacement_is_named_and_convert_still_works(mo
 
 def test_a_model_without_such_nodes_gets_no_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its session is made as it was before there were any."""
-    monkeypatch.setattr(served.OperatorsInUse, "_use", None)
+    monkeypatch.setattr(served.OperatorsInUse, "_add", None)
     assert run(parse("y = Relu (x)")).tobytes() == np.maximum(FEEDS["x"], 0).tobytes()
     assert run(onnx_models.convert(parse(f"y = {ROI_ALIGN}"))).size
 
@@ -408,19 +405,4 @@ def test_an_error_names_the_node_of_the_model() -> None:
     session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
     with pytest.raises(Exception, match=r"RoiAlign: batch_indices\[1\] = 7: must be >= 0 and < 2"):
         session.run(None, FEEDS | {"of": np.array([0, 7])})
-    assert session.run(None, FEEDS)
-
-
-def test_an_exception_of_python_leaves_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
-
-    def stop(_: int) -> None:
-        raise KeyboardInterrupt
-
-    # Only what loads a function is Python.
-    monkeypatch.setattr(ctypes.c_int64.from_address(records.address_of(SHAPES)), "value", 0)
-    monkeypatch.setattr(records, "load", stop)
-    with pytest.raises(KeyboardInterrupt):
-        session.run(None, FEEDS)
-    monkeypatch.undo()
     assert session.run(None, FEEDS)

@@ -81,14 +81,14 @@ def test_no_library_needs_a_later_c_library_than_its_wheel_says(tmp_path: Path) 
 
 
 def compiled_anew(source: Source) -> bytes:
-    from ortops.jit.kernel import compile_bitcode
+    from ortops.library.objects import _compile_bitcode
 
-    return compile_bitcode(source)
+    return _compile_bitcode(source)
 
 
 @builds
 def test_bitcode_does_not_depend_on_the_process_and_what_it_has_compiled_before() -> None:
-    sources = [Source("jit.tasks", "never", ""), Source("kernels.gather", "gather", "")]
+    sources = [Source("jit.tasks", "run_on_threads", ""), Source("kernels.gather", "gather", "")]
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as first, context.Pool(1) as second:
         made = [pool.map(compiled_anew, order, 1) for pool, order in ((first, sources), (second, sources[::-1]))]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import click
 
 from benchmarks.measure import Peer
-from ortops.jit.runners import available_cpus
+from ortops.compute import available_cpus
 
 CPUS = available_cpus()
 TYPES = ("float", "float16", "bfloat16", "double")

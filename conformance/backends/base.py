@@ -34,13 +34,11 @@ class Backend:
     expected_failures: the cases that it is known to fail.
     conventions: those of `conformance.conventions.CONVENTIONS` with which it is judged.
     is_unsafe: whether invalid data may end its process or corrupt its memory.
-    compiles: whether `compile` does something.
     """
 
     expected_failures: Sequence[ExpectedFailure] = ()
     conventions: Sequence[str] = ()
     is_unsafe = False
-    compiles = False
 
     def prepare(self, case: Case) -> Session:
         """A session for the case's node, which can run several times and with any lengths of symbolic axes.
@@ -52,9 +50,6 @@ class Backend:
             BaseException: others, such as SystemExit or a panic of pyo3, are a crash.
         """
         raise NotImplementedError
-
-    def compile(self, cases: Sequence[Case]) -> None:
-        """Compile for these cases, before their time is measured."""
 
 
 def is_standard(case: Case) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Sequence
-from typing import Literal
 
 import onnx
 
@@ -14,10 +11,6 @@ from conformance.backends import session
 from conformance.backends.base import Backend, MissingBackendError, Session, require_standard
 from conformance.case import DTYPES, Case
 from conformance.model import Dialect, build
-from ortops import precompile
-from ortops.library import installed
-
-Engine = Literal["direct", "library"]
 
 SMALL = 724
 """A session with at least this many elements in all tensors has threads: at most the root of the work that kernels share."""
@@ -26,21 +19,17 @@ SMALL = 724
 class Ortops(Backend):
     """Runs the custom operator in an `ortops.InferenceSession`.
 
-    engine: see `ortops.register`.
     dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
     provider: the session's execution provider; the operators themselves run on the CPU.
     """
 
-    compiles = True
-
-    def __init__(self, engine: Engine, provider: str | None = None, dialect: Dialect = "ortops") -> None:
+    def __init__(self, provider: str | None = None, dialect: Dialect = "ortops") -> None:
         self._dialect: Dialect = dialect
         self._provider = session.check_provider(provider)
         self._options, self._options_of_small_cases = session.options(), session.options()
         self._options_of_small_cases.intra_op_num_threads = 1
         for options in (self._options, self._options_of_small_cases):
-            ortops.register(options, engine)
-        self._engine = engine
+            ortops.register(options)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
@@ -52,15 +41,6 @@ class Ortops(Backend):
             model.SerializeToString(), options, providers=[self._provider], standard=self._dialect == "standard"
         )
         return session.as_session(made, case)
-
-    def compile(self, cases: Sequence[Case]) -> None:
-        """Compile the kernels for the cases' element types and string attributes."""
-        for case in cases if self._engine != "library" else ():
-            kinds = [kind for kind in precompile.FLOAT_TYPES if kind == case.element_type]
-            for kernels in precompile.nodes([case.operator], kinds):
-                if all(case.attributes.get(name, value) == value for name, value in kernels.choices.items()):
-                    with contextlib.suppress(Exception):  # the cases themselves will fail
-                        kernels.load()
 
 
 def is_small(case: Case, model: onnx.ModelProto) -> bool:
@@ -84,18 +64,18 @@ def load(provider: str | None = None) -> Ortops:
     """The backend for this project's nodes.
 
     Raises:
-        MissingBackendError: ONNX Runtime is too old, or a library is missing and cannot be built.
+        MissingBackendError: ONNX Runtime is too old, or the library is missing.
     """
-    return _loaded("library" if installed.is_preferred() else "direct", provider, "ortops")
+    return _loaded(provider, "ortops")
 
 
 def load_standard(provider: str | None = None) -> Ortops:
     """The backend for unconverted models, with ONNX's own nodes. Raises as `load`."""
-    return _loaded("direct", provider, "standard")
+    return _loaded(provider, "standard")
 
 
-def _loaded(engine: Engine, provider: str | None, dialect: Dialect) -> Ortops:
+def _loaded(provider: str | None, dialect: Dialect) -> Ortops:
     try:
-        return Ortops(engine, provider, dialect)
+        return Ortops(provider, dialect)
     except RuntimeError as error:
         raise MissingBackendError(f"ortops: {error}") from error

@@ -36,17 +36,15 @@ NONE = -1
     EQUATIONS_AT,
     CONSTANT_COUNT,
     CONSTANTS_AT,
-    REFUSE,
     OUTPUT_MEMORY,
     HEAD_WORDS,
-) = range(22)
+) = range(21)
 """The head.
 
 NAME: text, the operator's name in errors.
 IS_GRADIENT: 1 if the operator computes another operator's gradient, and so needs a wanted output; else 0.
 OUTPUT_NAMES: text, the names of all outputs, joined by " and ".
 CONSTANTS_AT: texts, the names of the operator's constants in alphabetical order, which a node must not have as attributes.
-REFUSE: the address of the function that writes shape errors (`refusals.refuse`), 0 until it is loaded.
 OUTPUT_MEMORY: which outputs the entry fills in memory of its own: OWN_FOR_NONE; OWN_FOR_ABSENT: outputs that a node leaves
     out, which are absent otherwise; OWN_FOR_ALL, since the entry sets their lengths.
 RANK_AXIS: the number of the axis whose length is the rank of the tensors with variable rank; NONE if all ranks are fixed.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ortops.calls import definition_words as words
 from ortops.calls.layout import ATTRIBUTE_WORDS, MAX_DIMS, MAX_TENSORS
-from ortops.calls.records import FunctionOf, Record, Word
-from ortops.jit.source import Unimported
+from ortops.calls.records import Record, Word
 from ortops.spec import (
     ANY_SHAPE,
     ELEMENT_TYPES,
@@ -24,11 +23,6 @@ from ortops.spec import (
     Tensor,
     is_ascending,
 )
-
-if TYPE_CHECKING:
-    from ortops.calls import refusals
-else:
-    refusals = Unimported("calls.refusals")
 
 _INT64 = np.iinfo(np.int64)
 
@@ -108,7 +102,6 @@ class _Words:
             words.RANK_AXIS: self._axes.get(RANK, words.NONE),
             words.INPUT_COUNT: len(operator.inputs),
             words.OUTPUT_COUNT: len(operator.outputs),
-            words.REFUSE: FunctionOf(refusals.refuse),
             words.OUTPUT_MEMORY: operator.output_memory,
         }
         for word, value in head.items():

@@ -28,11 +28,11 @@ ATTRIBUTE_WORDS = 5
 choices. A number or a string has one value; an empty list has no values. For a list of any length (`Attribute.any_length`),
 the address of the values follows."""
 
-RUNNER, CONTEXT, NEEDED, LENGTHS = 0, 1, 2, 3
+RUNNER, CONTEXT, STATUS, LENGTHS = 0, 1, 2, 3
 """Indices of a call's words.
 
 RUNNER, CONTEXT: the runner of tasks (`jit.runners`); RUNNER is 0 in a model's shape inference.
-NEEDED: the address of the record's word for a function that the call needs and that is not loaded yet.
+STATUS: the address of an OrtStatus if ONNX Runtime failed.
 LENGTHS: MAX_DIMS words: a copy of the input's elements if they are lengths (`Tensor.element_axes`).
 """
 
@@ -56,11 +56,10 @@ TEXT_BYTES = 2048
 CALL_WORDS = TEXT + 1 + TEXT_BYTES // 8
 """The number of a call's words."""
 
-OK, INVALID, NEEDS, FAILED = 0, 2, 3, 4
+OK, INVALID, FAILED = 0, 2, 3
 """A compiled call's statuses, in addition to OUT_OF_MEMORY and INTERRUPTED.
 
 INVALID: the call's words hold an error text.
-NEEDS: the caller must load the function of NEEDED and repeat the call, which has done nothing that matters.
-FAILED: ONNX Runtime failed; NEEDED is the address of its OrtStatus.
+FAILED: ONNX Runtime failed, with STATUS.
 INTERRUPTED: a signal handler raised an exception, which is saved for the thread (`jit.exceptions`).
 """

@@ -11,32 +11,38 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ortops.jit.kernel import CFunction
-from ortops.jit.machine_code import keep_forever
-from ortops.jit.source import Function
+from ortops.memory import keep_forever
 
 
 @dataclass(frozen=True)
 class FunctionOf:
-    """A C function, specialised for an element type if it has parameters that point to elements (`jit.kernel.CFunction`).
+    """A compiled function of a library.
 
-    function: the function; or a callable that compiles and loads it, and returns its address.
+    function: the function.
+    element: the element type for which it is specialised if it has parameters that point to elements, else "".
     """
 
-    function: Function
+    function: Any
     element: str = ""
 
 
-Word: TypeAlias = "int | float | str | FunctionOf | Record"
+@dataclass(frozen=True)
+class SharedWord:
+    """The word of a library that all its functions share (`jit.parallel.shared_word`)."""
+
+    name: str
+
+
+Word: TypeAlias = "int | float | str | FunctionOf | SharedWord | Record"
 """A number, or an object whose address is the word: a text (as a C string), a function or another record."""
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Words that do not change, except that a function's address is 0 until a call needs the function.
+    """Words that do not change.
 
     name: a unique identifier.
-    words: the words.
+    words: the words. Functions and shared words exist only in libraries.
     """
 
     name: str
@@ -46,15 +52,9 @@ class Record:
 @functools.cache
 def address_of(record: Record) -> int:
     """A record's address in this process, valid until the process ends."""
-    memory = np.zeros(len(record.words), np.int64)
+    memory = np.array([value_of(word) for word in record.words], np.int64)
     keep_forever(memory)
-    address: int = memory.ctypes.data
-    for i, word in enumerate(record.words):
-        if isinstance(word, FunctionOf):
-            _unloaded[address + 8 * i] = word
-        else:
-            memory[i] = value_of(word)
-    return address
+    return int(memory.ctypes.data)
 
 
 def value_of(word: Word) -> int:
@@ -74,23 +74,6 @@ def _text(text: str) -> int:
     return ctypes.addressof(memory)
 
 
-_unloaded: dict[int, FunctionOf] = {}
-"""The records' functions by the address of their word; loaded functions stay in it."""
-
-
-@functools.cache
-def _loaded(function: FunctionOf) -> int:
-    if callable(function.function):
-        address: int = function.function()
-        return address
-    return CFunction(function.function, function.element).address
-
-
-def load(needed: int) -> None:
-    """Load the function of a record's word that a call needs (`layout.NEEDED`)."""
-    ctypes.c_int64.from_address(needed).value = _loaded(_unloaded[needed])
-
-
 def functions(record: Record) -> Iterator[FunctionOf]:
     """The functions in a record and in all records to which it refers."""
     for word in record.words:
@@ -98,12 +81,3 @@ def functions(record: Record) -> Iterator[FunctionOf]:
             yield from functions(word)
         elif isinstance(word, FunctionOf):
             yield word
-
-
-def load_all(record: Record) -> None:
-    """Load all `functions` of a record."""
-    for i, word in enumerate(record.words):
-        if isinstance(word, Record):
-            load_all(word)
-        elif isinstance(word, FunctionOf):
-            load(address_of(record) + 8 * i)

@@ -1,4 +1,4 @@
-"""Write the text of an error that `shapes` finds. This code is compiled when the first error occurs."""
+"""Write the text of an error that `shapes` finds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from ortops.calls.layout import (
     TENSORS,
 )
 from ortops.calls.messages import write_float, write_int, write_list, write_product, write_shape, write_text
-from ortops.jit.compile import compiled, small
+from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local, minimum, offset
 from ortops.jit.text import text
@@ -76,9 +76,9 @@ OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
 """Places: OF_ELEMENTS + i is element i of the input and not length i of its shape; OF_RANK is its rank."""
 
 
-@small
+@noinline
 def refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: int) -> int:
-    """Write an error's text into a call. A C function.
+    """Write an error's text into a call.
 
     Args:
         node: the node.

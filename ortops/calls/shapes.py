@@ -42,7 +42,6 @@ from ortops.calls.definition_words import (
     NONE,
     OUTPUT_COUNT,
     RANK_AXIS,
-    REFUSE,
     REQUIRED_FOR,
     REQUIRED_FOR_COUNT,
     REQUIRED_UNLESS,
@@ -61,8 +60,6 @@ from ortops.calls.layout import (
     DIMS_COUNT,
     LENGTHS,
     MAX_DIMS,
-    NEEDED,
-    NEEDS,
     OK,
     TENSOR_WORDS,
     TENSORS,
@@ -84,10 +81,10 @@ from ortops.calls.refusals import (
     STATE_WORDS,
     TOO_LONG,
     UNKNOWN,
+    refuse,
 )
-from ortops.jit.compile import compiled, noinline, small
+from ortops.jit.compile import compiled, small
 from ortops.jit.elements import Words
-from ortops.jit.parallel import call_unchecked
 from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, local_words, maximum, minimum, offset
 
 _MAX_LENGTH, _TOO_LONG = 2**63 - 1, 2.0**63
@@ -117,7 +114,7 @@ def infer_shapes(node: Words, call: Words) -> int:
         if _given(call, row)[TYPE] != 0:
             status = _bind(node, call, state, row)
         elif _tensor(definition, row)[IS_OPTIONAL] == 0:
-            status = _refuse(node, call, state, row, 0, REQUIRED)
+            status = refuse(node, call, state, row, 0, REQUIRED)
         if status != OK:
             return status
     for row in range(inputs, inputs + definition[OUTPUT_COUNT]):
@@ -145,7 +142,7 @@ def check_wanted(node: Words, call: Words) -> int:
     for row in range(inputs, inputs + definition[OUTPUT_COUNT]):
         wanted += _given(call, row)[TYPE]  # types are above 0
     if wanted == 0:
-        return _refuse(node, call, call, 0, 0, LEFT_OUT)
+        return refuse(node, call, call, 0, 0, LEFT_OUT)
     for row in range(inputs):
         if _given(call, row)[TYPE] == 0:
             status = _check_absent(node, call, row)
@@ -160,23 +157,12 @@ def _check_absent(node: Words, call: Words, row: int) -> int:
     tensor = _tensor(int64_pointer(node[DEFINITION]), row)
     attribute = tensor[REQUIRED_UNLESS]
     if attribute != NONE and _attribute(node, attribute)[1] != tensor[EXEMPT_VALUE]:
-        return _refuse(node, call, call, row, attribute, NEEDED_BY_ATTRIBUTE)
+        return refuse(node, call, call, row, attribute, NEEDED_BY_ATTRIBUTE)
     for k in range(tensor[REQUIRED_FOR_COUNT]):
         output = tensor[REQUIRED_FOR + k]
         if _given(call, output)[TYPE] != 0:
-            return _refuse(node, call, call, row, output, NEEDED_BY_OUTPUT)
+            return refuse(node, call, call, row, output, NEEDED_BY_OUTPUT)
     return OK
-
-
-@noinline
-def _refuse(node: Words, call: Words, state: Words, row: int, place: int, rule: int) -> int:
-    """Write an error's text (`refusals.refuse`) and return INVALID, or NEEDS if that function is not loaded."""
-    definition = int64_pointer(node[DEFINITION])
-    if definition[REFUSE] == 0:
-        call[NEEDED] = address_of(offset(definition, REFUSE))
-        return NEEDS
-    status: int = call_unchecked(definition[REFUSE], (node, call, state, row, place, rule))
-    return status
 
 
 @compiled
@@ -227,14 +213,14 @@ def _bind(node: Words, call: Words, state: Words, row: int) -> int:
     if rank < 0:
         return OK
     if rank < tensor[LEAST_RANK] or rank > tensor[LARGEST_RANK]:
-        return _refuse(node, call, state, row, 0, ANY_RANK)
+        return refuse(node, call, state, row, 0, ANY_RANK)
     if is_variable and not _agree(state, definition[RANK_AXIS], rank, name):
-        return _refuse(node, call, state, row, OF_RANK, definition[RANK_AXIS])
+        return refuse(node, call, state, row, OF_RANK, definition[RANK_AXIS])
     leading = 0 if is_variable else rank - tensor[LEAST_RANK]
     for i in range(rank):
         axis = tensor[AXES + i - leading] if i >= leading else -2
         if not _agree(state, axis, given[DIMS + i], name):
-            return _refuse(node, call, state, row, i, axis)
+            return refuse(node, call, state, row, i, axis)
     status = _solve(node, call, state, row, 0)
     if status != OK or tensor[ELEMENT_COUNT] == 0 or given[ADDRESS] == 0:
         return status
@@ -244,9 +230,9 @@ def _bind(node: Words, call: Words, state: Words, row: int) -> int:
     for i in range(minimum(count, tensor[ELEMENT_COUNT])):
         length, axis = call[LENGTHS + i], tensor[ELEMENT_AXES + i]
         if length < 0:
-            return _refuse(node, call, state, row, OF_ELEMENTS + i, NO_NEGATIVE)
+            return refuse(node, call, state, row, OF_ELEMENTS + i, NO_NEGATIVE)
         if not _agree(state, axis, length, name):
-            return _refuse(node, call, state, row, OF_ELEMENTS + i, axis)
+            return refuse(node, call, state, row, OF_ELEMENTS + i, axis)
     return _solve(node, call, state, row, OF_ELEMENTS)
 
 
@@ -280,13 +266,13 @@ def _solve(node: Words, call: Words, state: Words, row: int, place: int) -> int:
         if part != UNKNOWN:
             expected = _product(equation, state, part)
             if whole != UNKNOWN and whole != expected:
-                return _refuse(node, call, state, row, place + number, PRODUCT)
+                return refuse(node, call, state, row, place + number, PRODUCT)
             if whole == UNKNOWN:
                 state[equation[EQUATION_WHOLE]] = expected
                 state[MAX_AXES + equation[EQUATION_WHOLE]] = equation[EQUATION_SOURCE]
         elif whole != UNKNOWN:
             if whole % divisor != 0 if divisor != TOO_LONG else whole != 0:
-                return _refuse(node, call, state, row, place + number, MULTIPLE)
+                return refuse(node, call, state, row, place + number, MULTIPLE)
             state[equation[EQUATION_PART]] = whole // divisor if divisor != TOO_LONG else 0
             state[MAX_AXES + equation[EQUATION_PART]] = equation[EQUATION_SOURCE]
     return OK
@@ -322,7 +308,7 @@ def _set_shape(node: Words, call: Words, state: Words, row: int) -> int:
         if tensor[DERIVED_FROM] != NONE:
             length = _scaled(node, tensor, state[tensor[DERIVED_FROM] + i], i)
             if length == TOO_LONG:
-                return _refuse(node, call, state, row, i, SCALED)
+                return refuse(node, call, state, row, i, SCALED)
         else:
             axis = tensor[AXES + i - leading] if i >= leading else -2
             length = maximum(state[axis], UNKNOWN) if axis >= 0 else -1 - axis

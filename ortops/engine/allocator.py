@@ -5,22 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from ctypes import byref, c_int64, c_void_p
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ortops.engine.c_api import API_VERSION, Api
 from ortops.engine.compiled.layout import ALLOCATOR_INFO
-from ortops.jit.kernel import Kernel
-from ortops.jit.machine_code import keep_forever
-from ortops.jit.source import Unimported
-
-if TYPE_CHECKING:
-    from ortops.engine.compiled import allocator
-else:
-    allocator = Unimported("engine.compiled.allocator")
-
-_fill = Kernel(allocator.fill)
+from ortops.memory import keep_forever
+from ortops.runtime import library
 
 
 @functools.cache
@@ -31,7 +22,7 @@ def sized_allocator(api: Api) -> int:
     api.check(api.AllocatorGetInfo(default, byref(info)))
     table = np.zeros(ALLOCATOR_INFO + 1, np.int64)
     table[0], table[ALLOCATOR_INFO] = API_VERSION, info.value or 0
-    _fill(table)
+    library().function("fill_allocator", c_int64)(table.ctypes.data)
     keep_forever(table)
     return int(table.ctypes.data)
 

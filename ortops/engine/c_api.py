@@ -9,19 +9,16 @@ import ctypes
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ortops.engine.compiled import layout
-from ortops.engine.extensions import OrtError, add_c_operator, library_path, takes_c_operators
-from ortops.engine.shutdown import PROCESS_STATE
+from ortops.engine.extensions import OrtError
 from ortops.jit.exceptions import uninterrupted
-from ortops.jit.kernel import Kernel
-from ortops.jit.machine_code import keep_forever
-from ortops.jit.source import Unimported
-from ortops.spec import ELEMENT_TYPES
+from ortops.jit.process import API_BASE, CAPTURING, OPTIONS
+from ortops.runtime import PROCESS, library
 
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""
@@ -125,13 +122,6 @@ api_at = functools.cache(Api)
 """The OrtApi at an address."""
 
 
-if TYPE_CHECKING:
-    from ortops.engine.compiled import callbacks
-else:
-    callbacks = Unimported("engine.compiled.callbacks")
-
-_fill = Kernel(callbacks.fill)
-
 Callback: TypeAlias = Callable[[int], Any]
 
 
@@ -146,7 +136,40 @@ class TensorType(NamedTuple):
     presence: int = REQUIRED
 
 
-class CustomOp:
+class Op:
+    """An OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
+
+    Args:
+        address: its address.
+    """
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+        self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
+
+    def rename(self, name: str) -> None:
+        """Give the operator another name, for sessions made from now on."""
+        self._word(layout.NAME).value = self._text(name)
+
+    def rename_for(self, maker: int, name: str) -> None:
+        """Give the operator another name, for sessions that one thread makes.
+
+        Args:
+            maker: the address of a word with the thread's number, or with 0 for no thread.
+            name: the name.
+        """
+        self._word(layout.MAKER_NAME).value = self._text(name)
+        self._word(layout.MAKER).value = maker
+
+    def _text(self, name: str) -> int:
+        # Earlier names stay in memory, since a thread that makes a session may be reading them.
+        return ctypes.addressof(self._names.setdefault(name, ctypes.create_string_buffer(name.encode())))
+
+    def _word(self, number: int) -> c_int64:
+        return c_int64.from_address(self.address + ctypes.sizeof(c_int64) * number)
+
+
+class CustomOp(Op):
     """An OrtCustomOp of version 1, for one combination of the outputs' element types.
 
     ONNX Runtime may use it while this object lives.
@@ -164,9 +187,6 @@ class CustomOp:
         create: returns the function that computes a node, or a status. Without it, sessions can be made but not run.
         infer: sets the outputs' shapes.
 
-    Attributes:
-        table: the OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
-        address: the address of the table.
     """
 
     def __init__(
@@ -180,36 +200,43 @@ class CustomOp:
     ) -> None:
         # Short, since the callbacks write it into a buffer, and `errors.calling` looks for its end.
         prefix = ctypes.create_string_buffer(f"{label:.50}: interrupted by ".encode())
-        self.table = table = np.zeros(layout.TENSORS + layout.TENSOR_WORDS * max(len(inputs), len(outputs)), np.int64)
-        self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
+        table = np.zeros(layout.TENSORS + layout.TENSOR_WORDS * max(len(inputs), len(outputs)), np.int64)
+        super().__init__(table.ctypes.data)
         self.rename(name)
         table[layout.TEXT] = ctypes.addressof(prefix)
         table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
         table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
-        table[layout.API] = _api_address[0] if _api_address else 0
-        table[layout.PROCESS] = PROCESS_STATE.ctypes.data
+        table[layout.API] = ort_api().address
         for start, tensors in ((layout.INPUT_TYPE, inputs), (layout.OUTPUT_TYPE, outputs)):
             for i, tensor in enumerate(tensors):
                 first = start + i * layout.TENSOR_WORDS
                 table[first : first + 2] = tensor
-        _fill(table, API_VERSION)
-        self._used = prefix, create, infer
-        self.address: int = table.ctypes.data
+        library().function("fill_callbacks", c_uint64, c_uint64)(self.address, API_VERSION)
+        self._used = table, prefix, create, infer
 
-    def rename(self, name: str) -> None:
-        """Give the operator another name, for sessions made from now on."""
-        # Earlier names stay in memory, since a thread that makes a session may be reading them.
-        text = self._names.setdefault(name, ctypes.create_string_buffer(name.encode()))
-        self.table[layout.NAME] = ctypes.addressof(text)
 
-    def add_to_extensions(self) -> None:
-        """Add the operator to onnxruntime-extensions' library, for sessions that register the library later.
+class LibraryOp(Op):
+    """An OrtCustomOp of one of the library's operators, for one combination of its element types.
 
-        Raises:
-            OrtError: the library refuses the operator.
-        """
-        keep_forever(self)
-        add_c_operator(self.address)
+    Args:
+        record: the address of the operator's record. The OrtCustomOp lives until `release` and until no kernel uses it.
+    """
+
+    def __init__(self, record: int) -> None:
+        api, (major, minor) = ort_api().address, onnxruntime_version()
+        address = library().function("make_table", *[c_int64] * 3)(record, api, 1000 * major + minor)
+        if not address:
+            raise MemoryError("out of memory for an operator")
+        super().__init__(address)
+
+    @property
+    def kernels(self) -> int:
+        """The number of kernels that use it."""
+        return int(self._word(layout.REFERENCES).value) - 1
+
+    def release(self) -> None:
+        """End the use by session options."""
+        library().function("release_table", c_int64)(self.address)
 
 
 def onnxruntime_version() -> tuple[int, ...]:
@@ -219,59 +246,55 @@ def onnxruntime_version() -> tuple[int, ...]:
     return tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
 
-_PROBE = """
-    <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
-    probe (float[n] x) => (float[n] y) { y = ai.onnx.contrib.OrtopsProbe(x) }
-"""
-_probe_lock = threading.Lock()
+_capture_lock = threading.RLock()
 _api_address: list[int] = []
 
 
 def ort_api() -> Api:
     """The OrtApi of the onnxruntime that this process imports.
 
-    Sessions pass it to the kernels that they create, so the first call makes a session with an operator that does nothing.
-    Where onnxruntime-extensions takes no operators, a library of our own gets it (`bridge`). The Python module contains the
-    runtime and does not export OrtGetApiBase. The wheel's libonnxruntime is a second runtime, which nothing else loads.
-
     Raises:
-        OrtError: onnxruntime is older than 1.20, or such a library is needed and cannot be linked.
+        OrtError: onnxruntime is older than 1.20, or refuses the library.
+        RuntimeError: there is no library.
     """
     if not _api_address:
-        uninterrupted(_probe)
+        import onnxruntime
+
+        captured_address(onnxruntime.SessionOptions())
     return api_at(_api_address[0])
 
 
-def _probe() -> None:
-    """Store OrtApi's address in `_api_address`."""
+def captured_address(options: Any) -> int:
+    """The address of the OrtSessionOptions of Python's options, which have the library from now on.
+
+    ONNX Runtime hands it to each library that options register, with the address of OrtApiBase. For this thread, the library
+    stores both and adds no operators.
+
+    Raises:
+        OrtError, RuntimeError: as `ort_api`.
+    """
+    address: int = uninterrupted(lambda: _capture(options))
+    return address
+
+
+def _capture(options: Any) -> int:
     import onnxruntime
 
-    # If an operator has a later API version than the runtime, every session that registers the library fails.
     if onnxruntime_version() < (1, API_VERSION):
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
-    with _probe_lock:
-        if _api_address:
-            return
-        _api_address.append(_api_of_a_session() if takes_c_operators() else _api_of_the_bridge())
-
-
-def _api_of_a_session() -> int:
-    import onnx
-    import onnxruntime
-
-    tensor = (TensorType(ELEMENT_TYPES["float"]),)
-    probe = CustomOp("OrtopsProbe", "OrtopsProbe", tensor, tensor)
-    probe.add_to_extensions()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.register_custom_ops_library(library_path())
-    model = onnx.parser.parse_model(_PROBE).SerializeToString()
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return int(probe.table[layout.API])
-
-
-def _api_of_the_bridge() -> int:
-    from ortops.engine import bridge
-
-    get_api = c_uint64.from_address(bridge.api_base()).value
-    return int(ctypes.CFUNCTYPE(c_void_p, c_uint32)(get_api)(API_VERSION))
+    path = library().path
+    with _capture_lock:
+        PROCESS[OPTIONS], PROCESS[CAPTURING] = 0, threading.get_ident()
+        try:
+            options.register_custom_ops_library(path)
+        except Exception as error:
+            raise OrtError(f"onnxruntime {onnxruntime.__version__} cannot load {path}: {error}") from error
+        finally:
+            PROCESS[CAPTURING] = 0
+        address, base = int(PROCESS[OPTIONS]), int(PROCESS[API_BASE])
+        if not address:
+            raise OrtError(f"onnxruntime {onnxruntime.__version__} did not call RegisterCustomOps of {path}")
+        if not _api_address:
+            get_api = c_uint64.from_address(base).value
+            _api_address.append(int(ctypes.CFUNCTYPE(c_void_p, c_uint32)(get_api)(API_VERSION)))
+    return address

@@ -1,4 +1,4 @@
-"""The direct engine: each operator is an OrtCustomOp, in its session's own domain or in onnxruntime-extensions' domain.
+"""Operators of users and of other projects: each is an OrtCustomOp in a domain of session options.
 
 Tensors are views of ONNX Runtime's memory, errors become ONNX Runtime's statuses, and tasks run on the session's threads.
 An exception that is not the operator's error, such as Ctrl-C's KeyboardInterrupt, leaves these functions. The compiled
@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ortops.calls import records
-from ortops.compute import Bound
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
     ANY_TYPE,
@@ -37,8 +35,6 @@ from ortops.engine.extensions import OrtError
 from ortops.engine.objects import kernel_with_object
 from ortops.engine.shape_inference import infer_output_shapes, type_and_lengths
 from ortops.engine.tensors import Inputs, output, tensor_attribute
-from ortops.jit import exceptions
-from ortops.jit.elements import INTERRUPTED
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_TYPES, Attribute, AttributeValue, Bind, Length, Operator, Tensor
 
@@ -256,9 +252,10 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
         for tensors, count in zip((operator.inputs, operator.outputs), counts, strict=True)
     )
     compute = bind(operator, attributes, output_kinds)
-    if isinstance(compute, Bound):
-        node = compute.node_in_session({one.tensor.name: one.kind for one in inputs_of_node}, output_kinds)
-        return _compiled_kernel(operator, node)
+    node_in_session = getattr(compute, "node_in_session", None)
+    if node_in_session is not None:  # of a user's compiled operator
+        node = node_in_session({one.tensor.name: one.kind for one in inputs_of_node}, output_kinds)
+        return _compiled_kernel(node)
     inputs = Inputs(
         api,
         [ELEMENT_TYPES.get(kind, ANY_TYPE) for kind in input_kinds[: counts[0].value]],
@@ -283,17 +280,13 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     return _with_statuses(operator, run, session_in_the_making())
 
 
-def _compiled_kernel(operator: Operator, node: Node) -> Callback:
-    """The kernel of a node that compiled code computes. That code calls the kernel to load functions."""
+def _compiled_kernel(node: Node) -> Callback:
+    """The kernel of a node that compiled code computes, which nobody calls."""
 
-    def resolve(needed: int) -> int:
-        if needed == INTERRUPTED:
-            raise exceptions.take() or KeyboardInterrupt
-        records.load(needed)
+    def kernel(_: int) -> int:
         return 0
 
-    kernel = _with_statuses(operator, resolve, session_in_the_making())
-    kernel.node, kernel.words = node.address, node.words  # type: ignore[attr-defined]
+    kernel.node, kernel.memory = node.address, node  # type: ignore[attr-defined]
     return kernel
 
 

@@ -16,15 +16,9 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-import numpy as np
-
-from ortops.engine.compiled.layout import ACTIVE, ENDING
 from ortops.jit.forks import MAX_WAIT_SECONDS
-from ortops.jit.machine_code import keep_forever
-
-PROCESS_STATE = np.zeros(2, np.int64)
-"""The words ACTIVE and ENDING (`ortops.engine.compiled.layout`), which the compiled callbacks read and write."""
-keep_forever(PROCESS_STATE)
+from ortops.jit.process import ACTIVE, ENDING
+from ortops.runtime import PROCESS
 
 is_exiting = False
 """Whether the interpreter's exit has begun. Then a thread must call `wait` before it enters a session."""
@@ -74,14 +68,14 @@ def close() -> None:
     while _other_threads_are_inside() and time.monotonic() < deadline:
         time.sleep(0.001)
     # These methods are not an onnxruntime.InferenceSession's; its callbacks read ENDING and count in ACTIVE.
-    PROCESS_STATE[ENDING] = threading.get_ident()
-    while PROCESS_STATE[ACTIVE] > 0 and time.monotonic() < deadline:
+    PROCESS[ENDING] = threading.get_ident()
+    while PROCESS[ACTIVE] > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def reset_after_fork() -> None:
     """Forget the callbacks of the parent's threads, which a forked child does not have."""
-    PROCESS_STATE[ACTIVE] = 0
+    PROCESS[ACTIVE] = 0
 
 
 if hasattr(os, "register_at_fork"):

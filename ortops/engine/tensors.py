@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_int, c_int64, c_size_t, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from ortops.engine.c_api import Api
-from ortops.jit.kernel import Kernel, data_pointer
-from ortops.jit.source import Unimported
+from ortops.memory import Array, data_pointer
+from ortops.runtime import library
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES
-
-Array = np.ndarray[Any, Any]
-
-if TYPE_CHECKING:
-    from ortops.engine.compiled import inputs
-else:
-    inputs = Unimported("engine.compiled.inputs")
-
-_describe = Kernel(inputs.describe)
 
 _TYPESTR = {
     1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
@@ -59,7 +51,7 @@ class Inputs:
             OrtError: ONNX Runtime gives no access to an input.
         """
         rows = np.zeros((self._count, 3 + self._max_rank), np.int64)
-        self._api.check(_describe(self._api.address, context, self._count, self._max_rank, rows))
+        self._api.check(_describe()(self._api.address, context, self._count, self._max_rank, data_pointer(rows)))
         arrays = [self._array(row[0], row[1], tuple(row[3 : 3 + row[2]])) if row[1] else None for row in rows.tolist()]
         for i in self._strings:
             if (array := arrays[i]) is not None:
@@ -67,6 +59,11 @@ class Inputs:
                 self._api.check(self._api.KernelContext_GetInput(context, i, byref(value)))
                 arrays[i] = _strings(self._api, value, array.shape)
         return arrays
+
+
+@functools.cache
+def _describe() -> Callable[..., int]:
+    return library().function("describe_inputs", *[c_int64] * 5)
 
 
 def _strings(api: Api, value: c_void_p, shape: Shape) -> Array:

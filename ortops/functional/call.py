@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ortops.compute import Bound, bind_unchecked, for_kernels
+from ortops.compute import Bound, bind_unchecked
+from ortops.memory import for_kernels
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 

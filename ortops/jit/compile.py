@@ -28,6 +28,7 @@ from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTyp
 from numba.core.typing import Context
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, ReconstructSSA, TranslateByteCode
 
+from ortops.jit import options as options  # noqa: PLC0414 - checks numba's options
 from ortops.jit.elements import PANEL
 from ortops.jit.machine_code import SYMBOL
 from ortops.jit.parallel import emit_return, from_words

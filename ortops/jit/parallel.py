@@ -192,6 +192,18 @@ def static_word(_typing: Any) -> Any:
     return types.CPointer(types.int64)(), codegen
 
 
+@intrinsic(prefer_literal=True)
+def shared_word(_typing: Any, name: Any) -> Any:
+    """A pointer to the int64 of a name that all functions of a library share, initially 0 (`library.entries` has it)."""
+    symbol = f"ortops.{name.literal_value}"
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        known = builder.module.globals.get(symbol)
+        return known or ir.GlobalVariable(builder.module, _INT64, symbol)
+
+    return types.CPointer(types.int64)(name), codegen
+
+
 @intrinsic
 def exchange_if(_typing: Any, pointer: Any, old: Any, new: Any) -> Any:
     """Atomically replace an int64 in memory by `new` if it equals `old`, and return whether it did."""

@@ -10,12 +10,32 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DIMS, LENGTHS, TENSOR_WORDS, TENSORS
 from ortops.calls.records import FunctionOf, Record, Word
+from ortops.jit import python_api, tasks
 from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, PANEL
-from ortops.jit.source import Function, Unimported
+from ortops.kernels import (
+    argmax,
+    average,
+    axis,
+    gather,
+    maximum,
+    pack,
+    parts,
+    pixel_bins,
+    pool,
+    refusals,
+    resample,
+    roi_tables,
+    rotated,
+    rotated_grid,
+    rotated_tables,
+    scatter,
+    sliding,
+    sums,
+)
 from ortops.kernels.layout import (
     ABOVE,
     BELOW,
@@ -36,37 +56,7 @@ from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from ortops.jit import python_api, tasks
-    from ortops.kernels import (
-        argmax,
-        average,
-        axis,
-        gather,
-        maximum,
-        pack,
-        parts,
-        pixel_bins,
-        pool,
-        refusals,
-        resample,
-        roi_tables,
-        rotated,
-        rotated_grid,
-        rotated_tables,
-        scatter,
-        sliding,
-        sums,
-    )
     from ortops.kernels.functions import AddingToDrois, AddingToDx, Filling, Pooling
-else:
-    python_api, tasks = Unimported("jit.python_api"), Unimported("jit.tasks")
-    argmax, average, axis = map(Unimported, ("kernels.argmax", "kernels.average", "kernels.axis"))
-    gather, maximum, pack = map(Unimported, ("kernels.gather", "kernels.maximum", "kernels.pack"))
-    parts, pixel_bins, pool = map(Unimported, ("kernels.parts", "kernels.pixel_bins", "kernels.pool"))
-    refusals, resample = Unimported("kernels.refusals"), Unimported("kernels.resample")
-    roi_tables, rotated = Unimported("kernels.roi_tables"), Unimported("kernels.rotated")
-    rotated_grid, rotated_tables = Unimported("kernels.rotated_grid"), Unimported("kernels.rotated_tables")
-    scatter, sliding, sums = map(Unimported, ("kernels.scatter", "kernels.sliding", "kernels.sums"))
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most work of one driver call for several RoIs: pixels to read plus bins to fill, or whole maps if they are larger.
@@ -175,10 +165,10 @@ def _drois_of(mode: Mode, kind: int) -> Record:
 
 def _driver(
     name: str,
-    drive: Function,
+    drive: Any,
     role: int,
     form: int,
-    arithmetic: Function,
+    arithmetic: Any,
     kind: int,
     of_planes: int,
     after: tuple[Word, Word] = (0, 0),
@@ -235,7 +225,7 @@ class _Roi(NamedTuple):
     outside: the attribute that gives samples off the map their value.
     """
 
-    place: Function
+    place: Any
     parameters: Sequence[str | tuple[str, Mapping[str, int]] | int]
     modes: Sequence[Mode]
     mode: str = ""

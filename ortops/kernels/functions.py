@@ -48,7 +48,7 @@ else:
 
 
 class Functions(NamedTuple):
-    """The addresses of the functions that a driver calls, 0 until a call needs them. `layout` numbers these fields.
+    """The addresses of the functions that a driver calls.
 
     share: `roi_tables.share` or `rotated_tables.share`.
     fill: the function that fills the tables of a RoI.

@@ -34,16 +34,12 @@ from ortops.kernels.schedule import (
     form_of,
     functions_of,
     is_sparse,
-    may_use_planes,
-    missing,
-    needs_of,
     panel_count,
     plan_of_panels,
     plane_of,
     run_plan,
     runner_for,
     should_pack_maps,
-    uses_panels,
 )
 from ortops.kernels.sliding import panel_lines, rows_of_panel, slide, sliding_size
 
@@ -129,14 +125,12 @@ def gather(
         context: the runner's context.
 
     Returns:
-        0, OUT_OF_MEMORY, INTERRUPTED, or the address of the record's word for a function that the call needs.
+        0, OUT_OF_MEMORY or INTERRUPTED.
     """
     maps, output = Elements(x, driver[KIND]), Elements(y, driver[KIND])
     panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, output)
     lines_size = placed.shape.width * LANES
-    gathering, needed = _plan(maps, placed, driver, outside, False, panels, lines_size, staging_size, runner)
-    if needed != 0:
-        return needed
+    gathering = _plan(maps, placed, driver, outside, False, panels, lines_size, staging_size, runner)
     plan, functions = gathering.plan, gathering.functions
     status, memory, shared = _share(gathering, runner, context)
     if status == 0:
@@ -167,9 +161,7 @@ def gather_drois(
     most = maximum(minimum(panels, MAX_WORKSPACE_BYTES // (8 * size)), 1)
     most, step = (1, maximum(panels, 1)) if finds_argmax else (most, most)
     lines_size = 3 * shape.width * LANES
-    gathering, needed = _plan(maps, placed, driver, 0.0, finds_argmax, most, lines_size, sums_size, runner)
-    if needed != 0:
-        return needed
+    gathering = _plan(maps, placed, driver, 0.0, finds_argmax, most, lines_size, sums_size, runner)
     plan, functions = gathering.plan, gathering.functions
     status, memory, shared = _share(gathering, runner, context)
     memory_of_sums = allocate(most * size)
@@ -201,8 +193,8 @@ def _plan(
     lines_size: int,
     spare_size: int,
     runner: int,
-) -> tuple[Gathering, int]:
-    """Plan the tasks of up to `panels` panels. The second result is the address of a missing word of the record, or 0."""
+) -> Gathering:
+    """Plan the tasks of up to `panels` panels."""
     part, bins, form = placed.part, placed.shape.bins_y * placed.shape.bins_x, form_of(driver)
     is_whole, sizes = should_pack_maps(placed) and not finds_argmax, table_sizes(placed, form)
     lines = panel_lines(placed, is_whole, x, form, sizes)
@@ -210,13 +202,10 @@ def _plan(
     work = estimate_work(placed, (part.end - part.begin) * (part.high - part.low))
     value_size = itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
-    planes = finds_argmax or may_use_planes(placed, plan.is_by_image)
-    needs = needs_of(uses_panels(placed.shape), planes, lines < placed.shape.height, work)
     functions = functions_of(driver)
-    gathering = Gathering(
+    return Gathering(
         x, placed, form, sizes, functions, outside, finds_argmax, plan, work, lines, lines_size, spare_size, size
     )
-    return gathering, missing(driver, needs)
 
 
 @compiled

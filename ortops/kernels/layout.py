@@ -158,14 +158,6 @@ FORM: the fields of `Form`.
 FUNCTIONS = FORM + 3
 """The index of the first field of `functions.Functions`; the others follow."""
 
-SHARE, FILL, SORT, RUN, STOP, PACK, UNPACK, READ, WRITE, PANEL, PLANE = range(11)
-"""The numbers of the fields of `functions.Functions`."""
-
-FOR_PANELS, FOR_PLANES = 1 << PACK | 1 << UNPACK | 1 << PANEL, 1 << READ | 1 << WRITE | 1 << PLANE
-FOR_TABLES, FOR_CHUNKS = 1 << SHARE | 1 << FILL, 1 << RUN | 1 << STOP
-FOR_LISTS = 1 << SHARE | FOR_CHUNKS
-"""Sets of functions that driver calls need: a bit for each function's number."""
-
 TO_Y, TO_DX, TO_DROIS = range(3)
 """The output that a driver fills."""
 

@@ -15,7 +15,6 @@ from ortops.kernels.functions import Drive, Groups
 from ortops.kernels.layout import (
     AXIS_FIELDS,
     DRIVE,
-    FOR_CHUNKS,
     FORM,
     IN_PARTS,
     KIND,
@@ -23,19 +22,17 @@ from ortops.kernels.layout import (
     OF_SUMS,
     PART_MAPS,
     PART_WORK,
-    READ,
     ROLE,
     ROUND,
     TO_DX,
     TO_Y,
     WEIGHTS,
-    WRITE,
     Part,
     PlacedRois,
     Shape,
 )
 from ortops.kernels.roi_tables import group_by_image
-from ortops.kernels.schedule import functions_of, missing
+from ortops.kernels.schedule import functions_of
 
 _SUMS_BYTES = 4 * 8
 """The bytes of a RoI's drois as float64; rotated RoIs have another driver for parts."""
@@ -49,14 +46,13 @@ def drive_in_parts(
 
     Each part of dX is computed separately and then added.
     """
-    shape, drive, kind, role = placed.shape, driver[DRIVE], driver[KIND], driver[ROLE]
-    needed = address_of(driver) if drive == 0 else missing(driver, FOR_CHUNKS)
+    shape, kind, role = placed.shape, driver[KIND], driver[ROLE]
     most = maximum(driver[PART_WORK], driver[PART_MAPS] * shape.images * shape.height * shape.width)
     end = _end_of_part(placed, 0, most)
     row_bytes = shape.channels * shape.bins_y * shape.bins_x * itemsize(Elements(0, kind))
-    if needed != 0 or end == shape.rois or driver[OF_SUMS] != 0:
+    if end == shape.rois or driver[OF_SUMS] != 0:
         one = offset(driver, ROUND if end < shape.rois and driver[OF_SUMS] != 0 else DRIVE)
-        return needed or _drive(one, x, dy, out, placed, driver, outside, runner, context)
+        return _drive(one, x, dy, out, placed, driver, outside, runner, context)
     size, stop = shape.images * shape.channels * shape.height * shape.width, functions_of(driver).stop
     begin, status = 0, 0
     memory = allocate(size * itemsize(Elements(0, kind)) // 8 + 1 if role == TO_DX else 0)
@@ -128,9 +124,7 @@ def drive_with_lists(
     x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
 ) -> int:
     """Call a driver for parts of rotated RoIs whose lists fit, and add up the parts' sums; a `functions.Drive`."""
-    needed, rois = missing(driver, FOR_CHUNKS), placed.shape.rois
-    if needed != 0:
-        return needed
+    rois = placed.shape.rois
     memory = allocate(rois + placed.shape.images + 1)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
@@ -184,9 +178,6 @@ def add_up_in_float(
 ) -> int:
     """Fill a 16-bit type's dx from several parts, added up as float32 and rounded once; a `functions.Drive`."""
     of_sums, functions, shape = int64_pointer(driver[OF_SUMS]), functions_of(driver), placed.shape
-    needed = missing(driver, 1 << READ | 1 << WRITE)
-    if needed != 0:
-        return needed
     size, count = shape.images * shape.channels * shape.height * shape.width, shape.bins_y * shape.bins_x
     count *= shape.rois * shape.channels
     reads_x = driver[FORM] != WEIGHTS and driver[FORM] != LISTS

@@ -17,8 +17,6 @@ from ortops.calls.layout import (
     DRIVER_OF_ROIS,
     ENTRY,
     INVALID,
-    NEEDED,
-    NEEDS,
     OK,
     OUT_OF_MEMORY,
     RUNNER,
@@ -119,8 +117,6 @@ def _fill_drois(node: Words, call: Words, placed: PlacedRois, parameters: Words)
         clear(Elements(drois[ADDRESS], int64_pointer(node[DRIVER])[KIND]), 0, 1, 0, _count(drois))
         return OK
     driver = int64_pointer(node[DRIVER_OF_ROIS])
-    if driver[ROUND] == 0:
-        return _needs(call, offset(driver, ROUND))
     # Each block of a rotated RoI's channels has its own sums, and so has each bin that counts as a RoI. They are added in
     # order.
     blocks = (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS if driver[FORM] == LISTS else 1
@@ -150,24 +146,13 @@ def _count(tensor: Words) -> int:
     return count
 
 
-@compiled
-def _needs(call: Words, word: Words) -> int:
-    """Report that the call needs the function of a record's word."""
-    call[NEEDED] = address_of(word)
-    return NEEDS
-
-
 @noinline
 def _drive(call: Words, driver: Any, placed: PlacedRois, x: int, dy: int, out: int, outside: float) -> int:
     """Call a driver, in parts if there is much to do, so that signal handlers run in between."""
     shape = placed.shape
     work = shape.rois * (shape.height * shape.width + shape.bins_y * shape.bins_x)
-    word = offset(driver, DRIVE if driver[FORM] != LISTS and work <= driver[PART_WORK] else IN_PARTS)
-    if word[0] == 0:
-        return _needs(call, word)
-    drive: Drive = word[0]
-    status = invoke(drive, (x, dy, out, placed, driver, outside, call[RUNNER], call[CONTEXT]))
-    return _needs(call, int64_pointer(status)) if status > OUT_OF_MEMORY else status
+    drive: Drive = driver[DRIVE if driver[FORM] != LISTS and work <= driver[PART_WORK] else IN_PARTS]
+    return invoke(drive, (x, dy, out, placed, driver, outside, call[RUNNER], call[CONTEXT]))
 
 
 @compiled
@@ -199,10 +184,6 @@ def _place(node: Words, call: Words) -> tuple[int, Words, PlacedRois]:
         return _refuse(call, entry, NO_PIXELS, 0, copies, 0), memory, placed
     place_rois: PlaceRois = entry[PLACE_ROIS]
     place_bins: PlaceBins = entry[PLACE_BINS]
-    if place_rois == 0:
-        return _needs(call, offset(entry, PLACE_ROIS)), memory, placed
-    if turns > 0 and place_bins == 0:
-        return _needs(call, offset(entry, PLACE_BINS)), memory, placed
     _copy(node, call, entry, copies, placed)
     _read_parameters(node, entry, memory)
     invalid = invoke(place_rois, (copies, placed, memory))
@@ -256,7 +237,5 @@ def _read_parameters(node: Words, entry: Words, parameters: Words) -> None:
 def _refuse(call: Words, entry: Any, rule: int, number: int, roi: Doubles, image: int) -> int:
     """Write an error's text."""
     refuse: Refuse = entry[REFUSE]
-    if refuse == 0:
-        return _needs(call, offset(entry, REFUSE))
     invoke(refuse, (call, entry, rule, number, roi, image))
     return INVALID

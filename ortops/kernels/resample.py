@@ -16,8 +16,6 @@ from ortops.calls.layout import (
     DRIVER,
     ENTRY,
     INVALID,
-    NEEDED,
-    NEEDS,
     OK,
     OUT_OF_MEMORY,
     RUNNER,
@@ -121,8 +119,6 @@ def resample(node: Words, call: Words) -> int:
         return _resample(node, call, Elements(of_x[ADDRESS], kind), Elements(of_y[ADDRESS], kind), source, target)
     if (x_size if transposed else size) > 0:
         refuse: RefuseToResample = entry[REFUSE]
-        if refuse == 0:
-            return _needs(call, offset(entry, REFUSE))
         invoke(refuse, (call, entry))
         return INVALID
     clear(Elements(of_y[ADDRESS], kind), 0, 1, 0, size)
@@ -138,23 +134,12 @@ def _dims(tensor: Words) -> Dims:
 
 
 @compiled
-def _needs(call: Words, word: Words) -> int:
-    call[NEEDED] = address_of(word)
-    return NEEDS
-
-
-@compiled
 def _resample(node: Words, call: Words, x: Elements, y: Elements, source: Dims, target: Dims) -> int:
     entry, driver = int64_pointer(node[ENTRY]), int64_pointer(node[DRIVER])
     transposed, runner, rank = entry[TRANSPOSED] != 0, call[RUNNER], offset(call, entry[TARGET])[DIMS_COUNT]
     rule = CEIL if node[entry[OF_MODE]] == entry[LINEAR] else int64_pointer(entry[RULES])[node[entry[OF_ROUNDING]]]
-    lines_word = offset(driver, COPY_LINES if rule != CEIL and not transposed else SUM_LINES)
-    lines_of: Lines = lines_word[0]
+    lines_of: Lines = driver[COPY_LINES if rule != CEIL and not transposed else SUM_LINES]
     run: Run = driver[RUN_LINES]
-    if lines_of == 0:
-        return _needs(call, lines_word)
-    if run == 0 or driver[STOP_LINES] == 0:
-        return _needs(call, offset(driver, RUN_LINES if run == 0 else STOP_LINES))
     size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
     runner = runner if maximum(size, x_size) >= MIN_PARALLEL_ELEMENTS else 0

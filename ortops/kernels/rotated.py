@@ -23,7 +23,7 @@ from ortops.jit.scalar import (
 )
 from ortops.jit.simd import horizontal_sum, load_lanes, splat
 from ortops.kernels.functions import AddProducts, Functions, SharedTables
-from ortops.kernels.layout import BLOCK_CHANNELS, KIND, PACK, PLANE, PlacedRois, Plan, Table
+from ortops.kernels.layout import BLOCK_CHANNELS, KIND, PlacedRois, Plan, Table
 from ortops.kernels.pack import pack
 from ortops.kernels.roi_tables import share_tables, table_sizes, tables_at, work_item
 from ortops.kernels.rotated_tables import lists_in
@@ -33,7 +33,6 @@ from ortops.kernels.schedule import (
     estimate_work,
     form_of,
     functions_of,
-    missing,
     panel_count,
     panel_size,
     run_plan,
@@ -99,9 +98,7 @@ def rotated_drois(
     is_whole = should_pack_maps(placed) and fits
     size = BLOCK_PANELS * (panel_size(placed, is_whole) + bins * LANES) + LANES
     items, work = shape.images if is_whole else rois, estimate_work(placed, rois * bins)
-    of_work, needed = runner_for(work, runner), missing(driver, 1 << PACK | 1 << PLANE)
-    if needed != 0:
-        return needed
+    of_work = runner_for(work, runner)
     plan = Plan(of_work, is_whole, items, blocks, worker_count(of_work, items * blocks, size * value_size))
     status, memory, shared = share_tables(
         placed, plan, runner, context, form, table_sizes(placed, form), functions, False

@@ -34,8 +34,6 @@ from ortops.kernels.schedule import (
     form_of,
     functions_of,
     make_window,
-    missing,
-    needs_of,
     panel_count,
     plan_by_image,
     plane_of,
@@ -110,9 +108,6 @@ def scatter(
     line_size = maximum(shape.width, 2 * shape.bins_x)  # room for a float64 for each bin in a row
     workspace_size = sums_size + (line_size + bins + STAGED_PIXELS) * lanes_per_pixel
     work = estimate_work(placed, shape.images * pixels)
-    needed = missing(driver, needs_of(packs, not packs, False, work))
-    if needed != 0:
-        return needed
     blocks = (panel_count(shape.channels) if packs else shape.channels) * bands
     plan = plan_by_image(placed, runner_for(work, runner), blocks, workspace_size * size)
     status, memory, shared = share_tables(placed, plan, runner, context, form, sizes, functions, False)

@@ -17,16 +17,8 @@ from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
 from ortops.kernels.functions import Functions
 from ortops.kernels.layout import (
-    FOR_CHUNKS,
-    FOR_LISTS,
-    FOR_PANELS,
-    FOR_PLANES,
-    FOR_TABLES,
     FORM,
     FUNCTIONS,
-    LISTS,
-    PLANE,
-    SORT,
     Form,
     PlacedRois,
     Plan,
@@ -185,32 +177,6 @@ def chunk_count(work: float) -> int:
 
 
 @compiled
-def needs_of(panels: bool, planes: bool, slides: bool, work: float) -> int:
-    """The functions that a driver call needs, as a set of bits.
-
-    Args:
-        panels: whether the call may compute in panels.
-        planes: whether it may compute in single planes.
-        slides: whether its panels slide down the map.
-        work: the number of pixels to read or write, in all channels.
-    """
-    needs = FOR_PANELS if panels else 0
-    needs |= FOR_PLANES if planes else 0
-    needs |= 1 << SORT if slides else 0
-    return needs | (FOR_CHUNKS if chunk_count(work) > 1 else 0)
-
-
-@compiled
-def missing(driver: Words, needs: int) -> int:
-    """The address of the first word in a driver's record that a call needs and that is 0; or 0 if no such word exists."""
-    needs |= FOR_LISTS if driver[FORM] == LISTS else FOR_TABLES
-    for i in range(PLANE + 1):
-        if needs >> i & 1 and driver[FUNCTIONS + i] == 0:
-            return address_of(offset(driver, FUNCTIONS + i))
-    return 0
-
-
-@compiled
 def functions_of(driver: Words) -> Functions:
     """The functions in a driver's record."""
     f: Any = offset(driver, FUNCTIONS)
@@ -221,19 +187,6 @@ def functions_of(driver: Words) -> Functions:
 def form_of(driver: Words) -> Form:
     """The form of the tables that a driver reads."""
     return Form(driver[FORM], driver[FORM + 1], driver[FORM + 2])
-
-
-@compiled
-def may_use_planes(placed: PlacedRois, is_whole: bool) -> bool:
-    """Whether some RoI's window may not be packed."""
-    shape = placed.shape
-    if is_whole or not uses_panels(shape):
-        return not is_whole
-    for r in range(shape.rois):
-        width = maximum(placed.spans[2 * r + 1], minimum(LANES, shape.width))
-        if placed.spans[2 * r] * width > MAX_WINDOW_PIXELS:
-            return True
-    return False
 
 
 @compiled

@@ -9,11 +9,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ortops import atomic_file
+from ortops.calls.records import FunctionOf
 from ortops.compiled_operator import CompiledOperator
-from ortops.custom_operator import CustomOperator, as_operators
+from ortops.custom_operator import CustomOperator, as_operators, check_domain
 from ortops.jit import disk
 from ortops.jit.source import Source
-from ortops.library.entries import module_of
+from ortops.library.compiled import registration
+from ortops.library.entries import INTERFACE, module_of
 from ortops.library.linking import link, linker_of
 from ortops.library.objects import (
     Export,
@@ -26,13 +28,13 @@ from ortops.library.objects import (
     save,
     sources_of,
 )
-from ortops.library.operators import REGISTER, record_of
+from ortops.library.operators import interface_record, register_record
 from ortops.library.processes import in_processes
-from ortops.library.targets import STANDARD_OPSETS, TARGETS, this_machine
-from ortops.precompile import checked_types, operators_named
+from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS, this_machine
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.progress import with_progress
 from ortops.runtime import sources_digest
-from ortops.spec import Operator
+from ortops.spec import DOMAIN, Operator
 from ortops.standard import implementation, standard_operators
 
 
@@ -44,6 +46,7 @@ def build_library(
     target: str | None = None,
     cpu: str | None = None,
     standard: int | None = None,
+    domain: str = DOMAIN,
 ) -> list[str]:
     """Write a shared library of operators, which ONNX Runtime loads without Python.
 
@@ -61,6 +64,8 @@ def build_library(
             x86-64-v3 and for x86-64-v4, and takes what the processor can run.
         standard: the opset, 10, 16 or 22, whose definitions of ONNX's own operators RegisterCustomOps puts in the place of
             those of ONNX Runtime; None if it adds the operators of this project's domain.
+        domain: the name that this project's domain gets, for a host that also registers onnxruntime-extensions' library,
+            which has a domain of the same name.
 
     Returns:
         The names of the library's functions, one of which a host calls.
@@ -78,11 +83,12 @@ def build_library(
         raise ValueError(f"target = {target!r}: must be one of {', '.join(TARGETS)}")
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
+    check_domain(domain)
     chosen, own = _chosen(operators)
-    exports = exports_of(chosen, checked_types([*chosen, *own], types), standard, own)
+    exports = exports_of(chosen, checked_types([*chosen, *own], types), standard, own, domain)
     atomic_file.check(Path(out))
     atomic_file.write(Path(out), library_with(exports, target, cpu))  # a process may have loaded the old one
-    return [one.name for one in exports]
+    return [export.name for export in exports if export.function]
 
 
 def _chosen(
@@ -111,26 +117,73 @@ def _chosen(
     return chosen, own
 
 
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(sorted(set(words)))
+
+
+def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
+    """The operators with these names; all for None.
+
+    Raises:
+        ValueError: a name is unknown.
+        TypeError: the argument is a string.
+    """
+    if names is None:
+        return OPERATORS
+    if isinstance(names, str):
+        raise TypeError(f"operators = {names!r}: must be a list of names")
+    names = list(names)
+    for name in names:
+        if name not in BY_NAME:
+            raise ValueError(f"operators has {name!r}: must be among {_joined(BY_NAME)}")
+    return [BY_NAME[name] for name in names]
+
+
+def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
+    """The element types to compile for; all for None.
+
+    Raises:
+        ValueError: a type is unknown, or no operator has it.
+        TypeError: the argument is a string.
+    """
+    if types is None:
+        return FLOAT_TYPES
+    if isinstance(types, str):
+        raise TypeError(f"types = {types!r}: must be a list of names")
+    types = list(types)
+    tensors = ((operator, one) for operator in operators for one in (*operator.inputs, *operator.outputs))
+    allowed = {kind for operator, one in tensors for kind in operator.element_types(one) if kind in FLOAT_TYPES}
+    for name in types:
+        if name not in allowed:
+            raise ValueError(f"types has {name!r}: must be among {_joined(allowed)}, the types of these operators")
+    return types
+
+
 def exports_of(
     operators: Sequence[Operator],
     types: Sequence[str],
     standard: int | None = None,
     own: Sequence[CompiledOperator] = (),
+    domain: str = DOMAIN,
 ) -> list[Export]:
     """The functions of a library with operators of this package, and with those of users; see `build_library`."""
-    records, first = {}, operators
+    of_opsets: dict[int, list[Operator]] = {}
     for opset in STANDARD_OPSETS:
-        named = [one for one in standard_operators(opset) if implementation(one.name, opset) in operators]
-        if named:
-            records[opset] = record_of(f"onnx_{opset}", named, types)
-        if opset == standard:
-            first = named
-    if standard is not None and standard not in records:
+        if named := [one for one in standard_operators(opset) if implementation(one.name, opset) in operators]:
+            of_opsets[opset] = named
+    if standard is not None and standard not in of_opsets:
         needed = " or ".join(implementation(one.name, standard).name for one in standard_operators(standard))
         raise ValueError(f"standard = {standard}: must have {needed} among the operators")
+    first = operators if standard is None else of_opsets[standard]
+    register = FunctionOf(registration.register)
+    of_onnx = dict.fromkeys(operator for named in of_opsets.values() for operator in named)
     return [
-        Export("RegisterCustomOps", REGISTER, record_of("ortops", [*first, *own], types)),
-        *(Export(f"RegisterOnnx{opset}", REGISTER, record) for opset, record in records.items()),
+        Export("RegisterCustomOps", register_record("ortops", [*first, *own], types, domain), register),
+        *(
+            Export(f"RegisterOnnx{opset}", register_record(f"onnx_{opset}", named, types), register)
+            for opset, named in of_opsets.items()
+        ),
+        Export(INTERFACE, interface_record([*operators, *own, *of_onnx], types)),
     ]
 
 

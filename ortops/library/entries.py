@@ -66,6 +66,12 @@ define internal i64 @refuse(i64 %base) {
 
 _TEXT = f"ortops: this processor has neither the instructions of {LEVELS[0]} nor those of {LEVELS[1]}"
 
+INTERFACE = "OrtopsGetInterface"
+"""The function that returns the interface (ortops.h), or 0 if the processor lacks instructions."""
+
+_SHARED = '@"ortops.python" = hidden global i64 0\n'
+"""The words that all functions share."""
+
 _CHOICE = """
 define {storage} i64 @{name}(i64 %options, i64 %base) {{
   %level = call i32 @level()
@@ -77,7 +83,7 @@ v4:
   %status4 = call i64 @"{v4}"(i64 %options, i64 %base)
   ret i64 %status4
 none:
-  %status = call i64 @refuse(i64 %base)
+  %status = {refuse}
   ret i64 %status
 }}
 """
@@ -98,12 +104,22 @@ def entry_of(export: str, cpu: str) -> str:
 def module_of(exports: Sequence[str], target: Target) -> str:
     """The LLVM module of the functions `exports`, each of which calls that of `entry_of` for one of the processors."""
     storage = "dllexport" if target.ending == ".dll" else ""
-    functions = [f'declare hidden i64 @"{entry_of(name, cpu)}"(i64, i64)\n' for name in exports for cpu in target.cpus]
+    functions = [
+        _SHARED,
+        *(f'declare hidden i64 @"{entry_of(name, cpu)}"(i64, i64)\n' for name in exports for cpu in target.cpus),
+    ]
     if target.cpus == LEVELS:
         text = f'@text = internal constant [{len(_TEXT) + 1} x i8] c"{_TEXT}\\00"\n'
         v3, v4 = LEVELS
         functions += (
-            _CHOICE.format(storage=storage, name=name, v3=entry_of(name, v3), v4=entry_of(name, v4)) for name in exports
+            _CHOICE.format(
+                storage=storage,
+                name=name,
+                v3=entry_of(name, v3),
+                v4=entry_of(name, v4),
+                refuse="add i64 0, 0" if name == INTERFACE else "call i64 @refuse(i64 %base)",
+            )
+            for name in exports
         )
         return "".join([text, _LEVEL, *functions])
     (cpu,) = target.cpus

@@ -12,7 +12,15 @@ from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 
 _SYSTEM_LIBRARIES = {
-    "libc.so": (*C_FUNCTIONS["libc"], "strlen", "strtod"),
+    "libc.so": (
+        *C_FUNCTIONS["libc"],
+        "pthread_create",
+        "pthread_detach",
+        "pthread_join",
+        "strlen",
+        "strncat",
+        "strtod",
+    ),
     "libm.so": C_FUNCTIONS["libm"],
 }
 """What libraries need of Android's, which zig does not have: they are linked with ones of the same names and functions."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -11,34 +13,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ortops.calls.records import FunctionOf, Record, Word, functions
-from ortops.jit import disk
-from ortops.jit.kernel import compile_bitcode
+from ortops.calls.records import FunctionOf, Record, SharedWord, Word, functions
+from ortops.jit import disk, machine_code
 from ortops.jit.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
-from ortops.jit.source import Source, Unimported
+from ortops.jit.source import Source
 from ortops.library.entries import entry_of
 from ortops.library.targets import Target
 
 if TYPE_CHECKING:
     from ortops.compiled_operator import CompiledOperator
-    from ortops.jit import python_api, tasks
-else:
-    python_api, tasks = Unimported("jit.python_api"), Unimported("jit.tasks")
 
 _INT64 = ir.IntType(64)
 
 
 class Export(NamedTuple):
-    """A function of the library that hosts call with OrtSessionOptions* and OrtApiBase*, and that returns an OrtStatus*.
+    """A function of the library that hosts call.
 
     name: its symbol.
-    function: a C function (options, api_base, record) -> status, which it calls.
-    record: the record that this function gets.
+    record: the record that the function returns, or that `function` gets.
+    function: a C function (options, api_base, record) -> status, if hosts call the export with OrtSessionOptions* and
+        OrtApiBase* for an OrtStatus*.
     """
 
     name: str
-    function: FunctionOf
     record: Record
+    function: FunctionOf | None = None
 
 
 class UserFunction(NamedTuple):
@@ -63,22 +62,20 @@ class UserFunction(NamedTuple):
         return self.operator.bitcode(dict(self.kinds), of_shapes=self.of_shapes)
 
 
-_SIGNAL_RAISED, _NEVER = FunctionOf(python_api.signal_raised), FunctionOf(tasks.never)
-"""What says whether to stop a call, in a process and in a library."""
-
-
 def _source_of(function: FunctionOf) -> Source | UserFunction:
     """What there is to compile of a function."""
     if isinstance(function.function, UserFunction):
         return function.function
-    one = _NEVER if function == _SIGNAL_RAISED else function
-    module, name = one.function
-    return Source(module, name, one.element)
+    python_function = function.function.py_func
+    module = python_function.__module__.removeprefix("ortops.")
+    return Source(module, python_function.__name__, function.element)
 
 
 def sources_of(exports: Sequence[Export]) -> list[Source | UserFunction]:
     """What there is to compile of the exports and of all functions in their records."""
-    return list(dict.fromkeys(_source_of(one) for each in exports for one in (each.function, *functions(each.record))))
+    registering = [export.function for export in exports if export.function]
+    in_records = (function for export in exports for function in functions(export.record))
+    return list(dict.fromkeys(map(_source_of, (*registering, *in_records))))
 
 
 def _records_of(exports: Sequence[Export]) -> list[Record]:
@@ -117,8 +114,21 @@ class Compiled(NamedTuple):
 
 def compile_for(target: Target, source: Source) -> Compiled:
     """Compile a function, in a process that compiles nothing else."""
-    code = disk.find(source.name, source.arg_types, disk.BITCODE) or compile_bitcode(source)
+    code = disk.find(source.name, source.arg_types, disk.BITCODE) or _compile_bitcode(source)
     return Compiled(code, emit_functions(target, source, code))
+
+
+def _compile_bitcode(source: Source) -> bytes:
+    """A function's LLVM bitcode for any processor, without the options of the environment, which numba reads at import."""
+    for name, _ in disk.numba_options():
+        del os.environ[name]
+    if platform.machine() in machine_code.PORTABLE:
+        os.environ |= zip(
+            ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), machine_code.PORTABLE[platform.machine()], strict=True
+        )
+    from ortops.jit.compile import bitcode
+
+    return bitcode(source)
 
 
 def find(target: Target, source: Source) -> list[bytes] | None:
@@ -207,6 +217,8 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
             return records[word].ptrtoint(_INT64)
         if isinstance(word, FunctionOf):
             return function_of(word).ptrtoint(_INT64)
+        if isinstance(word, SharedWord):
+            return shared(word.name).ptrtoint(_INT64)
         if isinstance(word, str):
             if word not in texts:
                 content = bytearray(word.encode() + b"\0")
@@ -216,8 +228,13 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
             return texts[word].ptrtoint(_INT64)
         return ir.Constant(ir.DoubleType(), word).bitcast(_INT64) if isinstance(word, float) else _INT64(int(word))
 
+    def shared(name: str) -> Any:
+        symbol = f"ortops.{name}"
+        return module.globals.get(symbol) or ir.GlobalVariable(module, _INT64, symbol)
+
     for export in exports:
-        function_of(export.function, 3)
+        if export.function:
+            function_of(export.function, 3)
     for record in _records_of(exports):
         values = [address(word) for word in record.words]
         name = f"record.{len(records)}.{record.name}"
@@ -225,6 +242,8 @@ def _records_module(exports: Sequence[Export], cpu: str) -> Any:
     for export in exports:
         call = ir.Function(module, ir.FunctionType(_INT64, [_INT64] * 2), entry_of(export.name, cpu))
         builder = ir.IRBuilder(call.append_basic_block())
-        arguments = (*call.args, records[export.record].ptrtoint(_INT64))
-        builder.ret(builder.call(declared[_source_of(export.function)], arguments))
+        address = records[export.record].ptrtoint(_INT64)
+        if export.function:
+            address = builder.call(declared[_source_of(export.function)], (*call.args, address))
+        builder.ret(address)
     return module

@@ -46,6 +46,8 @@ WHEELS: Mapping[str, str] = {
 }
 """The targets that have a wheel, which ONNX Runtime has as well, with the platforms as names of wheels write them."""
 
+FLOAT_TYPES = ("float16", "bfloat16", "float", "double")
+"""The floating-point element types that kernels compute."""
 
 STANDARD_OPSETS = (10, 16, 22)
 """The opsets whose definitions of ONNX's own operators a library has: the versions of RoiAlign."""

@@ -26,7 +26,8 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ortops.compute import Bound, bind, for_kernels, runner_on
+from ortops.compute import Bound, bind, runner_on
+from ortops.memory import for_kernels
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.operators.ps_roi_align import PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD

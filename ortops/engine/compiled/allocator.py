@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ortops.engine.compiled.layout import ALLOCATOR_INFO
 from ortops.jit.compile import compiled
 from ortops.jit.parallel import allocate, pointer_to, release
@@ -11,12 +9,13 @@ from ortops.jit.scalar import address_of, int64_pointer
 
 
 @compiled
-def fill(table: Any) -> int:
-    """Set an OrtAllocator's functions. The word after them holds its memory information."""
-    table[1] = pointer_to(_allocate)  # Alloc
-    table[2] = pointer_to(_free)  # Free
-    table[3] = pointer_to(_info)  # Info
-    table[4] = pointer_to(_allocate)  # Reserve
+def fill_allocator(table: int) -> int:
+    """Set an OrtAllocator's functions. The word after them holds its memory information. A C function."""
+    words = int64_pointer(table)
+    words[1] = pointer_to(_allocate)  # Alloc
+    words[2] = pointer_to(_free)  # Free
+    words[3] = pointer_to(_info)  # Info
+    words[4] = pointer_to(_allocate)  # Reserve
     return 0
 
 

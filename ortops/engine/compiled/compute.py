@@ -1,4 +1,4 @@
-"""Compute a node of this project's operators in a session, in compiled code alone, for a process and for a library."""
+"""Compute a node in a session, in compiled code alone."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ from ortops.calls.layout import (
     INVALID,
     LABEL,
     MAX_DIMS,
-    NEEDED,
-    NEEDS,
     OK,
     OUT_OF_MEMORY,
     RUNNER,
     SHAPES,
     SHORT_OF_MEMORY,
+    STATUS,
     TENSOR_WORDS,
     TENSORS,
     TEXT,
@@ -51,6 +50,7 @@ from ortops.engine.compiled.layout import API_FUNCTIONS, FAIL, INVALID_ARGUMENT
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled
 from ortops.jit.parallel import allocate, call_unchecked, release
+from ortops.jit.python_api import enter, leave, name_of_saved
 from ortops.jit.scalar import address_of, int64_pointer, minimum, offset
 from ortops.jit.text import text
 
@@ -67,17 +67,13 @@ _FOUR_BYTES = (1 << 1) | (1 << 6) | (1 << 12)
 
 
 @compiled
-def compute_node(node: Any, api: int, context: int, resolve: int, kernel: int) -> int:
+def compute_node(node: Any, api: int, context: int) -> int:
     """Compute a node.
 
     Args:
         node: the node (`calls.layout`).
         api: the address of OrtApi.
         context: the OrtKernelContext of the call.
-        resolve: the address of a C function ``resolve(kernel, needed)``, which loads a function that the call needs, or
-            raises the exception of a signal handler if `needed` is INTERRUPTED. It returns an OrtStatus, or 0 to go on.
-            A library has none: nothing is missing there, and no signal is handled.
-        kernel: what it gets.
 
     Returns:
         The OrtStatus, 0 for success.
@@ -85,17 +81,16 @@ def compute_node(node: Any, api: int, context: int, resolve: int, kernel: int) -
     call = allocate(CALL_WORDS)
     if address_of(call) == 0:
         return call_api(api, "CreateStatus", (FAIL, text("out of memory")))
-    status = _attempt(node, api, context, call)
-    while status == NEEDS or status == INTERRUPTED:  # noqa: SIM109 - numba compiles this faster
-        needed = call[NEEDED] if status == NEEDS else INTERRUPTED
-        answer: int = call_unchecked(resolve, (kernel, needed))
-        if answer != 0:
-            release(call)
-            return answer
-        status = _attempt(node, api, context, call)
-    answer = call[NEEDED] if status == FAILED else 0
-    if status != OK and status != FAILED:
-        answer = make_status(node, api, call, INVALID_ARGUMENT if status == INVALID else FAIL)
+    enter()
+    result = _compute(node, api, context, call)
+    answer = call[STATUS] if result == FAILED else 0
+    if result == INTERRUPTED:
+        call[TEXT] = 0
+        write_text(call, text("interrupted by "))
+        write_text(call, name_of_saved())
+    if result != OK and result != FAILED:
+        answer = make_status(node, api, call, INVALID_ARGUMENT if result == INVALID else FAIL)
+    leave()
     release(call)
     return answer
 
@@ -117,8 +112,8 @@ def make_status(node: Any, api: int, call: Any, code: int) -> int:
 
 
 @compiled
-def _attempt(node: Any, api: int, context: int, call: Any) -> int:
-    """Compute the node once; what `layout` has for the result of a call."""
+def _compute(node: Any, api: int, context: int, call: Any) -> int:
+    """Compute a node; what `layout` has for the result of a call."""
     definition = int64_pointer(node[DEFINITION])
     tensors = definition[INPUTS] + definition[OUTPUTS]
     for i in range(TENSORS, TENSORS + tensors * TENSOR_WORDS):
@@ -126,11 +121,11 @@ def _attempt(node: Any, api: int, context: int, call: Any) -> int:
     call[TEXT] = 0
     call[RUNNER], call[CONTEXT] = int64_pointer(api)[_PARALLEL_FOR], context
     inputs = offset(call, TENSORS)
-    failure: int = call_api(api, "KernelContext_GetInputCount", (context, address_of(offset(call, NEEDED))))
+    failure: int = call_api(api, "KernelContext_GetInputCount", (context, address_of(offset(call, STATUS))))
     if failure == 0:
-        failure = describe(api, context, minimum(call[NEEDED], definition[INPUTS]), MAX_DIMS, inputs)
+        failure = describe(api, context, minimum(call[STATUS], definition[INPUTS]), MAX_DIMS, inputs)
     if failure != 0:
-        call[NEEDED] = failure
+        call[STATUS] = failure
         return FAILED
     copied = _align(inputs, definition[INPUTS], True)
     if copied < 0:
@@ -145,11 +140,11 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
     """Allocate the outputs and fill them, from inputs that the call has."""
     inputs, count = offset(call, TENSORS), definition[OUTPUTS]
     outputs = offset(inputs, definition[INPUTS] * TENSOR_WORDS)
-    status = _stage(node, call, SHAPES, 0)
+    status: int = call_unchecked(int64_pointer(node[SHAPES])[0], (node, call))
     if status != OK:
         return status
-    failure: int = call_api(api, "KernelContext_GetOutputCount", (context, address_of(offset(call, NEEDED))))
-    given, own = minimum(call[NEEDED], count), definition[OUTPUT_MEMORY]
+    failure: int = call_api(api, "KernelContext_GetOutputCount", (context, address_of(offset(call, STATUS))))
+    given, own = minimum(call[STATUS], count), definition[OUTPUT_MEMORY]
     for i in range(given if own == OWN_FOR_NONE else count):
         row = offset(outputs, i * TENSOR_WORDS)
         element_type = _type_of_output(definition, inputs, i)
@@ -158,22 +153,22 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
         if own != OWN_FOR_NONE:
             row[TYPE] = element_type
     if failure != 0:
-        call[NEEDED] = failure
+        call[STATUS] = failure
         return FAILED
-    status = _stage(node, call, SHAPES, 1)
+    status = call_unchecked(int64_pointer(node[SHAPES])[1], (node, call))
     if status != OK:
         return status
     made = _align(outputs, count, False)
     if made < 0:
         return OUT_OF_MEMORY
-    status = _stage(node, call, ENTRY, ENTER)
+    status = call_unchecked(int64_pointer(node[ENTRY])[ENTER], (node, call))
     for i in range(given if made != 0 and status == OK else 0):
         if made >> i & 1:
             row = offset(outputs, i * TENSOR_WORDS)
             temporary, row[ADDRESS] = row[ADDRESS], 0
             failure = _output(api, context, i, row[TYPE], row)
             if failure != 0:
-                call[NEEDED], status = failure, FAILED
+                call[STATUS], status = failure, FAILED
             elif row[ADDRESS] != 0:
                 _memcpy(row[ADDRESS], temporary, _bytes(row))
             row[ADDRESS] = temporary
@@ -181,16 +176,6 @@ def _compute_outputs(node: Any, definition: Any, api: int, context: int, call: A
                 break
     _free(outputs, count, made)
     return status
-
-
-@compiled
-def _stage(node: Any, call: Any, record: int, number: int) -> int:
-    """Call a function of one of a node's records."""
-    slot = offset(int64_pointer(node[record]), number)
-    if slot[0] == 0:
-        call[NEEDED] = address_of(slot)
-        return NEEDS
-    return call_unchecked(slot[0], (node, call))
 
 
 @compiled

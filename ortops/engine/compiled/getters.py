@@ -13,6 +13,8 @@ from ortops.engine.compiled.layout import (
     INPUT_TYPE,
     INPUTS,
     LAST_VERSION,
+    MAKER,
+    MAKER_NAME,
     NAME,
     ONE,
     OUTPUT_PRESENCE,
@@ -23,6 +25,9 @@ from ortops.engine.compiled.layout import (
     ZERO,
 )
 from ortops.jit.compile import compiled
+from ortops.jit.parallel import pointer_to
+from ortops.jit.python_api import call_python
+from ortops.jit.scalar import int64_pointer
 
 _INT64 = ir.IntType(64)
 
@@ -49,11 +54,22 @@ def _getter(_typing: Any, word: Any, step: Any) -> Any:
 
 
 @compiled
+def _name(table: int) -> int:
+    """GetName: ONNX Runtime calls it only while it makes a session, on the thread that makes it."""
+    words = int64_pointer(table)
+    if words[MAKER] != 0:
+        thread = int64_pointer(words[MAKER])[0]
+        if thread != 0 and thread == call_python("PyThread_get_thread_ident", ()):
+            return words[MAKER_NAME]
+    return words[NAME]
+
+
+@compiled
 def fill_getters(table: Any, version: int) -> None:
     """Set the interface's version and these callbacks in an operator's table."""
     table[VERSION] = version
     table[ONE], table[LAST_VERSION] = 1, 2**31 - 1
-    table[2] = _getter(NAME, 0)  # GetName
+    table[2] = pointer_to(_name)  # GetName
     table[3] = _getter(ZERO, 0)  # GetExecutionProviderType: the CPU
     table[4] = _getter(INPUT_TYPE, TENSOR_WORDS)  # GetInputType
     table[5] = _getter(INPUTS, 0)  # GetInputTypeCount

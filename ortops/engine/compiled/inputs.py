@@ -6,12 +6,15 @@ from typing import Any
 
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled
+from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, minimum, offset
 
 
 @compiled
-def describe(api: int, context: int, inputs: int, max_rank: int, rows: Any) -> int:
+def describe(api: int, context: int, inputs: int, max_rank: int, rows: Words) -> int:
     """Fill a row for each input with its address, element type, rank and dimensions; an absent input's type is 0.
+
+    A C function, too.
 
     Args:
         api: OrtApi's address.

@@ -5,16 +5,19 @@ from __future__ import annotations
 VERSION, CREATE_KERNEL, INFER_SHAPES = 0, 17, 19
 """Word indices in OrtCustomOp: the interface's version, and the callbacks CreateKernelV2 and InferOutputShapeFn."""
 
-NAME, INPUTS, OUTPUTS, API, ZERO, ONE, LAST_VERSION, OPERATOR, CREATE, INFER, PROCESS, TEXT, TENSORS = range(26, 39)
+NAME, INPUTS, OUTPUTS, API, ZERO, ONE, LAST_VERSION, OPERATOR, REFERENCES, CREATE, INFER, TEXT, MAKER = range(26, 39)
+MAKER_NAME, TENSORS = 39, 40
 """Indices of the 8-byte words that follow OrtCustomOp in an operator's table (`ortops.engine.c_api`).
 
 NAME, TEXT: addresses of C strings: the operator's name, and the prefix of messages about exceptions.
 INPUTS, OUTPUTS: the number of inputs and of outputs.
 API: OrtApi's address.
 ZERO, ONE, LAST_VERSION: constants that ONNX Runtime asks for.
-OPERATOR: in a library, the address of the operator's record (`ortops.library.compiled.layout`).
-CREATE, INFER: in a process, the addresses of Python functions, or 0.
-PROCESS: the address of the words ACTIVE and ENDING.
+OPERATOR: of a library's operator, the address of its record (`ortops.library.compiled.layout`).
+REFERENCES: of a library's operator, the number of kernels that use the table, plus 1 while session options may use it.
+CREATE, INFER: of a Python operator, the addresses of Python functions, or 0.
+MAKER: the address of a word with the number of the thread for which the operator has the name MAKER_NAME; or 0.
+MAKER_NAME: the address of a C string.
 TENSORS: from here on TENSOR_WORDS for each number, shared by the input and the output with this number.
 """
 
@@ -23,9 +26,6 @@ INPUT_TYPE, INPUT_PRESENCE, OUTPUT_TYPE, OUTPUT_PRESENCE = range(TENSORS, TENSOR
 optional tensor, 2 for a variadic tensor."""
 
 TENSOR_WORDS = 4
-
-ACTIVE, ENDING = range(2)
-"""Word indices in the process's state: the number of running callbacks, and the thread that finalizes Python, or 0."""
 
 FAIL, INVALID_ARGUMENT = 1, 2
 """OrtErrorCode's ORT_FAIL and ORT_INVALID_ARGUMENT."""

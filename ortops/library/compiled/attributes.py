@@ -1,4 +1,4 @@
-"""Read the attributes of a node through OrtApi into its words and check them, by the table of the operator's definition.
+"""Read the attributes of a node into its words and check them, by the table of the operator's definition.
 
 Errors have the sentences of `engine.direct.read_attribute`, `spec.Attribute.check` and `spec.Operator.check_attributes`.
 """
@@ -59,7 +59,8 @@ from ortops.jit.scalar import (
     offset,
 )
 from ortops.jit.text import text
-from ortops.library.compiled.strings import is_same, write_repr
+from ortops.library.compiled.layout import GIVEN_COUNT, GIVEN_NAME, GIVEN_TYPE, GIVEN_VALUES, GIVEN_WORDS
+from ortops.library.compiled.strings import is_same, is_same_text, length_of, write_repr
 
 MAX_VALUES = ATTRIBUTE_WORDS - 1
 """The most values of a list."""
@@ -71,17 +72,21 @@ _READ_AT_ONCE = 256
 """The bytes of an attribute that shape inference reads at once; a longer one is read again."""
 
 
+OF_KERNEL, OF_INFERENCE, OF_CALLER = range(3)
+"""Where attributes come from: an OrtKernelInfo; an OrtShapeInferContext, in which an attribute of a wrong type counts as
+absent, since the kernel reports it; or a caller outside a session, who gives rows of GIVEN_WORDS (`layout`)."""
+
+
 @compiled
-def read_attributes(node: Words, call: Words, api: int, source: int, is_inference: bool) -> int:
+def read_attributes(node: Words, call: Words, api: int, source: int, origin: int) -> int:
     """Fill the attributes and constants of a node, which `release_lists` ends.
 
     Args:
         node: the node, of which the words before its attributes are set.
         call: gets the text of an error.
-        api: the address of OrtApi.
-        source: the node's OrtKernelInfo; for shape inference its OrtShapeInferContext, in which an attribute of a wrong type
-            counts as absent, since the kernel reports it.
-        is_inference: which of them.
+        api: the address of OrtApi; for OF_CALLER, the number of rows.
+        source: the address of the OrtKernelInfo, of the OrtShapeInferContext or of the rows.
+        origin: which of them.
 
     Returns:
         OK, INVALID or OUT_OF_MEMORY.
@@ -91,11 +96,13 @@ def read_attributes(node: Words, call: Words, api: int, source: int, is_inferenc
     count = definition[ATTRIBUTE_COUNT]
     for i in range(count):
         rows[i * ATTRIBUTE_WORDS] = 0
-    if not is_inference and _has_constants(definition, node[LABEL], call, api, source):
+    if origin == OF_KERNEL and _has_constants(definition, node[LABEL], call, api, source):
+        return INVALID
+    if origin == OF_CALLER and _has_unknown(definition, node[LABEL], call, api, source):
         return INVALID
     for i in range(count):
         item, row = offset(items, i * ATTRIBUTE_ITEM_WORDS), offset(rows, i * ATTRIBUTE_WORDS)
-        status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, is_inference)
+        status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, origin)
         if status != OK:
             return status
     for i in range(count):
@@ -124,6 +131,24 @@ def _has_constants(definition: Words, label: int, call: Words, api: int, info: i
     return is_any
 
 
+@noinline
+def _has_unknown(definition: Words, label: int, call: Words, count: int, rows: int) -> bool:
+    """Whether a caller gives attributes that the operator does not have; then write the error."""
+    is_any = False
+    for i in range(count):
+        name, is_known = offset(int64_pointer(rows), i * GIVEN_WORDS)[GIVEN_NAME], False
+        for k in range(definition[ATTRIBUTE_COUNT]):
+            item = offset(definition, definition[ATTRIBUTES_AT] + k * ATTRIBUTE_ITEM_WORDS)
+            is_known = is_known or is_same_text(name, item[ATTRIBUTE_NAME])
+        if not is_known:
+            if not is_any:
+                write_text(call, label)
+            write_text(call, text(", ") if is_any else text(" has no attribute "))
+            write_text(call, name)
+            is_any = True
+    return is_any
+
+
 @compiled
 def release_lists(node: Words) -> None:
     """Release the values of a node's lists of any length, which are not in the node."""
@@ -136,29 +161,64 @@ def release_lists(node: Words) -> None:
 
 
 @noinline
-def _read_attribute(
-    row: Words, item: Words, choices: Words, call: Words, api: int, source: int, is_inference: bool
-) -> int:
+def _read_attribute(row: Words, item: Words, choices: Words, call: Words, api: int, source: int, origin: int) -> int:
     """Fill the row of an attribute."""
     found, kind = local(0), item[ATTRIBUTE_TYPE]
-    read = _read_in_inference(found, api, source, item[ATTRIBUTE_NAME], kind) if is_inference else 0
-    if not is_inference:
+    if origin == OF_CALLER:
+        return _read_given(row, item, choices, call, api, source)
+    if origin == OF_INFERENCE:
+        read = _read_in_inference(found, api, source, item[ATTRIBUTE_NAME], kind)
+    else:
         read = _read(found, api, source, item[ATTRIBUTE_NAME], kind)
     if read != OK:
         return read
     if found[0] > 0:
-        status = _store(row, item, choices, call, found)
+        status = _store(row, item, choices, call, found, False)
         release(int64_pointer(found[1]))
         return status
     release(int64_pointer(found[1]))
-    if not is_inference:
+    if origin == OF_KERNEL:
         status = _check_absent(item, call, api, source)
         if status != OK or (item[IS_ANY_LENGTH] and _has_attribute(item[ATTRIBUTE_NAME], api, source)):
             return status  # of an empty list the row has no values
+    _take_default(row, item)
+    return OK
+
+
+@compiled
+def _take_default(row: Words, item: Words) -> None:
+    """Fill the row of an attribute that is absent."""
     row[0] = _MISSING
     if item[HAS_DEFAULT]:
         for k in range(ATTRIBUTE_WORDS):
             row[k] = item[DEFAULT + k]
+
+
+@noinline
+def _read_given(row: Words, item: Words, choices: Words, call: Words, count: int, rows: int) -> int:
+    """Fill the row of an attribute from the rows of a caller."""
+    for i in range(count):
+        given = offset(int64_pointer(rows), i * GIVEN_WORDS)
+        if is_same_text(given[GIVEN_NAME], item[ATTRIBUTE_NAME]):
+            kind = given[GIVEN_TYPE]
+            if kind != item[ATTRIBUTE_TYPE]:
+                write_text(call, item[ATTRIBUTE_NAME])
+                write_text(call, text(" has type "))
+                write_text(call, _type_name(kind))
+                write_text(call, text(": must be "))
+                write_text(call, item[TYPE_NAME])
+                return INVALID
+            found = local(0)
+            found[0], found[1] = given[GIVEN_COUNT], given[GIVEN_VALUES]
+            if kind == STRING:
+                found[0] = length_of(found[1]) + 1
+            elif kind in (INT, FLOAT):
+                found[0] = 1
+            elif found[0] <= 0:
+                row[0] = 0
+                return OK
+            return _store(row, item, choices, call, found, True)
+    _take_default(row, item)
     return OK
 
 
@@ -254,7 +314,7 @@ def _check_absent(item: Words, call: Words, api: int, info: int) -> int:
         if status == OK and kind != item[ATTRIBUTE_TYPE]:
             status = _read(found, api, info, item[ATTRIBUTE_NAME], kind)
             if status == OK and found[0] > 0:
-                _write_all(item, call, kind, found)
+                _write_all(item, call, kind, found, False)
                 write_text(call, text(" has type "))
                 write_text(call, _type_name(kind))
                 write_text(call, text(": must be "))
@@ -333,12 +393,15 @@ def _is_same_error(api: int, given: int, other: int, name: Any) -> bool:
 
 
 @noinline
-def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -> int:
-    """Check what has been read and store it in a row: OK, INVALID or OUT_OF_MEMORY."""
+def _store(row: Words, item: Words, choices: Words, call: Words, found: Words, is_wide: bool) -> int:
+    """Check what has been read and store it in a row: OK, INVALID or OUT_OF_MEMORY.
+
+    Floats are float64 if they are wide, else float32.
+    """
     kind, is_list = item[ATTRIBUTE_TYPE], item[ATTRIBUTE_TYPE] == INTS or item[ATTRIBUTE_TYPE] == FLOATS
     count = found[0] if is_list else 1
     if item[AXIS_NAME_COUNT] and count != item[AXIS_NAME_COUNT]:
-        _write_all(item, call, kind, found)
+        _write_all(item, call, kind, found, is_wide)
         write_text(call, text(": must have "))
         write_int(call, item[AXIS_NAME_COUNT])
         write_text(call, text(" values, "))
@@ -360,7 +423,7 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -
         row[1] = address_of(values)
     row[0] = count
     for k in range(count):
-        broken = _store_one(offset(values, k), item, choices, found, k)
+        broken = _store_one(offset(values, k), item, choices, found, k, is_wide)
         if broken != 0:
             write_text(call, item[ATTRIBUTE_NAME])
             if is_list:
@@ -368,7 +431,7 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -
                 write_int(call, k)
                 write_text(call, text("]"))
             write_text(call, text(" = "))
-            _write_one(call, kind, found, k)
+            _write_one(call, kind, found, k, is_wide)
             write_text(call, text(": "))
             write_text(call, broken)
             return INVALID
@@ -376,7 +439,7 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words) -
 
 
 @compiled
-def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int) -> int:
+def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int, is_wide: bool) -> int:
     """Store a value; the text of the rule that it breaks, or 0."""
     kind = item[ATTRIBUTE_TYPE]
     if kind in (INT, INTS):
@@ -389,36 +452,41 @@ def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int) -
                 word[0] = i
                 return 0
         return item[RULE]
-    value = float(float32_pointer(found[1])[k])
+    value = _float_of(found, k, is_wide)
     float64_pointer(word)[0] = value
     is_broken = (item[IS_FINITE] or item[IS_POSITIVE]) and value - value != 0
     return item[RULE] if is_broken or (item[IS_POSITIVE] and not value > 0) else 0
 
 
 @noinline
-def _write_all(item: Words, call: Words, kind: int, found: Words) -> None:
+def _write_all(item: Words, call: Words, kind: int, found: Words, is_wide: bool) -> None:
     """Write an attribute as "name = value"."""
     write_text(call, item[ATTRIBUTE_NAME])
     write_text(call, text(" = "))
     if kind != INTS and kind != FLOATS:
-        _write_one(call, kind, found, 0)
+        _write_one(call, kind, found, 0, is_wide)
         return
     write_text(call, text("["))
     for k in range(minimum(found[0], TEXT_BYTES)):  # for more there is no room
         if k > 0:
             write_text(call, text(", "))
-        _write_one(call, kind, found, k)
+        _write_one(call, kind, found, k, is_wide)
     write_text(call, text("]"))
 
 
 @noinline
-def _write_one(call: Words, kind: int, found: Words, k: int) -> None:
+def _write_one(call: Words, kind: int, found: Words, k: int, is_wide: bool) -> None:
     if kind in (INT, INTS):
         write_int(call, int64_pointer(found[1])[k])
     elif kind == STRING:
         write_repr(call, found[1], found[0] - 1)
     else:
-        write_float(call, float(float32_pointer(found[1])[k]))
+        write_float(call, _float_of(found, k, is_wide))
+
+
+@compiled
+def _float_of(found: Words, k: int, is_wide: bool) -> float:
+    return float64_pointer(found[1])[k] if is_wide else float(float32_pointer(found[1])[k])
 
 
 @compiled

@@ -26,10 +26,10 @@ from ortops.calls.layout import (
     FAILED,
     MAX_DIMS,
     MAX_TENSORS,
-    NEEDED,
     OK,
     RUNNER,
     SHAPES,
+    STATUS,
     TENSOR_WORDS,
     TENSORS,
     TEXT,
@@ -68,8 +68,8 @@ def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
     call[RUNNER] = 0
     for i in range(TENSORS, CALL_WORDS + MAX_TENSORS * MAX_DIMS):
         call[i] = 0
-    status: int = call_api(api, "ShapeInferContext_GetInputCount", (context, address_of(offset(call, NEEDED))))
-    count = minimum(call[NEEDED], inputs)
+    status: int = call_api(api, "ShapeInferContext_GetInputCount", (context, address_of(offset(call, STATUS))))
+    count = minimum(call[STATUS], inputs)
     for i in range(inputs):
         tensor = offset(tensors, i * TENSOR_WORDS)
         tensor[DIMS_COUNT] = -1
@@ -88,7 +88,7 @@ def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
             if status == 0 and tensor[TYPE] != 0 and tensor[DIMS_COUNT] >= 0:
                 _name_lengths(definition, call, names, i)
                 status = _set_output(tensor, offset(names, i * MAX_DIMS), api, context, i - inputs)
-    call[NEEDED] = status
+    call[STATUS] = status
     return OK if status == 0 else FAILED
 
 

@@ -31,3 +31,42 @@ TABLE = NODE + ATTRIBUTES
 
 DRIVER_WORDS = 2
 """The addresses of the records of drivers, as in a node: DRIVER and DRIVER_OF_ROIS."""
+
+GIVEN_NAME, GIVEN_TYPE, GIVEN_COUNT, GIVEN_VALUES, GIVEN_WORDS = range(5)
+"""Indices of the row of an attribute that a caller gives.
+
+GIVEN_NAME: a C string.
+GIVEN_TYPE: the type, as OrtOpAttrType (`calls.definition_words`).
+GIVEN_COUNT: the number of values of a list.
+GIVEN_VALUES: their address: int64s for INT and INTS, float64s for FLOAT and FLOATS, and for STRING a C string.
+"""
+
+OPERATOR_COUNT, FIRST_OPERATOR = 0, 1
+"""Indices of the record that lists operators: their number, then OPERATOR_WORDS for each."""
+
+OPERATOR_DOMAIN, OPERATOR_NAME, OPERATOR_VERSION, OPERATOR_RECORD, OPERATOR_WORDS = range(5)
+"""The domain and the name of an operator, which are texts; of ONNX's own operators the version, else 0; and the address of
+its record for some element types."""
+
+VERSION = 1
+"""The version of the interface, which changes when a field changes its meaning; later versions only append fields."""
+
+INTERFACE = (
+    "version",
+    "operators",
+    "python",
+    "make_node",
+    "release_node",
+    "infer_shapes",
+    "compute",
+    "run_on_threads",
+    "infer_by_definition",
+    "check_wanted",
+    "make_table",
+    "release_table",
+    "fill_callbacks",
+    "fill_allocator",
+    "describe_inputs",
+)
+"""The fields of the interface (ortops.h), which OrtopsGetInterface returns: VERSION, the record of operators, the address of
+the shared word "python", and functions (`interface`)."""

@@ -11,8 +11,8 @@ from ortops.calls.layout import (
     DRIVER,
     FAILED,
     INVALID,
-    NEEDED,
     OK,
+    STATUS,
     TEXT,
 )
 from ortops.engine.compiled.compute import compute_node, make_status
@@ -25,14 +25,26 @@ from ortops.engine.compiled.layout import (
     INVALID_ARGUMENT,
     NAME,
     OPERATOR,
+    REFERENCES,
 )
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled
 from ortops.jit.elements import Words
-from ortops.jit.parallel import allocate, call_unchecked, exchange_if, pointer_to, release, static_word
+from ortops.jit.parallel import (
+    add_atomically,
+    allocate,
+    call_unchecked,
+    exchange_if,
+    pointer_to,
+    release,
+    shared_word,
+    static_word,
+)
+from ortops.jit.process import API_BASE, CAPTURING, OPTIONS
+from ortops.jit.python_api import call_python, has_python
 from ortops.jit.scalar import address_of, byte_pointer, int64_pointer, local, offset
 from ortops.jit.text import text
-from ortops.library.compiled.attributes import read_attributes, release_lists
+from ortops.library.compiled.attributes import OF_INFERENCE, OF_KERNEL, read_attributes, release_lists
 from ortops.library.compiled.inference import SCRATCH_WORDS, infer_outputs
 from ortops.library.compiled.layout import (
     DECIDING_ROW,
@@ -71,6 +83,8 @@ def register(options: int, api_base: int, record: Words) -> int:
     Returns:
         An OrtStatus, 0 for success.
     """
+    if _is_captured(options, api_base):
+        return 0
     base, result, first = int64_pointer(api_base), local(0), static_word()
     api: int = call_unchecked(base[0], (_VERSION,))
     if api == 0:
@@ -78,7 +92,7 @@ def register(options: int, api_base: int, record: Words) -> int:
         return call_api(oldest, "CreateStatus", (FAIL, text("ortops: ONNX Runtime must be 1.20 or later")))
     made = _find(first, api, record)
     if address_of(made) == 0:
-        status = _make(result, api, _release(call_unchecked(base[1], ())), record)
+        status = _make(result, api, release_number(call_unchecked(base[1], ())), record)
         if status != 0:
             return status
         made = int64_pointer(result[0])
@@ -88,6 +102,18 @@ def register(options: int, api_base: int, record: Words) -> int:
         if status != 0:
             return status
     return 0
+
+
+@compiled
+def _is_captured(options: int, api_base: int) -> bool:
+    """Whether Python has asked, on this thread, for the arguments alone; then store them."""
+    if not has_python():
+        return False
+    process = int64_pointer(shared_word("python")[0])
+    if process[CAPTURING] == 0 or process[CAPTURING] != call_python("PyThread_get_thread_ident", ()):
+        return False
+    process[OPTIONS], process[API_BASE] = options, api_base
+    return True
 
 
 @compiled
@@ -108,7 +134,7 @@ def _publish(first: Words, made: Words) -> None:
 
 
 @compiled
-def _release(version: int) -> int:
+def release_number(version: int) -> int:
     """The number of a release as `INFERS_FROM` has it: 1024 for the C string 1.24.3; 0 if the string is of another form."""
     string, at, major, minor = byte_pointer(version), 0, 0, 0
     while _ZERO <= string[at] <= _NINE:
@@ -138,7 +164,7 @@ def _make(result: Words, api: int, release_number: int, record: Words) -> int:
             status = call_api(api, "CreateCustomOpDomain", (domain[0], address_of(offset(made, _HANDLES + i))))
         for k in range(operators[0]):
             operator = int64_pointer(operators[1 + k])
-            _fill(table, operator, api, release_number)
+            fill_table(table, operator, api, release_number)
             if status == 0:
                 status = call_api(api, "CustomOpDomain_Add", (made[_HANDLES + i], address_of(table)))
             table = offset(table, operator[TABLE_WORDS])
@@ -151,12 +177,19 @@ def _make(result: Words, api: int, release_number: int, record: Words) -> int:
 
 
 @compiled
-def _fill(table: Words, operator: Words, api: int, release_number: int) -> None:
-    """Fill the table of an operator."""
+def fill_table(table: Words, operator: Words, api: int, release_number: int) -> None:
+    """Fill the table of an operator.
+
+    Args:
+        table: zeros, as many as the operator's TABLE_WORDS.
+        operator: the operator's record (`layout`).
+        api: the address of OrtApi.
+        release_number: the release of ONNX Runtime, as `INFERS_FROM` has it.
+    """
     for i in range(NAME, operator[TABLE_WORDS]):
         table[i] = operator[TABLE + i - NAME]
     fill_getters(table, _VERSION)
-    table[API], table[OPERATOR] = api, address_of(operator)
+    table[API], table[OPERATOR], table[REFERENCES] = api, address_of(operator), 1
     table[9] = pointer_to(_destroy)  # KernelDestroy
     table[CREATE_KERNEL] = pointer_to(_create)
     table[18] = pointer_to(_compute)  # KernelComputeV2
@@ -166,25 +199,22 @@ def _fill(table: Words, operator: Words, api: int, release_number: int) -> None:
 
 @compiled
 def _create(table: int, api: int, info: int, kernel: int) -> int:
-    """CreateKernelV2: a kernel is the address of OrtApi, and behind it the node."""
+    """CreateKernelV2: a kernel is the address of its table, and behind it the node."""
     operator, result = int64_pointer(int64_pointer(table)[OPERATOR]), int64_pointer(kernel)
     made, call = allocate(1 + operator[NODE_WORDS]), allocate(SCRATCH_WORDS)
     status = call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory"))) if not _both(made, call) else 0
     if status == 0:
-        made[0] = api
+        made[0] = table
         node = offset(made, 1)
-        code = _begin(node, call, operator, api, info, False)
-        if code == OK:
-            row = operator[DECIDING_ROW]
-            choice = node[ATTRIBUTES + row * ATTRIBUTE_WORDS + 1] if row >= 0 else 0
-            for k in range(DRIVER_WORDS):
-                node[DRIVER + k] = int64_pointer(operator[DRIVERS])[choice * DRIVER_WORDS + k]
+        code = fill_node(node, call, operator, api, info, OF_KERNEL)
         status = _status(node, api, call, code)
         if status != 0:
             release_lists(node)
     result[0] = address_of(made) if status == 0 else 0
     if status != 0:
         release(made)
+    else:
+        add_atomically(offset(int64_pointer(table), REFERENCES), 1)
     release(call)
     return status
 
@@ -195,12 +225,18 @@ def _both(one: Words, other: Words) -> bool:
 
 
 @compiled
-def _begin(node: Words, call: Words, operator: Words, api: int, source: int, is_inference: bool) -> int:
-    """Fill a node and its attributes; the result of a compiled call."""
+def fill_node(node: Words, call: Words, operator: Words, api: int, source: int, origin: int) -> int:
+    """Fill the operator's node with NODE_WORDS; the result and the other arguments are as in `read_attributes`."""
     for i in range(ATTRIBUTES):
         node[i] = operator[NODE + i]
     call[TEXT], call[TEXT + 1] = 0, 0
-    return read_attributes(node, call, api, source, is_inference)
+    code = read_attributes(node, call, api, source, origin)
+    if code == OK and origin != OF_INFERENCE:
+        row = operator[DECIDING_ROW]
+        choice = node[ATTRIBUTES + row * ATTRIBUTE_WORDS + 1] if row >= 0 else 0
+        for k in range(DRIVER_WORDS):
+            node[DRIVER + k] = int64_pointer(operator[DRIVERS])[choice * DRIVER_WORDS + k]
+    return code
 
 
 @compiled
@@ -209,20 +245,34 @@ def _status(node: Words, api: int, call: Words, code: int) -> int:
     if code == OK:
         return 0
     return (
-        call[NEEDED] if code == FAILED else make_status(node, api, call, INVALID_ARGUMENT if code == INVALID else FAIL)
+        call[STATUS] if code == FAILED else make_status(node, api, call, INVALID_ARGUMENT if code == INVALID else FAIL)
     )
 
 
 @compiled
 def _compute(kernel: int, context: int) -> int:
     words = int64_pointer(kernel)
-    return compute_node(offset(words, 1), words[0], context, 0, kernel)
+    return compute_node(offset(words, 1), int64_pointer(words[0])[API], context)
 
 
 @compiled
 def _destroy(kernel: int) -> int:
-    release_lists(offset(int64_pointer(kernel), 1))
-    release(int64_pointer(kernel))
+    words = int64_pointer(kernel)
+    release_lists(offset(words, 1))
+    release_table(words[0])
+    release(words)
+    return 0
+
+
+@compiled
+def release_table(table: int) -> int:
+    """End a use of a table, and free the table after its last one. A C function.
+
+    The tables of `register` are parts of larger memory, and never end: nobody ends their first use.
+    """
+    words = int64_pointer(table)
+    if add_atomically(offset(words, REFERENCES), -1) == 1:
+        release(words)
     return 0
 
 
@@ -234,7 +284,7 @@ def _infer(table: int, context: int) -> int:
     if address_of(call) == 0:
         return call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory")))
     node = offset(call, SCRATCH_WORDS)
-    code = _begin(node, call, operator, api, context, True)
+    code = fill_node(node, call, operator, api, context, OF_INFERENCE)
     if code == OK:
         code = infer_outputs(node, call, api, context)
     status = _status(node, api, call, code)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ortops.calls.layout import TEXT_BYTES
 from ortops.calls.messages import write_text
-from ortops.jit.compile import noinline
+from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, byte_pointer, local, minimum
 from ortops.jit.text import text
@@ -24,6 +24,21 @@ def is_same(address: int, size: int, string: int) -> bool:
         if given[i] != expected[i] or expected[i] == 0:
             return False
     return bool(expected[size - 1] == 0)
+
+
+@noinline
+def length_of(string: int) -> int:
+    """The number of bytes of a C string."""
+    content, count = byte_pointer(string), 0
+    while content[count] != 0:
+        count += 1
+    return count
+
+
+@compiled
+def is_same_text(string: int, other: int) -> bool:
+    """Whether two C strings are the same."""
+    return is_same(string, length_of(string) + 1, other)
 
 
 @noinline

@@ -45,6 +45,7 @@ from ortops.library.compiled.layout import (
     OPERATOR_COUNT,
     OPERATOR_NAME,
     OPERATOR_RECORD,
+    OPERATOR_VERSION,
     OPERATOR_WORDS,
     TABLE,
     TABLE_WORDS,
@@ -62,7 +63,7 @@ def make_node(operators: Words, name: int, element_type: int, count: int, rows: 
 
     Args:
         operators: the record of operators (`layout`).
-        name: the operator's name, a C string.
+        name: the operator's name, a C string; not of one of ONNX's own operators.
         element_type: the element type of its first input, as ONNX's TensorProto.DataType.
         count: the number of attributes.
         rows: the address of their rows.
@@ -74,7 +75,7 @@ def make_node(operators: Words, name: int, element_type: int, count: int, rows: 
     call[TEXT], is_known = 0, False
     for i in range(operators[OPERATOR_COUNT]):
         row = offset(operators, FIRST_OPERATOR + i * OPERATOR_WORDS)
-        if is_same_text(name, row[OPERATOR_NAME]):
+        if row[OPERATOR_VERSION] == 0 and is_same_text(name, row[OPERATOR_NAME]):
             operator, is_known = int64_pointer(row[OPERATOR_RECORD]), True
             if operator[_FIRST_TYPE] == element_type:
                 return _make(operator, count, rows, call)

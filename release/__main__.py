@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from ortops.library.targets import TARGETS, this_machine
 from release.artefacts import build
 from release.commands import run, step
-from release.tries import try_all
+from release.tries import pythons_here, try_all
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,14 +22,22 @@ ROOT = Path(__file__).parents[1]
 @click.option(
     "--all", "all_targets", is_flag=True, help="Build libraries for all platforms, and not for this one alone."
 )
-def main(out: Path, clone: bool, all_targets: bool) -> None:
+@click.option(
+    "--python",
+    "pythons",
+    metavar="PATH",
+    multiple=True,
+    help="Also try the wheel in this Python. [default: those of PATH]",
+)
+def main(out: Path, clone: bool, all_targets: bool, pythons: Sequence[str]) -> None:
     r"""Build what a release has in DIR, which must not exist, and try each file in a new environment.
 
     \b
     DIR/dist      the sdist and the wheels
     DIR/extras    libraries and their header, the corpus, the SBOM and the SHA-256 sums of all files
 
-    It runs on Linux and needs the extra `release`. The exit status is 0 if every file does what it should.
+    It runs on Linux and needs the extra `release`. It says what it cannot try: Pythons that are not installed, and platforms
+    that nothing emulates (`release.hosts` names the packages). The exit status is 0 if all else does what it should.
     """
     if out.exists():
         raise click.BadParameter(f"{out} exists already", param_hint="DIR")
@@ -39,7 +48,8 @@ def main(out: Path, clone: bool, all_targets: bool) -> None:
             with step("clone"):
                 run("git", "clone", "--quiet", ROOT, sources, cwd=out)
         build(sources, out.resolve(), TARGETS if all_targets else [this_machine()])
-        try_all(sources, out.resolve())
+        for missing in try_all(sources, out.resolve(), pythons_here(pythons)):
+            click.echo(f"not tried: {missing}")
 
 
 if __name__ == "__main__":

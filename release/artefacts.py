@@ -40,7 +40,7 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
         for platform in [*(target for target in WHEELS if target in targets), "none"]:
             with step(f"wheel for {platform} from the sdist"):
                 run(*make, "--wheel", unpacked, cwd=out, ORTOPS_BUILD_TARGET=platform)
-    wheel = wheel_here(out)
+    wheel = wheels(out)[this_machine()]
     with tempfile.TemporaryDirectory() as temporary:
         environment, corpus = Path(temporary, "environment"), Path(temporary, "corpus")
         with step("list of the packages that an installation of the wheel has"):
@@ -59,10 +59,9 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
     (extras / SUMS).write_text(sums([*dist.iterdir(), *extras.iterdir()]), "utf-8")
 
 
-def wheel_here(out: Path) -> Path:
-    """Return the wheel for this machine."""
-    (wheel,) = (out / "dist").glob(f"*-{WHEELS[this_machine()]}.whl")
-    return wheel
+def wheels(out: Path) -> dict[str, Path]:
+    """Return the wheels that have a library, by its platform."""
+    return {target: path for target, tag in WHEELS.items() for path in (out / "dist").glob(f"*-{tag}.whl")}
 
 
 def library(target: str) -> str:

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,9 +43,9 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-def new_environment(folder: Path, *requirements: str) -> Path:
-    """Make a virtual environment, install into it, and return its Python."""
-    venv.create(folder, symlinks=True)
+def new_environment(folder: Path, *requirements: str, base: str = sys.executable) -> Path:
+    """Make a virtual environment of the Python `base`, install into it, and return its Python."""
+    run(base, "-m", "venv", "--without-pip", folder, cwd=folder.parent)
     if requirements:
         install(folder, *requirements)
     return folder / "bin/python"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import click
 
 import onnx_models
 from ortops.library.targets import this_machine
-from release.artefacts import CORPUS, SUMS, library, sums, wheel_here
+from release.artefacts import CORPUS, SUMS, library, sums, wheels
 from release.commands import new_environment, run, step
+from release.hosts import EMULATORS, try_host
 
 HOST = """
 import sys
@@ -30,12 +33,34 @@ assert y.ravel().tolist() == [1.5625, 3, 7.3125, 8.75], y
 """A host that has only onnxruntime, and a library."""
 
 
-def try_all(sources: Path, out: Path) -> None:
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+"""The versions of Python that wheels are for."""
+
+
+def pythons_here(given: Sequence[str] = ()) -> dict[str, str]:
+    """Return the Pythons of `VERSIONS` in PATH, and those that are given, by their versions."""
+    code, found = "import sys; print('%d.%d' % sys.version_info[:2])", dict[str, str]()
+    for python in (*(f"python{version}" for version in VERSIONS), sys.executable, *given):
+        try:
+            said = run(python, "-c", code, cwd=Path.cwd())
+        except (OSError, click.ClickException):
+            if python in given:
+                raise
+        else:
+            found[said.strip()] = python
+    return found
+
+
+def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
     """Try each file of a release that this machine can run.
 
     Args:
         sources: the root of the repository, of which the README and examples/read_corpus.py are read.
         out: the folder of the files.
+        pythons: Pythons to try the wheel in, by their versions.
+
+    Returns:
+        What cannot be tried here, with the reason.
 
     Raises:
         click.ClickException: a file does not do what it should.
@@ -50,10 +75,11 @@ def try_all(sources: Path, out: Path) -> None:
     with step("README's first example from the sdist"), elsewhere() as folder:
         python = new_environment(folder / "environment", str(sdist))
         run_program(folder, python, example)
-    with step("README's first example from the wheel, without numba"), elsewhere() as folder:
-        python = new_environment(folder / "environment", str(wheel_here(out)))
-        (folder / "numba.py").write_text("raise ImportError('there is no numba here')")  # found before the package
-        run_program(folder, python, example)
+    wheel = wheels(out)[this_machine()]
+    for version, base in pythons.items():
+        with step(f"README's first example from the wheel in Python {version}"), elsewhere() as folder:
+            python = new_environment(folder / "environment", str(wheel), base=base)
+            run_program(folder, python, example)
     with step(f"library for {this_machine()} with nothing but onnxruntime"), elsewhere() as folder:
         model = onnx_models.roi_align(16, output_height=2, output_width=2)
         (folder / "model.onnx").write_bytes(model.SerializeToString())
@@ -67,6 +93,26 @@ def try_all(sources: Path, out: Path) -> None:
         if not re.search(r"^\d+ answered$", said, re.MULTILINE):
             raise click.ClickException(f"ONNX Runtime answers no case of the corpus:\n{said}")
         click.echo(said.rstrip())
+    missing = [f"the wheel in Python {version}: it is not installed" for version in VERSIONS if version not in pythons]
+    return [*missing, *_try_others(out)]
+
+
+def _try_others(out: Path) -> Iterator[str]:
+    """Try the libraries in the wheels for other platforms; yield what cannot be tried."""
+    for target, wheel in wheels(out).items():
+        if target == this_machine():
+            continue
+        if target not in EMULATORS:
+            yield f"the wheel for {target}: there is nothing that emulates it"
+            continue
+        with (
+            step(f"library of the wheel for {target} in a host"),
+            elsewhere() as folder,
+            zipfile.ZipFile(wheel) as files,
+        ):
+            (name,) = (name for name in files.namelist() if name.startswith("ortops/built/"))
+            if why := try_host(target, Path(files.extract(name, folder))):
+                yield f"the wheel for {target}: {why}"
 
 
 def first_example(document: str) -> str:

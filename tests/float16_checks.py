@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import onnxruntime
 import lane_kernels
 import onnx_models
 import ortops
-from in_process import kernel
+from in_process import c_function
 from ortops.jit import LANES
 from ortops.memory import data_pointer
 
@@ -59,12 +60,14 @@ def singles() -> Array:
 
 
 def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
-    for source, expected in ((singles, rounded), (HALVES, widened)):
+    convert = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    to_halves = lane_kernels.narrow, lane_kernels.narrow_lanes
+    from_halves = lane_kernels.widen, lane_kernels.widen_lanes
+    for source, expected, functions in ((singles, rounded, to_halves), (HALVES, widened, from_halves)):
         padded = np.resize(source, -(-source.size // LANES) * LANES)
-        types = [f"*{'uint16' if array.dtype == np.float16 else 'float32'}" for array in (source, expected)]
-        for function in (lane_kernels.convert, lane_kernels.convert_lanes):
+        for function in functions:
             target = np.empty(padded.size, expected.dtype)
-            run = kernel(function, *types, "int64")
+            run = convert(c_function(function, "float16"))
             assert run(data_pointer(padded), data_pointer(target), padded.size) == 0
             same(target[: source.size], expected)
 

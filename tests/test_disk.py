@@ -28,15 +28,15 @@ if os.name == "nt":
 
 def code_of(source: Source) -> bytes:
     """The code of a function from the cache, or compiled and then stored."""
-    code = disk.find(source.name, source.arg_types)
+    code = disk.find(source.name, (source.element,))
     if code is None:
         code = bytes(jit.compile.object_code(source))
-        disk.save(source.name, source.arg_types, code)
+        disk.save(source.name, (source.element,), code)
     return code
 
 
 class Package:
-    """A package with a compiler and one kernel. "Compiled code" is the kernel's text and the arguments of the compiler."""
+    """A package with a compiler and one kernel. "Compiled code" is the kernel's text and what the compiler gets."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
@@ -58,11 +58,11 @@ class Package:
         self.compiled.append(source)
         return self.code(*source)
 
-    def compilations(self, arguments: Any = ("int64",)) -> int:
-        """The number of functions that a new process compiles to load the kernel for these arguments."""
+    def compilations(self, element: str = "float") -> int:
+        """The number of functions that a new process compiles to load the kernel for an element type."""
         forget()
         self.compiled.clear()
-        assert code_of(Source("kernels.tiny", "f", arguments)) == self.code("kernels.tiny", "f", arguments)
+        assert code_of(Source("kernels.tiny", "f", element)) == self.code("kernels.tiny", "f", element)
         return len(self.compiled)
 
 
@@ -109,9 +109,9 @@ def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path
     assert [path.parent for path in files(tmp_path)] == [package.path.parent / "__pycache__"]
 
 
-def test_arguments_of_each_type_have_a_file(package: Package, tmp_path: Path) -> None:
-    arguments: list[Any] = [("int64",), ("*float32", "int64"), ((tuple, ("*int64",)),), "float16"]
-    assert [package.compilations(one) for one in (*arguments, *arguments)] == [1] * 4 + [0] * 4
+def test_each_element_type_has_a_file(package: Package, tmp_path: Path) -> None:
+    elements = ["", "float16", "float", "double"]
+    assert [package.compilations(element) for element in (*elements, *elements)] == [1] * 4 + [0] * 4
     assert len(files(tmp_path)) == 4
 
 
@@ -129,7 +129,7 @@ def test_a_process_does_not_read_the_sources_that_another_has_read(
     assert package.compilations() == 1
     monkeypatch.setattr(definitions, "digests", None)
     assert package.compilations() == 0
-    assert package.compilations(("float64",)) == 1
+    assert package.compilations("double") == 1
 
 
 def test_damaged_digests_of_sources_are_read_anew(package: Package) -> None:
@@ -225,22 +225,22 @@ def test_a_damaged_file_is_compiled_anew_and_mended(
 
 
 def test_a_file_under_the_name_of_another_kernel_is_not_its_code(package: Package, tmp_path: Path) -> None:
-    assert package.compilations(("int64",)) == 1
+    assert package.compilations() == 1
     (first,) = files(tmp_path)
-    assert package.compilations(("float64",)) == 1
+    assert package.compilations("double") == 1
     (second,) = {*files(tmp_path)} - {first}
     second.write_bytes(first.read_bytes())
-    assert package.compilations(("float64",)) == 1
+    assert package.compilations("double") == 1
 
 
 def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Path) -> None:
     assert package.compilations() == 1
-    kept = package.code("kernels.tiny", "f", "int64")
+    kept = package.code("kernels.tiny", "f", "float")
     package.path.rename(package.path.with_suffix(".txt"))
     shutil.rmtree(package.compiler.parent)
     forget()
     disk.save("kernels.tiny.f", ("float64",), kept)
-    assert disk.find("kernels.tiny.f", ("int64",)) is None
+    assert disk.find("kernels.tiny.f", ("float",)) is None
     assert len(files(tmp_path)) == 2
 
 
@@ -258,8 +258,8 @@ def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
 
     monkeypatch.setattr(os, "replace", refuse)
     assert package.compilations() == 0
-    assert package.compilations(("float64",)) == 1
-    assert package.compilations(("float64",)) == 0
+    assert package.compilations("double") == 1
+    assert package.compilations("double") == 0
     assert len(files(tmp_path / "user" / "ortops")) == 1
 
 
@@ -426,7 +426,7 @@ def test_parts_that_processes_left_behind_are_removed_with_the_next_file(package
         path.write_bytes(b"part of")
     for path in (stale, other, kept):
         os.utime(path, (0, 0))
-    assert package.compilations(("float64",)) == 1
+    assert package.compilations("double") == 1
     assert not stale.exists()
     assert young.exists(), "another process may still write it"
     assert other.exists()

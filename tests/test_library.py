@@ -19,7 +19,6 @@ import ortops
 from conformance import backends
 from conformance.vectors import collect
 from ortops.__main__ import main
-from ortops.jit import machine_code
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
 from suite_runs import run
@@ -36,7 +35,6 @@ RESULT = "1.5625 3 7.3125 8.75"
 
 LIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "ld-linux-x86-64.so.2", "libc.musl-x86_64.so.1"}
 
-pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="its commands are of Linux")
 
 

@@ -19,14 +19,11 @@ from conformance.backends.session import CPU, options
 from examples.own_operator.leaky_bias import LeakyBias
 from ortops.__main__ import main
 from ortops.custom import OperatorError
-from ortops.jit import machine_code
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
 from users_operators import ExtremesOf, InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted
 
 OWN = [LeakyBias, Weighted, Parted, Looked, ExtremesOf]
-
-pytestmark = pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from examples.own_operator import leaky_bias
 from ortops.__main__ import main
-from ortops.jit import machine_code
 from processes import python
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +27,6 @@ print(network.Network()(torch.tensor(json.loads(sys.argv[2]))).tolist())
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="its commands are of Linux"),
-    pytest.mark.skipif(not machine_code.has_instructions(), reason="this processor has no fused multiply-add"),
 ]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar, get_type_hints
@@ -33,7 +32,7 @@ from ortops.jit.elements import PANEL
 from ortops.jit.machine_code import SYMBOL
 from ortops.jit.parallel import emit_return, from_words
 from ortops.jit.scalar import LanesType, compute_type
-from ortops.jit.source import ArgType, Source
+from ortops.jit.source import Source
 from ortops.jit.struct_types import parameter_type
 
 _INT64 = ir.IntType(64)
@@ -300,39 +299,35 @@ def small(function: F) -> F:
 
 
 def object_code(source: Source) -> bytes:
-    """The object file of a kernel or a C function."""
+    """The object file of a C function."""
     library = _library(source)
     return library.emit(library.module)
 
 
 def bitcode(source: Source) -> bytes:
-    """The optimised LLVM bitcode of a kernel or a C function."""
+    """The optimised LLVM bitcode of a C function."""
     return _library(source).bitcode()
 
 
 def _library(source: Source) -> _KernelLibrary:
     """A source's code."""
     dispatcher = getattr(importlib.import_module(f"ortops.{source.module}"), source.function)
-    return library_of(source.name, dispatcher, source.arguments)
+    return library_of(source.name, dispatcher, source.element)
 
 
 @global_compiler_lock
-def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str) -> _KernelLibrary:
-    """The code of a `compiled` function: a kernel, or a C function whose annotations give its parameters' types.
+def library_of(name: str, dispatcher: Any, element: str) -> _KernelLibrary:
+    """The code of a `compiled` function as a C function, whose parameters its annotations give.
 
     Args:
         name: the code's name.
         dispatcher: the function.
-        arguments: as `Source.arguments`.
+        element: as `Source.element`.
     """
-    if isinstance(arguments, str):
-        hints = get_type_hints(dispatcher.py_func, include_extras=True)
-        names = inspect.signature(dispatcher.py_func).parameters
-        numba_types = tuple(_annotated(hints[one], arguments) for one in names)
-        parameters = [_INT64] * sum(map(_word_count, numba_types))
-    else:
-        numba_types = tuple(map(_type, arguments))
-        parameters = [_INT64.as_pointer()]
+    hints = get_type_hints(dispatcher.py_func, include_extras=True)
+    names = inspect.signature(dispatcher.py_func).parameters
+    numba_types = tuple(_annotated(hints[name], element) for name in names)
+    parameters = [_INT64] * sum(map(_word_count, numba_types))
     dispatcher.compile(numba_types)
     overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
@@ -342,7 +337,7 @@ def library_of(name: str, dispatcher: Any, arguments: tuple[ArgType, ...] | str)
     ir_module = library.create_ir_module(SYMBOL)
     kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
     builder = ir.IRBuilder(kernel.append_basic_block("entry"))
-    words = iter(kernel.args) if isinstance(arguments, str) else _words_at(builder, kernel.args[0])
+    words = iter(kernel.args)
     values = [from_words(context, builder, words, one) for one in numba_types]
     callee = context.declare_function(ir_module, overload.fndesc)
     returned = overload.signature.return_type
@@ -378,16 +373,3 @@ def _annotated(hint: Any, element: str) -> Any:
 
 def _word_count(numba_type: Any) -> int:
     return sum(map(_word_count, numba_type.types)) if isinstance(numba_type, types.BaseTuple) else 1
-
-
-def _type(arg_type: ArgType) -> Any:
-    """An argument's numba type."""
-    if isinstance(arg_type, tuple):
-        cls, fields = arg_type
-        return types.BaseTuple.from_types([_type(field) for field in fields], cls)
-    return types.CPointer(getattr(types, arg_type[1:])) if arg_type.startswith("*") else getattr(types, arg_type)
-
-
-def _words_at(builder: Any, slots: Any) -> Iterator[Any]:
-    """Emit loads of consecutive 8-byte words."""
-    return (builder.load(builder.gep(slots, [ir.IntType(32)(number)])) for number in itertools.count())

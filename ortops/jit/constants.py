@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from ortops.jit.source import Function
 from ortops.jit.structs import InPlace, Kind, Pointer, Struct, Union, ctypes_type, is_struct
 
 
 @dataclass(frozen=True)
 class FunctionOf:
-    """A C function, specialised for an element type if it has parameters that point to elements (`jit.kernel.CFunction`)."""
+    """A C function, specialised for an element type if it has parameters that point to elements."""
 
-    function: Function
+    function: Any
     element: str = ""
 
 

@@ -1,7 +1,7 @@
 """Emit object files from LLVM bitcode, load them into this process, and query the processor's features, without numba.
 
 On processors without fused multiply-add, LLVM calls `fmaf`, which is slow. On processors without float16 conversions, it
-calls functions that the process may not have, and LLVM ends the process if a function is missing.
+calls functions that the process may not have.
 """
 
 from __future__ import annotations
@@ -14,37 +14,10 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
+from ortops.memory import keep_forever
+
 SYMBOL = "ortops_kernel"
 """The symbol of the kernel in every object file."""
-
-PYTHON_FUNCTIONS = (
-    "PyCallable_Check",
-    "PyCFunction_NewEx",
-    "PyDict_GetItem",
-    "PyDict_SetItemString",
-    "PyErr_CheckSignals",
-    "PyErr_Clear",
-    "PyErr_Fetch",
-    "PyErr_NormalizeException",
-    "PyErr_Occurred",
-    "PyExceptionClass_Name",
-    "PyException_SetTraceback",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
-    "PyLong_AsLongLong",
-    "PyLong_FromLongLong",
-    "PyObject_CallObject",
-    "PyObject_GetAttrString",
-    "PyThreadState_GetDict",
-    "PyThread_get_thread_ident",
-    "PyTuple_GetItem",
-    "PyTuple_New",
-    "PyTuple_SetItem",
-    "Py_DecRef",
-    "Py_IncRef",
-)
-"""Functions of Python's C API that compiled code calls. LLVM may not find their symbols if Python is embedded."""
-
 
 PORTABLE = dict.fromkeys(("x86_64", "AMD64"), ("x86-64-v3", "+avx2,+bmi2,+f16c,+fma"))
 """The processor and its features that bitcode is made for, where old processors lack instructions that it needs."""
@@ -55,14 +28,6 @@ def portable_machine() -> Any:
     _initialize()
     cpu, features = PORTABLE.get(platform.machine(), ("", ""))
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(cpu, features, opt=3)
-
-
-def keep_forever(thing: object) -> None:
-    """Keep an object alive until the process ends.
-
-    The interpreter clears modules when it exits, but sessions can end later, and ONNX Runtime may use the object until then.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 def load(code: bytes) -> int:
@@ -111,50 +76,12 @@ def emit_function(triple: str, cpu: str, symbol: str, bitcode: bytes) -> bytes:
     return emit_for(triple, cpu, module)
 
 
-def has_instructions() -> bool:
-    """Whether this processor has the instructions that a wheel's bitcode requires."""
-    return has_fma(_target_machine()) and has_float16(_target_machine())
-
-
-def emit(bitcode: bytes) -> bytes | None:
-    """A wheel's bitcode as an object file for this processor; None if the processor lacks instructions that it needs."""
-    target = _target_machine()
-    if not has_instructions():
-        return None
-    module = llvm.parse_bitcode(bitcode)
-    module.triple, module.data_layout = target.triple, str(target.target_data)
-    code: bytes = target.emit_object(module)
-    return code
-
-
-@functools.cache
-def _target_machine() -> Any:
-    """The target machine for this processor, with numba's options."""
-    _initialize()
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="static" if target.name.startswith("x86") else "default",
-        codemodel="jitdefault",
-        jit=True,
-    )
-
-
 @functools.cache
 def _initialize() -> None:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name in PYTHON_FUNCTIONS:
-        llvm.add_symbol(name, _python_function(name))
     if sys.platform == "win32":  # no DLL of the C library exports this function
-        llvm.add_symbol("snprintf", _python_function("PyOS_snprintf"))
-
-
-def _python_function(name: str) -> int | None:
-    """The address of a function of Python's C API."""
-    return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        llvm.add_symbol("snprintf", ctypes.cast(ctypes.pythonapi.PyOS_snprintf, ctypes.c_void_p).value)
 
 
 def processor() -> tuple[str, str, str]:

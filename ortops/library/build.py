@@ -214,7 +214,7 @@ def library_with(exports: Sequence[Export], target: str, cpu: str | None = None,
             objects[source] = found
     missing = sorted(
         (source for source in sources if isinstance(source, Source) and source not in objects),
-        key=lambda source: source.arguments != "",  # code without element types is the largest, so it starts first
+        key=lambda source: source.element != "",  # code without element types is the largest, so it starts first
     )
     compiled = in_processes(missing, functools.partial(compile_for, platform), jobs)
     for source, code in with_progress(compiled, "compiling", len(missing), unit="functions"):

@@ -98,7 +98,7 @@ def _symbol(source: Source | UserFunction, cpu: str) -> str:
     """The symbol of a function for a processor."""
     if isinstance(source, UserFunction):
         return f"{source.symbol}.{cpu}"
-    return re.sub(r"\W", "_", f"ortops.{source.name}.{source.arguments}.{cpu}")
+    return re.sub(r"\W", "_", f"ortops.{source.name}.{source.element}.{cpu}")
 
 
 class Compiled(NamedTuple):
@@ -114,7 +114,7 @@ class Compiled(NamedTuple):
 
 def compile_for(target: Target, source: Source) -> Compiled:
     """Compile a function, in a process that compiles nothing else."""
-    code = disk.find(source.name, source.arg_types, disk.BITCODE) or _compile_bitcode(source)
+    code = disk.find(source.name, (source.element,), disk.BITCODE) or _compile_bitcode(source)
     return Compiled(code, emit_functions(target, source, code))
 
 
@@ -133,7 +133,7 @@ def _compile_bitcode(source: Source) -> bytes:
 
 def find(target: Target, source: Source) -> list[bytes] | None:
     """The object files of a function from the cache; None if one is missing."""
-    found = [disk.find(source.name, source.arg_types, processor) for processor in _processors(target, source)]
+    found = [disk.find(source.name, (source.element,), processor) for processor in _processors(target, source)]
     return None if None in found else [code for code in found if code is not None]
 
 
@@ -141,7 +141,7 @@ def save(target: Target, source: Source, compiled: Compiled) -> None:
     """Store a function's code in the cache, for `find` and `compile_for`."""
     processors = [*_processors(target, source), disk.BITCODE]
     for processor, code in zip(processors, (*compiled.objects, compiled.bitcode), strict=True):
-        disk.save(source.name, source.arg_types, code, processor)
+        disk.save(source.name, (source.element,), code, processor)
 
 
 def _processors(target: Target, source: Source) -> list[tuple[str, ...]]:

@@ -87,7 +87,7 @@ def library(out: Path, *, verbose: bool, **options: Any) -> None:
         functions = ortops.build_library(out, **options)
     except OSError as error:
         raise click.ClickException(f"{out} cannot be written: {error.strerror or error}") from error
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (ImportError, TypeError, ValueError, RuntimeError) as error:
         raise click.ClickException(str(error)) from error
     number = len(options["operators"] or BY_NAME)
     click.echo(

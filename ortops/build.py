@@ -40,11 +40,9 @@ def main(target: str | None, out: Path | None, jobs: int | None) -> None:
             raise click.UsageError("--target: must be given with --out")
         elif library_file() is None:
             _build(jobs)
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"{error.name} is needed to compile: pip install 'ortops[compile]'") from error
     except OSError as error:
         raise click.ClickException(f"{out or BUILT} cannot be written: {error.strerror or error}") from error
-    except (ValueError, RuntimeError) as error:
+    except (ImportError, ValueError, RuntimeError) as error:
         raise click.ClickException(str(error)) from error
 
 

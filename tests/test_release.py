@@ -34,7 +34,8 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
 
 
 def test_the_oldest_releases_in_ci_are_those_that_pyproject_allows() -> None:
-    needed = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["conformance"]]
+    extras = PROJECT["optional-dependencies"]
+    needed = [*PROJECT["dependencies"], *extras["conformance"], *extras["compile"]]
     bounds = [re.match(r"([\w-]+)>=([\d.]+)", one) for one in needed]
     lines = (ROOT / ".github/oldest.txt").read_text("utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))

@@ -12,7 +12,12 @@ import platform
 import sys
 from typing import Any
 
-from llvmlite import binding as llvm
+try:
+    from llvmlite import binding as llvm
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "numba is missing, which compiles: pip install 'ortops[compile]'", name="numba"
+    ) from error
 
 from ortops.memory import keep_forever
 

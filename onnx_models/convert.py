@@ -25,7 +25,9 @@ from onnx_models.traversal import (
     onnx_opset,
     tensor_names,
 )
+from ortops.custom_operator import check_domain
 from ortops.onnx_equivalents import OPSET, OnnxEquivalent
+from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 from ortops.standard import STANDARD_NAMES, implementation
 from ortops.third_party import THIRD_PARTY, ThirdPartyOperator
@@ -35,7 +37,7 @@ _Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | Onnx
 with the definition of ONNX's; None for a node that stays as it is."""
 
 
-def convert(model: onnx.ModelProto) -> onnx.ModelProto:
+def convert(model: onnx.ModelProto, domain: str = DOMAIN) -> onnx.ModelProto:
     """Return a copy of `model` with this project's RoI nodes in place of others, also in If, Loop, Scan and functions.
 
     - ONNX's RoiAlign becomes RoiAlign_10 at opsets 10 to 15, RoiAlign_16 at 16 to 21 and RoiAlign_22 from 22 on.
@@ -64,18 +66,21 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Args:
         model: a model of any opset, or of opset 9 or later if it has nodes of mmcv or caffe2; not modified.
+        domain: the domain of this project's nodes, also of those that the model has already, for sessions and libraries that
+            have the operators in another domain than "ai.onnx.contrib" (`ortops.register`, `ortops.build_library`).
 
     Raises:
         ValueError: an operator is not defined at the model's opset: the opset is missing or too old, or has a version that
             this project lacks; an attribute breaks its rule or is missing (such as the mode "AVG", which onnxruntime
             takes for "avg", or caffe2's order "NHWC"); a node of mmcv or caffe2 has too few or too many inputs, has rois of
             a wrong shape, or has a reference for an attribute that must be converted; a function of the model calls itself;
-            the model needs a newer opset, and has a node without an equivalent there.
+            the model needs a newer opset, and has a node without an equivalent there; or the domain is no name.
         TypeError: an attribute is unknown, which a session would ignore, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
     others, the sources in `ortops.third_party` and `ortops.onnx_equivalents`.
     """
+    check_domain(domain)
     model = accepted(model)
     source = _source_in(model)
 
@@ -94,7 +99,23 @@ def convert(model: onnx.ModelProto) -> onnx.ModelProto:
     converted = copy_model(model)
     if replaced:
         _replace(converted, model, source, replaced)
+    if domain != DOMAIN:
+        _rename_domain(converted, domain)
     return converted
+
+
+def _rename_domain(model: onnx.ModelProto, domain: str) -> None:
+    """Move this project's operators, and functions that are their bodies, to another domain."""
+    for function in model.functions:
+        if function.domain == DOMAIN and function.name in BY_NAME:
+            function.domain = domain
+    for scope in (*model.functions, model):
+        nodes = [node for node in iter_nodes(scope) if node.domain == DOMAIN and node.op_type in BY_NAME]
+        for node in nodes:
+            node.domain = domain
+        if nodes or (scope is model and any(function.domain == domain for function in model.functions)):
+            import_domain(scope, domain, DOMAIN_VERSION)
+        _drop_imports(scope, {DOMAIN})
 
 
 def _replace(converted: onnx.ModelProto, model: onnx.ModelProto, source: _Source, replaced: set[str]) -> None:

@@ -242,3 +242,26 @@ def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> N
     text = f'y = RoiAlign <mode = "{mode}", output_height = 3, output_width = 2, sampling_ratio = 2> (x, r, b)'
     model = parse(text, opset=opset)
     np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
+
+
+def test_our_nodes_may_get_another_domain() -> None:
+    model = parse("z = RoiAlign(x, r, b) y = Relu(z)")
+    for source in (model, convert(model)):
+        converted = convert(source, "com.example")
+        assert operators(converted) == [("com.example", "RoiAlign_16"), ("", "Relu")]
+        assert imports_of(converted) == [("", 16), ("com.example", 1)]
+    attached = convert(onnx_models.portable.attach(convert(model)), "com.example")
+    assert {function.domain for function in attached.functions} == {"com.example"}
+    onnx.checker.check_model(attached, full_check=True)
+    options = onnxruntime.SessionOptions()
+    ortops.register(options, domain="com.example")
+    feeds = {
+        "x": np.ones((1, 1, 4, 4), np.float32),
+        "r": np.array([[0, 0, 3, 3]], np.float32),
+        "b": np.zeros(1, np.int64),
+    }
+    converted = convert(model, "com.example").SerializeToString()
+    for session in (onnxruntime.InferenceSession(converted, options), ortops.InferenceSession(converted, options)):
+        assert session.run(None, feeds)[0].item() == 1
+    with pytest.raises(ValueError, match="domain = '': must be a name"):
+        convert(model, "")

@@ -12,6 +12,7 @@ from typing import IO
 import click
 
 from ortops import atomic_file
+from ortops.extras import compiling
 from ortops.help_text import keep_names_whole
 from ortops.runtime import BUILT, ENDING, library_file, sources_digest
 
@@ -61,11 +62,12 @@ def _build(jobs: int | None) -> None:
 
 def _library(target: str | None, jobs: int | None) -> bytes:
     """The content of the library."""
-    from ortops.library.build import exports_of, library_with
-    from ortops.library.targets import FLOAT_TYPES, this_machine
-    from ortops.operators import OPERATORS
+    with compiling():
+        from ortops.library.content import exports_of, library_with
+        from ortops.library.targets import FLOAT_TYPES, this_machine
+        from ortops.operators import OPERATORS
 
-    return library_with(exports_of(OPERATORS, FLOAT_TYPES), target or this_machine(), jobs=jobs)
+        return library_with(exports_of(OPERATORS, FLOAT_TYPES), target or this_machine(), jobs=jobs)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from ortops.calls.definition_words import MAX_AXES, OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
 from ortops.compute import Bound
 from ortops.custom_operator import CustomOperator, OperatorError
+from ortops.extras import compiling
 from ortops.output_writes import check_is_written, fills_all
 from ortops.signatures import Signature, signature_of
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Operator
@@ -200,9 +201,8 @@ class CompiledOperator(CustomOperator):
 
         Raises:
             OperatorError: numba cannot compile it, or a global is no longer what earlier instances have.
+            ModuleNotFoundError: the extra `compile` is not installed.
         """
-        from ortops.calls.user_cache import load
-
         code = self._code(kinds, [self._arguments(kinds, attributes, of_shapes=of_shapes)], of_shapes=of_shapes)
         values, before = dict(_outer_values(code.function, set())), self.__dict__["_values"]
         for (function, name), value in values.items():
@@ -212,7 +212,9 @@ class CompiledOperator(CustomOperator):
                     f"{name}, which {function.__qualname__} uses, has changed since it was compiled in for other types: "
                     "must stay the same; make it an attribute, or make the operator again"
                 )
-        with self._naming(kinds):
+        with compiling(), self._naming(kinds):
+            from ortops.calls.user_cache import load
+
             address = load(code)
         before |= values
         return address

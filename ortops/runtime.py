@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ortops.extras import INSTALL_COMPILER
 from ortops.jit import exceptions
 from ortops.jit.process import FIRST_PYTHON_FUNCTION, PYTHON_FUNCTIONS
 from ortops.library.compiled.layout import (
@@ -96,7 +97,7 @@ class Library:
         if found is None:
             raise RuntimeError(
                 f"{BUILT} has no library of these sources: must come with a wheel for this platform, or be built by "
-                "`python -m ortops.build`, which needs the extra `compile` (pip install 'ortops[compile]')"
+                f"`python -m ortops.build`, which needs the extra `compile`: {INSTALL_COMPILER}"
             )
         self.path = str(found)
         self._library = ctypes.CDLL(self.path)

@@ -12,12 +12,7 @@ import platform
 import sys
 from typing import Any
 
-try:
-    from llvmlite import binding as llvm
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "numba is missing, which compiles: pip install 'ortops[compile]'", name="numba"
-    ) from error
+from llvmlite import binding as llvm
 
 from ortops.memory import keep_forever
 

@@ -298,12 +298,6 @@ def small(function: F) -> F:
     return compiled(function)
 
 
-def object_code(source: Source) -> bytes:
-    """The object file of a C function."""
-    library = _library(source)
-    return library.emit(library.module)
-
-
 def bitcode(source: Source) -> bytes:
     """The optimised LLVM bitcode of a C function."""
     return _library(source).bitcode()

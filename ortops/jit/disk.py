@@ -1,10 +1,13 @@
-"""The cache of compiled code on disk.
+"""The cache of compiled code on disk: of users' functions for this process, and of all functions for libraries.
 
 It has a file for each function and tuple of argument types, in the first writable folder. A file begins with a digest of its
-code and of all sources of the code (`definitions.py`). If the digest does not match, the function is compiled again and the
-file replaced. Code for libraries, which all clones and installations of a user share, has the digest of its sources in the
-name, too. Files are independent, so any number of processes may write at once. The time of a file is that of its last use:
-whoever stores a file removes those used longest ago, of a user's function and of the whole folder.
+code and of all sources of the code. If the digest does not match, the function is compiled again and the file replaced.
+
+All clones and installations of a user share the code for libraries. The name of a file has a digest of its sources, which
+are the definitions that the function uses (`definitions.py`). Those of a user's function are all of this package.
+
+Files are independent, so any number of processes may write at once. The time of a file is that of its last use: whoever
+stores a file removes those used longest ago, of a user's function and of the whole folder.
 
 The process executes the code that it reads. So it opens a file, the file's folder and the two folders above that without
 following links, and each must pass `_is_trusted`. On Windows, whose permissions differ, nothing is checked.
@@ -29,7 +32,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,10 +52,6 @@ PACKAGES = {
 
 PACKAGE = PACKAGES["kernels"]
 """The folder whose `__pycache__` holds the machine code."""
-
-DEFINITIONS = "definitions.json"
-"""The name of `definitions.digests` in the cache."""
-
 
 BITCODE = ("bitcode", platform.machine())
 """The value that replaces the processor in the cache for LLVM bitcode, made on such a machine, for any processor."""
@@ -91,25 +90,6 @@ def remove_unused() -> None:
     """Remove code for libraries that was not used for long, after a number of calls of `save`."""
     for folder, _ in _folders(for_libraries=True):
         _remove_unused(folder)
-
-
-def file(name: str, make: Callable[[], bytes]) -> Path:
-    """The path of a cached file, made if it is missing, that others load by path.
-
-    Args:
-        name: the file's name, which must identify the file's sources.
-        make: makes the content if the file is missing.
-
-    Raises:
-        OSError: no folder is writable.
-    """
-    for folder, _ in _folders():
-        with contextlib.suppress(OSError), _opened(folder / name) as file:
-            _mark_used(file, folder / name)
-            return folder / name
-    path = _save(name, make(), _folders())
-    _remove_unused(path.parent)
-    return path
 
 
 def _find(name: str, origin: bytes, folders: Iterable[tuple[Path, int]]) -> bytes | None:
@@ -175,20 +155,21 @@ def _file_name(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...]
     return f"{name}-{hashlib.sha256(identity).hexdigest()[:16]}.{ending}"
 
 
-_COMPILERS = ("jit.compile.object_code", "jit.compile.bitcode", "jit.machine_code.emit_function")
+_COMPILERS = ("jit.compile.bitcode", "jit.machine_code.emit_function")
 
 
 def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | None) -> bytes:
     """All that code depends on: its identity, the function's sources and the compiler's."""
-    digests, unknown = _digests(), sources().hex()
+    digests, unknown = _digests() if processor else {}, sources().hex()
     code = (digests.get(function, unknown) for function in (name, *_COMPILERS))
     return "\0".join(code).encode() + _key(name, arg_types, processor)
 
 
 @functools.cache
 def _digests() -> dict[str, str]:
-    """`definitions.digests`, cached on disk: computing it takes longer than the start of a process should."""
-    known = _find(DEFINITIONS, sources(), _folders())
+    """`definitions.digests`, cached on disk: computing it takes most of the time of a build that compiles nothing."""
+    name = f"definitions-{sources().hex()[:16]}.json"
+    known = _find(name, sources(), _folders(for_libraries=True))
     if known is not None:
         found: dict[str, str] = json.loads(known)
         return found
@@ -200,7 +181,7 @@ def _digests() -> dict[str, str]:
         return {}
     content = json.dumps(found).encode()
     with contextlib.suppress(OSError):
-        _save(DEFINITIONS, _digest(sources(), content) + content, _folders())
+        _save(name, _digest(sources(), content) + content, _folders(for_libraries=True))
     return found
 
 
@@ -293,7 +274,7 @@ MAX_VERSIONS = 8
 MAX_BYTES = 512 << 20
 """The most bytes of compiled code in a folder."""
 
-_CODE = re.compile(r"(?:(user\.\w+)\.(\w+)-)?.+\.(?:o|bc|so|dylib|dll)")
+_CODE = re.compile(r"(?:(user\.\w+)\.(\w+)-)?.+\.(?:o|bc|json)")
 """The names of files with compiled code, for which `user_cache` gives a user's function and its version."""
 
 

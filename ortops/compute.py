@@ -53,7 +53,9 @@ class Bound:
                 lacks an input that its outputs need.
             MemoryError: memory ran out.
         """
-        self.node(inputs[0].dtype).run(inputs, allocate, runner or runner_on_all_cpus())
+        dtype = inputs[0].dtype
+        node = self._nodes.get(dtype) or self.node(dtype)
+        node.run(inputs, allocate, runner or runner_on_all_cpus())
 
 
 def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Bound:
@@ -73,10 +75,13 @@ def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Boun
         TypeError, ValueError: as `Operator.check_attributes`.
     """
     values: tuple[Any, ...] = tuple(attributes.values())
-    if all(type(value) in (int, float, str) for value in values):
+    if _PLAIN.issuperset(map(type, values)):
         # Bytes distinguish 1.0 from 1 and -0.0 from 0.0.
         return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
     return Bound(operator, operator.check_attributes(attributes))
+
+
+_PLAIN = frozenset((int, float, str))
 
 
 @functools.lru_cache(maxsize=256)

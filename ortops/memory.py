@@ -18,18 +18,25 @@ def for_kernels(array: Any) -> Any:
     return array if array.flags.num & _BEHAVED == _BEHAVED else array.copy(order="C")
 
 
-_HEAD = object.__basicsize__
+OBJECT_HEAD = object.__basicsize__
+"""The bytes before an array's fields in NumPy's binary interface: the address of its elements, its rank, its dimensions'."""
+
 _word_at = ctypes.c_size_t.from_address
 
 
 def data_pointer(array: Array) -> int:
     """The address of an array's first element."""
-    # NumPy's binary interface puts it right after the object's head. Measured: a sixth of the time of array.ctypes.data.
-    return _word_at(id(array) + _HEAD).value
+    # Measured: a sixth of the time of array.ctypes.data.
+    return _word_at(id(array) + OBJECT_HEAD).value
 
 
-_PROBE = np.empty(1)
-if data_pointer(_PROBE) != _PROBE.ctypes.data:
+_PROBE = np.empty((3, 2))
+_fields = (ctypes.c_int64 * 3).from_address(id(_PROBE) + OBJECT_HEAD)
+if (
+    _fields[0] != _PROBE.ctypes.data
+    or _fields[1] & 0xFFFFFFFF != _PROBE.ndim
+    or _word_at(_fields[2]).value != len(_PROBE)
+):
     raise ImportError("NumPy's arrays do not begin as ortops expects: it needs CPython and NumPy's binary interface")
 
 

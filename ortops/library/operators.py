@@ -66,6 +66,7 @@ def interface_record(operators: Iterable[Operator], types: Sequence[str]) -> Rec
         "infer_shapes": FunctionOf(interface.infer_shapes),
         "compute": FunctionOf(interface.compute),
         "run_on_threads": FunctionOf(tasks.run_on_threads),
+        "infer_shapes_of_arrays": FunctionOf(interface.infer_shapes_of_arrays),
         "infer_by_definition": FunctionOf(shapes.infer_shapes),
         "check_wanted": FunctionOf(shapes.check_wanted),
         "make_table": FunctionOf(interface.make_table),

@@ -18,10 +18,14 @@ from ortops.calls.definition_words import (
     TYPES_AT,
 )
 from ortops.calls.layout import (
+    ADDRESS,
     DEFINITION,
+    DIMS,
+    DIMS_COUNT,
     ENTER,
     ENTRY,
     INVALID,
+    MAX_DIMS,
     OK,
     OUT_OF_MEMORY,
     SHAPES,
@@ -109,6 +113,24 @@ def release_node(node: Words) -> int:
     release_lists(node)
     release(offset(node, -1))
     return 0
+
+
+@small
+def infer_shapes_of_arrays(node: Words, call: Words) -> int:
+    """As `infer_shapes`, of a call whose inputs are NumPy arrays.
+
+    Args:
+        node: the node.
+        call: the call. An input's ADDRESS is that of the fields of its array object, and its dimensions are not set.
+    """
+    for i in range(int64_pointer(node[DEFINITION])[INPUT_COUNT]):
+        tensor = offset(call, TENSORS + i * TENSOR_WORDS)
+        if tensor[TYPE] != 0:
+            array = int64_pointer(tensor[ADDRESS])  # NumPy's binary interface: elements, rank, dimensions
+            tensor[ADDRESS], tensor[DIMS_COUNT] = array[0], minimum(array[1] & 0xFFFFFFFF, MAX_DIMS)
+            for k in range(tensor[DIMS_COUNT]):
+                tensor[DIMS + k] = int64_pointer(array[2])[k]
+    return infer_shapes(node, call)
 
 
 @small

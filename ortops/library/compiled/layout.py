@@ -60,6 +60,7 @@ INTERFACE = (
     "infer_shapes",
     "compute",
     "run_on_threads",
+    "infer_shapes_of_arrays",
     "infer_by_definition",
     "check_wanted",
     "make_table",

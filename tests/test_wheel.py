@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import hatch_build
 from ortops import runtime
 from ortops.jit.source import Source
 from ortops.library.targets import TARGETS, WHEELS
@@ -93,6 +94,27 @@ def test_bitcode_does_not_depend_on_the_process_and_what_it_has_compiled_before(
     with context.Pool(1) as first, context.Pool(1) as second:
         made = [pool.map(compiled_anew, order, 1) for pool, order in ((first, sources), (second, sources[::-1]))]
     assert made[0] == made[1][::-1]
+
+
+@pytest.mark.parametrize(
+    ("target", "has_compiler", "needed"),
+    [
+        ("none", True, set()),
+        ("", True, {"numba", "numpy", "onnx"}),
+        ("", False, {"numba", "numpy", "onnx", "ziglang"}),
+        ("aarch64-macos", True, {"numba", "numpy", "onnx", "ziglang"}),
+    ],
+)
+def test_its_build_needs_what_compiles_and_zig_where_nothing_else_links(
+    monkeypatch: pytest.MonkeyPatch, target: str, has_compiler: bool, needed: set[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(hatch_build.VARIABLE, target)
+    if not has_compiler:
+        monkeypatch.setenv("PATH", "")
+    found = {re.split(r"\W", requirement)[0] for requirement in hatch_build.get_requires_for_build_wheel()}
+    assert found >= needed
+    assert not found & ({"numba", "ziglang", "onnxruntime", "ortops"} - needed)
 
 
 def test_an_unknown_platform_is_refused(tmp_path: Path) -> None:

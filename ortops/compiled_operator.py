@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
-from ortops.calls.definition_words import MAX_AXES, OWN_FOR_ABSENT, OWN_FOR_ALL
-from ortops.calls.layout import MAX_DIMS, MAX_TENSORS
+from ortops.calls.types import MAX_AXES, MAX_DIMS, MAX_TENSORS, OWN_FOR_ABSENT, OWN_FOR_ALL
 from ortops.compute import Bound
 from ortops.custom_operator import CustomOperator, OperatorError
 from ortops.extras import compiling
@@ -24,7 +23,6 @@ from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, Attribut
 
 if TYPE_CHECKING:
     from ortops.calls.node import Node
-    from ortops.calls.records import Record
     from ortops.calls.user_arguments import Argument, UserCode
 
 OPTIONS: Mapping[str, bool] = {"boundscheck": True, "fastmath": False}
@@ -165,8 +163,8 @@ class CompiledOperator(CustomOperator):
         """Make what computes a node by compiled code."""
         return _Bound(self, attributes)
 
-    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> tuple[Record, int | None]:
-        """The record of the function, and the address of that of shapes, compiled for a node; without `lengths` it is None.
+    def entry(self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue]) -> tuple[int, int | None]:
+        """The addresses of the function and of that of shapes, compiled for a node; without `lengths` it is None.
 
         Args:
             kinds: the element types by the names of the tensors that the node has.
@@ -184,12 +182,9 @@ class CompiledOperator(CustomOperator):
         from ortops.jit.forks import unforked  # noqa: TID251 - as compiling is, which may follow
 
         with unforked(), self.__dict__["_lock"]:
-            entries: dict[Any, tuple[Record, int | None]] = self.__dict__["_entries"]
+            entries: dict[Any, tuple[int, int | None]] = self.__dict__["_entries"]
             if key not in entries:
-                from ortops.calls.records import Record
-
-                address = self._compile(kinds, attributes)
-                entry = Record(f"entry_{self.name}", [address, f"out of memory in {self.label}"])
+                entry = self._compile(kinds, attributes)
                 infer = None if self.lengths is None else self._compile(kinds, attributes, of_shapes=True)
                 entries[key] = entry, infer
             return entries[key]

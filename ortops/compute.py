@@ -126,7 +126,7 @@ def runner_on(threads: int) -> tuple[int, int]:
         return 0, 0
     context = np.array([threads], np.int64)
     keep_forever(context)
-    return library().functions["run_on_threads"], context.ctypes.data
+    return library().interface.run_on_threads, context.ctypes.data
 
 
 def runner_on_all_cpus() -> tuple[int, int]:

@@ -17,22 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ortops.calls.interface import VERSION, Interface, OperatorList
 from ortops.extras import INSTALL_COMPILER
 from ortops.jit import exceptions
-from ortops.jit.process import FIRST_PYTHON_FUNCTION, PYTHON_FUNCTIONS
-from ortops.library.compiled.layout import (
-    FIRST_OPERATOR,
-    INTERFACE,
-    OPERATOR_COUNT,
-    OPERATOR_DOMAIN,
-    OPERATOR_NAME,
-    OPERATOR_RECORD,
-    OPERATOR_VERSION,
-    OPERATOR_WORDS,
-    VERSION,
-)
+from ortops.jit.process import Process, PythonApi
 from ortops.memory import keep_forever
 
 PACKAGE = Path(__file__).parent
@@ -74,8 +62,8 @@ def library_file() -> Path | None:
     return path if path.is_file() else None
 
 
-PROCESS = np.zeros(FIRST_PYTHON_FUNCTION + len(PYTHON_FUNCTIONS), np.int64)
-"""The words that this process shares with the library (`jit.process`)."""
+PROCESS = Process()
+"""What this process gives to the library."""
 keep_forever(PROCESS)
 
 
@@ -84,9 +72,9 @@ class Library:
 
     Attributes:
         path: its file.
-        operators: the addresses of its operators' records, one for each combination of element types, by domain, name and
-            version; the version is 0 outside ONNX's domain.
-        functions: the addresses of the interface's other fields, by their names.
+        operators: the addresses of its operators (`TypedOperator`), one for each combination of element types, by domain,
+            name and version; the version is 0 outside ONNX's domain.
+        interface: the addresses of its functions.
 
     Raises:
         RuntimeError: there is no library of these sources, the processor lacks instructions, or the file is damaged.
@@ -106,18 +94,17 @@ class Library:
         address = get(None, None)
         if not address:
             raise RuntimeError("this processor has neither the instructions of x86-64-v3 nor those of x86-64-v4")
-        fields = (ctypes.c_int64 * len(INTERFACE)).from_address(address)
-        if fields[0] != VERSION:
-            raise RuntimeError(f"{self.path} has interface {fields[0]}: must be {VERSION}")
-        self.functions = dict(zip(INTERFACE, fields, strict=True))
-        self.operators = _operators_at(self.functions["operators"])
-        for number, name in enumerate(PYTHON_FUNCTIONS, FIRST_PYTHON_FUNCTION):
-            PROCESS[number] = _address_of(name)
-        ctypes.c_int64.from_address(self.functions["python"]).value = PROCESS.ctypes.data
+        self.interface = Interface.from_address(address)
+        if self.interface.version != VERSION:
+            raise RuntimeError(f"{self.path} has interface {self.interface.version}: must be {VERSION}")
+        self.operators = _operators_in(self.interface.operators)
+        for name in PythonApi.fields:
+            setattr(PROCESS.python, name, _address_of(name))
+        ctypes.c_size_t.from_address(self.interface.python).value = ctypes.addressof(PROCESS)
 
     def function(self, name: str, *types: Any) -> Callable[..., int]:
         """A function of the interface that returns an int64, from the ctypes types of its parameters."""
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *types)(self.functions[name])
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *types)(getattr(self.interface, name))
 
 
 def _build() -> Path | None:
@@ -149,19 +136,16 @@ def _load() -> Library:
         return _loaded[0]
 
 
-def _operators_at(address: int) -> dict[tuple[str, str, int], list[int]]:
-    word = ctypes.sizeof(ctypes.c_int64)
-    count = ctypes.c_int64.from_address(address + word * OPERATOR_COUNT).value
-    rows = (ctypes.c_int64 * OPERATOR_WORDS * count).from_address(address + word * FIRST_OPERATOR)
+def _operators_in(listed: OperatorList) -> dict[tuple[str, str, int], list[int]]:
     operators: dict[tuple[str, str, int], list[int]] = {}
-    for row in rows:
-        domain, name = (ctypes.string_at(row[k]).decode() for k in (OPERATOR_DOMAIN, OPERATOR_NAME))
-        operators.setdefault((domain, name, row[OPERATOR_VERSION]), []).append(row[OPERATOR_RECORD])
+    for one in listed.operators[: listed.count]:
+        domain, name = (ctypes.string_at(text).decode() for text in (one.domain, one.name))
+        operators.setdefault((domain, name, one.version), []).append(ctypes.addressof(one.operator))
     return operators
 
 
 def _address_of(name: str) -> int:
-    """The address of one of `PYTHON_FUNCTIONS`."""
+    """The address of a function of `PythonApi`."""
     function = getattr(ctypes.pythonapi, name, None)
     if name == "wait":
         function = ctypes.CDLL("kernel32").Sleep if sys.platform == "win32" else ctypes.CDLL(None).pause

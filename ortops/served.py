@@ -8,11 +8,11 @@ has. While a session is made, the definitions that it needs have their real name
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
 import onnx
 import onnxruntime
 
@@ -59,7 +59,7 @@ class OperatorsInUse:
         self._domains = domains
         self._ops: dict[Operator, Sequence[CustomOp | LibraryOp]] = {}
         self._registered: Sequence[Operator] = ()
-        self._maker = np.zeros(1, np.int64)
+        self._maker = ctypes.c_int64()
         keep_forever(self._maker)  # operators have its address
         self._lock = threading.RLock()
 
@@ -80,16 +80,16 @@ class OperatorsInUse:
             make()
             return
         with self._lock:
-            maker, threads = self._maker[0], THREADS.set(options.intra_op_num_threads)
+            maker, threads = self._maker.value, THREADS.set(options.intra_op_num_threads)
             try:
                 self._add(options, operators)
                 for number, (operator, ops) in enumerate(self._ops.items()):
                     for op in ops:
-                        op.rename_for(self._maker.ctypes.data, _name(operator, number, operators))
-                self._maker[0] = threading.get_ident()
+                        op.rename_for(self._maker, _name(operator, number, operators))
+                self._maker.value = threading.get_ident()
                 make()
             finally:
-                self._maker[0] = maker
+                self._maker.value = maker
                 THREADS.reset(threads)
 
     def _add(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:

@@ -480,7 +480,7 @@ class Operator:
 
     @property
     def output_memory(self) -> int:
-        """Which outputs compiled code fills in memory of its own (`ortops.calls.definition_words`)."""
+        """Which outputs compiled code fills in memory of its own (`ortops.calls.types`)."""
         return 0
 
     def why_required(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from in_process import c_function
-from ortops.calls import layout, shapes
-from ortops.calls.definitions import attribute_words, definition_of
-from ortops.calls.records import address_of
+from ortops.calls import shapes, types
+from ortops.calls.definitions import attribute_value, definition_of
+from ortops.jit.constants import Constant, Memory, Several
+from ortops.jit.structs import Struct, offset_of
 from ortops.spec import Operator
 
 Lengths = Sequence[int | None]
@@ -24,6 +22,16 @@ def function(name: str) -> Any:
     """A function of ``calls.shapes``, which takes the addresses of a node and a call."""
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     return run(c_function(getattr(shapes, name)))
+
+
+class _Guarded(Struct):
+    """A call, and a number that nobody may change."""
+
+    call: types.Call
+    guard: int
+
+
+_BEFORE_LENGTHS = offset_of(types.Call, "lengths")
 
 
 class Call:
@@ -44,37 +52,35 @@ class Call:
         shapes: Mapping[str, Lengths | None],
         values: Mapping[str, Sequence[int]],
     ) -> None:
-        self.operator = operator
-        words: list[Any] = [0] * layout.ATTRIBUTES
-        words[layout.DEFINITION] = address_of(definition_of(operator))
-        for attribute in operator.attributes:
-            words += attribute_words(attribute, attributes[attribute.name])
-        self.node = np.frombuffer(
-            b"".join(struct.pack("d" if isinstance(word, float) else "q", word) for word in words)
-        )
-        self.call = np.zeros(layout.CALL_WORDS + 1, np.int64)
-        self.call[layout.TEXT : layout.TEXT + 2] = 1, -1  # of an earlier error
-        self.call[-1] = -2
-        self._elements = {name: np.array(elements, np.int64) for name, elements in values.items()}
+        self.operator, self._memory = operator, Memory()
+        node = dict.fromkeys(types.Node.fields) | {
+            "definition": definition_of(operator),
+            "first_type": 0,
+            "label": 0,
+            "attributes": [attribute_value(attribute, attributes[attribute.name]) for attribute in operator.attributes],
+        }
+        self._node = self._memory.address(Constant(types.Node, **node))
+        self._guarded = _Guarded()
+        self._guarded.guard = -2
+        self._call: Any = self._guarded.call
+        self._call.text_size, self._call.text[0] = 1, 255  # of an earlier error
         self._tensors = (*operator.inputs, *operator.outputs)
         for row, tensor in enumerate(self._tensors):
             if tensor.name in shapes:
-                self._describe(row, shapes[tensor.name], self._elements.get(tensor.name))
+                self._describe(row, shapes[tensor.name], values.get(tensor.name))
 
     @property
     def lengths(self) -> list[int]:
         """The copy of the elements that are lengths."""
-        return self.call[layout.LENGTHS : layout.TENSORS].tolist()  # type: ignore[no-any-return]
+        return list(self._call.lengths)
 
-    def _describe(self, row: int, shape: Lengths | None, elements: Any) -> None:
-        words = self._words(row)
-        words[layout.TYPE] = 1
-        words[layout.DIMS_COUNT] = -1 if shape is None else len(shape)
-        words[layout.DIMS : layout.DIMS + len(shape or ())] = [-1 if one is None else one for one in shape or ()]
-        words[layout.ADDRESS] = 0 if elements is None else elements.ctypes.data
-
-    def _words(self, row: int) -> Any:
-        return self.call[layout.TENSORS + layout.TENSOR_WORDS * row :][: layout.TENSOR_WORDS]
+    def _describe(self, row: int, shape: Lengths | None, elements: Sequence[int] | None) -> None:
+        tensor = self._call.tensors[row]
+        tensor.type = 1
+        tensor.rank = -1 if shape is None else len(shape)
+        for i, length in enumerate(shape or ()):
+            tensor.dims[i] = -1 if length is None else length
+        tensor.address = 0 if elements is None else self._memory.address(Several("int64", elements))
 
     def infer(self) -> list[Lengths | None] | str:
         """The shapes of all outputs, or the error."""
@@ -84,18 +90,20 @@ class Call:
 
     def check_wanted(self) -> str | None:
         """The error, if there is one."""
-        self.call[layout.TEXT] = 0
+        self._call.text_size = 0
         return self._run("check_wanted")
 
     def _shape(self, row: int) -> Lengths | None:
-        _, _, rank, *lengths = self._words(row).tolist()
-        return None if rank < 0 else tuple(None if length < 0 else length for length in lengths[:rank])
+        tensor = self._call.tensors[row]
+        if tensor.rank < 0:
+            return None
+        return tuple(None if length < 0 else length for length in tensor.dims[: tensor.rank])
 
     def _run(self, name: str) -> str | None:
-        before = self.call.copy()[: layout.LENGTHS]
-        status = function(name)(self.node.ctypes.data, self.call.ctypes.data)
-        assert (before == self.call[: layout.LENGTHS]).all()
-        assert self.call[-1] == -2
-        content = self.call[layout.TEXT + 1 :].tobytes()[: self.call[layout.TEXT]]
-        assert status in (layout.OK, layout.INVALID)
-        return content.decode() if status == layout.INVALID else None
+        before = bytes(self._guarded)[:_BEFORE_LENGTHS]
+        status = function(name)(self._node, ctypes.addressof(self._call))
+        assert bytes(self._guarded)[:_BEFORE_LENGTHS] == before
+        assert self._guarded.guard == -2
+        assert status in (types.OK, types.INVALID)
+        content = bytes(self._call.text[: self._call.text_size])
+        return content.decode() if status == types.INVALID else None

@@ -12,7 +12,7 @@ from ortops.jit import compile as compiler
 from ortops.jit import machine_code
 from ortops.runtime import PROCESS, library
 
-_PYTHON = ctypes.c_int64(PROCESS.ctypes.data)
+_PYTHON = ctypes.c_size_t(ctypes.addressof(PROCESS))
 
 
 @functools.cache

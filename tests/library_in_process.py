@@ -9,7 +9,7 @@ from typing import Any
 import onnxruntime
 
 from ortops.engine.c_api import captured_address, ort_api
-from ortops.engine.compiled.layout import API_FUNCTIONS
+from ortops.engine.compiled.types import API_FUNCTIONS
 from ortops.memory import keep_forever
 
 _WORDS = 1 + max(API_FUNCTIONS.values())

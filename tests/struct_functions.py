@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Annotated
 
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Address
-from ortops.jit.parallel import add_atomically, call, call_unchecked, pointer_to, release
+from ortops.jit.elements import Address, Words
+from ortops.jit.parallel import add_atomically, allocate, call, call_unchecked, pointer_to, release
 from ortops.jit.scalar import address_of, offset
 from ortops.jit.struct_types import (
     allocate_struct,
-    allocate_structs,
     clear_struct,
+    field_address,
     field_pointer,
     items_at,
     local_struct,
-    local_structs,
     size_of,
     struct_at,
 )
@@ -48,6 +47,9 @@ class Definition(Struct):
     weights: Annotated[list[float], POINTER]
     factors: Annotated[list[Float32], POINTER]
     spare: Annotated[list[Annotated[Rule, POINTER]], 2]
+    others: Annotated[list[Rule] | None, POINTER]
+    lengths: Annotated[list[int] | None, POINTER]
+    starts: Words
 
 
 class Node(Struct):
@@ -115,6 +117,16 @@ def count(node: Node | None) -> int:
 
 
 @compiled
+def lacks(definition: Definition) -> int:
+    """What a definition lacks, a bit for each of two."""
+    missing = 1 if definition.others is None else 0
+    if definition.lengths is None:
+        return missing + 2
+    definition.starts, definition.others, definition.lengths = definition.lengths, None, None
+    return missing + definition.starts[1]
+
+
+@compiled
 def cut(node: Node) -> int:
     """End a list with its first node."""
     if node.next is node:
@@ -141,25 +153,21 @@ def call_back(node: Node, tensor: Tensor) -> int:
 
 
 @compiled
-def use_memory(count: int) -> int:
+def use_memory() -> int:
     """Use structs on the stack and on the heap."""
-    local, several = local_struct(Tensor), local_structs(Tensor, 3)
-    made, many = allocate_struct(Tensor), allocate_structs(Tensor, count)
-    if made is None or many is None:
-        release(made)
-        release(many)
+    local, made = local_struct(Tensor), allocate_struct(Tensor)
+    memory = allocate(3 * size_of(Tensor) // 8)
+    several = items_at(Tensor, address_of(memory))
+    if made is None:
         return -1
     clear_struct(local)
     clear_struct(made)
-    for i in range(count):
-        many[i].rank = i
     for i in range(3):
         several[i].rank = 10 * i
     made.rank = 100
     add_atomically(field_pointer(made, "rank"), 1000)
-    last = offset(many, count - 1)
-    same = struct_at(Tensor, address_of(many) + (count - 1) * size_of(Tensor))
-    total = local.rank + local.dims[3] + several[2].rank + made.rank + last[0].rank + same.rank
+    same = struct_at(Tensor, field_address(offset(several, 1)[1], "rank"))
+    total = local.rank + local.dims[3] + several[1].rank + made.rank + same.rank
     release(made)
-    release(many)
+    release(memory)
     return total

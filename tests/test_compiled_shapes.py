@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiled_shapes import Call, Lengths, function
+from ortops.calls.definitions import definition_of
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.shapes import Axes
-from ortops.spec import MAX_RANK, RANK, Attribute, Operator, Tensor
+from ortops.spec import MAX_RANK, RANK, Attribute, Operator, Rule, Tensor, ordered
 from ortops.standard import standard_operators
 
 ALL = (*OPERATORS, *standard_operators(22))
@@ -233,3 +234,16 @@ def test_elements_may_break_an_equation() -> None:
     operator = replace(forward, inputs=(replace(x_shape, type="int64"), *forward.inputs))
     error = _error(operator, {"x_shape": (4,)}, {"x_shape": (1, 5, 8, 8)}, output_height=2, output_width=3)
     assert error == "x_shape is [1, 5, 8, 8]: C = 5 must be a multiple of 6 (output_height * output_width)"
+
+
+def test_what_a_definition_cannot_tell_is_refused() -> None:
+    roi_align = BY_NAME["RoiAlign_22"]
+    odd = Rule(("mode",), lambda _: True, "", {})
+    with pytest.raises(ValueError, match="RoiAlign_22 has a rule that compiled code does not know"):
+        definition_of(replace(roi_align, rules=(odd,)))
+    more = tuple(replace(tensor, name=f"{tensor.name}{i}") for i in range(3) for tensor in roi_align.inputs)
+    with pytest.raises(ValueError, match="RoiAlign_22 has more tensors or axes than compiled code has room for"):
+        definition_of(replace(roi_align, inputs=more))
+    with pytest.raises(ValueError, match="compiled code cannot infer its outputs' shapes"):
+        definition_of(replace(roi_align, shapes=lambda _shapes, _attributes: None))
+    assert definition_of(replace(roi_align, rules=(ordered("output_height", "output_width"),)))

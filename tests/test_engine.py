@@ -19,7 +19,7 @@ import ortops
 from conformance.backends.session import CPU, options
 from ortops.engine import tensors
 from ortops.engine.c_api import Api
-from ortops.engine.compiled.layout import API_FUNCTIONS
+from ortops.engine.compiled.types import API_FUNCTIONS
 from ortops.engine.extensions import OrtError
 from samples import FORWARD, open_ranks, with_attributes
 

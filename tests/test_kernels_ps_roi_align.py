@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ortops
-from library_words import limit_parts
+from library_structs import limit_parts
 from ortops.compute import compute, runner_on
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate

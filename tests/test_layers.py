@@ -18,8 +18,9 @@ LAYERS = (
     ("ortops.operators",),
     ("ortops.reference",),
     ("ortops.jit", "ortops.memory"),
-    # What compiled code knows of a call, and the kernels that it calls; then nodes in this process.
-    ("ortops.calls", "ortops.library.compiled.layout"),
+    # What compiled code knows of a driver and of a call, and the kernels that it calls; then nodes in this process.
+    ("ortops.kernels.functions", "ortops.kernels.layout"),
+    ("ortops.calls",),
     ("ortops.kernels", "ortops.runtime"),
     ("ortops.calls.node",),
     ("ortops.compute",),

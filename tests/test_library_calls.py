@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ortops
-from ortops.calls.definition_words import FLOAT, INT, INTS, STRING
+from ortops.calls.types import FLOAT, INT, INTS, STRING
 from ortops.runtime import library
 from samples import FORWARD
 from test_library import RESULT, on_linux, printed
@@ -46,7 +46,7 @@ class Call(ctypes.Structure):
 
 
 def function(name: str, *types: Any) -> Any:
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *types)(library().functions[name])
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *types)(getattr(library().interface, name))
 
 
 def attribute(name: str, kind: int, *values: Any) -> Attribute:
@@ -63,7 +63,7 @@ SIZE = [attribute("output_height", INT, 2), attribute("output_width", INT, 2)]
 def make(call: Call, *attributes: Attribute, name: str = "RoiAlign_16", element_type: int = 1) -> int:
     given = (Attribute * len(attributes))(*attributes)
     make_node = function("make_node", ctypes.c_int64, ctypes.c_char_p, *[ctypes.c_int64] * 2, *[ctypes.c_void_p] * 2)
-    operators = library().functions["operators"]
+    operators = ctypes.addressof(library().interface.operators)
     address: int = make_node(operators, name.encode(), element_type, len(given), given, ctypes.byref(call))
     return address
 
@@ -90,7 +90,7 @@ def test_a_call_gives_the_bits_of_the_function(threads: int) -> None:
     node = make(call, *SIZE, attribute("mode", STRING, "max"))
     describe(call, *FORWARD.values())
     if threads:
-        call.runner, call.context = library().functions["run_on_threads"], ctypes.addressof(count)
+        call.runner, call.context = library().interface.run_on_threads, ctypes.addressof(count)
     assert run("infer_shapes", node, call) == 0
     output = call.tensors[3]
     assert (output.type, output.rank, output.dims[:4]) == (

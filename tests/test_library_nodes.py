@@ -21,9 +21,9 @@ import ortops
 from conformance.backends.session import CPU, options
 from in_process import c_function
 from library_in_process import Host
-from ortops.calls.layout import CALL_WORDS, TEXT, TEXT_BYTES
-from ortops.engine.c_api import FAIL, ort_api
-from ortops.engine.compiled import layout
+from ortops.calls.types import TEXT_BYTES, Call
+from ortops.engine.c_api import ort_api
+from ortops.engine.compiled.types import FAIL, Table
 from ortops.engine.extensions import OrtError
 from ortops.library.compiled import strings
 from ortops.runtime import library
@@ -190,8 +190,8 @@ def test_where_inference_crashes_for_absent_tensors_operators_that_have_them_do_
     found: dict[str, bool] = {}
 
     def add(_domain: int, table: int) -> int:
-        words = (ctypes.c_int64 * layout.TENSORS).from_address(table)
-        found[ctypes.string_at(words[layout.NAME]).decode()] = words[layout.INFER_SHAPES] != 0
+        added = Table.from_address(table)
+        found[ctypes.string_at(added.signature.name).decode()] = added.custom_op.infer_output_shape != 0
         return 0
 
     host = Host(version, {"CustomOpDomain_Add": add})
@@ -283,7 +283,7 @@ def test_strings_are_written_as_python_prints_them(value: str | bytes) -> None:
     text = content.decode(errors="surrogateescape")
     assume(all(one.isprintable() or one <= "\xad" or "\udc80" <= one <= "\udcff" for one in text))
     expected = repr(text).encode(errors="replace")
-    call = np.zeros(CALL_WORDS, np.int64)
+    call = Call()
     write = _write_repr(c_function(strings.write_repr))
-    write(call.ctypes.data, content, len(content))
-    assert call.tobytes()[8 * (TEXT + 1) :][: call[TEXT]] == expected
+    write(ctypes.addressof(call), content, len(content))
+    assert bytes(call.text[: call.text_size]) == expected

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ortops
-from library_words import limit_parts
+from library_structs import limit_parts
 from ortops.compute import compute, runner_on_all_cpus
 from ortops.operators import BY_NAME
 

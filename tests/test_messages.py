@@ -14,7 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from in_process import c_function
-from ortops.calls import layout, messages
+from ortops.calls import messages
+from ortops.calls.types import MAX_DIMS, TEXT_BYTES, Call, Tensor
+from ortops.jit.structs import Struct
 
 
 @functools.cache
@@ -33,15 +35,22 @@ def _compile() -> None:
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+class _Guarded(Struct):
+    """A call, and a number that nobody may change."""
+
+    call: Call
+    guard: int
+
+
 class Text:
-    """The text in the words of a call."""
+    """The text of a call."""
 
     def __init__(self) -> None:
-        self.call = np.zeros(layout.CALL_WORDS + 1, np.int64)
-        self.call[-1] = -1  # behind the call
+        self._guarded = _Guarded()
+        self._guarded.guard = -1
 
     def write(self, name: str, value: int) -> None:
-        function(name)(self.call.ctypes.data, value)
+        function(name)(ctypes.addressof(self._guarded.call), value)
 
     def append(self, text: bytes) -> None:
         buffer = ctypes.create_string_buffer(text)
@@ -49,11 +58,10 @@ class Text:
 
     @property
     def content(self) -> bytes:
-        size = int(self.call[layout.TEXT])
-        content = self.call[layout.TEXT + 1 :].tobytes()
-        assert content[size] == 0
-        assert content[layout.TEXT_BYTES :] == b"\xff" * 8
-        return content[:size]
+        call: Any = self._guarded.call
+        assert call.text[call.text_size] == 0
+        assert self._guarded.guard == -1
+        return bytes(call.text[: call.text_size])
 
 
 def written(name: str, value: int) -> str:
@@ -97,12 +105,11 @@ def test_floats_about_powers_of_two_are_those_of_python(offset: int) -> None:
         assert written("write_float", bits(value)) == repr(value)
 
 
-@given(st.lists(st.integers(-1, 2**63 - 1), max_size=layout.MAX_DIMS))
+@given(st.lists(st.integers(-1, 2**63 - 1), max_size=MAX_DIMS))
 def test_shapes_are_those_of_python(shape: list[int]) -> None:
-    tensor = np.zeros(layout.TENSOR_WORDS, np.int64)
-    tensor[layout.DIMS_COUNT] = len(shape)
-    tensor[layout.DIMS : layout.DIMS + len(shape)] = shape
-    assert written("write_shape", tensor.ctypes.data) == str([None if length == -1 else length for length in shape])
+    tensor = Tensor(0, 0, len(shape), tuple(shape))
+    expected = str([None if length == -1 else length for length in shape])
+    assert written("write_shape", ctypes.addressof(tensor)) == expected
 
 
 def test_texts_are_joined() -> None:
@@ -117,16 +124,16 @@ def test_texts_are_joined() -> None:
 @given(st.integers(1, 3), st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8))
 def test_a_full_text_ends_between_two_characters(room: int, more: str) -> None:
     text = Text()
-    text.append(b"x" * (layout.TEXT_BYTES - 1 - room))
+    text.append(b"x" * (TEXT_BYTES - 1 - room))
     text.append(more.encode())
-    kept = text.content[layout.TEXT_BYTES - 1 - room :].decode()
+    kept = text.content[TEXT_BYTES - 1 - room :].decode()
     assert more.startswith(kept)
     assert len(more[: len(kept) + 1].encode()) > room or kept == more
 
 
 def test_numbers_are_cut_off_too() -> None:
     text = Text()
-    text.append(b"x" * (layout.TEXT_BYTES - 3))
+    text.append(b"x" * (TEXT_BYTES - 3))
     for _ in range(3):
         text.write("write_int", 123)
         text.write("write_float", bits(0.5))

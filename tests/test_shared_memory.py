@@ -12,9 +12,8 @@ import pytest
 
 import ortops
 from conformance.backends.session import CPU, options
-from library_words import entries, set_word, shapes, word_at
+from library_structs import entries, set_field, shapes
 from ortops.calls.node import Node
-from ortops.kernels.layout import PLACE_ROIS
 from ortops.operators import OPERATORS
 from ortops.ortvalue import BFLOAT16
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -54,7 +53,7 @@ def after_inference(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], N
     kept = []
 
     def use(action: Callable[[], None]) -> None:
-        infer = INFER(word_at(shapes()))
+        infer = INFER(shapes().infer)
 
         def infer_and_act(node: int, call: int) -> int:
             status = int(infer(node, call))
@@ -62,7 +61,7 @@ def after_inference(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], N
             return status
 
         kept.append(INFER(infer_and_act))
-        set_word(monkeypatch, shapes(), 0, ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
+        set_field(monkeypatch, shapes(), "infer", ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
 
     return use
 
@@ -102,8 +101,8 @@ def test_what_has_been_checked_is_what_counts(
 
     kept: list[Any] = []
     for entry in entries():
-        kept.append(after(PLACE(word_at(entry, PLACE_ROIS))))
-        set_word(monkeypatch, entry, PLACE_ROIS, ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
+        kept.append(after(PLACE(entry.place_rois)))
+        set_field(monkeypatch, entry, "place_rois", ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
 
     after_inference(lambda: change("x_shape", 10**6))
     for one, other in zip(call(), expected, strict=True):

@@ -1,10 +1,10 @@
-"""Write an error's text into a call (`layout.TEXT`): UTF-8 with a zero byte at the end, cut off if there is no more room."""
+"""Write an error's text into a call (`types.Call`): UTF-8 with a zero byte at the end, cut off if there is no more room."""
 
 from __future__ import annotations
 
 import sys
 
-from ortops.calls.layout import DIMS, DIMS_COUNT, MAX_DIMS, TEXT, TEXT_BYTES
+from ortops.calls.types import MAX_DIMS, TEXT_BYTES, Call, Tensor
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, byte_pointer, local, maximum, minimum, offset
@@ -26,10 +26,10 @@ _MINUS, _PLUS, _POINT, _ZERO, _NINE, _EXPONENT = b"-+.09e"
 
 
 @noinline
-def write_text(call: Words, string: int) -> None:
+def write_text(call: Call, string: int) -> None:
     """Append the UTF-8 C string at an address, cut off between two characters if there is no more room."""
-    start, source = call[TEXT], byte_pointer(string)
-    target = byte_pointer(address_of(offset(call, TEXT + 1)) + start)
+    start, source = call.text_size, byte_pointer(string)
+    target = offset(call.text, start)
     count, room = 0, TEXT_BYTES - 1 - start
     while count < room and source[count] != 0:
         target[count] = source[count]
@@ -37,11 +37,11 @@ def write_text(call: Words, string: int) -> None:
     while count > 0 and source[count] & 0xC0 == 0x80:  # the next byte continues a character
         count -= 1
     target[count] = 0
-    call[TEXT] = start + count
+    call.text_size = start + count
 
 
 @noinline
-def write_int(call: Words, value: int) -> None:
+def write_int(call: Call, value: int) -> None:
     """Append an integer in decimal."""
     buffer = local(0)
     format_integer(address_of(buffer), _BUFFER_BYTES, text("%lld"), value)
@@ -49,7 +49,7 @@ def write_int(call: Words, value: int) -> None:
 
 
 @noinline
-def write_float(call: Words, value: float) -> None:
+def write_float(call: Call, value: float) -> None:
     """Append a float as Python's `repr` does: with the fewest digits that identify this float64."""
     if value != value:
         write_text(call, text("nan"))
@@ -117,13 +117,13 @@ def _lay_out(scientific: int, target: int) -> None:
 
 
 @compiled
-def write_shape(call: Words, tensor: Words) -> None:
+def write_shape(call: Call, tensor: Tensor) -> None:
     """Append a tensor's dimensions as Python prints a list, with None for -1, an unknown dimension."""
-    write_list(call, offset(tensor, DIMS), minimum(tensor[DIMS_COUNT], MAX_DIMS), True)
+    write_list(call, tensor.dims, minimum(tensor.rank, MAX_DIMS), True)
 
 
 @noinline
-def write_list(call: Words, values: Words, count: int, are_lengths: bool) -> None:
+def write_list(call: Call, values: Words, count: int, are_lengths: bool) -> None:
     """Append integers as Python prints a list; if they are lengths, with None for -1."""
     write_text(call, text("["))
     for i in range(count):
@@ -137,7 +137,7 @@ def write_list(call: Words, values: Words, count: int, are_lengths: bool) -> Non
 
 
 @noinline
-def write_product(call: Words, factors: Words, count: int) -> None:
+def write_product(call: Call, factors: Words, count: int) -> None:
     """Append the product of up to three numbers >= 0 in decimal, even if it does not fit in 64 bits."""
     limbs, product = local(0), local(0)  # to the base 10**9, the lowest first
     for i in range(_LIMBS):

@@ -29,21 +29,8 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np import arrayobj, numpy_support
 
-from ortops.calls.layout import (
-    ADDRESS,
-    ATTRIBUTE_WORDS,
-    ATTRIBUTES,
-    CONTEXT,
-    DIMS,
-    INVALID,
-    OK,
-    OUT_OF_MEMORY,
-    RUNNER,
-    TENSOR_WORDS,
-    TENSORS,
-    TYPE,
-)
 from ortops.calls.messages import write_text
+from ortops.calls.types import INVALID, OK, OUT_OF_MEMORY, Call, Node
 from ortops.calls.user_arguments import Argument, CompileError, Returned, UserCode
 from ortops.calls.user_lengths import set_lengths, shapes_entry
 from ortops.calls.user_runtime import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE
@@ -52,6 +39,7 @@ from ortops.jit.compile import compiled, library_of
 from ortops.jit.elements import Words
 from ortops.jit.parallel import allocate, release, task_of
 from ortops.jit.scalar import address_of, local_words, minimum
+from ortops.jit.structs import Struct, offset_of
 from ortops.jit.tasks import run_tasks
 
 _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
@@ -281,7 +269,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
             end = builder.append_basic_block("end")
             for overload, arguments in variants:
-                are_as_compiled = [_is_as_compiled(builder, one, args) for one in arguments if one.is_checked]
+                are_as_compiled = [_is_as_compiled(builder, one, *args[:2]) for one in arguments if one.is_checked]
                 with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled, cgutils.true_bit)):
                     values = [_value(context, builder, one, args[:4]) for one in arguments]
                     context.add_linking_libs((overload.library,))
@@ -311,7 +299,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
         finish, room = set_lengths(returned.lengths), len(returned.lengths)
 
         @compiled
-        def entry_of_lengths(node: Words, call: Words) -> int:
+        def entry_of_lengths(node: Node, call: Call) -> int:
             lengths = local_words(room)
             message = run(node, call, 0, 0, lengths)
             return _status(call, message) if message != 0 else finish(node, call, lengths)
@@ -323,45 +311,44 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
     if not cut:
 
         @compiled
-        def entry(node: Words, call: Words) -> int:
+        def entry(node: Node, call: Call) -> int:
             return _status(call, run(node, call, 0, 0, call))
 
         return entry
 
-    length_at = _at(next(one for one in cut if one.kind == "output")) + DIMS
+    output = next(one.row for one in cut if one.kind == "output")
+    rows, ranks = tuple(one.row for one in cut), tuple(one.rank for one in cut)
+    count = len(rows)
 
     @compiled
-    def part(node: Words, call: Words, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
-        size, rest = call[length_at] // tasks, call[length_at] % tasks
+    def part(node: Node, call: Call, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
+        length = call.tensors[output].dims[0]
+        size, rest = length // tasks, length % tasks
         first = size * task + minimum(task, rest)
         messages[task] = run(node, call, first, first + size + (1 if task < rest else 0), call)
 
-    elements_at = [(_at(one) + DIMS, one.rank) for one in cut]
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _elements(_typing: Any, call: Any) -> Any:
+    @compiled
+    def elements(call: Call) -> int:
         """The number of elements of the arrays that are cut."""
-
-        def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            counts = [
-                functools.reduce(builder.mul, [_word(builder, args[0], at + i) for i in range(rank)], _INT64(1))
-                for at, rank in elements_at
-            ]
-            return functools.reduce(builder.add, counts)
-
-        return types.intp(call), codegen
+        total = 0
+        for k in range(count):
+            size = 1
+            for i in range(ranks[k]):
+                size *= call.tensors[rows[k]].dims[i]
+            total += size
+        return total
 
     @compiled
-    def entry_of_tasks(node: Words, call: Words) -> int:
-        rows = call[length_at]
-        tasks = minimum(minimum(rows, MAX_TASKS), _elements(call) // MIN_ELEMENTS)
+    def entry_of_tasks(node: Node, call: Call) -> int:
+        length = call.tensors[output].dims[0]
+        tasks = minimum(minimum(length, MAX_TASKS), elements(call) // MIN_ELEMENTS)
         if tasks < 2:
-            return _status(call, run(node, call, 0, rows, call))
+            return _status(call, run(node, call, 0, length, call))
         messages = allocate(tasks)
         if address_of(messages) == 0:
             return OUT_OF_MEMORY
         task, data = task_of(part, (node, call, tasks, messages))
-        found, is_run = 0, run_tasks(call[RUNNER], call[CONTEXT], tasks, task, data)
+        found, is_run = 0, run_tasks(call.runner, call.context, tasks, task, data)
         for k in range(tasks - 1 if is_run else -1, -1, -1):
             if messages[k] != 0:
                 found = messages[k]  # of the first task that failed
@@ -372,7 +359,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
 
 
 @compiled
-def _status(call: Words, message: int) -> int:
+def _status(call: Call, message: int) -> int:
     """The result of a call with the text of an error, which is at an address, or with none."""
     if message == 0:
         return OK
@@ -398,33 +385,31 @@ def _call_runtime(builder: Any, name: str, live: Any) -> None:
     builder.call(function, [builder.bitcast(live, pointer)])
 
 
-def _is_as_compiled(builder: Any, one: Argument, words: Sequence[Any]) -> Any:
+def _is_as_compiled(builder: Any, one: Argument, node: Any, call: Any) -> Any:
     """Whether a call has the element type, or lacks the input, or a node has the text, for which code is compiled."""
     if one.kind == "text":
-        return builder.icmp_signed(
-            "==", _word(builder, words[0], ATTRIBUTES + ATTRIBUTE_WORDS * one.row + 1), _INT64(one.number)
-        )
+        number = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
+        return builder.icmp_signed("==", number, _INT64(one.number))
     relation = "!=" if one.kind == "shape" else "=="
-    return builder.icmp_signed(relation, _word(builder, words[1], _at(one) + TYPE), _INT64(one.number))
+    return builder.icmp_signed(relation, _word(builder, call, Call, "tensors", one.row, "type"), _INT64(one.number))
 
 
-def _word(builder: Any, words: Any, at: int) -> Any:
-    return builder.load(builder.gep(words, [_INT64(at)]))
+def _word(builder: Any, pointer: Any, struct: type[Struct], *path: str | int) -> Any:
+    """Emit the load of an int64 in a struct."""
+    place = builder.gep(pointer, [_INT64(offset_of(struct, *path))])
+    return builder.load(builder.bitcast(place, _INT64.as_pointer()))
 
 
-def _at(one: Argument) -> int:
-    """The index of the first word of a tensor in a call."""
-    return TENSORS + TENSOR_WORDS * one.row
+def _lengths(builder: Any, call: Any, one: Argument) -> list[Any]:
+    """Emit the lengths of a tensor."""
+    return [_word(builder, call, Call, "tensors", one.row, "dims", i) for i in range(one.rank)]
 
 
-def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> Any:
+def _value(context: Any, builder: Any, one: Argument, given: Sequence[Any]) -> Any:
     """Emit the value of an argument, from a node, a call, and the first and the last row."""
-    node, call, first, last = words
-    attribute = ATTRIBUTES + ATTRIBUTE_WORDS * one.row
+    node, call, first, last = given
     if one.kind in ("input", "output"):
-        at = _at(one)
-        lengths = [_word(builder, call, at + DIMS + i) for i in range(one.rank)]
-        address = _word(builder, call, at + ADDRESS)
+        lengths, address = _lengths(builder, call, one), _word(builder, call, Call, "tensors", one.row, "address")
         if one.is_cut:
             lengths[0] = builder.sub(last, first)
             row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
@@ -434,18 +419,13 @@ def _value(context: Any, builder: Any, one: Argument, words: Sequence[Any]) -> A
             cgutils.memset(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()), size, 0)
         return _array(context, builder, _type(one), address, lengths)
     if one.kind == "shape":
-        lengths = [_word(builder, call, _at(one) + DIMS + i) for i in range(one.rank)]
-        return context.make_tuple(builder, _type(one), lengths)
+        return context.make_tuple(builder, _type(one), _lengths(builder, call, one))
     if one.kind in ("ints", "floats"):
-        return _array(
-            context,
-            builder,
-            _type(one),
-            _word(builder, node, attribute + 1),
-            [_word(builder, node, attribute)],
-        )
+        count = _word(builder, node, Node, "attributes", one.row, "count")
+        address = _word(builder, node, Node, "attributes", one.row, "values", "elsewhere")
+        return _array(context, builder, _type(one), address, [count])
     if one.kind in ("int", "float"):
-        word = _word(builder, node, attribute + 1)
+        word = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
         return word if one.kind == "int" else builder.bitcast(word, _DOUBLE)
     return context.get_dummy_value()  # constants are part of the type
 

@@ -6,10 +6,8 @@ import ctypes
 import functools
 from ctypes import byref, c_int64, c_void_p
 
-import numpy as np
-
 from ortops.engine.c_api import API_VERSION, Api
-from ortops.engine.compiled.layout import ALLOCATOR_INFO
+from ortops.engine.compiled.types import Allocator
 from ortops.memory import keep_forever
 from ortops.runtime import library
 
@@ -20,11 +18,12 @@ def sized_allocator(api: Api) -> int:
     default, info = c_void_p(), c_void_p()
     api.check(api.GetAllocatorWithDefaultOptions(byref(default)))
     api.check(api.AllocatorGetInfo(default, byref(info)))
-    table = np.zeros(ALLOCATOR_INFO + 1, np.int64)
-    table[0], table[ALLOCATOR_INFO] = API_VERSION, info.value or 0
-    library().function("fill_allocator", c_int64)(table.ctypes.data)
-    keep_forever(table)
-    return int(table.ctypes.data)
+    allocator = Allocator(API_VERSION)
+    allocator.memory_info = info.value or 0
+    address = ctypes.addressof(allocator)
+    library().function("fill_allocator", c_int64)(address)
+    keep_forever(allocator)
+    return address
 
 
 class SizedBlocks:

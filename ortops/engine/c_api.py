@@ -12,18 +12,15 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ortops.engine.compiled import layout
+from ortops.calls.interface import TensorTypes
+from ortops.engine.compiled.types import API_FUNCTIONS, Table
 from ortops.engine.extensions import OrtError
 from ortops.jit.exceptions import uninterrupted
-from ortops.jit.process import API_BASE, CAPTURING, OPTIONS
+from ortops.jit.structs import offset_of
 from ortops.runtime import PROCESS, library
 
 API_VERSION = 20
 """The API version of onnxruntime 1.20, which later releases support."""
-
-FAIL, INVALID_ARGUMENT = layout.FAIL, layout.INVALID_ARGUMENT
 
 ANY_TYPE = 0
 """The type of an input that may have any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
@@ -93,7 +90,7 @@ class Api:
 
     def __init__(self, address: int) -> None:
         self.address, table = address, ctypes.cast(address, POINTER(c_void_p))
-        self.addresses: dict[str, int] = {name: table[layout.API_FUNCTIONS[name]] for name in _FUNCTIONS}
+        self.addresses: dict[str, int] = {name: table[API_FUNCTIONS[name]] for name in _FUNCTIONS}
         for name, arguments in _FUNCTIONS.items():
             result = _OTHER_RESULTS.get(name, c_void_p)
             setattr(self, name, ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name]))
@@ -137,36 +134,36 @@ class TensorType(NamedTuple):
 
 
 class Op:
-    """An OrtCustomOp, followed by the fields of `ortops.engine.compiled.layout`.
+    """An OrtCustomOp.
 
     Args:
+        table: the OrtCustomOp.
+
+    Attributes:
         address: its address.
     """
 
-    def __init__(self, address: int) -> None:
-        self.address = address
+    def __init__(self, table: Table) -> None:
+        self.address, self._table = ctypes.addressof(table), table
         self._names: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
     def rename(self, name: str) -> None:
         """Give the operator another name, for sessions made from now on."""
-        self._word(layout.NAME).value = self._text(name)
+        self._table.signature.name = self._text(name)
 
-    def rename_for(self, maker: int, name: str) -> None:
+    def rename_for(self, maker: Any, name: str) -> None:
         """Give the operator another name, for sessions that one thread makes.
 
         Args:
-            maker: the address of a word with the thread's number, or with 0 for no thread.
+            maker: an int64 of ctypes that outlives the operator, with the thread's number, or with 0 for no thread.
             name: the name.
         """
-        self._word(layout.MAKER_NAME).value = self._text(name)
-        self._word(layout.MAKER).value = maker
+        self._table.maker_name = self._text(name)
+        self._table.maker = maker
 
     def _text(self, name: str) -> int:
         # Earlier names stay in memory, since a thread that makes a session may be reading them.
         return ctypes.addressof(self._names.setdefault(name, ctypes.create_string_buffer(name.encode())))
-
-    def _word(self, number: int) -> c_int64:
-        return c_int64.from_address(self.address + ctypes.sizeof(c_int64) * number)
 
 
 class CustomOp(Op):
@@ -200,39 +197,45 @@ class CustomOp(Op):
     ) -> None:
         # Short, since the callbacks write it into a buffer, and `errors.calling` looks for its end.
         prefix = ctypes.create_string_buffer(f"{label:.50}: interrupted by ".encode())
-        table = np.zeros(layout.TENSORS + layout.TENSOR_WORDS * max(len(inputs), len(outputs)), np.int64)
-        super().__init__(table.ctypes.data)
+        # `Table` may have too little room for the tensors, which come last.
+        first, size = offset_of(Table, "signature", "tensors"), ctypes.sizeof(TensorTypes)
+        memory = ctypes.create_string_buffer(ctypes.sizeof(Table) + size * max(len(inputs), len(outputs)))
+        table = Table.from_buffer(memory)
+        super().__init__(table)
         self.rename(name)
-        table[layout.TEXT] = ctypes.addressof(prefix)
-        table[layout.INPUTS], table[layout.OUTPUTS] = len(inputs), len(outputs)
-        table[layout.CREATE], table[layout.INFER] = (id(function) if function else 0 for function in (create, infer))
-        table[layout.API] = ort_api().address
-        for start, tensors in ((layout.INPUT_TYPE, inputs), (layout.OUTPUT_TYPE, outputs)):
-            for i, tensor in enumerate(tensors):
-                first = start + i * layout.TENSOR_WORDS
-                table[first : first + 2] = tensor
+        table.prefix = ctypes.addressof(prefix)
+        table.signature.input_count, table.signature.output_count = len(inputs), len(outputs)
+        table.create, table.infer = (id(function) if function else 0 for function in (create, infer))
+        table.api = ort_api().address
+        for i, (element_type, presence) in enumerate(inputs):
+            types = TensorTypes.from_buffer(memory, first + i * size)
+            types.input_type, types.input_presence = element_type, presence
+        for i, (element_type, presence) in enumerate(outputs):
+            types = TensorTypes.from_buffer(memory, first + i * size)
+            types.output_type, types.output_presence = element_type, presence
         library().function("fill_callbacks", c_uint64, c_uint64)(self.address, API_VERSION)
-        self._used = table, prefix, create, infer
+        self._used = prefix, create, infer
 
 
 class LibraryOp(Op):
     """An OrtCustomOp of one of the library's operators, for one combination of its element types.
 
     Args:
-        record: the address of the operator's record. The OrtCustomOp lives until `release` and until no kernel uses it.
+        operator: the address of the operator (`TypedOperator`). The OrtCustomOp lives until `release` and until no kernel
+            uses it.
     """
 
-    def __init__(self, record: int) -> None:
+    def __init__(self, operator: int) -> None:
         api, (major, minor) = ort_api().address, onnxruntime_version()
-        address = library().function("make_table", *[c_int64] * 3)(record, api, 1000 * major + minor)
+        address = library().function("make_table", *[c_int64] * 3)(operator, api, 1000 * major + minor)
         if not address:
             raise MemoryError("out of memory for an operator")
-        super().__init__(address)
+        super().__init__(Table.from_address(address))
 
     @property
     def kernels(self) -> int:
         """The number of kernels that use it."""
-        return int(self._word(layout.REFERENCES).value) - 1
+        return self._table.references - 1
 
     def release(self) -> None:
         """End the use by session options."""
@@ -284,14 +287,14 @@ def _capture(options: Any) -> int:
         raise OrtError(f"onnxruntime is {onnxruntime.__version__}: must be 1.{API_VERSION} or later")
     path = library().path
     with _capture_lock:
-        PROCESS[OPTIONS], PROCESS[CAPTURING] = 0, threading.get_ident()
+        PROCESS.options, PROCESS.capturing = 0, threading.get_ident()
         try:
             options.register_custom_ops_library(path)
         except Exception as error:
             raise OrtError(f"onnxruntime {onnxruntime.__version__} cannot load {path}: {error}") from error
         finally:
-            PROCESS[CAPTURING] = 0
-        address, base = int(PROCESS[OPTIONS]), int(PROCESS[API_BASE])
+            PROCESS.capturing = 0
+        address, base = PROCESS.options, PROCESS.api_base
         if not address:
             raise OrtError(f"onnxruntime {onnxruntime.__version__} did not call RegisterCustomOps of {path}")
         if not _api_address:

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ortops.engine.allocator import SizedBlocks
 from ortops.engine.c_api import (
     ANY_TYPE,
-    FAIL,
-    INVALID_ARGUMENT,
     OPTIONAL,
     REQUIRED,
     VARIADIC,
@@ -30,6 +28,7 @@ from ortops.engine.c_api import (
     onnxruntime_version,
     ort_api,
 )
+from ortops.engine.compiled.types import FAIL, INVALID_ARGUMENT
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
 from ortops.engine.objects import kernel_with_object

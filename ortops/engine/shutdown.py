@@ -17,7 +17,6 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from ortops.jit.forks import MAX_WAIT_SECONDS
-from ortops.jit.process import ACTIVE, ENDING
 from ortops.runtime import PROCESS
 
 is_exiting = False
@@ -67,15 +66,15 @@ def close() -> None:
     is_exiting = True
     while _other_threads_are_inside() and time.monotonic() < deadline:
         time.sleep(0.001)
-    # These methods are not an onnxruntime.InferenceSession's; its callbacks read ENDING and count in ACTIVE.
-    PROCESS[ENDING] = threading.get_ident()
-    while PROCESS[ACTIVE] > 0 and time.monotonic() < deadline:
+    # These methods are not an onnxruntime.InferenceSession's; its callbacks read `ending` and count in `active`.
+    PROCESS.ending = threading.get_ident()
+    while PROCESS.active > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def reset_after_fork() -> None:
     """Forget the callbacks of the parent's threads, which a forked child does not have."""
-    PROCESS[ACTIVE] = 0
+    PROCESS.active = 0
 
 
 if hasattr(os, "register_at_fork"):

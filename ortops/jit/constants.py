@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,19 +12,29 @@ from ortops.jit.structs import InPlace, Kind, Pointer, Struct, Union, ctypes_typ
 
 @dataclass(frozen=True)
 class FunctionOf:
-    """A C function, specialised for an element type if it has parameters that point to elements."""
+    """A compiled function of a library.
+
+    function: the function.
+    element: the element type for which it is specialised if it has parameters that point to elements, else "".
+    """
 
     function: Any
     element: str = ""
 
 
+@dataclass(frozen=True)
+class SharedWord:
+    """The word of a library that all its functions share (`jit.parallel.shared_word`)."""
+
+    name: str
+
+
 class Constant:
     """A struct with a value for each field, or a union with a value for one of them.
 
-    The value of a number is a number, or what has an address: a text, which becomes a C string in UTF-8, a function or a
-    Constant. The value of a struct in place is a Constant. That of several values is a sequence, with zeros behind it where
-    the field has room for more; elsewhere lies what an address field gets, whose value is a sequence, a Constant, a text, or
-    None for 0.
+    The value of a number is a number, or what has an address: a text, which becomes a C string in UTF-8, a function or other
+    structs. The value of a struct in place is a Constant, and that of several values in place is a sequence; where the field
+    has room for more, zeros follow. The value of an address is what has an address, a sequence of several values, or None.
 
     Raises:
         TypeError: a field has no value, or a value has no field.
@@ -45,8 +55,8 @@ class Several:
     values: Sequence[Any]
 
 
-Target: TypeAlias = "str | FunctionOf | Constant | Several"
-"""What has an address."""
+Target: TypeAlias = "str | FunctionOf | SharedWord | Constant | Several"
+"""What has an address. Functions and shared words exist only in libraries."""
 
 
 class Cell(NamedTuple):
@@ -60,7 +70,10 @@ class Cell(NamedTuple):
 def size_of(target: Constant | Several) -> int:
     """The bytes of structs or numbers."""
     if isinstance(target, Constant):
-        return ctypes.sizeof(target.struct)
+        size, (name, (_, kind)) = ctypes.sizeof(target.struct), list(target.struct.fields.items())[-1]
+        if isinstance(kind, InPlace) and kind.size == 0:
+            size += ctypes.sizeof(ctypes_type(kind.kind)) * len(target.values[name])
+        return size
     return ctypes.sizeof(ctypes_type(target.kind)) * len(target.values)
 
 
@@ -80,7 +93,7 @@ def cells(target: Constant | Several) -> Iterator[Cell]:
 
 def _cells(kind: Kind, value: Any, offset: int) -> Iterator[Cell]:
     if isinstance(kind, InPlace):
-        if len(value) > kind.size:
+        if kind.size and len(value) > kind.size:  # otherwise they follow the struct
             raise ValueError(f"{len(value)} values: must be at most {kind.size}, for which there is room")
         step = ctypes.sizeof(ctypes_type(kind.kind))
         for i, item in enumerate(value):
@@ -88,32 +101,44 @@ def _cells(kind: Kind, value: Any, offset: int) -> Iterator[Cell]:
     elif is_struct(kind):
         yield from (cell._replace(offset=offset + cell.offset) for cell in cells(value))
     elif isinstance(kind, Pointer):
-        is_address = value is None or isinstance(value, int | str | FunctionOf | Constant)
-        yield Cell(offset, "int64", (value or 0) if is_address else Several(kind.kind, value))
+        is_sequence = isinstance(value, Sequence) and not isinstance(value, str)
+        yield Cell(offset, "int64", Several(kind.kind, value) if is_sequence else (value or 0))
     else:
-        yield Cell(offset, str(kind), value)
+        yield Cell(offset, str(kind), int(value) if isinstance(value, bool) else value)
+
+
+def functions(targets: Iterable[Target]) -> list[FunctionOf]:
+    """The functions whose addresses are in constants, and in all constants whose addresses are in these."""
+    found = dict.fromkeys(targets)
+    left = list(found)
+    while left:
+        target = left.pop()
+        for cell in cells(target) if isinstance(target, Constant | Several) else ():
+            if not isinstance(cell.value, int | float) and cell.value not in found:
+                found[cell.value] = None
+                left.append(cell.value)
+    return [target for target in found if isinstance(target, FunctionOf)]
 
 
 class Memory:
-    """Constants in this process, which end with this object.
+    """Constants in this process, which end with this object."""
 
-    Args:
-        address_of: the address of a function.
-    """
+    def __init__(self) -> None:
+        self._places = dict[Target, Any]()
 
-    def __init__(self, address_of: Callable[[FunctionOf], int]) -> None:
-        self._function, self._places = address_of, dict[Target, Any]()
-
-    def address(self, target: Target) -> int:
-        """The address of a function, or of something that is written once."""
-        if isinstance(target, FunctionOf):
-            return self._function(target)
-        if isinstance(target, str) and target not in self._places:
-            self._places[target] = ctypes.create_string_buffer(target.encode())
-        elif not isinstance(target, str) and target not in self._places:
-            memory: Any = (ctypes.c_int64 * ((size_of(target) + 7) // 8))()
-            for offset, kind, value in cells(target):
-                number = value if isinstance(value, int | float) else self.address(value)
-                ctypes_type(kind).from_buffer(memory, offset).value = number
-            self._places[target] = memory
+    def address(self, target: str | Constant | Several) -> int:
+        """The address of a text or of structs, which are written once."""
+        if target not in self._places:
+            self._places[target] = self._written(target)
         return ctypes.addressof(self._places[target])
+
+    def _written(self, target: str | Constant | Several) -> Any:
+        if isinstance(target, str):
+            return ctypes.create_string_buffer(target.encode())
+        memory: Any = (ctypes.c_int64 * ((size_of(target) + 7) // 8))()
+        for offset, kind, value in cells(target):
+            if isinstance(value, FunctionOf | SharedWord):
+                raise TypeError(f"{value}: exists only in a library")
+            number = value if isinstance(value, int | float) else self.address(value)
+            ctypes_type(kind).from_buffer(memory, offset).value = number
+        return memory

@@ -19,8 +19,9 @@ from numba.extending import intrinsic
 from ortops.jit.compile import compiled
 from ortops.jit.exceptions import KEY
 from ortops.jit.parallel import add_atomically, allocate, release, shared_word, to_words
-from ortops.jit.process import ACTIVE, ENDING, FIRST_PYTHON_FUNCTION, PYTHON_FUNCTIONS
-from ortops.jit.scalar import address_of, int64_pointer, offset
+from ortops.jit.process import Process, PythonApi
+from ortops.jit.scalar import address_of
+from ortops.jit.struct_types import field_pointer, struct_at
 from ortops.jit.text import text
 
 _INT, _INT64 = ir.IntType(32), ir.IntType(64)
@@ -41,7 +42,7 @@ _KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
 @intrinsic(prefer_literal=True)
 def _call(_typing: Any, name: Any, args: Any) -> Any:
     function = name.literal_value
-    place = FIRST_PYTHON_FUNCTION + PYTHON_FUNCTIONS.index(function)
+    place = Process.fields["python"].offset + PythonApi.fields[function].offset
     given = types.BaseTuple.from_types(tuple(map(types.unliteral, args.types)))
 
     def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
@@ -50,7 +51,7 @@ def _call(_typing: Any, name: Any, args: Any) -> Any:
         kind = ir.FunctionType(result, [_INT64] * len(words)).as_pointer()
         known = builder.module.globals.get("ortops.python")
         python = builder.load(known or ir.GlobalVariable(builder.module, _INT64, "ortops.python"))
-        address = builder.inttoptr(builder.add(python, _INT64(8 * place)), kind.as_pointer())
+        address = builder.inttoptr(builder.add(python, _INT64(place)), kind.as_pointer())
         found = builder.call(builder.load(address), words)
         return builder.sext(found, _INT64) if result == _INT else found
 
@@ -66,36 +67,36 @@ else:
 
 
 @compiled
-def has_python() -> bool:
-    """Whether the process has given the functions of Python's C API."""
-    return shared_word("python")[0] != 0
+def python_process() -> Process | None:
+    """The process, if it has given the functions of Python's C API."""
+    return struct_at(Process, shared_word("python")[0])
 
 
 @compiled
 def enter() -> None:
     """Count a running callback. If the interpreter is finalizing, wait for the process to end instead."""
-    if has_python():
-        process = int64_pointer(shared_word("python")[0])
-        add_atomically(offset(process, ACTIVE), 1)
+    process = python_process()
+    if process is not None:
+        add_atomically(field_pointer(process, "active"), 1)
         if _has_ended(process):
-            add_atomically(offset(process, ACTIVE), -1)
+            add_atomically(field_pointer(process, "active"), -1)
             _wait()
 
 
 @compiled
 def leave() -> None:
     """Stop counting a callback. If the interpreter is finalizing, wait for the process to end."""
-    if has_python():
-        process = int64_pointer(shared_word("python")[0])
-        add_atomically(offset(process, ACTIVE), -1)
+    process = python_process()
+    if process is not None:
+        add_atomically(field_pointer(process, "active"), -1)
         if _has_ended(process):
             _wait()
 
 
 @compiled
-def _has_ended(process: Any) -> bool:
+def _has_ended(process: Process) -> bool:
     """Whether another thread is finalizing the interpreter."""
-    return process[ENDING] != 0 and process[ENDING] != call_python("PyThread_get_thread_ident", ())
+    return process.ending != 0 and process.ending != call_python("PyThread_get_thread_ident", ())
 
 
 @compiled
@@ -107,7 +108,7 @@ def _wait() -> None:
 @compiled
 def signal_raised() -> bool:
     """Run the handlers of pending signals if this is the main thread; return whether a handler raised. A C function."""
-    if not has_python():
+    if python_process() is None:
         return False
     lock = call_python("PyGILState_Ensure", ())
     raised = call_python("PyErr_CheckSignals", ()) != 0

@@ -139,6 +139,7 @@ def _set(context: Any, builder: Any, sig: Any, args: Any, name: str) -> None:
 
 @lower_cast(types.NoneType, StructType)
 @lower_cast(types.NoneType, ItemsType)
+@lower_cast(types.NoneType, types.CPointer)
 def _null(context: Any, _builder: Any, _none: Any, to: Any, _value: Any) -> Any:
     return context.get_value_type(to)(None)
 
@@ -172,6 +173,7 @@ def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 @lower_builtin(operator.is_, StructType, types.NoneType)
 @lower_builtin(operator.is_, ItemsType, types.NoneType)
+@lower_builtin(operator.is_, types.CPointer, types.NoneType)
 def _is_null(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
     return builder.icmp_unsigned("==", builder.ptrtoint(args[0], _INT64), _INT64(0))
 
@@ -181,24 +183,19 @@ def _is_same(_context: Any, builder: Any, _sig: Any, args: Any) -> Any:
     return builder.icmp_unsigned("==", *(builder.ptrtoint(pointer, _INT64) for pointer in args))
 
 
-@intrinsic
-def _struct_at(_typing: Any, struct: Any, address: Any) -> Any:
-    result = struct.instance_type
+def _at(result_of: Any) -> Any:
+    """An intrinsic that takes an address for a pointer of a type that follows from a struct."""
 
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[1], context.get_value_type(result))
+    @intrinsic
+    def at(_typing: Any, struct: Any, address: Any) -> Any:
+        result = result_of(struct.instance_type)
 
-    return result(struct, types.intp), codegen
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[1], context.get_value_type(result))
 
+        return result(struct, types.intp), codegen
 
-@intrinsic
-def _items_at(_typing: Any, struct: Any, address: Any) -> Any:
-    result = ItemsType(struct.instance_type.struct)
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[1], context.get_value_type(result))
-
-    return result(struct, types.intp), codegen
+    return at
 
 
 @intrinsic
@@ -207,44 +204,28 @@ def _size_of(_typing: Any, struct: Any) -> Any:
     return types.intp(struct), lambda _context, _builder, _signature, _args: _INT64(size)
 
 
-def _emit_local(builder: Any, struct: Any, count: int) -> Any:
-    words = (ctypes.sizeof(struct) * count + 7) // 8
-    return builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(_INT64, words)), _BYTE.as_pointer())
-
-
 @intrinsic
 def _local_struct(_typing: Any, struct: Any) -> Any:
     result = struct.instance_type
-    return result(struct), lambda _context, builder, _signature, _args: _emit_local(builder, result.struct, 1)
+    words = (ctypes.sizeof(result.struct) + 7) // 8
 
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        memory = cgutils.alloca_once(builder, ir.ArrayType(_INT64, words))
+        return builder.bitcast(memory, _BYTE.as_pointer())
 
-@intrinsic(prefer_literal=True)
-def _local_structs(_typing: Any, struct: Any, count: Any) -> Any:
-    kind, size = struct.instance_type.struct, count.literal_value
-    return ItemsType(kind)(struct, count), lambda _context, builder, _signature, _args: _emit_local(builder, kind, size)
-
-
-def _emit_allocation(builder: Any, size: Any) -> Any:
-    malloc_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
-    # Never ask for 0 bytes: malloc may return null.
-    return builder.call(cgutils.get_or_insert_function(builder.module, malloc_type, "malloc"), [size])
+    return result(struct), codegen
 
 
 @intrinsic
 def _allocate_struct(_typing: Any, struct: Any) -> Any:
     result = struct.instance_type
-    size = _INT64(ctypes.sizeof(result.struct))
-    return result(struct), lambda _context, builder, _signature, _args: _emit_allocation(builder, size)
 
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        malloc_type = ir.FunctionType(_BYTE.as_pointer(), [_INT64])
+        malloc = cgutils.get_or_insert_function(builder.module, malloc_type, "malloc")
+        return builder.call(malloc, [_INT64(ctypes.sizeof(result.struct))])
 
-@intrinsic
-def _allocate_structs(_typing: Any, struct: Any, count: Any) -> Any:
-    result = ItemsType(struct.instance_type.struct)
-
-    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return _emit_allocation(builder, builder.add(builder.mul(args[1], _INT64(result.itemsize)), _INT64(8)))
-
-    return result(struct, types.intp), codegen
+    return result(struct), codegen
 
 
 @intrinsic
@@ -268,6 +249,16 @@ def _field_pointer(_typing: Any, struct: Any, name: Any) -> Any:
     return result(struct, name), codegen
 
 
+@intrinsic(prefer_literal=True)
+def _field_address(_typing: Any, struct: Any, name: Any) -> Any:
+    offset = _INT64(struct.struct.fields[name.literal_value].offset)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.add(builder.ptrtoint(args[0], _INT64), offset)
+
+    return types.intp(struct, name), codegen
+
+
 if TYPE_CHECKING:
     S = TypeVar("S", bound=Struct)
 
@@ -283,23 +274,19 @@ if TYPE_CHECKING:
     def local_struct(struct: type[S]) -> S:
         """An uninitialised struct on the stack, which ends with the function."""
 
-    def local_structs(struct: type[S], count: int) -> list[S]:
-        """A constant number of uninitialised structs on the stack."""
-
     def allocate_struct(struct: type[S]) -> S | None:
         """An uninitialised struct, which `parallel.release` ends; None if memory has run out."""
-
-    def allocate_structs(struct: type[S], count: int) -> list[S] | None:
-        """Several uninitialised structs, which `parallel.release` ends together; None if memory has run out."""
 
     def clear_struct(struct: Struct) -> None:
         """Set all fields of a struct to 0."""
 
     def field_pointer(struct: Struct, name: str) -> Any:
         """A pointer to the field `name`, a number or an address, for functions that change it; `name` is a constant."""
+
+    def field_address(struct: Struct, name: str) -> int:
+        """The address of the field `name`, which is a constant, for functions that set it."""
 else:
-    struct_at, items_at, size_of, local_struct, local_structs = (
-        *(_struct_at, _items_at, _size_of, _local_struct, _local_structs),
-    )
-    allocate_struct, allocate_structs, clear_struct = _allocate_struct, _allocate_structs, _clear_struct
-    field_pointer = _field_pointer
+    struct_at, items_at = _at(lambda struct: struct), _at(lambda struct: ItemsType(struct.struct))
+    size_of, clear_struct = _size_of, _clear_struct
+    local_struct, allocate_struct = _local_struct, _allocate_struct
+    field_pointer, field_address = _field_pointer, _field_address

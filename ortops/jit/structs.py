@@ -10,13 +10,14 @@
         next: Annotated[Node | None, POINTER]        # the address of a struct, or 0
         rules: Annotated[list[Rule], POINTER]        # the address of the first of several structs
         drivers: Annotated[list[Annotated[Driver, POINTER]], POINTER]    # the address of the first of several addresses
+        starts: Words                                # the address of the first of several int64s
         tensors: Annotated[list[Tensor], 12]         # twelve structs, in place
         latest: Tensor                               # a struct in place
         attributes: Annotated[list[Attribute], 0]    # structs that follow, as many as there is memory for
         compute: Address[Callable[[int], int]]       # the address of a C function
 
-In Python a struct is a ctypes.Structure, whose addresses are ints. In compiled code (`struct_types`) it is a pointer whose
-fields have names: `node.rules[i].rank`, `node.tensors[i].dims[k]`, `tensor.rank = 2`.
+In Python a struct is a ctypes.Structure, and in compiled code (`struct_types`) it is a pointer. Its fields have the same
+names in both: `node.rules[i].rank`, `node.tensors[i].dims[k]`, `tensor.rank = 2`. In Python, addresses keep nothing alive.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def kind_of(hint: Any) -> Kind:
     if is_struct(hint):
         return hint
     if len(extras) == 1 and extras[0] in _NUMBERS:
-        return str(extras[0])
+        return str(extras[0]) if hint.__origin__ in (int, float) else Pointer(extras[0], True)
     if len(extras) == 1 and (extras[0] == POINTER or isinstance(extras[0], int)):
         found = without_none(hint.__origin__)
         if typing.get_origin(found) is list:
@@ -112,6 +113,37 @@ def kind_of(hint: Any) -> Kind:
         if extras[0] == POINTER:
             return Pointer(kind_of(found), False)
     raise TypeError(f"{hint!r}: must be int, float, Byte, Float32, a struct, or a list or an address of these")
+
+
+def offset_of(struct: type[Struct], *path: str | int) -> int:
+    """The offset in bytes of what lies in a struct: by the names of fields and the numbers of items."""
+    kind: Kind = struct
+    offset = 0
+    for step in path:
+        if isinstance(kind, InPlace) and isinstance(step, int):
+            kind = kind.kind
+            offset += step * ctypes.sizeof(ctypes_type(kind))
+        elif isinstance(kind, type) and isinstance(step, str):
+            more, kind = kind.fields[step]
+            offset += more
+        else:
+            raise TypeError(f"{path!r}: {step!r} is not in place in {kind}")
+    return offset
+
+
+def _pointed(stored: str, kind: Pointer) -> property:
+    """What a field of addresses is in Python: a struct, or several values by their numbers; None at the address 0."""
+    target = ctypes_type(kind.kind)
+
+    def read(struct: Any) -> Any:
+        address = getattr(struct, stored)
+        values = ctypes.cast(address, ctypes.POINTER(target))
+        return None if address == 0 else values if kind.is_several else values.contents
+
+    def write(struct: Any, value: Any) -> None:
+        setattr(struct, stored, 0 if value is None else ctypes.addressof(value))
+
+    return property(read, write)
 
 
 if TYPE_CHECKING:
@@ -136,8 +168,12 @@ else:
             hints = typing.get_type_hints(self, localns={name: self}, include_extras=True)
             if hints:
                 kinds = {name: kind_of(hint) for name, hint in hints.items()}
-                self._fields_ = [(name, ctypes_type(kind)) for name, kind in kinds.items()]
-                self.fields = {name: Field(getattr(self, name).offset, kind) for name, kind in kinds.items()}
+                stored = {name: f"_{name}" if isinstance(kind, Pointer) else name for name, kind in kinds.items()}
+                self._fields_ = [(stored[name], ctypes_type(kind)) for name, kind in kinds.items()]
+                self.fields = {name: Field(getattr(self, stored[name]).offset, kind) for name, kind in kinds.items()}
+                for name, kind in kinds.items():
+                    if isinstance(kind, Pointer):
+                        setattr(self, name, _pointed(stored[name], kind))
 
     class StructClass(Fields, type(ctypes.Structure)):
         """The class of structs."""

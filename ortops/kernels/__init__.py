@@ -3,7 +3,7 @@
 A call uses these modules in this order:
 
 - `pool` has two entries, one for all poolings and one for their gradients. An entry checks the data, places the samples of
-  the RoIs and calls a driver. Records in `entries` describe how operators, modes and element types differ. `refusals`
+  the RoIs and calls a driver. `entries` says how operators, modes and element types differ. `refusals`
   writes errors.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` computes MaxRoiPool's bins of whole pixels and its gradient.

@@ -1,7 +1,7 @@
-"""The records (`calls.records`) that configure the operators' entries and drivers.
+"""What configures the operators' entries and drivers.
 
 An entry checks the data, places samples and calls drivers. `pool` has an entry for all poolings and one for their gradients;
-`resample` has another. Drivers and the functions that fill tables are compiled once. Records give them the addresses of
+`resample` has another. Drivers and the functions that fill tables are compiled once. Constants give them the addresses of
 specialised functions: loading and storing for each element type; arithmetic for float and double, and for each element type
 where it reads single planes. Only this file knows how an operator's attributes choose these functions.
 """
@@ -12,9 +12,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DIMS, LENGTHS, TENSOR_WORDS, TENSORS
-from ortops.calls.records import FunctionOf, Record, Word
+from ortops.calls.types import NONE, Entry
 from ortops.jit import python_api, tasks
+from ortops.jit.constants import Constant, FunctionOf
 from ortops.jit.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, PANEL
 from ortops.kernels import (
     argmax,
@@ -36,6 +36,7 @@ from ortops.kernels import (
     sliding,
     sums,
 )
+from ortops.kernels.functions import Driver, Functions, ResampleDriver
 from ortops.kernels.layout import (
     ABOVE,
     BELOW,
@@ -51,9 +52,10 @@ from ortops.kernels.layout import (
     TO_Y,
     WEIGHTS,
 )
+from ortops.kernels.types import Parameter, PerAxis, ResampleEntry, RoiEntry
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import Operator
 
 if TYPE_CHECKING:
     from ortops.kernels.functions import AddingToDrois, AddingToDx, Filling, Pooling
@@ -74,20 +76,20 @@ _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 class Drivers(NamedTuple):
-    """A node's driver records; 0 if the node never needs the driver.
+    """A node's drivers.
 
     driver: fills Y or dX.
-    of_rois: fills drois.
+    of_rois: fills drois; None if the node never needs it.
     """
 
-    driver: Record
-    of_rois: Record | Literal[0]
+    driver: Constant
+    of_rois: Constant | None
 
 
 class Choices(NamedTuple):
     """An operator's drivers, and the attribute that chooses among them.
 
-    row: the attribute's number, or -1 if no attribute decides.
+    row: the attribute's number, or NONE if no attribute decides.
     drivers: the drivers for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
     """
 
@@ -134,82 +136,87 @@ def _values_of(kind: int) -> int:
 
 
 @functools.cache
-def _gather_of(mode: Mode, kind: int) -> Record:
+def _gather_of(mode: Mode, kind: int) -> Constant:
     form, arithmetic = _POOLING[mode]
-    return _driver(f"pool_{mode}", gather.gather, TO_Y, form, arithmetic, kind, kind)
+    return _driver(gather.gather, TO_Y, form, arithmetic, kind, kind)
 
 
 @functools.cache
-def _scatter_of(mode: Mode, kind: int) -> Record:
+def _scatter_of(mode: Mode, kind: int) -> Constant:
     form, arithmetic = _ADDING_TO_DX[mode]
     # An average's dX does not depend on the maps, so its planes have the compute type.
     of_planes = _values_of(kind) if form in (WEIGHTS, LISTS) else kind
-    return _driver(f"dx_{mode}", scatter.scatter, TO_DX, form, arithmetic, kind, of_planes, _more_of_dx(mode, kind))
-
-
-def _more_of_dx(mode: Mode, kind: int) -> tuple[Word, Word]:
-    """The function that rounds the sums of several parts, and the driver that computes these sums."""
-    return (FunctionOf(parts.add_up_in_float), _scatter_of(mode, FLOAT)) if kind < FLOAT else (0, 0)
+    of_sums = _scatter_of(mode, FLOAT) if kind < FLOAT else None
+    return _driver(scatter.scatter, TO_DX, form, arithmetic, kind, of_planes, of_sums)
 
 
 @functools.cache
-def _drois_of(mode: Mode, kind: int) -> Record:
-    after: tuple[Word, Word] = FunctionOf(sums.round_sums, _NAMES[kind]), 0
+def _drois_of(mode: Mode, kind: int) -> Constant:
     if mode == "avg_rotated":
-        return _driver(
-            "drois_avg_rotated", rotated.rotated_drois, TO_DROIS, LISTS, rotated.add_products, kind, kind, after
-        )
+        return _driver(rotated.rotated_drois, TO_DROIS, LISTS, rotated.add_products, kind, kind)
     form, arithmetic = _ADDING_TO_DROIS[mode]
-    return _driver(f"drois_{mode}", gather.gather_drois, TO_DROIS, form, arithmetic, kind, kind, after)
+    return _driver(gather.gather_drois, TO_DROIS, form, arithmetic, kind, kind)
 
 
 def _driver(
-    name: str,
     drive: Any,
     role: int,
     form: int,
     arithmetic: Any,
     kind: int,
     of_planes: int,
-    after: tuple[Word, Word] = (0, 0),
-) -> Record:
-    """The record of a driver for an element type; `layout` describes its words.
+    of_sums: Constant | None = None,
+) -> Constant:
+    """A driver for an element type.
 
     Args:
-        name: a part of the record's name.
         drive: the driver's function.
         role: the output that it fills. For drois, tables also hold derivatives with respect to the RoIs' coordinates.
         form: the form of the tables.
         arithmetic: the function that computes panels and planes.
         kind: the element type to load and store.
         of_planes: the element type of planes. Panels have the compute type.
-        after: the words ROUND and OF_SUMS.
+        of_sums: the driver that adds up a 16-bit type's dX in parts.
     """
-    lists, element = form == LISTS, _NAMES[kind]
-    numbers = DOUBLE if form == CANDIDATES or (lists and role == TO_DROIS) else _values_of(kind)
-    words: list[Word] = [
-        FunctionOf(drive),
-        FunctionOf(parts.drive_with_lists if lists else parts.drive_in_parts),
-        *((MAX_LIST_BYTES, 0) if lists else (MAX_PIXELS, MAX_MAPS)),
-        *after,
-        *(role, kind, form, int(role == TO_DROIS), numbers),
-        FunctionOf(rotated_tables.share if lists else roi_tables.share),
-        0 if lists else FunctionOf(_FILL[form]),
-        FunctionOf(sliding.sort_by_first_row),
-        FunctionOf(tasks.run_in_chunks),
-        FunctionOf(python_api.signal_raised),
-        *(FunctionOf(one, element) for one in (pack.pack, pack.unpack, pack.read, pack.write)),
-        0 if lists and role == TO_DROIS else FunctionOf(arithmetic, _NAMES[_values_of(kind)] + PANEL),
-        FunctionOf(arithmetic, _NAMES[of_planes]),
-    ]
-    return Record(f"{name}_{element}", words)
+    lists, element, is_of_rois = form == LISTS, _NAMES[kind], role == TO_DROIS
+    return Constant(
+        Driver,
+        drive=FunctionOf(drive),
+        in_parts=FunctionOf(parts.drive_with_lists if lists else parts.drive_in_parts),
+        part_work=MAX_LIST_BYTES if lists else MAX_PIXELS,
+        part_maps=0 if lists else MAX_MAPS,
+        add_up=FunctionOf(parts.add_up_in_float) if of_sums else 0,
+        of_sums=of_sums,
+        round_sums=FunctionOf(sums.round_sums, element) if is_of_rois else 0,
+        role=role,
+        kind=kind,
+        form=form,
+        with_grad=is_of_rois,
+        numbers=DOUBLE if form == CANDIDATES or (lists and is_of_rois) else _values_of(kind),
+        functions=Constant(
+            Functions,
+            share=FunctionOf(rotated_tables.share if lists else roi_tables.share),
+            fill=0 if lists else FunctionOf(_FILL[form]),
+            sort=FunctionOf(sliding.sort_by_first_row),
+            run=_RUN,
+            stop=_STOP,
+            pack=FunctionOf(pack.pack, element),
+            unpack=FunctionOf(pack.unpack, element),
+            read=FunctionOf(pack.read, element),
+            write=FunctionOf(pack.write, element),
+            panel=0 if lists and is_of_rois else FunctionOf(arithmetic, _NAMES[_values_of(kind)] + PANEL),
+            plane=FunctionOf(arithmetic, _NAMES[of_planes]),
+        ),
+    )
+
+
+_RUN, _STOP = FunctionOf(tasks.run_in_chunks), FunctionOf(python_api.signal_raised)
 
 
 @functools.cache
-def _resample_of(kind: int) -> Record:
-    lines = [FunctionOf(one, _NAMES[kind]) for one in (resample.copy_lines, resample.sum_lines)]
-    run = FunctionOf(tasks.run_in_chunks), FunctionOf(python_api.signal_raised)
-    return Record(f"resample_{_NAMES[kind]}", [*lines, *run, *(0,) * 3, kind])
+def _resample_of(kind: int) -> Constant:
+    copy_lines, sum_lines = (FunctionOf(one, _NAMES[kind]) for one in (resample.copy_lines, resample.sum_lines))
+    return Constant(ResampleDriver, copy_lines=copy_lines, sum_lines=sum_lines, run=_RUN, stop=_STOP, kind=kind)
 
 
 class _Roi(NamedTuple):
@@ -269,80 +276,96 @@ ENTRIES = {name + suffix for name in (*_ROI_OPERATORS, "dml_resample") for suffi
 
 
 def _row(operator: Operator, name: str) -> int:
-    """An attribute's number, or -1 if the operator does not have the attribute."""
-    return next((i for i, attribute in enumerate(operator.attributes) if attribute.name == name), -1)
+    """An attribute's number, or NONE if the operator does not have the attribute."""
+    return next((i for i, attribute in enumerate(operator.attributes) if attribute.name == name), NONE)
 
 
-def _value_at(operator: Operator, name: str) -> int:
-    """The index of the node's word that holds an attribute's first value; 0 if the operator does not have the attribute."""
-    row = _row(operator, name)
-    return 0 if row < 0 else ATTRIBUTES + ATTRIBUTE_WORDS * row + 1
+def _by_choice(operator: Operator, name: str, meanings: Mapping[str, int]) -> list[int]:
+    return [meanings[str(choice)] for choice in operator.attributes[_row(operator, name)].choices]
 
 
-def _by_choice(operator: Operator, name: str, meanings: Mapping[str, int]) -> Record:
-    choices = operator.attributes[_row(operator, name)].choices
-    return Record(f"{operator.function}_{name}", [meanings[str(choice)] for choice in choices])
-
-
-def _parameter(operator: Operator, parameter: str | tuple[str, Mapping[str, int]] | int) -> tuple[Word, Word]:
-    """The words that describe a parameter of the function that places RoIs."""
+def _parameter(operator: Operator, parameter: str | tuple[str, Mapping[str, int]] | int) -> Constant:
+    """A parameter of the function that places RoIs."""
+    attribute, meanings, constant = NONE, None, 0
     if isinstance(parameter, int):
-        return 0, parameter
-    if isinstance(parameter, str):
-        return _value_at(operator, parameter), 0
-    name, meanings = parameter
-    if name in operator.constants:
-        return 0, meanings[str(operator.constants[name])]
-    return _value_at(operator, name), _by_choice(operator, name, meanings)
+        constant = parameter
+    elif isinstance(parameter, str):
+        attribute = _row(operator, parameter)
+    elif parameter[0] in operator.constants:
+        constant = parameter[1][str(operator.constants[parameter[0]])]
+    else:
+        attribute, meanings = _row(operator, parameter[0]), _by_choice(operator, *parameter)
+    return Constant(Parameter, attribute=attribute, meanings=meanings, constant=constant)
 
 
 @functools.cache
-def entry_of(operator: Operator) -> Record:
-    """The record of an operator's entry; `layout` describes its words."""
-    tensors = {
-        tensor.name: TENSORS + TENSOR_WORDS * i for i, tensor in enumerate((*operator.inputs, *operator.outputs))
-    }
+def entry_of(operator: Operator) -> Constant:
+    """An operator's entry."""
+    tensors = {tensor.name: i for i, tensor in enumerate((*operator.inputs, *operator.outputs))}
     forward = operator.function.removesuffix("_grad")
     is_gradient = forward != operator.function
     if forward == "dml_resample":
         return _entry_of_resample(operator, tensors, is_gradient)
     roi = _ROI_OPERATORS[forward]
     x, rois, of_images, output = roi.names
-    out = list(tensors.values())[len(operator.inputs) :]
-    words: list[Word] = [
-        FunctionOf(pool.pool_gradient if is_gradient else pool.pool),
-        "out of memory for the workspace of a RoI",
-        FunctionOf(roi.place),
-        FunctionOf(axis.place_bins),
-        FunctionOf(refusals.refuse_rois),
-        tensors[x],
-        LENGTHS if any(tensor.element_axes for tensor in operator.inputs) else tensors[x] + DIMS,
-        *(tensors[rois], tensors.get(of_images, 0)),
-        *((tensors[output], out[0], out[1] if len(out) > 1 else 0) if is_gradient else (out[0], 0, 0)),
-        *(roi.columns, int(roi.interleaves), _value_at(operator, roi.outside)),
-        next((i for i, one in enumerate(roi.parameters) if one is _INTERPOLATION), -1),
-    ]
-    for parameter in (*roi.parameters, *(0,) * (MAX_PARAMETERS - len(roi.parameters))):
-        words += _parameter(operator, parameter)
-    return Record(f"entry_{operator.name}", [*words, *roi.names])
+    first = len(operator.inputs)
+    return Constant(
+        RoiEntry,
+        entry=_entry(pool.pool_gradient if is_gradient else pool.pool, "out of memory for the workspace of a RoI"),
+        place_rois=FunctionOf(roi.place),
+        place_bins=FunctionOf(axis.place_bins),
+        refuse=FunctionOf(refusals.refuse_rois),
+        map=tensors[x],
+        has_lengths=any(tensor.element_axes for tensor in operator.inputs),
+        boxes=tensors[rois],
+        of_images=tensors.get(of_images, NONE),
+        output=tensors[output] if is_gradient else first,
+        to_map=first if is_gradient else NONE,
+        to_boxes=first + 1 if is_gradient and len(operator.outputs) > 1 else NONE,
+        columns=roi.columns,
+        interleaves=roi.interleaves,
+        outside=_row(operator, roi.outside),
+        nearest=next((i for i, one in enumerate(roi.parameters) if one is _INTERPOLATION), NONE),
+        parameters=[
+            _parameter(operator, parameter)
+            for parameter in (*roi.parameters, *(0,) * (MAX_PARAMETERS - len(roi.parameters)))
+        ],
+        map_name=x,
+        boxes_name=rois,
+        of_images_name=of_images,
+        output_name=output,
+    )
 
 
-def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradient: bool) -> Record:
+def _entry(enter: Any, short_of_memory: str) -> Constant:
+    return Constant(Entry, enter=FunctionOf(enter), short_of_memory=short_of_memory)
+
+
+def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradient: bool) -> Constant:
     source, *_, target = tensors.values()
     mode = operator.attributes[_row(operator, "interpolation_mode")]
-    rules = {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
-    words: list[Word] = [
-        FunctionOf(resample.resample),
-        "out of memory for a line of the tensor",
-        *(0, 0, FunctionOf(refusals.refuse_to_resample)),
-        *(source, target, int(is_gradient)),
-        *(_value_at(operator, mode.name), mode.choices.index("linear")),
-        *(_value_at(operator, "rounding_direction"), _by_choice(operator, "rounding_direction", rules)),
-        *(_value_at(operator, "scales") - 1, 0.0),
-        *(_value_at(operator, "input_pixel_offsets") - 1, INPUT_PIXEL_OFFSET),
-        *(_value_at(operator, "output_pixel_offsets") - 1, OUTPUT_PIXEL_OFFSET),
-    ]
-    return Record(f"entry_{operator.name}", words)
+    defaults = {
+        "scales": 0.0,
+        "input_pixel_offsets": INPUT_PIXEL_OFFSET,
+        "output_pixel_offsets": OUTPUT_PIXEL_OFFSET,
+    }
+    return Constant(
+        ResampleEntry,
+        entry=_entry(resample.resample, "out of memory for a line of the tensor"),
+        refuse=FunctionOf(refusals.refuse_to_resample),
+        source=source,
+        target=target,
+        transposed=is_gradient,
+        mode=_row(operator, mode.name),
+        linear=mode.choices.index("linear"),
+        rounding=_row(operator, "rounding_direction"),
+        rules=_by_choice(
+            operator, "rounding_direction", {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
+        ),
+        per_axis=[
+            Constant(PerAxis, attribute=_row(operator, name), default=default) for name, default in defaults.items()
+        ],
+    )
 
 
 @functools.cache
@@ -351,19 +374,12 @@ def drivers_of(operator: Operator) -> Choices:
     forward = operator.function.removesuffix("_grad")
     kinds = [KINDS[name] for name in next(iter(operator.types.values()))]
     if forward == "dml_resample":
-        return Choices(-1, {kind: (Drivers(_resample_of(kind), 0),) for kind in kinds})
+        return Choices(NONE, {kind: (Drivers(_resample_of(kind), None),) for kind in kinds})
     roi, fill = _ROI_OPERATORS[forward], _gather_of
     if forward != operator.function:
         fill = _scatter_of
-    of_rois: Callable[[Mode, int], Record | Literal[0]] = _drois_of if len(operator.outputs) > 1 else lambda *_: 0
+    of_rois: Callable[[Mode, int], Constant | None] = _drois_of if len(operator.outputs) > 1 else lambda *_: None
     return Choices(
         _row(operator, roi.mode),
         {kind: [Drivers(fill(mode, kind), of_rois(mode, kind)) for mode in roi.modes] for kind in kinds},
     )
-
-
-def drivers_for(operator: Operator, attributes: Mapping[str, AttributeValue], kind: int) -> Drivers:
-    """A node's drivers, chosen by an attribute and the element type."""
-    row, drivers = drivers_of(operator)
-    attribute = operator.attributes[row]
-    return drivers[kind][0 if row < 0 else attribute.choices.index(attributes[attribute.name])]

@@ -7,16 +7,17 @@ compiled code an address is an integer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from ortops.jit.elements import Words
-from ortops.kernels.layout import Form
+from ortops.jit.structs import POINTER, Struct
+from ortops.kernels.layout import Form, Table
 
 if TYPE_CHECKING:
     from ortops.jit.elements import Address, Doubles, Elements
-    from ortops.kernels.layout import PlacedRois, Plan, Table
+    from ortops.kernels.layout import PlacedRois, Plan
 
-    Filling: TypeAlias = Callable[[PlacedRois, Table, Form, int], None]
+    Filling: TypeAlias = Callable[[PlacedRois, list[Table], Form, int], None]
     Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
     AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
     AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
@@ -34,20 +35,17 @@ if TYPE_CHECKING:
     AddToDx: TypeAlias = Address[AddingToDx]
     AddProducts: TypeAlias = Address[AddingProducts]
     Stop: TypeAlias = Address[Callable[[], int]]
-    Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, Words, float, int, int], int]]
-    PlaceRois: TypeAlias = Address[Callable[[Doubles, PlacedRois, Words], int]]
-    PlaceBins: TypeAlias = Address[Callable[[PlacedRois, PlacedRois], int]]
+    Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, "Driver", float, int, int], int]]
     RoundSums: TypeAlias = Address[Callable[[Doubles, int, int, int, int, int, int], None]]
-    Refuse: TypeAlias = Address[Callable[[Words, Words, int, int, Doubles, int], int]]
     Arithmetic: TypeAlias = Any  # one of the last four; a driver assigns it to a variable of the type that it calls
 else:
     Arithmetic = Share = Fill = Sort = Run = Stop = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = (
         int
     )
-    Drive = PlaceRois = PlaceBins = RoundSums = Refuse = int
+    Drive = RoundSums = int
 
 
-class Functions(NamedTuple):
+class Functions(Struct):
     """The addresses of the functions that a driver calls.
 
     share: `roi_tables.share` or `rotated_tables.share`.
@@ -72,6 +70,45 @@ class Functions(NamedTuple):
     write: Read
     panel: Arithmetic
     plane: Arithmetic
+
+
+class Driver(Struct):
+    """What computes an output for a mode and an element type (`entries`).
+
+    drive: the function.
+    in_parts: the function of the same type that calls it for parts of the RoIs.
+    part_work: the most work of a part: pixels to read plus bins to fill; for lists, their bytes.
+    part_maps: the most work of a part in maps, if maps have more pixels than `part_work`.
+    add_up, of_sums: what adds up a 16-bit type's dX in parts, and the driver that computes these; or 0.
+    round_sums: `sums.round_sums`, if the output is drois.
+    role: TO_Y, TO_DX or TO_DROIS.
+    kind: the element type to load and store.
+    form, with_grad, numbers: the fields of `Form`.
+    """
+
+    drive: Drive
+    in_parts: Drive
+    part_work: int
+    part_maps: int
+    add_up: Drive
+    of_sums: Annotated[Driver, POINTER]
+    round_sums: RoundSums
+    role: int
+    kind: int
+    form: int
+    with_grad: int
+    numbers: int
+    functions: Functions
+
+
+class ResampleDriver(Struct):
+    """What resamples tensors of an element type: `resample.copy_lines` and `resample.sum_lines`, and as in other drivers."""
+
+    copy_lines: Arithmetic
+    sum_lines: Arithmetic
+    run: Run
+    stop: Stop
+    kind: int
 
 
 class Sizes(NamedTuple):
@@ -102,7 +139,7 @@ class SharedTables(NamedTuple):
     """The memory that all tasks share.
 
     failed: a status, which a worker sets if it cannot allocate memory.
-    tables: each slot's tables along y and along x [slots, 2, TABLE_WORDS].
+    tables: each slot's tables along y and along x [slots, 2].
     is_filled: whether each RoI has a slot, already filled for the RoIs of the part to compute. Otherwise each worker has a
         slot, which it fills.
     groups: the RoIs by image.
@@ -111,7 +148,7 @@ class SharedTables(NamedTuple):
     """
 
     failed: Words
-    tables: Words
+    tables: list[Table]
     is_filled: bool
     groups: Groups
     form: Form

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from ortops.jit import LANES
 from ortops.jit.elements import Doubles, Words
+from ortops.jit.structs import Struct
 
 NEXT, CEIL, NEAREST, ABOVE, BELOW = 0, 1, 2, 3, 4
 """Interpolation rules. In this order, a sample at c reads the pixels floor(c) and floor(c) + 1; floor(c) and ceil(c); the
@@ -94,21 +95,31 @@ WEIGHTS, EXTREMES, CANDIDATES, PIXELS, LISTS = 0, 1, 2, 3, 4
 """The forms of tables (`tables.py`; for lists, `rotated_tables.py`)."""
 
 
-Table: TypeAlias = Words
-"""A pointer to the words that describe a RoI's table along one axis; `tables.py` has a tuple for each form.
+class Table(Struct):
+    """A RoI's table along one axis; `tables.py` has a tuple for each form.
 
-BINS: the number of bins.
-START: the address of int64s: bin p has the entries start[p]:start[p + 1]. In lists, each bin's number of entries.
-COVERAGE: the address of a float64 for each bin. In lists, the distance from a bin's first entry to the next bin's.
-PLACE: the address of an int64 for each entry: a pixel or a region.
-FIRST, SECOND, THIRD: the addresses of numbers for each entry.
-RANGES: the address of int64s, only in tables along x: the number of pixel ranges that have entries; then, in ascending
-    order, each range's first pixel and its end, exclusive.
-LOW, HIGH: the first pixel that the table reads, and the end, exclusive.
-"""
+    bins: the number of bins.
+    start: bin p has the entries start[p]:start[p + 1]. In lists, each bin's number of entries.
+    stride: in lists, the distance from a bin's first entry to the next bin's.
+    coverage: a number for each bin.
+    place: a pixel or a region for each entry.
+    first, second, third: the addresses of numbers for each entry, whose type the form decides.
+    ranges: only in tables along x: the number of pixel ranges that have entries; then, in ascending order, each range's
+        first pixel and its end, exclusive.
+    low, high: the first pixel that the table reads, and the end, exclusive.
+    """
 
-BINS, START, COVERAGE, PLACE, FIRST, SECOND, THIRD, RANGES, LOW, HIGH = range(10)
-TABLE_WORDS = 10
+    bins: int
+    start: Words
+    stride: int
+    coverage: Doubles
+    place: Words
+    first: int
+    second: int
+    third: int
+    ranges: Words
+    low: int
+    high: int
 
 
 class Form(NamedTuple):
@@ -128,10 +139,6 @@ BLOCK_CHANNELS = 4 * LANES
 """The number of channels in one dot product of dY and a pixel, for the drois of rotated RoIs."""
 
 
-MAX_RANK = 4
-"""The most axes of a tensor to resample."""
-
-
 class Dims(NamedTuple):
     """The dimensions of a tensor of four axes."""
 
@@ -141,74 +148,11 @@ class Dims(NamedTuple):
     d: int
 
 
-DRIVE, IN_PARTS, PART_WORK, PART_MAPS, ROUND, OF_SUMS, ROLE, KIND, FORM = range(9)
-"""Word indices in a driver's record, which holds the functions for a mode and an element type (`entries`).
-
-DRIVE: the driver's function (`functions.Drive`).
-IN_PARTS: the function, of the same type, that calls the driver for parts of the RoIs.
-PART_WORK: the most work of a part: pixels to read plus bins to fill; for lists, their bytes.
-PART_MAPS: the most work of a part in maps, if maps have more pixels than PART_WORK.
-ROUND: `sums.round_sums`, in a driver that computes drois.
-OF_SUMS: the record of the driver that adds up a 16-bit type's dX in parts, or 0.
-ROLE: TO_Y, TO_DX or TO_DROIS.
-KIND: the element type to load and store.
-FORM: the fields of `Form`.
-"""
-
-FUNCTIONS = FORM + 3
-"""The index of the first field of `functions.Functions`; the others follow."""
-
 TO_Y, TO_DX, TO_DROIS = range(3)
 """The output that a driver fills."""
 
-PLACE_ROIS, PLACE_BINS, REFUSE = range(2, 5)
-"""Word indices in an entry's record, after the words that callers know (`calls.layout`).
-
-PLACE_ROIS: places the samples of RoIs (`functions.PlaceRois`).
-PLACE_BINS: `axis.place_bins`.
-REFUSE: writes the text of an error (`refusals`).
-"""
-
-MAP, MAP_DIMS, BOXES, OF_IMAGES, OUTPUT, TO_MAP, TO_BOXES = range(5, 12)
-"""Further words in an entry for RoIs. Each holds a word index in the call, or 0 if the operator lacks the tensor.
-
-MAP, BOXES, OF_IMAGES: the tensors X, rois and batch_indices.
-MAP_DIMS: the four dimensions of X.
-OUTPUT: the tensor Y, or dY of a gradient.
-TO_MAP, TO_BOXES: the outputs dX and drois of a gradient.
-"""
-
-COLUMNS, INTERLEAVES, OUTSIDE, CAN_BE_NEAREST, PARAMETERS = range(12, 17)
-"""Further words.
-
-COLUMNS: the number of a RoI's coordinates.
-INTERLEAVES: whether each bin reads its own channels.
-OUTSIDE: the index of the node's word that gives samples off the map their value, or 0.
-CAN_BE_NEAREST: the number of the parameter that holds an interpolation rule, or -1.
-PARAMETERS: MAX_PARAMETERS pairs for the parameters of PLACE_ROIS. A pair holds the index of a node's word and the address of
-    a table that translates the word, or 0 to take the word as it is; or it holds 0 and a constant.
-"""
-
 MAX_PARAMETERS = 8
-X_NAME, BOXES_NAME, OF_IMAGES_NAME, OUTPUT_NAME = range(
-    PARAMETERS + 2 * MAX_PARAMETERS, PARAMETERS + 2 * MAX_PARAMETERS + 4
-)
-"""Further words: the names that errors give the tensors."""
+"""The most parameters of a function that places RoIs."""
 
 NO_BINS, NO_PIXELS, BAD_ROI = range(3)
 """Why `refusals.refuse_rois` refuses a call."""
-
-SOURCE, TARGET, TRANSPOSED, OF_MODE, LINEAR, OF_ROUNDING, RULES, OF_AXES = range(5, 13)
-"""Word indices in the entry of DmlResample or its gradient.
-
-SOURCE, TARGET: the word indices, in the call, of the tensors to read and to fill.
-TRANSPOSED: whether the entry computes the gradient.
-OF_MODE, LINEAR: the index of the node's word for interpolation_mode, and its value for linear interpolation.
-OF_ROUNDING, RULES: the index of the node's word for rounding_direction, and the address of each value's interpolation rule.
-OF_AXES: a pair each for scales, input offsets and output offsets: the index of the node's word that counts the values, and
-    the default as a float64.
-"""
-
-COPY_LINES, SUM_LINES, RUN_LINES, STOP_LINES = range(4)
-"""Word indices in a driver's record for DmlResample: `resample.copy_lines` and `resample.sum_lines` for an element type,
-`jit.tasks.run_in_chunks`, and the function that says whether to stop. KIND is as in other records."""

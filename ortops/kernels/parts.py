@@ -5,25 +5,14 @@ A driver may pool all RoIs of an image in one task, during which no signal handl
 
 from __future__ import annotations
 
-from typing import Any
-
 from ortops.jit.compile import compiled
-from ortops.jit.elements import FLOAT, INTERRUPTED, OUT_OF_MEMORY, Elements, Words
+from ortops.jit.elements import FLOAT, INTERRUPTED, OUT_OF_MEMORY, Elements
 from ortops.jit.parallel import allocate, call, release
-from ortops.jit.scalar import address_of, int64_pointer, itemsize, maximum, minimum, offset, set_value, value_at
-from ortops.kernels.functions import Drive, Groups
+from ortops.jit.scalar import address_of, itemsize, maximum, minimum, offset, set_value, value_at
+from ortops.kernels.functions import Drive, Driver, Groups
 from ortops.kernels.layout import (
     AXIS_FIELDS,
-    DRIVE,
-    FORM,
-    IN_PARTS,
-    KIND,
     LISTS,
-    OF_SUMS,
-    PART_MAPS,
-    PART_WORK,
-    ROLE,
-    ROUND,
     TO_DX,
     TO_Y,
     WEIGHTS,
@@ -32,7 +21,6 @@ from ortops.kernels.layout import (
     Shape,
 )
 from ortops.kernels.roi_tables import group_by_image
-from ortops.kernels.schedule import functions_of
 
 _SUMS_BYTES = 4 * 8
 """The bytes of a RoI's drois as float64; rotated RoIs have another driver for parts."""
@@ -40,20 +28,20 @@ _SUMS_BYTES = 4 * 8
 
 @compiled
 def drive_in_parts(
-    x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+    x: int, dy: int, out: int, placed: PlacedRois, driver: Driver, outside: float, runner: int, context: int
 ) -> int:
     """Call a driver for parts of RoIs that have tables; a `functions.Drive`.
 
     Each part of dX is computed separately and then added.
     """
-    shape, kind, role = placed.shape, driver[KIND], driver[ROLE]
-    most = maximum(driver[PART_WORK], driver[PART_MAPS] * shape.images * shape.height * shape.width)
+    shape, kind, role = placed.shape, driver.kind, driver.role
+    most = maximum(driver.part_work, driver.part_maps * shape.images * shape.height * shape.width)
     end = _end_of_part(placed, 0, most)
     row_bytes = shape.channels * shape.bins_y * shape.bins_x * itemsize(Elements(0, kind))
-    if end == shape.rois or driver[OF_SUMS] != 0:
-        one = offset(driver, ROUND if end < shape.rois and driver[OF_SUMS] != 0 else DRIVE)
-        return _drive(one, x, dy, out, placed, driver, outside, runner, context)
-    size, stop = shape.images * shape.channels * shape.height * shape.width, functions_of(driver).stop
+    if end == shape.rois or driver.add_up != 0:
+        drive: Drive = driver.drive if end == shape.rois else driver.add_up
+        return call(drive, (x, dy, out, placed, driver, outside, runner, context))
+    size, stop = shape.images * shape.channels * shape.height * shape.width, driver.functions.stop
     begin, status = 0, 0
     memory = allocate(size * itemsize(Elements(0, kind)) // 8 + 1 if role == TO_DX else 0)
     total, sums = Elements(out, kind), Elements(address_of(memory), kind)
@@ -69,31 +57,12 @@ def drive_in_parts(
         else:
             part = _part(placed, begin, end)
             of_part = dy if role == TO_Y else dy + begin * row_bytes
-            status = _drive(driver, x, of_part, to, part, driver, outside, runner, context)
+            status = call(driver.drive, (x, of_part, to, part, driver, outside, runner, context))
         for i in range(size if role == TO_DX and begin > 0 and status == 0 else 0):
             set_value(total, i, value_at(total, i) + value_at(sums, i))
         begin = end
     release(memory)
     return status
-
-
-@compiled
-def _drive(
-    word: Any,
-    x: int,
-    dy: int,
-    out: int,
-    placed: PlacedRois,
-    driver: Words,
-    outside: float,
-    runner: int,
-    context: int,
-) -> int:
-    """Call the function that a record's word holds; return the word's address if the function is not loaded."""
-    drive: Drive = word[0]
-    if drive == 0:
-        return address_of(word)
-    return call(drive, (x, dy, out, placed, driver, outside, runner, context))
 
 
 @compiled
@@ -121,34 +90,34 @@ def _part(placed: PlacedRois, begin: int, end: int) -> PlacedRois:
 
 @compiled
 def drive_with_lists(
-    x: int, dy: int, out: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+    x: int, dy: int, out: int, placed: PlacedRois, driver: Driver, outside: float, runner: int, context: int
 ) -> int:
     """Call a driver for parts of rotated RoIs whose lists fit, and add up the parts' sums; a `functions.Drive`."""
     rois = placed.shape.rois
     memory = allocate(rois + placed.shape.images + 1)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
-    groups, entry_bytes = Groups(memory, offset(memory, rois)), 8 + ((5 if driver[FORM + 1] else 1) << driver[FORM + 2])
+    groups, entry_bytes = Groups(memory, offset(memory, rois)), 8 + ((5 if driver.with_grad else 1) << driver.numbers)
     group_by_image(groups, placed)
     entries, count, part = 0, 0, Part(0, 0, 0, placed.part.high, 0)
     while part.end < rois or part.high < placed.part.high:
-        part = _next_part(placed, groups, part, entry_bytes, driver[PART_WORK])
+        part = _next_part(placed, groups, part, entry_bytes, driver.part_work)
         entries, count = maximum(entries, part.entries), count + 1
-    if count > 1 and driver[OF_SUMS] != 0:
+    if count > 1 and driver.add_up != 0:
         release(memory)
-        return _drive(offset(driver, ROUND), x, dy, out, placed, driver, outside, runner, context)
+        return call(driver.add_up, (x, dy, out, placed, driver, outside, runner, context))
     lists, status, part = allocate(entries * entry_bytes // 8 + 1), 0, Part(0, 0, 0, placed.part.high, 0)
     if address_of(lists) == 0:
         status = OUT_OF_MEMORY
     for number in range(maximum(count, 1)):
-        if status == 0 and number > 0 and call(functions_of(driver).stop, ()) != 0:
+        if status == 0 and number > 0 and call(driver.functions.stop, ()) != 0:
             status = INTERRUPTED
         if status == 0:
             if count > 0:
-                part = _next_part(placed, groups, part, entry_bytes, driver[PART_WORK])
+                part = _next_part(placed, groups, part, entry_bytes, driver.part_work)
             p = placed
             placed_part = PlacedRois(p.shape, p.axes, p.spans, p.batch_indices, p.rotations, p.limits, lists, part)
-            status = _drive(driver, x, dy, out, placed_part, driver, outside, runner, context)
+            status = call(driver.drive, (x, dy, out, placed_part, driver, outside, runner, context))
     release(lists)
     release(memory)
     return status
@@ -174,13 +143,13 @@ def _next_part(placed: PlacedRois, groups: Groups, last: Part, entry_bytes: int,
 
 @compiled
 def add_up_in_float(
-    x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, outside: float, runner: int, context: int
+    x: int, dy: int, dx: int, placed: PlacedRois, driver: Driver, outside: float, runner: int, context: int
 ) -> int:
     """Fill a 16-bit type's dx from several parts, added up as float32 and rounded once; a `functions.Drive`."""
-    of_sums, functions, shape = int64_pointer(driver[OF_SUMS]), functions_of(driver), placed.shape
+    of_sums, functions, shape = driver.of_sums, driver.functions, placed.shape
     size, count = shape.images * shape.channels * shape.height * shape.width, shape.bins_y * shape.bins_x
     count *= shape.rois * shape.channels
-    reads_x = driver[FORM] != WEIGHTS and driver[FORM] != LISTS
+    reads_x = driver.form != WEIGHTS and driver.form != LISTS
     memory = allocate((count + (2 * size if reads_x else size) + 1) // 2)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
@@ -188,12 +157,12 @@ def add_up_in_float(
     maps = offset(total, size if reads_x else 0)
     gradient = offset(maps, size)
     if reads_x:
-        call(functions.read, (Elements(x, driver[KIND]), size, maps))
-    call(functions.read, (Elements(dy, driver[KIND]), count, gradient))
+        call(functions.read, (Elements(x, driver.kind), size, maps))
+    call(functions.read, (Elements(dy, driver.kind), count, gradient))
     to = address_of(total)
-    word = offset(of_sums, IN_PARTS)
-    status = _drive(word, address_of(maps), address_of(gradient), to, placed, of_sums, outside, runner, context)
+    args = address_of(maps), address_of(gradient), to, placed, of_sums, outside, runner, context
+    status = call(of_sums.in_parts, args)
     if status == 0:
-        call(functions.write, (total, size, Elements(dx, driver[KIND])))
+        call(functions.write, (total, size, Elements(dx, driver.kind)))
     release(memory)
     return status

@@ -8,18 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ortops.calls.layout import (
-    ADDRESS,
-    CONTEXT,
-    DIMS,
-    DIMS_COUNT,
-    DRIVER,
-    ENTRY,
-    INVALID,
-    OK,
-    OUT_OF_MEMORY,
-    RUNNER,
-)
+from ortops.calls.types import INVALID, MAX_RANK, OK, OUT_OF_MEMORY, Call, Node, Tensor
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Doubles, Elements, Stored, Words
 from ortops.jit.parallel import allocate, release, task_of
@@ -30,7 +19,6 @@ from ortops.jit.scalar import (
     compute_pointer,
     float64_pointer,
     fma,
-    int64_pointer,
     itemsize,
     load,
     maximum,
@@ -40,30 +28,14 @@ from ortops.jit.scalar import (
     store,
     value_at,
 )
+from ortops.jit.struct_types import struct_at
 from ortops.kernels.axis import resample_axis
-from ortops.kernels.functions import Run
-from ortops.kernels.layout import (
-    CEIL,
-    COPY_LINES,
-    KIND,
-    LINEAR,
-    MAX_RANK,
-    OF_AXES,
-    OF_MODE,
-    OF_ROUNDING,
-    REFUSE,
-    RULES,
-    RUN_LINES,
-    SOURCE,
-    STOP_LINES,
-    SUM_LINES,
-    TARGET,
-    TRANSPOSED,
-    Dims,
-)
+from ortops.kernels.functions import ResampleDriver
+from ortops.kernels.layout import CEIL, Dims
 from ortops.kernels.pack import clear
 from ortops.kernels.schedule import TARGET_TASKS
 from ortops.kernels.tables import Weights, fill_weights
+from ortops.kernels.types import ResampleEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +67,6 @@ class _Matrix(NamedTuple):
 
 
 if TYPE_CHECKING:
-    RefuseToResample: TypeAlias = Address[Callable[[Words, Words], None]]
     Lines: TypeAlias = Address[
         Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
     ]
@@ -109,37 +80,46 @@ def _typed(matrix: _Matrix, like: Any) -> Any:
 
 
 @compiled
-def resample(node: Words, call: Words) -> int:
+def resample(node: Node, call: Call) -> int:
     """Fill OutputTensor from InputTensor, or OutputGradientTensor from InputGradientTensor, of rank 1 to 4; an entry."""
-    entry = int64_pointer(node[ENTRY])
-    of_x, of_y, transposed = offset(call, entry[SOURCE]), offset(call, entry[TARGET]), entry[TRANSPOSED] != 0
-    source, target, kind = _dims(of_x), _dims(of_y), int64_pointer(node[DRIVER])[KIND]
+    entry, kind = _entry_of(node), _driver_of(node).kind
+    of_x, of_y = call.tensors[entry.source], call.tensors[entry.target]
+    source, target = _dims(of_x), _dims(of_y)
     x_size, size = source.a * source.b * source.c * source.d, target.a * target.b * target.c * target.d
     if x_size > 0 and size > 0:
-        return _resample(node, call, Elements(of_x[ADDRESS], kind), Elements(of_y[ADDRESS], kind), source, target)
-    if (x_size if transposed else size) > 0:
-        refuse: RefuseToResample = entry[REFUSE]
-        invoke(refuse, (call, entry))
+        return _resample(node, call, Elements(of_x.address, kind), Elements(of_y.address, kind), source, target)
+    if (x_size if entry.transposed else size) > 0:
+        invoke(entry.refuse, (call, entry))
         return INVALID
-    clear(Elements(of_y[ADDRESS], kind), 0, 1, 0, size)
+    clear(Elements(of_y.address, kind), 0, 1, 0, size)
     return OK
 
 
 @compiled
-def _dims(tensor: Words) -> Dims:
+def _entry_of(node: Node) -> ResampleEntry:
+    return struct_at(ResampleEntry, address_of(node.entry))
+
+
+@compiled
+def _driver_of(node: Node) -> ResampleDriver:
+    return struct_at(ResampleDriver, address_of(node.driver))
+
+
+@compiled
+def _dims(tensor: Tensor) -> Dims:
     """The dimensions of a tensor of rank 1 to 4, extended to rank 4 by leading axes of length 1."""
-    rank = tensor[DIMS_COUNT]
-    d = offset(tensor, DIMS + rank - MAX_RANK)
+    rank = tensor.rank
+    d = offset(tensor.dims, rank - MAX_RANK)
     return Dims(d[0] if rank > 3 else 1, d[1] if rank > 2 else 1, d[2] if rank > 1 else 1, d[3])
 
 
 @compiled
-def _resample(node: Words, call: Words, x: Elements, y: Elements, source: Dims, target: Dims) -> int:
-    entry, driver = int64_pointer(node[ENTRY]), int64_pointer(node[DRIVER])
-    transposed, runner, rank = entry[TRANSPOSED] != 0, call[RUNNER], offset(call, entry[TARGET])[DIMS_COUNT]
-    rule = CEIL if node[entry[OF_MODE]] == entry[LINEAR] else int64_pointer(entry[RULES])[node[entry[OF_ROUNDING]]]
-    lines_of: Lines = driver[COPY_LINES if rule != CEIL and not transposed else SUM_LINES]
-    run: Run = driver[RUN_LINES]
+def _resample(node: Node, call: Call, x: Elements, y: Elements, source: Dims, target: Dims) -> int:
+    entry, driver = _entry_of(node), _driver_of(node)
+    transposed, runner, rank = entry.transposed != 0, call.runner, call.tensors[entry.target].rank
+    is_linear = node.attributes[entry.mode].values.ints[0] == entry.linear
+    rule = CEIL if is_linear else entry.rules[node.attributes[entry.rounding].values.ints[0]]
+    lines_of: Lines = driver.copy_lines if rule != CEIL and not transposed else driver.sum_lines
     size, x_size = target.a * target.b * target.c * target.d, source.a * source.b * source.c * source.d
     tasks = maximum(minimum(TARGET_TASKS, size // MIN_TASK_ELEMENTS), 1)
     runner = runner if maximum(size, x_size) >= MIN_PARALLEL_ELEMENTS else 0
@@ -161,21 +141,21 @@ def _resample(node: Words, call: Words, x: Elements, y: Elements, source: Dims, 
     lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
     args = (tasks, lines_of, x, y, source, target, a, b, c, d, memory)
     task, data = task_of(_task, args)
-    status = invoke(run, (runner, call[CONTEXT], driver[STOP_LINES], tasks, lines, chunks, task, data))
+    status = invoke(driver.run, (runner, call.context, driver.stop, tasks, lines, chunks, task, data))
     failed = memory[0] != 0
     release(memory)
     return OUT_OF_MEMORY if failed else status
 
 
 @compiled
-def _read_parameters(node: Words, entry: Words, rank: int, parameters: Doubles) -> None:
+def _read_parameters(node: Node, entry: ResampleEntry, rank: int, parameters: Doubles) -> None:
     """Fill each axis's scale, input offset and output offset [4, 3]; an added leading axis keeps its single element."""
+    leading = MAX_RANK - rank
     for k in range(3):
-        at, default = entry[OF_AXES + 2 * k], float64_pointer(entry)[OF_AXES + 2 * k + 1]
-        values = float64_pointer(offset(node, at + 1))
+        per_axis = entry.per_axis[k]
+        given = node.attributes[per_axis.attribute]
         for i in range(MAX_RANK):
-            leading = MAX_RANK - rank
-            value = values[i - leading] if node[at] != 0 and i >= leading else default
+            value = given.values.floats[i - leading] if given.count != 0 and i >= leading else per_axis.default
             parameters[3 * i + k] = value if i >= leading else 0.0
 
 

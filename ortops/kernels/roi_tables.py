@@ -11,25 +11,15 @@ from typing import NamedTuple
 from ortops.jit.compile import compiled, small
 from ortops.jit.elements import OUT_OF_MEMORY, Elements, Words
 from ortops.jit.parallel import allocate, call, task_of
-from ortops.jit.scalar import address_of, int64_pointer, maximum, minimum, offset
+from ortops.jit.scalar import address_of, float64_pointer, int64_pointer, maximum, minimum, offset
+from ortops.jit.struct_types import items_at, size_of
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import Axis, axis_of
 from ortops.kernels.functions import Functions, Groups, SharedTables, Sizes
 from ortops.kernels.layout import (
-    BINS,
     CANDIDATES,
-    COVERAGE,
     EXTREMES,
-    FIRST,
-    HIGH,
     LISTS,
-    LOW,
-    PLACE,
-    RANGES,
-    SECOND,
-    START,
-    TABLE_WORDS,
-    THIRD,
     Form,
     PlacedRois,
     Plan,
@@ -100,9 +90,9 @@ def _lay_out(table: Table, bins: int, entries: int, form: Form, memory: Words) -
     place = offset(coverage, bins)
     ranges = offset(place, entries)
     first = offset(ranges, entries)
-    table[BINS], table[START], table[COVERAGE] = bins, address_of(start), address_of(coverage)
-    table[PLACE], table[RANGES], table[FIRST] = address_of(place), address_of(ranges), address_of(first)
-    table[SECOND], table[THIRD] = address_of(offset(first, words)), address_of(offset(first, 2 * words))
+    table.bins, table.start, table.coverage, table.place = bins, start, float64_pointer(coverage), place
+    table.ranges, table.first = ranges, address_of(first)
+    table.second, table.third = address_of(offset(first, words)), address_of(offset(first, 2 * words))
 
 
 @compiled
@@ -144,14 +134,15 @@ def shared_in(memory: Words, placed: PlacedRois, form: Form, sizes: Sizes, funct
     """The tables in `memory`; the words that they refer to follow the first `shared_words` words."""
     first = offset(memory, 1)
     order = offset(first, placed.shape.images + 1)
-    tables, is_filled = offset(order, placed.shape.rois), form.kind == LISTS or sizes.fits
+    tables = items_at(Table, address_of(offset(order, placed.shape.rois)))
+    is_filled = form.kind == LISTS or sizes.fits
     return SharedTables(memory, tables, is_filled, Groups(order, first), form, functions.fill)
 
 
 @compiled
 def shared_words(placed: PlacedRois, slots: int) -> int:
     """The number of words that precede the words that tables refer to."""
-    return 2 + placed.shape.images + placed.shape.rois + 2 * slots * TABLE_WORDS
+    return 2 + placed.shape.images + placed.shape.rois + 2 * slots * size_of(Table) // 8
 
 
 @small
@@ -175,7 +166,7 @@ def share(
         for k in range(2):
             bins, most = (shape.bins_x, sizes.columns) if k else (shape.bins_y, sizes.rows)
             entries = _entries(placed, slot, k, form) if sizes.fits else most
-            _lay_out(offset(shared.tables, (2 * slot + k) * TABLE_WORDS), bins, entries, form, at)
+            _lay_out(shared.tables[2 * slot + k], bins, entries, form, at)
             at = offset(at, _words(bins, entries, form))
     if sizes.fits:
         task, data = task_of(_fill_task, (placed, shared))
@@ -210,12 +201,11 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 def _fill_task(placed: PlacedRois, shared: SharedTables, _first: int, _last: int, task: int) -> None:
     """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
-        rows, _ = tables_at(shared, r)
-        call(shared.fill, (placed, rows, shared.form, r))
+        call(shared.fill, (placed, offset(shared.tables, 2 * r), shared.form, r))
 
 
 @compiled
-def fill_with_weights(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
+def fill_with_weights(placed: PlacedRois, tables: list[Table], form: Form, r: int) -> None:
     """Fill the two tables of RoI r; a C function."""
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
@@ -226,7 +216,7 @@ def fill_with_weights(placed: PlacedRois, tables: Words, form: Form, r: int) -> 
 
 
 @compiled
-def fill_with_extremes(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
+def fill_with_extremes(placed: PlacedRois, tables: list[Table], form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
@@ -237,7 +227,7 @@ def fill_with_extremes(placed: PlacedRois, tables: Words, form: Form, r: int) ->
 
 
 @compiled
-def fill_with_pixels(placed: PlacedRois, tables: Words, _form: Form, r: int) -> None:
+def fill_with_pixels(placed: PlacedRois, tables: list[Table], _form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
@@ -248,7 +238,7 @@ def fill_with_pixels(placed: PlacedRois, tables: Words, _form: Form, r: int) -> 
 
 
 @compiled
-def fill_with_candidates(placed: PlacedRois, tables: Words, form: Form, r: int) -> None:
+def fill_with_candidates(placed: PlacedRois, tables: list[Table], form: Form, r: int) -> None:
     """As `fill_with_weights`."""
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
@@ -257,32 +247,30 @@ def fill_with_candidates(placed: PlacedRois, tables: Words, form: Form, r: int) 
 
 
 @compiled
-def _table_to_fill(placed: PlacedRois, tables: Words, r: int, k: int) -> tuple[Table, Axis, int]:
+def _table_to_fill(placed: PlacedRois, tables: list[Table], r: int, k: int) -> tuple[Table, Axis, int]:
     """RoI r's table along an axis, the axis, and the map's length along it."""
     bins, length = (placed.shape.bins_x, placed.shape.width) if k else (placed.shape.bins_y, placed.shape.height)
-    return offset(tables, k * TABLE_WORDS), axis_of(placed.axes, r, k, bins), length
+    return tables[k], axis_of(placed.axes, r, k, bins), length
 
 
 @compiled
 def tables_of(placed: PlacedRois, shared: SharedTables, worker: int, r: int) -> tuple[Table, Table]:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
-    rows, columns = tables_at(shared, r if shared.is_filled else worker)
     if not shared.is_filled:
-        call(shared.fill, (placed, rows, shared.form, r))
-    return rows, columns
+        call(shared.fill, (placed, offset(shared.tables, 2 * worker), shared.form, r))
+    return tables_at(shared, r if shared.is_filled else worker)
 
 
 @compiled
 def tables_at(shared: SharedTables, slot: int) -> tuple[Table, Table]:
     """The tables of a slot along y and along x."""
-    rows = offset(shared.tables, 2 * slot * TABLE_WORDS)
-    return rows, offset(rows, TABLE_WORDS)
+    return shared.tables[2 * slot], shared.tables[2 * slot + 1]
 
 
 @compiled
 def window_of(rows: Table, columns: Table, map_width: int) -> Window:
     """The window of the map that the tables of a RoI read."""
-    return make_window((rows[LOW], rows[HIGH]), (columns[LOW], columns[HIGH]), map_width)
+    return make_window((rows.low, rows.high), (columns.low, columns.high), map_width)
 
 
 class WorkItem(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Doubles, Elements, Source, Stored, Sums, Values, Words
+from ortops.jit.elements import Doubles, Elements, Source, Stored, Sums, Values
 from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
@@ -22,8 +22,8 @@ from ortops.jit.scalar import (
     store,
 )
 from ortops.jit.simd import horizontal_sum, load_lanes, splat
-from ortops.kernels.functions import AddProducts, Functions, SharedTables
-from ortops.kernels.layout import BLOCK_CHANNELS, KIND, PlacedRois, Plan, Table
+from ortops.kernels.functions import AddProducts, Driver, Functions, SharedTables
+from ortops.kernels.layout import BLOCK_CHANNELS, PlacedRois, Plan, Table
 from ortops.kernels.pack import pack
 from ortops.kernels.roi_tables import share_tables, table_sizes, tables_at, work_item
 from ortops.kernels.rotated_tables import lists_in
@@ -32,7 +32,6 @@ from ortops.kernels.schedule import (
     allocate_workspace,
     estimate_work,
     form_of,
-    functions_of,
     panel_count,
     panel_size,
     run_plan,
@@ -80,7 +79,7 @@ def add_gradient(
 
 @compiled
 def rotated_drois(
-    x: int, dy: int, drois: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
+    x: int, dy: int, drois: int, placed: PlacedRois, driver: Driver, _outside: float, runner: int, context: int
 ) -> int:
     """Add drois for each block of BLOCK_CHANNELS channels to float64 sums [blocks, R, 5], from x and dy [R, C, PH, PW].
 
@@ -88,8 +87,8 @@ def rotated_drois(
     All else is float64. The function for planes is `add_products`. The other arguments and the result are as in
     `gather.gather`.
     """
-    maps, gradient, sums = Elements(x, driver[KIND]), Elements(dy, driver[KIND]), float64_pointer(drois)
-    form, functions = form_of(driver), functions_of(driver)
+    maps, gradient, sums = Elements(x, driver.kind), Elements(dy, driver.kind), float64_pointer(drois)
+    form, functions = form_of(driver), driver.functions
     shape, part = placed.shape, placed.part
     rois, bins = part.end - part.begin, part.high - part.low
     value_size, blocks = itemsize(compute_pointer(maps, maps)), (shape.channels + BLOCK_CHANNELS - 1) // BLOCK_CHANNELS

@@ -15,7 +15,6 @@ from ortops.jit.scalar import (
     address_of,
     compute_pointer,
     float64_pointer,
-    int64_pointer,
     maximum,
     minimum,
     offset,
@@ -24,13 +23,6 @@ from ortops.jit.scalar import (
 from ortops.kernels.axis import is_between, is_inside, region
 from ortops.kernels.functions import Functions, SharedTables, Sizes
 from ortops.kernels.layout import (
-    BINS,
-    COVERAGE,
-    FIRST,
-    HIGH,
-    LOW,
-    PLACE,
-    START,
     Form,
     PlacedRois,
     Plan,
@@ -69,8 +61,7 @@ class Lists(NamedTuple):
 @compiled
 def lists_in(table: Table, like: Any) -> Any:
     """A table as lists; `like` gives the type of their values."""
-    counts, pixel = int64_pointer(table[START]), int64_pointer(table[PLACE])
-    return Lists(table[BINS], table[COVERAGE], counts, pixel, compute_pointer(table[FIRST], like))
+    return Lists(table.bins, table.stride, table.start, table.place, compute_pointer(table.first, like))
 
 
 @compiled
@@ -102,10 +93,9 @@ def share(
         r = shared.groups.order[m]
         limits, spans = offset(placed.limits, 3 * r), offset(placed.spans, 2 * r)
         rows, columns = tables_at(shared, r)
-        rows[BINS], rows[COVERAGE], rows[START] = bins, limits[2], address_of(counts)
-        rows[PLACE], rows[FIRST] = address_of(pixel), address_of(value)
-        rows[LOW], rows[HIGH] = limits[0], limits[0] + spans[0]
-        columns[LOW], columns[HIGH] = limits[1], limits[1] + spans[1]
+        rows.bins, rows.stride, rows.start, rows.place, rows.first = bins, limits[2], counts, pixel, address_of(value)
+        rows.low, rows.high = limits[0], limits[0] + spans[0]
+        columns.low, columns.high = limits[1], limits[1] + spans[1]
         window, entries = window_of(rows, columns, placed.shape.width), limits[2] * bins
         samples += _most_samples(placed, r) if entries > 0 else 0.0
         most_pixels, most_of_bin = maximum(most_pixels, window.height * window.width), maximum(most_of_bin, limits[2])

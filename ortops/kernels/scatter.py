@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ortops.jit import LANES
 from ortops.jit.compile import compiled
-from ortops.jit.elements import Elements, Words
+from ortops.jit.elements import Elements
 from ortops.jit.parallel import call, release, task_of
 from ortops.jit.scalar import (
     address_of,
@@ -21,8 +21,8 @@ from ortops.jit.scalar import (
     storage_pointer,
 )
 from ortops.jit.simd import fence, prefetch_to_read
-from ortops.kernels.functions import AddToDx, Functions, SharedTables
-from ortops.kernels.layout import CANDIDATES, HIGH, KIND, LISTS, LOW, WEIGHTS, Form, PlacedRois, Plan
+from ortops.kernels.functions import AddToDx, Driver, Functions, SharedTables
+from ortops.kernels.layout import CANDIDATES, LISTS, WEIGHTS, Form, PlacedRois, Plan
 from ortops.kernels.pack import STAGED_PIXELS, clear, should_stream, unpack_by_stream
 from ortops.kernels.roi_tables import share_tables, table_sizes, tables_of
 from ortops.kernels.schedule import (
@@ -32,7 +32,6 @@ from ortops.kernels.schedule import (
     covered_pixels,
     estimate_work,
     form_of,
-    functions_of,
     make_window,
     panel_count,
     plan_by_image,
@@ -81,13 +80,13 @@ class Scattering(NamedTuple):
 
 @compiled
 def scatter(
-    x: int, dy: int, dx: int, placed: PlacedRois, driver: Words, _outside: float, runner: int, context: int
+    x: int, dy: int, dx: int, placed: PlacedRois, driver: Driver, _outside: float, runner: int, context: int
 ) -> int:
     """Fill dx [N, C, H, W] from dy [R, C, PH, PW] and, for maxima, x. Every part of the RoIs after the first adds to dx.
 
     If there are several parts, dx has the compute type. The arguments and the result are as in `gather.gather`.
     """
-    kind, form, functions = driver[KIND], form_of(driver), functions_of(driver)
+    kind, form, functions = driver.kind, form_of(driver), driver.functions
     maps, gradient, total = Elements(x, kind), Elements(dy, kind), Elements(dx, kind)
     shape, reads_x = placed.shape, reads_maps(form)
     pixels, bins = shape.height * shape.width, shape.bins_y * shape.bins_x
@@ -224,10 +223,10 @@ def _window_of_band(scattering: Scattering, begin: int, end: int, top: int, bott
     first, last, left, right = bottom, top, width, 0
     for m in range(begin, end):
         rows, columns = tables_of(placed, shared, 0, shared.groups.order[m])
-        low, high = rows[LOW], rows[HIGH]
+        low, high = rows.low, rows.high
         if low < bottom and top < high:
             first, last = minimum(first, maximum(low, top)), maximum(last, minimum(high, bottom))
-            left, right = minimum(left, columns[LOW]), maximum(right, columns[HIGH])
+            left, right = minimum(left, columns.low), maximum(right, columns.high)
         if first == top and last == bottom and 2 * (right - left) > width:
             break
     if first >= last:
@@ -245,7 +244,7 @@ def _rows_of_bins(scattering: Scattering, begin: int, end: int, top: int, bottom
     low, high = bottom, top
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, 0, shared.groups.order[m])
-        if rows[LOW] < bottom and top < rows[HIGH]:
+        if rows.low < bottom and top < rows.high:
             first, last = span_of_bins(rows, form.kind == CANDIDATES, top, bottom)
             if first < last:
                 low, high = minimum(low, first), maximum(high, last)
@@ -272,7 +271,7 @@ def _next_in_band(scattering: Scattering, worker: int, begin: int, end: int, top
         return begin
     for m in range(begin, end):
         rows, _ = tables_of(placed, shared, worker, shared.groups.order[m])
-        low, high = rows[LOW], rows[HIGH]
+        low, high = rows.low, rows.high
         if low < bottom and top < high:
             return m
     return end

@@ -12,13 +12,11 @@ from ortops.jit import CACHE_LINE, LANES
 from ortops.jit.compile import compiled
 from ortops.jit.elements import OUT_OF_MEMORY, Words
 from ortops.jit.parallel import allocate, call
-from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
+from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum
 from ortops.jit.tasks import run_tasks
 from ortops.kernels.axis import axis_of
-from ortops.kernels.functions import Functions
+from ortops.kernels.functions import Driver, Functions
 from ortops.kernels.layout import (
-    FORM,
-    FUNCTIONS,
     Form,
     PlacedRois,
     Plan,
@@ -177,16 +175,9 @@ def chunk_count(work: float) -> int:
 
 
 @compiled
-def functions_of(driver: Words) -> Functions:
-    """The functions in a driver's record."""
-    f: Any = offset(driver, FUNCTIONS)
-    return Functions(f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7], f[8], f[9], f[10])
-
-
-@compiled
-def form_of(driver: Words) -> Form:
+def form_of(driver: Driver) -> Form:
     """The form of the tables that a driver reads."""
-    return Form(driver[FORM], driver[FORM + 1], driver[FORM + 2])
+    return Form(driver.form, driver.with_grad, driver.numbers)
 
 
 @compiled

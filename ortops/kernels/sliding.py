@@ -10,9 +10,10 @@ from ortops.jit import LANES
 from ortops.jit.compile import compiled
 from ortops.jit.elements import Elements, Words
 from ortops.jit.parallel import allocate, call, release
-from ortops.jit.scalar import address_of, compute_pointer, int64_pointer, itemsize, maximum, minimum, offset
+from ortops.jit.scalar import address_of, compute_pointer, itemsize, maximum, minimum, offset
+from ortops.jit.struct_types import items_at, size_of
 from ortops.kernels.functions import Pack, SharedTables, Sizes
-from ortops.kernels.layout import BINS, CANDIDATES, LOW, PLACE, START, TABLE_WORDS, Form, PlacedRois, Table
+from ortops.kernels.layout import CANDIDATES, Form, PlacedRois, Table
 from ortops.kernels.schedule import panel_size
 
 MAX_SLIDING_BYTES = 1 << 20
@@ -41,9 +42,8 @@ def sliding_size(placed: PlacedRois, is_whole: bool, lines: int, like: Elements)
     shape = placed.shape
     if not is_whole:
         return panel_size(placed, False)
-    return lines * shape.width * LANES + (TABLE_WORDS + lines + 2 * shape.bins_y + 2) * 8 // itemsize(
-        compute_pointer(like, like)
-    )
+    words = size_of(Table) // 8 + lines + 2 * shape.bins_y + 2
+    return lines * shape.width * LANES + words * 8 // itemsize(compute_pointer(like, like))
 
 
 @compiled
@@ -60,11 +60,11 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables) -> bool:
             memory[row] = 0
         for m in range(begin, end):
             unsorted[m] = order[m]
-            memory[shared.tables[2 * order[m] * TABLE_WORDS + LOW] + 1] += 1
+            memory[shared.tables[2 * order[m]].low + 1] += 1
         for row in range(shape.height):
             memory[row + 1] += memory[row]
         for m in range(begin, end):
-            row = shared.tables[2 * unsorted[m] * TABLE_WORDS + LOW]
+            row = shared.tables[2 * unsorted[m]].low
             order[begin + memory[row]] = unsorted[m]
             memory[row] += 1
     release(memory)
@@ -101,14 +101,16 @@ def slide(
 
 
 @compiled
-def rows_of_panel(rows: Table, low: int, lines: int, copy: Words) -> Table:
-    """Copy a table of the rows from `low` on, and number the copy's rows as in the panel."""
-    start, place, wrap = int64_pointer(rows[START]), int64_pointer(rows[PLACE]), low // lines * lines
-    numbers = offset(copy, TABLE_WORDS)
-    for i in range(TABLE_WORDS):
-        copy[i] = rows[i]
-    copy[PLACE] = address_of(numbers)
-    for i in range(start[rows[BINS]]):
-        at = place[i] - wrap
+def rows_of_panel(rows: Table, low: int, lines: int, memory: Words) -> Table:
+    """A copy, in memory, of a table of the rows from `low` on, whose rows have their numbers in the panel."""
+    wrap, numbers, tables = (
+        low // lines * lines,
+        offset(memory, size_of(Table) // 8),
+        items_at(Table, address_of(memory)),
+    )
+    tables[0] = rows
+    tables[0].place = numbers
+    for i in range(rows.start[rows.bins]):
+        at = rows.place[i] - wrap
         numbers[i] = at if at < lines else at - lines
-    return copy
+    return tables[0]

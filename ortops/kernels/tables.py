@@ -17,7 +17,6 @@ from ortops.jit.elements import Doubles, Elements, Words
 from ortops.jit.scalar import (
     compute_pointer,
     float64_pointer,
-    int64_pointer,
     maximum,
     minimum,
     set_value,
@@ -33,7 +32,7 @@ from ortops.kernels.axis import (
     region_end,
     region_of_sample,
 )
-from ortops.kernels.layout import BINS, COVERAGE, FIRST, HIGH, LOW, PLACE, RANGES, SECOND, START, THIRD, Table
+from ortops.kernels.layout import Table
 
 OFF_MAP = -1
 """The region of a candidate that reads no pixel."""
@@ -100,32 +99,29 @@ class Candidates(NamedTuple):
 @compiled
 def weights_in(table: Table, like: Any) -> Any:
     """A table as weights; `like` gives the type of their numbers."""
-    weight, d_start = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
-    d_end, ranges = compute_pointer(table[THIRD], like), int64_pointer(table[RANGES])
-    start, coverage, pixel = int64_pointer(table[START]), float64_pointer(table[COVERAGE]), int64_pointer(table[PLACE])
-    return Weights(table[BINS], start, coverage, pixel, weight, d_start, d_end, ranges)
+    weight, d_start = compute_pointer(table.first, like), compute_pointer(table.second, like)
+    d_end = compute_pointer(table.third, like)
+    return Weights(table.bins, table.start, table.coverage, table.place, weight, d_start, d_end, table.ranges)
 
 
 @compiled
 def extremes_in(table: Table, like: Any) -> Any:
     """A table of extremes or of whole pixels as extremes; `like` gives the type of their numbers."""
-    largest, smallest = compute_pointer(table[FIRST], like), compute_pointer(table[SECOND], like)
-    start, reads_pairs = int64_pointer(table[START]), float64_pointer(table[COVERAGE])
-    pixel, ranges = int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
-    return Extremes(table[BINS], start, reads_pairs, pixel, largest, smallest, ranges)
+    largest, smallest = compute_pointer(table.first, like), compute_pointer(table.second, like)
+    return Extremes(table.bins, table.start, table.coverage, table.place, largest, smallest, table.ranges)
 
 
 @compiled
 def pixels_in(table: Table) -> Pixels:
     """A table as whole pixels."""
-    return Pixels(table[BINS], int64_pointer(table[START]), int64_pointer(table[PLACE]))
+    return Pixels(table.bins, table.start, table.place)
 
 
 @compiled
 def candidates_in(table: Table) -> Any:
     """A table as candidates; their numbers are float64."""
-    start, region, weight = int64_pointer(table[START]), int64_pointer(table[PLACE]), float64_pointer(table[FIRST])
-    return Candidates(table[BINS], start, region, weight, float64_pointer(table[SECOND]), float64_pointer(table[THIRD]))
+    weight, d_start, d_end = float64_pointer(table.first), float64_pointer(table.second), float64_pointer(table.third)
+    return Candidates(table.bins, table.start, table.place, weight, d_start, d_end)
 
 
 @noinline
@@ -269,14 +265,14 @@ def fill_candidates(axis: Axis, length: int, with_grad: bool, table: Candidates)
 @compiled
 def find_span(table: Table, of_regions: bool) -> None:
     """Set the span of pixels that a table reads. Its entries hold regions if `of_regions`, as candidates do, else pixels."""
-    table[LOW], table[HIGH] = span_of_bins(table, of_regions, 0, 1 << 62)
+    table.low, table.high = span_of_bins(table, of_regions, 0, 1 << 62)
 
 
 @compiled
 def span_of_bins(table: Table, of_regions: bool, top: int, bottom: int) -> tuple[int, int]:
     """The span [low, high) of pixels that the bins whose spans meet top:bottom read; (0, 0) if no span does."""
-    start, place, low, high = int64_pointer(table[START]), int64_pointer(table[PLACE]), 0, 0
-    for p in range(table[BINS]):
+    start, place, low, high = table.start, table.place, 0, 0
+    for p in range(table.bins):
         bin_low, bin_high = 0, 0
         for n in range(start[p], start[p + 1]):
             where = place[n]
@@ -293,8 +289,8 @@ def span_of_bins(table: Table, of_regions: bool, top: int, bottom: int) -> tuple
 @noinline
 def fill_ranges(table: Table) -> None:
     """Fill the ranges from the entries' pixels. An inverted RoI has its bins in descending order."""
-    start, place, ranges = int64_pointer(table[START]), int64_pointer(table[PLACE]), int64_pointer(table[RANGES])
-    bins, n, descends, last = table[BINS], 0, False, -1
+    start, place, ranges = table.start, table.place, table.ranges
+    bins, n, descends, last = table.bins, 0, False, -1
     for p in range(bins):
         if start[p] < start[p + 1]:
             descends |= place[start[p]] < last

@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ortops.jit.constants import Constant, FunctionOf, Several, Target, cells, size_of
+from ortops.jit.constants import Constant, FunctionOf, Several, SharedWord, Target, cells, size_of
 
 _TYPES: dict[str, Any] = {
     "int64": ir.IntType(64),
@@ -32,6 +32,9 @@ class ConstantData:
         """A pointer to a function, or to something that is emitted once."""
         if isinstance(target, FunctionOf):
             return self._declare(target)
+        if isinstance(target, SharedWord):
+            symbol = f"ortops.{target.name}"
+            return self._module.globals.get(symbol) or ir.GlobalVariable(self._module, _TYPES["int64"], symbol)
         if target not in self._places:
             if isinstance(target, str):
                 content = bytearray(target.encode() + b"\0")

@@ -6,9 +6,9 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from ortops.calls.records import FunctionOf
 from ortops.compiled_operator import CompiledOperator
 from ortops.jit import disk
+from ortops.jit.constants import FunctionOf
 from ortops.jit.source import Source
 from ortops.library.compiled import registration
 from ortops.library.entries import INTERFACE, module_of
@@ -18,13 +18,13 @@ from ortops.library.objects import (
     UserFunction,
     check,
     compile_for,
+    emit_constants,
     emit_functions,
-    emit_records,
     find,
     save,
     sources_of,
 )
-from ortops.library.operators import interface_record, register_record
+from ortops.library.operators import domains_of, interface_of
 from ortops.library.processes import in_processes
 from ortops.library.targets import STANDARD_OPSETS, TARGETS
 from ortops.progress import with_progress
@@ -52,12 +52,9 @@ def exports_of(
     register = FunctionOf(registration.register)
     of_onnx = dict.fromkeys(operator for named in of_opsets.values() for operator in named)
     return [
-        Export("RegisterCustomOps", register_record("ortops", [*first, *own], types, domain), register),
-        *(
-            Export(f"RegisterOnnx{opset}", register_record(f"onnx_{opset}", named, types), register)
-            for opset, named in of_opsets.items()
-        ),
-        Export(INTERFACE, interface_record([*operators, *own, *of_onnx], types)),
+        Export("RegisterCustomOps", domains_of([*first, *own], types, domain), register),
+        *(Export(f"RegisterOnnx{opset}", domains_of(named, types), register) for opset, named in of_opsets.items()),
+        Export(INTERFACE, interface_of([*operators, *own, *of_onnx], types)),
     ]
 
 
@@ -97,8 +94,8 @@ def library_with(exports: Sequence[Export], target: str, cpu: str | None = None,
         objects[source] = code.objects
     if missing:
         disk.remove_unused()
-    records = emit_records(platform, exports)
-    files = itertools.chain(records, *(objects[source] for source in sources))  # in an order that is always the same
+    constants = emit_constants(platform, exports)
+    files = itertools.chain(constants, *(objects[source] for source in sources))  # in an order that is always the same
     library = link(target, module_of([export.name for export in exports], platform), list(files))
     check_sources(digest)
     return library

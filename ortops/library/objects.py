@@ -1,4 +1,4 @@
-"""Object files of a library: of compiled functions, of records, and of the functions that hosts call."""
+"""Object files of a library: of compiled functions, of constants, and of the functions that hosts call."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ortops.calls.records import FunctionOf, Record, SharedWord, Word, functions
 from ortops.jit import disk, machine_code
+from ortops.jit.constants import Constant, FunctionOf, functions
 from ortops.jit.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
 from ortops.jit.source import Source
+from ortops.library.constant_data import ConstantData
 from ortops.library.entries import entry_of
 from ortops.library.targets import Target
 
@@ -30,13 +31,13 @@ class Export(NamedTuple):
     """A function of the library that hosts call.
 
     name: its symbol.
-    record: the record that the function returns, or that `function` gets.
-    function: a C function (options, api_base, record) -> status, if hosts call the export with OrtSessionOptions* and
+    constant: the constant whose address the function returns, or that `function` gets.
+    function: a C function (options, api_base, constant) -> status, if hosts call the export with OrtSessionOptions* and
         OrtApiBase* for an OrtStatus*.
     """
 
     name: str
-    record: Record
+    constant: Constant
     function: FunctionOf | None = None
 
 
@@ -72,26 +73,10 @@ def _source_of(function: FunctionOf) -> Source | UserFunction:
 
 
 def sources_of(exports: Sequence[Export]) -> list[Source | UserFunction]:
-    """What there is to compile of the exports and of all functions in their records."""
+    """What there is to compile of the exports and of all functions in their constants."""
     registering = [export.function for export in exports if export.function]
-    in_records = (function for export in exports for function in functions(export.record))
-    return list(dict.fromkeys(map(_source_of, (*registering, *in_records))))
-
-
-def _records_of(exports: Sequence[Export]) -> list[Record]:
-    """All records, each after those in its words."""
-    found: dict[Record, None] = {}
-
-    def visit(record: Record) -> None:
-        if record not in found:
-            for word in record.words:
-                if isinstance(word, Record):
-                    visit(word)
-            found[record] = None
-
-    for export in exports:
-        visit(export.record)
-    return list(found)
+    others = functions(export.constant for export in exports)
+    return list(dict.fromkeys(map(_source_of, (*registering, *others))))
 
 
 def _symbol(source: Source | UserFunction, cpu: str) -> str:
@@ -175,10 +160,10 @@ def check(target: Target) -> None:
             raise ValueError(f"cpu = {cpu!r}: must have instructions for fused multiply-add and for float16")
 
 
-def emit_records(target: Target, exports: Sequence[Export]) -> list[bytes]:
-    """The object files of all records, one for each processor."""
+def emit_constants(target: Target, exports: Sequence[Export]) -> list[bytes]:
+    """The object files of all constants, one for each processor."""
     return [
-        emit_for(target.triple, cpu, llvm.parse_assembly(str(_records_module(exports, cpu)))) for cpu in target.cpus
+        emit_for(target.triple, cpu, llvm.parse_assembly(str(_constants_module(exports, cpu)))) for cpu in target.cpus
     ]
 
 
@@ -192,58 +177,24 @@ def emit_native(target: Target, module: str) -> bytes:
     return code
 
 
-def _records_module(exports: Sequence[Export], cpu: str) -> Any:
-    """All records as constants, and the functions that call an export's function with its record."""
+def _constants_module(exports: Sequence[Export], cpu: str) -> Any:
+    """All constants, and the functions that return an export's constant or call its function with it."""
     module = ir.Module()
-    records: dict[Record, Any] = {}
-    texts: dict[str, Any] = {}
     declared: dict[Source | UserFunction, Any] = {}
 
-    def function_of(function: FunctionOf, parameters: int = 0) -> Any:
+    def declare(function: FunctionOf, parameters: int = 0) -> Any:
         source = _source_of(function)
         if source not in declared:
             function_type = ir.FunctionType(_INT64, [_INT64] * parameters)
             declared[source] = ir.Function(module, function_type, _symbol(source, cpu))
         return declared[source]
 
-    def constant(name: str, value: Any) -> Any:
-        variable = ir.GlobalVariable(module, value.type, name)
-        variable.linkage, variable.global_constant, variable.initializer = "internal", True, value
-        return variable
-
-    def address(word: Word) -> Any:
-        """The constant of a word."""
-        if isinstance(word, Record):
-            return records[word].ptrtoint(_INT64)
-        if isinstance(word, FunctionOf):
-            return function_of(word).ptrtoint(_INT64)
-        if isinstance(word, SharedWord):
-            return shared(word.name).ptrtoint(_INT64)
-        if isinstance(word, str):
-            if word not in texts:
-                content = bytearray(word.encode() + b"\0")
-                texts[word] = constant(
-                    f"text.{len(texts)}", ir.Constant(ir.ArrayType(ir.IntType(8), len(content)), content)
-                )
-            return texts[word].ptrtoint(_INT64)
-        return ir.Constant(ir.DoubleType(), word).bitcast(_INT64) if isinstance(word, float) else _INT64(int(word))
-
-    def shared(name: str) -> Any:
-        symbol = f"ortops.{name}"
-        return module.globals.get(symbol) or ir.GlobalVariable(module, _INT64, symbol)
-
-    for export in exports:
-        if export.function:
-            function_of(export.function, 3)
-    for record in _records_of(exports):
-        values = [address(word) for word in record.words]
-        name = f"record.{len(records)}.{record.name}"
-        records[record] = constant(name, ir.Constant(ir.ArrayType(_INT64, len(values)), values))
+    data = ConstantData(module, declare)
     for export in exports:
         call = ir.Function(module, ir.FunctionType(_INT64, [_INT64] * 2), entry_of(export.name, cpu))
         builder = ir.IRBuilder(call.append_basic_block())
-        address = records[export.record].ptrtoint(_INT64)
+        result = data.place(export.constant).ptrtoint(_INT64)
         if export.function:
-            address = builder.call(declared[_source_of(export.function)], (*call.args, address))
-        builder.ret(address)
+            result = builder.call(declare(export.function, 3), (*call.args, result))
+        builder.ret(result)
     return module

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from ortops.engine.compiled.layout import ALLOCATOR_INFO
+from ortops.engine.compiled.types import Allocator
 from ortops.jit.compile import compiled
 from ortops.jit.parallel import allocate, pointer_to, release
 from ortops.jit.scalar import address_of, int64_pointer
 
 
 @compiled
-def fill_allocator(table: int) -> int:
-    """Set an OrtAllocator's functions. The word after them holds its memory information. A C function."""
-    words = int64_pointer(table)
-    words[1] = pointer_to(_allocate)  # Alloc
-    words[2] = pointer_to(_free)  # Free
-    words[3] = pointer_to(_info)  # Info
-    words[4] = pointer_to(_allocate)  # Reserve
+def fill_allocator(table: Allocator) -> int:
+    """Set an OrtAllocator's functions. A C function."""
+    table.alloc = table.reserve = pointer_to(_allocate)
+    table.free = pointer_to(_free)
+    table.info = pointer_to(_info)
     return 0
 
 
@@ -36,5 +34,5 @@ def _free(_allocator: int, memory: int) -> int:
 
 
 @compiled
-def _info(allocator: int) -> int:
-    return int64_pointer(allocator)[ALLOCATOR_INFO]
+def _info(allocator: Allocator) -> int:
+    return allocator.memory_info

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from numba import types
 
+from ortops.calls.types import Node
 from ortops.engine.compiled.compute import compute_node
 from ortops.engine.compiled.getters import fill_getters
-from ortops.engine.compiled.layout import API, CREATE, CREATE_KERNEL, FAIL, INFER, INFER_SHAPES, TEXT
+from ortops.engine.compiled.ort_api import call_api
+from ortops.engine.compiled.types import FAIL, PythonKernel, Table
 from ortops.jit.compile import compiled, small
-from ortops.jit.parallel import allocate, call_unchecked, pointer_to, release
+from ortops.jit.elements import Words
+from ortops.jit.parallel import allocate, pointer_to, release
 from ortops.jit.python_api import (
     call_function,
     call_python,
@@ -23,7 +26,8 @@ from ortops.jit.python_api import (
     leave,
     save_exception,
 )
-from ortops.jit.scalar import address_of, int64_pointer
+from ortops.jit.scalar import address_of
+from ortops.jit.struct_types import allocate_struct, struct_at
 from ortops.jit.text import text
 
 _append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, types.intp))
@@ -32,75 +36,70 @@ _TEXT_WORDS = 64
 
 
 @small
-def fill_callbacks(table: int, version: int) -> int:
+def fill_callbacks(table: Table, version: int) -> int:
     """Set an OrtCustomOp's API version and callbacks in a zeroed table; unused optional callbacks stay 0. A C function."""
-    words = int64_pointer(table)
-    fill_getters(words, version)
-    words[9] = pointer_to(_destroy)  # KernelDestroy
-    words[CREATE_KERNEL] = pointer_to(_create)  # CreateKernelV2
-    words[18] = pointer_to(_compute)  # KernelComputeV2
-    if words[INFER] != 0:
-        words[INFER_SHAPES] = pointer_to(_infer)  # InferOutputShapeFn
+    fill_getters(table.custom_op, version)
+    table.custom_op.kernel_destroy = pointer_to(_destroy)
+    table.custom_op.create_kernel = pointer_to(_create)
+    table.custom_op.kernel_compute = pointer_to(_compute)
+    if table.infer != 0:
+        table.custom_op.infer_output_shape = pointer_to(_infer)
     return 0
 
 
 @compiled
-def _create(table: int, api: int, info: int, kernel: int) -> int:
+def _create(table: Table, api: int, info: int, result: Words) -> int:
     """Call Python to create a node's kernel, a callable object, from its OrtKernelInfo.
 
     If the kernel has an attribute `node`, a node's address, compiled code computes the node.
     """
-    words, result = int64_pointer(table), int64_pointer(kernel)
-    words[API], result[0] = api, 0
-    if words[CREATE] == 0:
+    table.api, result[0] = api, 0
+    if table.create == 0:
         return 0
-    cells = allocate(3)
+    kernel = allocate_struct(PythonKernel)
     lock = _begin()
-    made = call_function(words[CREATE], info) if address_of(cells) != 0 else 0
-    if made != 0 and call_python("PyCallable_Check", (made,)) != 0:
-        cells[0], cells[1], cells[2] = made, table, int_attribute(made, text("node"))
-        status, result[0] = 0, address_of(cells)
+    made = call_function(table.create, info) if kernel is not None else 0
+    if kernel is not None and made != 0 and call_python("PyCallable_Check", (made,)) != 0:
+        kernel.callable, kernel.table = made, table
+        kernel.node = struct_at(Node, int_attribute(made, text("node")))
+        status, result[0] = 0, address_of(kernel)
     else:
         status = _status(table, made)
-        release(cells)
+        release(kernel)
     _end(lock)
     return status
 
 
 @compiled
-def _compute(kernel: int, context: int) -> int:
-    cells = int64_pointer(kernel)
-    table = cells[1]
-    if cells[2] != 0:
-        return compute_node(int64_pointer(cells[2]), int64_pointer(table)[API], context)
+def _compute(kernel: PythonKernel, context: int) -> int:
+    if kernel.node is not None:
+        return compute_node(kernel.node, kernel.table.api, context)
     lock = _begin()
-    status = _status(table, call_function(cells[0], context))
+    status = _status(kernel.table, call_function(kernel.callable, context))
     _end(lock)
     return status
 
 
 @compiled
-def _infer(table: int, context: int) -> int:
-    words = int64_pointer(table)
+def _infer(table: Table, context: int) -> int:
     lock = _begin()
-    status = _status(table, call_function(words[INFER], context))
+    status = _status(table, call_function(table.infer, context))
     _end(lock)
     return status
 
 
 @compiled
-def _destroy(kernel: int) -> int:
-    if kernel != 0:
-        cells = int64_pointer(kernel)
+def _destroy(kernel: PythonKernel | None) -> int:
+    if kernel is not None:
         lock = _begin()
-        call_python("Py_DecRef", (cells[0],))  # a table's last kernel frees the table, too
+        call_python("Py_DecRef", (kernel.callable,))  # a table's last kernel frees the table, too
         _end(lock)
-        release(cells)
+        release(kernel)
     return 0
 
 
 @compiled
-def _status(table: int, result: int) -> int:
+def _status(table: Table, result: int) -> int:
     """The OrtStatus that a Python function returned as an int, 0 for success; a new OrtStatus if the function raised."""
     if result != 0:
         status = call_python("PyLong_AsLongLong", (result,))
@@ -108,15 +107,14 @@ def _status(table: int, result: int) -> int:
         return status
     memory = allocate(_TEXT_WORDS)
     message, max_length = address_of(memory), 4 * _TEXT_WORDS - 1
-    words, name = int64_pointer(table), exception_name()
-    create_status = int64_pointer(words[API])[0]
+    name = exception_name()
     if message == 0 or name == 0:
-        status = call_unchecked(create_status, (FAIL, words[TEXT]))
+        status = call_api(table.api, "CreateStatus", (FAIL, table.prefix))
     else:
         memory[0] = 0
-        _append(message, words[TEXT], max_length)
+        _append(message, table.prefix, max_length)
         _append(message, name, max_length)
-        status = call_unchecked(create_status, (FAIL, message))
+        status = call_api(table.api, "CreateStatus", (FAIL, message))
     release(memory)
     save_exception()
     return status

@@ -1,85 +1,94 @@
-"""An operator's callbacks (OrtCustomOp) that return a word of its table, emitted without compiling a function for each."""
+"""An operator's callbacks (OrtCustomOp) that return a number, emitted without compiling a function for each."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ortops.engine.compiled.layout import (
-    INPUT_PRESENCE,
-    INPUT_TYPE,
-    INPUTS,
-    LAST_VERSION,
-    MAKER,
-    MAKER_NAME,
-    NAME,
-    ONE,
-    OUTPUT_PRESENCE,
-    OUTPUT_TYPE,
-    OUTPUTS,
-    TENSOR_WORDS,
-    VERSION,
-    ZERO,
-)
+from ortops.calls.interface import Signature, TensorTypes
+from ortops.engine.compiled.types import CustomOp, Table
 from ortops.jit.compile import compiled
 from ortops.jit.parallel import pointer_to
 from ortops.jit.python_api import call_python
-from ortops.jit.scalar import int64_pointer
 
 _INT64 = ir.IntType(64)
 
 
-@intrinsic(prefer_literal=True)
-def _getter(_typing: Any, word: Any, step: Any) -> Any:
-    """The address of a C function (table, i) that returns word `word + step * i` of the table; both are constants.
+def _getter(builder: Any, parameters: int, result: Any) -> Any:
+    """Emit the address of a C function of a table and a number, from a function that emits what it returns."""
+    kind = ir.FunctionType(_INT64, [_INT64] * parameters)
+    function = ir.Function(builder.module, kind, name=builder.module.get_unique_name("getter"))
+    function.linkage = "internal"
+    body = ir.IRBuilder(function.append_basic_block("entry"))
+    body.ret(result(body, *function.args))
+    return builder.ptrtoint(function, _INT64)
 
-    If the step is 0, ONNX Runtime may pass only the table.
-    """
-    at, by = word.literal_value, step.literal_value
+
+def _emit_load(body: Any, address: Any) -> Any:
+    return body.load(body.inttoptr(address, _INT64.as_pointer()))
+
+
+@intrinsic(prefer_literal=True)
+def _constant(_typing: Any, value: Any) -> Any:
+    """The address of a C function (table) that returns a constant; ONNX Runtime may pass a number, too."""
+    result = _INT64(value.literal_value)
+    return types.intp(value), lambda _context, builder, _signature, _args: _getter(builder, 1, lambda *_: result)
+
+
+@intrinsic(prefer_literal=True)
+def _of_signature(_typing: Any, field: Any) -> Any:
+    """The address of a C function (table) that returns a field of the table's signature."""
+    at = Table.fields["signature"].offset + Signature.fields[field.literal_value].offset
 
     def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
-        parameters = [_INT64.as_pointer(), _INT64] if by else [_INT64.as_pointer()]
-        name = builder.module.get_unique_name(f"getter.{at}")
-        function = ir.Function(builder.module, ir.FunctionType(_INT64, parameters), name=name)
-        function.linkage = "internal"
-        body = ir.IRBuilder(function.append_basic_block("entry"))
-        place = body.add(body.mul(function.args[1], _INT64(by)), _INT64(at)) if by else _INT64(at)
-        body.ret(body.load(body.gep(function.args[0], [place])))
-        return builder.ptrtoint(function, _INT64)
+        return _getter(builder, 1, lambda body, table: _emit_load(body, body.add(table, _INT64(at))))
 
-    return types.intp(word, step), codegen
+    return types.intp(field), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _of_tensor(_typing: Any, field: Any) -> Any:
+    """The address of a C function (table, i) that returns a field of tensor i of the table's signature."""
+    first = Table.fields["signature"].offset + Signature.fields["tensors"].offset
+    at, size = first + TensorTypes.fields[field.literal_value].offset, ctypes.sizeof(TensorTypes)
+
+    def codegen(_context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        def emit(body: Any, table: Any, i: Any) -> Any:
+            return _emit_load(body, body.add(body.add(table, _INT64(at)), body.mul(i, _INT64(size))))
+
+        return _getter(builder, 2, emit)
+
+    return types.intp(field), codegen
 
 
 @compiled
-def _name(table: int) -> int:
+def _name(table: Table) -> int:
     """GetName: ONNX Runtime calls it only while it makes a session, on the thread that makes it."""
-    words = int64_pointer(table)
-    if words[MAKER] != 0:
-        thread = int64_pointer(words[MAKER])[0]
+    if table.maker is not None:
+        thread = table.maker[0]
         if thread != 0 and thread == call_python("PyThread_get_thread_ident", ()):
-            return words[MAKER_NAME]
-    return words[NAME]
+            return table.maker_name
+    return table.signature.name
 
 
 @compiled
-def fill_getters(table: Any, version: int) -> None:
-    """Set the interface's version and these callbacks in an operator's table."""
-    table[VERSION] = version
-    table[ONE], table[LAST_VERSION] = 1, 2**31 - 1
-    table[2] = pointer_to(_name)  # GetName
-    table[3] = _getter(ZERO, 0)  # GetExecutionProviderType: the CPU
-    table[4] = _getter(INPUT_TYPE, TENSOR_WORDS)  # GetInputType
-    table[5] = _getter(INPUTS, 0)  # GetInputTypeCount
-    table[6] = _getter(OUTPUT_TYPE, TENSOR_WORDS)  # GetOutputType
-    table[7] = _getter(OUTPUTS, 0)  # GetOutputTypeCount
-    table[10] = _getter(INPUT_PRESENCE, TENSOR_WORDS)  # GetInputCharacteristic
-    table[11] = _getter(OUTPUT_PRESENCE, TENSOR_WORDS)  # GetOutputCharacteristic
-    table[12] = _getter(ZERO, 0)  # GetInputMemoryType: the default
-    one = _getter(ONE, 0)
-    for i in range(13, 17):
-        table[i] = one  # GetVariadic...: at least one tensor, all of one type
-    table[20] = one  # GetStartVersion
-    table[21] = _getter(LAST_VERSION, 0)  # GetEndVersion
+def fill_getters(table: CustomOp, version: int) -> None:
+    """Set the interface's version and these callbacks."""
+    table.version = version
+    table.get_name = pointer_to(_name)
+    table.get_input_type_count = _of_signature("input_count")
+    table.get_output_type_count = _of_signature("output_count")
+    table.get_input_type = _of_tensor("input_type")
+    table.get_output_type = _of_tensor("output_type")
+    table.get_input_characteristic = _of_tensor("input_presence")
+    table.get_output_characteristic = _of_tensor("output_presence")
+    table.get_execution_provider_type = table.get_input_memory_type = _constant(0)  # the CPU, and the default
+    # At least one tensor, all of one type.
+    table.get_variadic_input_min_arity = table.get_variadic_input_homogeneity = _constant(1)
+    table.get_variadic_output_min_arity = table.get_variadic_output_homogeneity = _constant(1)
+    table.get_start_version = _constant(1)
+    table.get_end_version = _constant(2**31 - 1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ortops.calls.types import Tensor
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled
 from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, minimum, offset
+from ortops.jit.struct_types import field_address, struct_at
 
 
 @compiled
@@ -21,35 +21,36 @@ def describe(api: int, context: int, inputs: int, max_rank: int, rows: Words) ->
         context: the call's OrtKernelContext.
         inputs: the number of inputs.
         max_rank: the number of dimensions in a row; further dimensions are left out.
-        rows: the result [inputs, 3 + max_rank], initially 0.
+        rows: the result [inputs, 3 + max_rank], initially 0; a row is a `Tensor` of `max_rank` dimensions.
 
     Returns:
         The OrtStatus of the first OrtApi function that failed, which the caller must release; 0 if all succeeded.
     """
     for i in range(inputs):
-        status = _describe(api, context, i, max_rank, offset(rows, i * (3 + max_rank)))
+        tensor = struct_at(Tensor, address_of(offset(rows, i * (3 + max_rank))))
+        status = _describe(api, context, i, max_rank, tensor)
         if status != 0:
             return status
     return 0
 
 
 @compiled
-def _describe(api: int, context: int, i: int, max_rank: int, row: Any) -> int:
-    here = address_of(row)
-    status: int = call_api(api, "KernelContext_GetInput", (context, i, here))
-    value = row[0]
+def _describe(api: int, context: int, i: int, max_rank: int, tensor: Tensor) -> int:
+    here = field_address(tensor, "address")
+    status = call_api(api, "KernelContext_GetInput", (context, i, here))
+    value = tensor.address
     if status != 0 or value == 0:
         return status
     status = call_api(api, "GetTensorTypeAndShape", (value, here))
     if status != 0:
         return status
-    info = row[0]
-    status = call_api(api, "GetTensorElementType", (info, here + 8))
+    info = tensor.address
+    status = call_api(api, "GetTensorElementType", (info, field_address(tensor, "type")))
     if status == 0:
-        status = call_api(api, "GetDimensionsCount", (info, here + 16))
+        status = call_api(api, "GetDimensionsCount", (info, field_address(tensor, "rank")))
     if status == 0:
-        row[2] = minimum(row[2], max_rank)
-        status = call_api(api, "GetDimensions", (info, here + 24, row[2]))
+        tensor.rank = minimum(tensor.rank, max_rank)
+        status = call_api(api, "GetDimensions", (info, address_of(tensor.dims), tensor.rank))
     call_api(api, "ReleaseTensorTypeAndShapeInfo", (info,))
     if status == 0:
         status = call_api(api, "GetTensorMutableData", (value, here))

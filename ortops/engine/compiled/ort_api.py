@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ortops.engine.compiled.layout import API_FUNCTIONS
+from ortops.engine.compiled.types import API_FUNCTIONS
 from ortops.jit.parallel import to_words
 
 _INT64 = ir.IntType(64)

@@ -1,4 +1,4 @@
-"""Read the attributes of a node into its words and check them, by the table of the operator's definition.
+"""Read the attributes of a node and check them, by the operator's definition.
 
 Errors have the sentences of `engine.direct.read_attribute`, `spec.Attribute.check` and `spec.Operator.check_attributes`.
 """
@@ -7,43 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.calls.definition_words import (
+from ortops.calls.interface import Given
+from ortops.calls.messages import write_float, write_int, write_text
+from ortops.calls.types import (
     ASCENDING,
-    ATTRIBUTE_COUNT,
-    ATTRIBUTE_ITEM_WORDS,
-    ATTRIBUTE_NAME,
-    ATTRIBUTE_TYPE,
-    ATTRIBUTES_AT,
-    AXIS_NAME_COUNT,
-    AXIS_NAMES,
-    CHOICE_COUNT,
-    CHOICES_AT,
-    CONSTANT_COUNT,
-    CONSTANTS_AT,
-    DEFAULT,
     FLOAT,
     FLOATS,
-    HAS_DEFAULT,
     INT,
     INTS,
-    IS_ANY_LENGTH,
-    IS_FINITE,
-    IS_PER_AXIS,
-    IS_POSITIVE,
-    MAXIMUM,
-    MINIMUM,
-    RULE,
-    RULE_COUNT,
-    RULE_ITEM_WORDS,
-    RULE_KIND,
-    RULE_ROW_COUNT,
-    RULE_ROWS,
-    RULES_AT,
+    INVALID,
+    MAX_RANK,
+    OK,
+    OUT_OF_MEMORY,
     STRING,
-    TYPE_NAME,
+    TEXT_BYTES,
+    Attribute,
+    AttributeDefinition,
+    Call,
+    Definition,
+    Node,
 )
-from ortops.calls.layout import ATTRIBUTE_WORDS, ATTRIBUTES, DEFINITION, INVALID, LABEL, OK, OUT_OF_MEMORY, TEXT_BYTES
-from ortops.calls.messages import write_float, write_int, write_text
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
@@ -58,12 +41,10 @@ from ortops.jit.scalar import (
     minimum,
     offset,
 )
+from ortops.jit.struct_types import field_address, items_at, local_struct
+from ortops.jit.structs import Struct
 from ortops.jit.text import text
-from ortops.library.compiled.layout import GIVEN_COUNT, GIVEN_NAME, GIVEN_TYPE, GIVEN_VALUES, GIVEN_WORDS
 from ortops.library.compiled.strings import is_same, is_same_text, length_of, write_repr
-
-MAX_VALUES = ATTRIBUTE_WORDS - 1
-"""The most values of a list."""
 
 _MISSING = -1
 """The number of values of an attribute that a node must have and does not have."""
@@ -74,73 +55,70 @@ _READ_AT_ONCE = 256
 
 OF_KERNEL, OF_INFERENCE, OF_CALLER = range(3)
 """Where attributes come from: an OrtKernelInfo; an OrtShapeInferContext, in which an attribute of a wrong type counts as
-absent, since the kernel reports it; or a caller outside a session, who gives rows of GIVEN_WORDS (`layout`)."""
+absent, since the kernel reports it; or a caller outside a session, who gives `interface.Given`."""
+
+
+class Found(Struct):
+    """The values that a node or a caller gives an attribute.
+
+    count: their number, of a string that of its bytes with the zero byte behind it; 0 if there is no such attribute, or an
+        empty list.
+    values: the address of their memory.
+    is_wide: whether floats are float64, else float32.
+    size, handle: what functions of OrtApi return.
+    """
+
+    count: int
+    values: int
+    is_wide: int
+    size: int
+    handle: int
 
 
 @compiled
-def read_attributes(node: Words, call: Words, api: int, source: int, origin: int) -> int:
+def read_attributes(node: Node, call: Call, api: int, source: int, origin: int) -> int:
     """Fill the attributes and constants of a node, which `release_lists` ends.
 
     Args:
-        node: the node, of which the words before its attributes are set.
+        node: the node, of which the fields before its attributes are set.
         call: gets the text of an error.
-        api: the address of OrtApi; for OF_CALLER, the number of rows.
-        source: the address of the OrtKernelInfo, of the OrtShapeInferContext or of the rows.
+        api: the address of OrtApi; for OF_CALLER, the number of attributes that are given.
+        source: the address of the OrtKernelInfo, of the OrtShapeInferContext or of what is given.
         origin: which of them.
 
     Returns:
         OK, INVALID or OUT_OF_MEMORY.
     """
-    definition = int64_pointer(node[DEFINITION])
-    rows, items = offset(node, ATTRIBUTES), offset(definition, definition[ATTRIBUTES_AT])
-    count = definition[ATTRIBUTE_COUNT]
-    for i in range(count):
-        rows[i * ATTRIBUTE_WORDS] = 0
-    if origin == OF_KERNEL and _has_constants(definition, node[LABEL], call, api, source):
+    definition = node.definition
+    for i in range(definition.attribute_count):
+        node.attributes[i].count = 0
+    if origin == OF_KERNEL and _has_constants(definition, node.label, call, api, source):
         return INVALID
-    if origin == OF_CALLER and _has_unknown(definition, node[LABEL], call, api, source):
+    if origin == OF_CALLER and _has_unknown(definition, node.label, call, api, items_at(Given, source)):
         return INVALID
-    for i in range(count):
-        item, row = offset(items, i * ATTRIBUTE_ITEM_WORDS), offset(rows, i * ATTRIBUTE_WORDS)
-        status = _read_attribute(row, item, offset(definition, item[CHOICES_AT]), call, api, source, origin)
+    for i in range(definition.attribute_count):
+        status = _read_attribute(node.attributes[i], definition.attributes[i], call, api, source, origin)
         if status != OK:
             return status
-    for i in range(count):
-        if rows[i * ATTRIBUTE_WORDS] == _MISSING:
-            write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+    for i in range(definition.attribute_count):
+        if node.attributes[i].count == _MISSING:
+            write_text(call, definition.attributes[i].name)
             write_text(call, text(" is missing: "))
-            write_text(call, node[LABEL])
+            write_text(call, node.label)
             write_text(call, text(" requires it"))
             return INVALID
-    if not _rules_hold(definition, rows, items, call) or not _lists_agree(definition, rows, items, call):
+    if not _rules_hold(node, call) or not _lists_agree(node, call):
         return INVALID
     return OK
 
 
 @noinline
-def _has_constants(definition: Words, label: int, call: Words, api: int, info: int) -> bool:
+def _has_constants(definition: Definition, label: int, call: Call, api: int, info: int) -> bool:
     """Whether a node has attributes where its operator has constants; then write the error."""
-    names, is_any = offset(definition, definition[CONSTANTS_AT]), False
-    for i in range(definition[CONSTANT_COUNT]):
-        if _has_attribute(names[i], api, info):
-            if not is_any:
-                write_text(call, label)
-            write_text(call, text(", ") if is_any else text(" has no attribute "))
-            write_text(call, names[i])
-            is_any = True
-    return is_any
-
-
-@noinline
-def _has_unknown(definition: Words, label: int, call: Words, count: int, rows: int) -> bool:
-    """Whether a caller gives attributes that the operator does not have; then write the error."""
     is_any = False
-    for i in range(count):
-        name, is_known = offset(int64_pointer(rows), i * GIVEN_WORDS)[GIVEN_NAME], False
-        for k in range(definition[ATTRIBUTE_COUNT]):
-            item = offset(definition, definition[ATTRIBUTES_AT] + k * ATTRIBUTE_ITEM_WORDS)
-            is_known = is_known or is_same_text(name, item[ATTRIBUTE_NAME])
-        if not is_known:
+    for i in range(definition.constant_count):
+        name = definition.constants[i]
+        if _has_attribute(name, api, info):
             if not is_any:
                 write_text(call, label)
             write_text(call, text(", ") if is_any else text(" has no attribute "))
@@ -149,86 +127,101 @@ def _has_unknown(definition: Words, label: int, call: Words, count: int, rows: i
     return is_any
 
 
+@noinline
+def _has_unknown(definition: Definition, label: int, call: Call, count: int, given: list[Given]) -> bool:
+    """Whether a caller gives attributes that the operator does not have; then write the error."""
+    is_any = False
+    for i in range(count):
+        is_known = False
+        for k in range(definition.attribute_count):
+            is_known = is_known or is_same_text(given[i].name, definition.attributes[k].name)
+        if not is_known:
+            if not is_any:
+                write_text(call, label)
+            write_text(call, text(", ") if is_any else text(" has no attribute "))
+            write_text(call, given[i].name)
+            is_any = True
+    return is_any
+
+
 @compiled
-def release_lists(node: Words) -> None:
+def release_lists(node: Node) -> None:
     """Release the values of a node's lists of any length, which are not in the node."""
-    definition = int64_pointer(node[DEFINITION])
-    for i in range(definition[ATTRIBUTE_COUNT]):
-        item = offset(definition, definition[ATTRIBUTES_AT] + i * ATTRIBUTE_ITEM_WORDS)
-        row = offset(node, ATTRIBUTES + i * ATTRIBUTE_WORDS)
-        if item[IS_ANY_LENGTH] and row[0] > 0 and not (item[HAS_DEFAULT] and row[1] == item[DEFAULT + 1]):
-            release(int64_pointer(row[1]))
+    for i in range(node.definition.attribute_count):
+        defined, attribute = node.definition.attributes[i], node.attributes[i]
+        elsewhere, default = attribute.values.elsewhere, defined.default.values.elsewhere
+        if defined.is_any_length and attribute.count > 0 and not (defined.has_default and elsewhere == default):
+            release(int64_pointer(elsewhere))
 
 
 @noinline
-def _read_attribute(row: Words, item: Words, choices: Words, call: Words, api: int, source: int, origin: int) -> int:
-    """Fill the row of an attribute."""
-    found, kind = local(0), item[ATTRIBUTE_TYPE]
+def _read_attribute(
+    attribute: Attribute, defined: AttributeDefinition, call: Call, api: int, source: int, origin: int
+) -> int:
+    """Fill an attribute."""
+    found = local_struct(Found)
     if origin == OF_CALLER:
-        return _read_given(row, item, choices, call, api, source)
+        return _read_given(attribute, defined, call, api, items_at(Given, source))
     if origin == OF_INFERENCE:
-        read = _read_in_inference(found, api, source, item[ATTRIBUTE_NAME], kind)
+        read = _read_in_inference(found, api, source, defined.name, defined.type)
     else:
-        read = _read(found, api, source, item[ATTRIBUTE_NAME], kind)
+        read = _read(found, api, source, defined.name, defined.type)
     if read != OK:
         return read
-    if found[0] > 0:
-        status = _store(row, item, choices, call, found, False)
-        release(int64_pointer(found[1]))
+    if found.count > 0:
+        status = _store(attribute, defined, call, found)
+        release(int64_pointer(found.values))
         return status
-    release(int64_pointer(found[1]))
+    release(int64_pointer(found.values))
     if origin == OF_KERNEL:
-        status = _check_absent(item, call, api, source)
-        if status != OK or (item[IS_ANY_LENGTH] and _has_attribute(item[ATTRIBUTE_NAME], api, source)):
-            return status  # of an empty list the row has no values
-    _take_default(row, item)
+        status = _check_absent(defined, call, api, source)
+        if status != OK or (defined.is_any_length and _has_attribute(defined.name, api, source)):
+            return status  # an empty list has no values
+    _take_default(attribute, defined)
     return OK
 
 
 @compiled
-def _take_default(row: Words, item: Words) -> None:
-    """Fill the row of an attribute that is absent."""
-    row[0] = _MISSING
-    if item[HAS_DEFAULT]:
-        for k in range(ATTRIBUTE_WORDS):
-            row[k] = item[DEFAULT + k]
+def _take_default(attribute: Attribute, defined: AttributeDefinition) -> None:
+    """Fill an attribute that is absent."""
+    attribute.count = _MISSING
+    if defined.has_default:
+        attribute.count, attribute.values = defined.default.count, defined.default.values
 
 
 @noinline
-def _read_given(row: Words, item: Words, choices: Words, call: Words, count: int, rows: int) -> int:
-    """Fill the row of an attribute from the rows of a caller."""
+def _read_given(attribute: Attribute, defined: AttributeDefinition, call: Call, count: int, given: list[Given]) -> int:
+    """Fill an attribute from what a caller gives."""
     for i in range(count):
-        given = offset(int64_pointer(rows), i * GIVEN_WORDS)
-        if is_same_text(given[GIVEN_NAME], item[ATTRIBUTE_NAME]):
-            kind = given[GIVEN_TYPE]
-            if kind != item[ATTRIBUTE_TYPE]:
-                write_text(call, item[ATTRIBUTE_NAME])
+        if is_same_text(given[i].name, defined.name):
+            kind = given[i].type
+            if kind != defined.type:
+                write_text(call, defined.name)
                 write_text(call, text(" has type "))
                 write_text(call, _type_name(kind))
                 write_text(call, text(": must be "))
-                write_text(call, item[TYPE_NAME])
+                write_text(call, defined.type_name)
                 return INVALID
-            found = local(0)
-            found[0], found[1] = given[GIVEN_COUNT], given[GIVEN_VALUES]
+            found = local_struct(Found)
+            found.count, found.values, found.is_wide = given[i].count, given[i].values, 1
             if kind == STRING:
-                found[0] = length_of(found[1]) + 1
+                found.count = length_of(found.values) + 1
             elif kind in (INT, FLOAT):
-                found[0] = 1
-            elif found[0] <= 0:
-                row[0] = 0
+                found.count = 1
+            elif found.count <= 0:
+                attribute.count = 0
                 return OK
-            return _store(row, item, choices, call, found, True)
-    _take_default(row, item)
+            return _store(attribute, defined, call, found)
+    _take_default(attribute, defined)
     return OK
 
 
 @noinline
-def _read(found: Words, api: int, info: int, name: int, kind: int) -> int:
+def _read(found: Found, api: int, info: int, name: int, kind: int) -> int:
     """Read an attribute of a type from an OrtKernelInfo.
 
     Args:
-        found: the result: the number of values, of a string that of its bytes with the zero byte behind it; 0 if the node
-            has no such attribute, or an empty list. Then the memory with the values, for the caller to release.
+        found: the result, whose memory the caller must release.
         api: the address of OrtApi.
         info: the OrtKernelInfo.
         name: the name, a C string.
@@ -237,15 +230,15 @@ def _read(found: Words, api: int, info: int, name: int, kind: int) -> int:
     Returns:
         OK or OUT_OF_MEMORY.
     """
-    size = address_of(offset(found, 2))
-    found[0], found[1], found[2] = 0, 0, 1
-    if kind != INT and kind != FLOAT and (not _succeeds(api, _call(api, info, name, kind, 0, size)) or found[2] == 0):
+    size = field_address(found, "size")
+    found.count, found.values, found.is_wide, found.size = 0, 0, 0, 1
+    if kind != INT and kind != FLOAT and (not _succeeds(api, _call(api, info, name, kind, 0, size)) or found.size == 0):
         return OK
-    memory = allocate(found[2] // 8 + 1 if kind == STRING else found[2])
+    memory = allocate(found.size // 8 + 1 if kind == STRING else found.size)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     if _succeeds(api, _call(api, info, name, kind, address_of(memory), size)):
-        found[0], found[1] = found[2], address_of(memory)
+        found.count, found.values = found.size, address_of(memory)
     else:
         release(memory)
     return OK
@@ -273,21 +266,21 @@ def _succeeds(api: int, status: int) -> bool:
 
 
 @noinline
-def _read_in_inference(found: Words, api: int, context: int, name: int, kind: int) -> int:
+def _read_in_inference(found: Found, api: int, context: int, name: int, kind: int) -> int:
     """As `_read`, from an OrtShapeInferContext."""
-    handle, size = address_of(offset(found, 2)), address_of(offset(found, 3))
-    found[0], found[1], found[2], found[3] = 0, 0, 0, _READ_AT_ONCE
+    handle, size = field_address(found, "handle"), field_address(found, "size")
+    found.count, found.values, found.is_wide, found.handle, found.size = 0, 0, 0, 0, _READ_AT_ONCE
     if not _succeeds(api, call_api(api, "ShapeInferContext_GetAttribute", (context, name, handle))):
         return OK
     room = 0
-    while room < found[3]:
-        room = found[3]
+    while room < found.size:
+        room = found.size
         memory = allocate(room // 8 + 1)
         if address_of(memory) == 0:
             return OUT_OF_MEMORY
-        found[3] = 0
-        if _succeeds(api, call_api(api, "ReadOpAttr", (found[2], kind, address_of(memory), room, size))):
-            found[0], found[1] = _count(memory, kind, found[3]), address_of(memory)
+        found.size = 0
+        if _succeeds(api, call_api(api, "ReadOpAttr", (found.handle, kind, address_of(memory), room, size))):
+            found.count, found.values = _count(memory, kind, found.size), address_of(memory)
             return OK
         release(memory)
     return OK
@@ -306,27 +299,26 @@ def _count(memory: Words, kind: int, size: int) -> int:
 
 
 @noinline
-def _check_absent(item: Words, call: Words, api: int, info: int) -> int:
+def _check_absent(defined: AttributeDefinition, call: Call, api: int, info: int) -> int:
     """Refuse an attribute that is there, but of another type or an empty list."""
-    found, status = local(0), OK
+    found, status, name = local_struct(Found), OK, defined.name
     for i in range(5):
         kind = FLOAT if i == 0 else INT if i == 1 else STRING if i == 2 else FLOATS if i == 3 else INTS
-        if status == OK and kind != item[ATTRIBUTE_TYPE]:
-            status = _read(found, api, info, item[ATTRIBUTE_NAME], kind)
-            if status == OK and found[0] > 0:
-                _write_all(item, call, kind, found, False)
+        if status == OK and kind != defined.type:
+            status = _read(found, api, info, name, kind)
+            if status == OK and found.count > 0:
+                _write_all(name, call, kind, found)
                 write_text(call, text(" has type "))
                 write_text(call, _type_name(kind))
                 write_text(call, text(": must be "))
-                write_text(call, item[TYPE_NAME])
-                release(int64_pointer(found[1]))
+                write_text(call, defined.type_name)
+                release(int64_pointer(found.values))
                 status = INVALID
-    name = item[ATTRIBUTE_NAME]
-    may_be_empty = (item[IS_PER_AXIS] or item[IS_ANY_LENGTH]) and not _is_tensor(name, api, info)
+    may_be_empty = (defined.is_per_axis or defined.is_any_length) and not _is_tensor(name, api, info)
     if status == OK and not may_be_empty and _has_attribute(name, api, info):
-        write_text(call, item[ATTRIBUTE_NAME])
+        write_text(call, name)
         write_text(call, text(" has a type that cannot be read, or is an empty list: must be "))
-        write_text(call, item[TYPE_NAME])
+        write_text(call, defined.type_name)
         return INVALID
     return status
 
@@ -393,45 +385,42 @@ def _is_same_error(api: int, given: int, other: int, name: Any) -> bool:
 
 
 @noinline
-def _store(row: Words, item: Words, choices: Words, call: Words, found: Words, is_wide: bool) -> int:
-    """Check what has been read and store it in a row: OK, INVALID or OUT_OF_MEMORY.
-
-    Floats are float64 if they are wide, else float32.
-    """
-    kind, is_list = item[ATTRIBUTE_TYPE], item[ATTRIBUTE_TYPE] == INTS or item[ATTRIBUTE_TYPE] == FLOATS
-    count = found[0] if is_list else 1
-    if item[AXIS_NAME_COUNT] and count != item[AXIS_NAME_COUNT]:
-        _write_all(item, call, kind, found, is_wide)
+def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, found: Found) -> int:
+    """Check what has been found and store it in an attribute: OK, INVALID or OUT_OF_MEMORY."""
+    kind, is_list = defined.type, defined.type == INTS or defined.type == FLOATS
+    count = found.count if is_list else 1
+    if defined.axis_count and count != defined.axis_count:
+        _write_all(defined.name, call, kind, found)
         write_text(call, text(": must have "))
-        write_int(call, item[AXIS_NAME_COUNT])
+        write_int(call, defined.axis_count)
         write_text(call, text(" values, "))
-        write_text(call, item[AXIS_NAMES])
+        write_text(call, defined.axes)
         return INVALID
-    if count > MAX_VALUES and not item[IS_ANY_LENGTH]:
-        write_text(call, item[ATTRIBUTE_NAME])
+    if count > MAX_RANK and not defined.is_any_length:
+        write_text(call, defined.name)
         write_text(call, text(" has "))
         write_int(call, count)
         write_text(call, text(" values: must have at most "))
-        write_int(call, MAX_VALUES)
+        write_int(call, MAX_RANK)
         write_text(call, text(", one for each axis"))
         return INVALID
-    values = offset(row, 1)
-    if item[IS_ANY_LENGTH]:
+    values: Words = attribute.values.ints
+    if defined.is_any_length:
         values = allocate(count)
         if address_of(values) == 0:
             return OUT_OF_MEMORY
-        row[1] = address_of(values)
-    row[0] = count
+        attribute.values.elsewhere = address_of(values)
+    attribute.count = count
     for k in range(count):
-        broken = _store_one(offset(values, k), item, choices, found, k, is_wide)
+        broken = _store_one(offset(values, k), defined, found, k)
         if broken != 0:
-            write_text(call, item[ATTRIBUTE_NAME])
+            write_text(call, defined.name)
             if is_list:
                 write_text(call, text("["))
                 write_int(call, k)
                 write_text(call, text("]"))
             write_text(call, text(" = "))
-            _write_one(call, kind, found, k, is_wide)
+            _write_one(call, kind, found, k)
             write_text(call, text(": "))
             write_text(call, broken)
             return INVALID
@@ -439,106 +428,105 @@ def _store(row: Words, item: Words, choices: Words, call: Words, found: Words, i
 
 
 @compiled
-def _store_one(word: Words, item: Words, choices: Words, found: Words, k: int, is_wide: bool) -> int:
+def _store_one(word: Words, defined: AttributeDefinition, found: Found, k: int) -> int:
     """Store a value; the text of the rule that it breaks, or 0."""
-    kind = item[ATTRIBUTE_TYPE]
-    if kind in (INT, INTS):
-        number = int64_pointer(found[1])[k]
+    if defined.type in (INT, INTS):
+        number = int64_pointer(found.values)[k]
         word[0] = number
-        return 0 if item[MINIMUM] <= number <= item[MAXIMUM] else item[RULE]
-    if kind == STRING:
-        for i in range(item[CHOICE_COUNT]):
-            if is_same(found[1], found[0], choices[i]):
+        return 0 if defined.minimum <= number <= defined.maximum else defined.rule
+    if defined.type == STRING:
+        for i in range(defined.choice_count):
+            if is_same(found.values, found.count, defined.choices[i]):
                 word[0] = i
                 return 0
-        return item[RULE]
-    value = _float_of(found, k, is_wide)
+        return defined.rule
+    value = _float_of(found, k)
     float64_pointer(word)[0] = value
-    is_broken = (item[IS_FINITE] or item[IS_POSITIVE]) and value - value != 0
-    return item[RULE] if is_broken or (item[IS_POSITIVE] and not value > 0) else 0
+    is_broken = (defined.is_finite or defined.is_positive) and value - value != 0
+    return defined.rule if is_broken or (defined.is_positive and not value > 0) else 0
 
 
 @noinline
-def _write_all(item: Words, call: Words, kind: int, found: Words, is_wide: bool) -> None:
+def _write_all(name: int, call: Call, kind: int, found: Found) -> None:
     """Write an attribute as "name = value"."""
-    write_text(call, item[ATTRIBUTE_NAME])
+    write_text(call, name)
     write_text(call, text(" = "))
     if kind != INTS and kind != FLOATS:
-        _write_one(call, kind, found, 0, is_wide)
+        _write_one(call, kind, found, 0)
         return
     write_text(call, text("["))
-    for k in range(minimum(found[0], TEXT_BYTES)):  # for more there is no room
+    for k in range(minimum(found.count, TEXT_BYTES)):  # for more there is no room
         if k > 0:
             write_text(call, text(", "))
-        _write_one(call, kind, found, k, is_wide)
+        _write_one(call, kind, found, k)
     write_text(call, text("]"))
 
 
 @noinline
-def _write_one(call: Words, kind: int, found: Words, k: int, is_wide: bool) -> None:
+def _write_one(call: Call, kind: int, found: Found, k: int) -> None:
     if kind in (INT, INTS):
-        write_int(call, int64_pointer(found[1])[k])
+        write_int(call, int64_pointer(found.values)[k])
     elif kind == STRING:
-        write_repr(call, found[1], found[0] - 1)
+        write_repr(call, found.values, found.count - 1)
     else:
-        write_float(call, _float_of(found, k, is_wide))
+        write_float(call, _float_of(found, k))
 
 
 @compiled
-def _float_of(found: Words, k: int, is_wide: bool) -> float:
-    return float64_pointer(found[1])[k] if is_wide else float(float32_pointer(found[1])[k])
+def _float_of(found: Found, k: int) -> float:
+    return float64_pointer(found.values)[k] if found.is_wide else float(float32_pointer(found.values)[k])
 
 
 @compiled
-def _rules_hold(definition: Words, rows: Words, items: Words, call: Words) -> bool:
+def _rules_hold(node: Node, call: Call) -> bool:
     """Check the rules of attributes that depend on each other."""
-    for i in range(definition[RULE_COUNT]):
-        rule = offset(definition, definition[RULES_AT] + i * RULE_ITEM_WORDS)
-        count, low = rule[RULE_ROW_COUNT], rule[RULE_ROWS]
-        if rule[RULE_KIND] == ASCENDING:
-            high = rule[RULE_ROWS + 1]
-            if rows[low * ATTRIBUTE_WORDS + 1] > rows[high * ATTRIBUTE_WORDS + 1]:
-                _write_number(rows, items, call, low)
+    definition = node.definition
+    for i in range(definition.rule_count):
+        rule = definition.rules[i]
+        if rule.kind == ASCENDING:
+            low, high = rule.attributes[0], rule.attributes[1]
+            if node.attributes[low].values.ints[0] > node.attributes[high].values.ints[0]:
+                _write_number(node, call, low)
                 write_text(call, text(": must be <= "))
-                _write_number(rows, items, call, high)
+                _write_number(node, call, high)
                 return False
             continue
         has_values = False
-        for k in range(count):
-            has_values = has_values or rows[rule[RULE_ROWS + k] * ATTRIBUTE_WORDS] > 0
+        for k in range(rule.count):
+            has_values = has_values or node.attributes[rule.attributes[k]].count > 0
         if not has_values:
-            for k in range(count):
+            for k in range(rule.count):
                 if k > 0:
                     write_text(call, text(" and "))
-                write_text(call, items[rule[RULE_ROWS + k] * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+                write_text(call, definition.attributes[rule.attributes[k]].name)
             write_text(call, text(" are empty: at least one must have values"))
             return False
     return True
 
 
 @compiled
-def _write_number(rows: Words, items: Words, call: Words, i: int) -> None:
-    write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+def _write_number(node: Node, call: Call, i: int) -> None:
+    write_text(call, node.definition.attributes[i].name)
     write_text(call, text(" = "))
-    write_int(call, rows[i * ATTRIBUTE_WORDS + 1])
+    write_int(call, node.attributes[i].values.ints[0])
 
 
 @compiled
-def _lists_agree(definition: Words, rows: Words, items: Words, call: Words) -> bool:
+def _lists_agree(node: Node, call: Call) -> bool:
     """Check that all lists with a value for each axis have as many, except empty ones."""
-    first, agree = 0, True
-    for i in range(definition[ATTRIBUTE_COUNT]):
-        count = rows[i * ATTRIBUTE_WORDS] if items[i * ATTRIBUTE_ITEM_WORDS + IS_PER_AXIS] else 0
+    definition, first, agree = node.definition, 0, True
+    for i in range(definition.attribute_count):
+        count = node.attributes[i].count if definition.attributes[i].is_per_axis else 0
         agree = agree and (first == 0 or count == 0 or count == first)
         first = first or count
     if agree:
         return True
     separator = text("")
-    for i in range(definition[ATTRIBUTE_COUNT]):
-        count = rows[i * ATTRIBUTE_WORDS]
-        if items[i * ATTRIBUTE_ITEM_WORDS + IS_PER_AXIS] and count > 0:
+    for i in range(definition.attribute_count):
+        count = node.attributes[i].count
+        if definition.attributes[i].is_per_axis and count > 0:
             write_text(call, separator)
-            write_text(call, items[i * ATTRIBUTE_ITEM_WORDS + ATTRIBUTE_NAME])
+            write_text(call, definition.attributes[i].name)
             write_text(call, text(" has "))
             write_int(call, count)
             separator = text(", ")

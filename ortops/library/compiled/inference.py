@@ -2,146 +2,116 @@
 
 from __future__ import annotations
 
-from ortops.calls.definition_words import (
-    AXES,
-    DERIVED_FROM,
-    ELEMENT_TYPE_COUNT,
-    ELEMENT_TYPES,
-    INPUT_COUNT,
-    IS_VARIABLE_RANK,
-    LEAST_RANK,
-    NONE,
-    OUTPUT_COUNT,
-    TENSOR_ITEM_WORDS,
-    TENSORS_AT,
-    TYPE_ITEM_WORDS,
-    TYPE_VARIABLE,
-    TYPES_AT,
-)
-from ortops.calls.layout import (
-    CALL_WORDS,
-    DEFINITION,
-    DIMS,
-    DIMS_COUNT,
-    FAILED,
-    MAX_DIMS,
-    MAX_TENSORS,
-    OK,
-    RUNNER,
-    SHAPES,
-    STATUS,
-    TENSOR_WORDS,
-    TENSORS,
-    TEXT,
-    TYPE,
-)
+from typing import Annotated
+
 from ortops.calls.messages import write_int, write_text
+from ortops.calls.types import FAILED, MAX_DIMS, MAX_TENSORS, NONE, OK, Call, Definition, Node, Tensor
 from ortops.engine.compiled.ort_api import call_api
 from ortops.jit.compile import compiled, noinline
 from ortops.jit.elements import Words
-from ortops.jit.parallel import call_unchecked, exchange_if, static_word
-from ortops.jit.scalar import address_of, byte_pointer, int64_pointer, minimum, offset
+from ortops.jit.parallel import call as invoke
+from ortops.jit.parallel import exchange_if, static_word
+from ortops.jit.scalar import address_of, byte_pointer, minimum
+from ortops.jit.struct_types import clear_struct, field_address
+from ortops.jit.structs import Struct
 from ortops.jit.text import text
 
-SCRATCH_WORDS = CALL_WORDS + MAX_TENSORS * MAX_DIMS
-"""A call, and behind it for each dimension of each tensor the address of its symbolic name, or 0."""
+
+class Scratch(Struct):
+    """A call, and for each dimension of each tensor the address of its symbolic name, or 0."""
+
+    call: Call
+    names: Annotated[list[Annotated[list[int], MAX_DIMS]], MAX_TENSORS]
 
 
 @compiled
-def infer_outputs(node: Words, call: Words, api: int, context: int) -> int:
+def infer_outputs(node: Node, scratch: Scratch, api: int, context: int) -> int:
     """Set the element type and the shape of each output, if the inputs and attributes determine its rank.
 
     OrtApi takes -1 without a name for a length, so an unknown length gets a name that no other one in the process has.
 
     Args:
         node: the node, with its attributes.
-        call: SCRATCH_WORDS words.
+        scratch: memory.
         api: the address of OrtApi.
         context: the OrtShapeInferContext.
 
     Returns:
-        As a compiled call (`calls.layout`): OK, INVALID or FAILED.
+        As a compiled call: OK, INVALID or FAILED.
     """
-    definition = int64_pointer(node[DEFINITION])
-    inputs, outputs = definition[INPUT_COUNT], definition[OUTPUT_COUNT]
-    tensors, names = offset(call, TENSORS), offset(call, CALL_WORDS)
-    call[RUNNER] = 0
-    for i in range(TENSORS, CALL_WORDS + MAX_TENSORS * MAX_DIMS):
-        call[i] = 0
-    status: int = call_api(api, "ShapeInferContext_GetInputCount", (context, address_of(offset(call, STATUS))))
-    count = minimum(call[STATUS], inputs)
+    clear_struct(scratch)
+    definition, call = node.definition, scratch.call
+    inputs, tensors = definition.input_count, call.tensors
+    end = inputs + definition.output_count
+    status = call_api(api, "ShapeInferContext_GetInputCount", (context, field_address(call, "status")))
+    count = minimum(call.status, inputs)
     for i in range(inputs):
-        tensor = offset(tensors, i * TENSOR_WORDS)
-        tensor[DIMS_COUNT] = -1
+        tensors[i].rank = -1
         if status == 0 and i < count:
-            status = _describe(tensor, offset(names, i * MAX_DIMS), api, context, i)
+            status = _describe(tensors[i], scratch.names[i], api, context, i)
     if status == 0:
-        for i in range(inputs, inputs + outputs):
-            tensors[i * TENSOR_WORDS + TYPE] = _element_type(definition, tensors, i)
+        for i in range(inputs, end):
+            tensors[i].type = _element_type(definition, call, i)
         for i in range(inputs):
-            tensors[i * TENSOR_WORDS + TYPE] = 1  # so that no input counts as absent, of which nothing may be known
-        result: int = call_unchecked(int64_pointer(node[SHAPES])[0], (node, call))
+            tensors[i].type = 1  # so that no input counts as absent, of which nothing may be known
+        result = invoke(node.shapes.infer, (node, call))
         if result != OK:
             return result
-        for i in range(inputs, inputs + outputs):
-            tensor = offset(tensors, i * TENSOR_WORDS)
-            if status == 0 and tensor[TYPE] != 0 and tensor[DIMS_COUNT] >= 0:
-                _name_lengths(definition, call, names, i)
-                status = _set_output(tensor, offset(names, i * MAX_DIMS), api, context, i - inputs)
-    call[STATUS] = status
+        for i in range(inputs, end):
+            if status == 0 and tensors[i].type != 0 and tensors[i].rank >= 0:
+                _name_lengths(definition, scratch, i)
+                status = _set_output(tensors[i], scratch.names[i], api, context, i - inputs)
+    call.status = status
     return OK if status == 0 else FAILED
 
 
 @noinline
-def _describe(tensor: Words, names: Words, api: int, context: int, i: int) -> int:
+def _describe(tensor: Tensor, names: Words, api: int, context: int, i: int) -> int:
     """Set the element type of an input, its dimensions and their names; an OrtStatus."""
-    here = address_of(tensor)
-    status: int = call_api(api, "ShapeInferContext_GetInputTypeShape", (context, i, here))
-    info = tensor[0]
+    status = call_api(api, "ShapeInferContext_GetInputTypeShape", (context, i, field_address(tensor, "address")))
+    info = tensor.address
     if status != 0:
         call_api(api, "ReleaseStatus", (status,))
     if status != 0 or info == 0:
         return 0
-    status = call_api(api, "GetTensorElementType", (info, here + 8 * TYPE))
+    status = call_api(api, "GetTensorElementType", (info, field_address(tensor, "type")))
     if status == 0:
-        status = call_api(api, "GetDimensionsCount", (info, here + 8 * DIMS_COUNT))
-    rank = minimum(tensor[DIMS_COUNT], MAX_DIMS)
+        status = call_api(api, "GetDimensionsCount", (info, field_address(tensor, "rank")))
+    rank = minimum(tensor.rank, MAX_DIMS)
     if status == 0:
-        status = call_api(api, "GetDimensions", (info, here + 8 * DIMS, rank))
+        status = call_api(api, "GetDimensions", (info, address_of(tensor.dims), rank))
     if status == 0:
         status = call_api(api, "GetSymbolicDimensions", (info, address_of(names), rank))
-    tensor[0], tensor[DIMS_COUNT] = 0, rank if rank > 0 else -1
+    tensor.address, tensor.rank = 0, rank if rank > 0 else -1
     for k in range(rank):
-        if tensor[DIMS + k] < 0:
-            tensor[DIMS + k] = -1
-        if names[k] != 0 and (tensor[DIMS + k] >= 0 or byte_pointer(names[k])[0] == 0):
+        if tensor.dims[k] < 0:
+            tensor.dims[k] = -1
+        if names[k] != 0 and (tensor.dims[k] >= 0 or byte_pointer(names[k])[0] == 0):
             names[k] = 0
     return status
 
 
 @compiled
-def _element_type(definition: Words, tensors: Words, output: int) -> int:
+def _element_type(definition: Definition, call: Call, output: int) -> int:
     """The element type of an output: its only one, or that of inputs with its type variable; 0 if that is unknown."""
-    items = offset(definition, definition[TENSORS_AT])
-    variable = items[output * TENSOR_ITEM_WORDS + TYPE_VARIABLE]
-    for i in range(definition[INPUT_COUNT]):
-        is_alike = items[i * TENSOR_ITEM_WORDS + TYPE_VARIABLE] == variable
-        if is_alike and tensors[i * TENSOR_WORDS + TYPE] != 0:
-            return tensors[i * TENSOR_WORDS + TYPE]
-    allowed = offset(definition, definition[TYPES_AT] + variable * TYPE_ITEM_WORDS)
-    return allowed[ELEMENT_TYPES] if allowed[ELEMENT_TYPE_COUNT] == 1 else 0
+    variable = definition.tensors[output].type_variable
+    for i in range(definition.input_count):
+        if definition.tensors[i].type_variable == variable and call.tensors[i].type != 0:
+            return call.tensors[i].type
+    allowed = definition.types[variable]
+    return allowed.types[0] if allowed.count == 1 else 0
 
 
 @noinline
-def _name_lengths(definition: Words, call: Words, names: Words, i: int) -> None:
+def _name_lengths(definition: Definition, scratch: Scratch, i: int) -> None:
     """Name the unknown lengths of an output as the same axes of inputs are, or anew; the call's text has the new names."""
-    tensors, count = offset(call, TENSORS), static_word()
-    call[TEXT] = 0
-    for k in range(tensors[i * TENSOR_WORDS + DIMS_COUNT]):
-        if tensors[i * TENSOR_WORDS + DIMS + k] < 0:
-            name = _name_of(definition, tensors, names, _axis(definition, tensors, i, k))
+    call, count = scratch.call, static_word()
+    call.text_size = 0
+    for k in range(call.tensors[i].rank):
+        if call.tensors[i].dims[k] < 0:
+            name = _name_of(definition, scratch, _axis(definition, call.tensors[i], i, k))
             if name == 0:
-                name = address_of(offset(call, TEXT + 1)) + call[TEXT]
+                name = address_of(call.text) + call.text_size
                 write_text(call, text("ortops_unknown_"))
                 write_int(call, address_of(count))  # other libraries count, too
                 number = count[0]
@@ -149,44 +119,44 @@ def _name_lengths(definition: Words, call: Words, names: Words, i: int) -> None:
                     number = count[0]
                 write_text(call, text("_"))
                 write_int(call, number)
-                call[TEXT] += 1  # behind the zero byte
-            names[i * MAX_DIMS + k] = name
+                call.text_size += 1  # behind the zero byte
+            scratch.names[i][k] = name
 
 
 @compiled
-def _axis(definition: Words, tensors: Words, i: int, k: int) -> int:
-    """The number of the axis of a tensor's dimension k; negative if it has no name."""
-    item = offset(definition, definition[TENSORS_AT] + i * TENSOR_ITEM_WORDS)
-    if item[DERIVED_FROM] != NONE:
+def _axis(definition: Definition, tensor: Tensor, i: int, k: int) -> int:
+    """The number of the axis of dimension k of tensor i; negative if it has no name."""
+    defined = definition.tensors[i]
+    if defined.derived_from != NONE:
         return -1
-    leading = 0 if item[IS_VARIABLE_RANK] else tensors[i * TENSOR_WORDS + DIMS_COUNT] - item[LEAST_RANK]
-    return item[AXES + k - leading] if k >= leading else -1
+    leading = 0 if defined.is_variable_rank else tensor.rank - defined.least_rank
+    return defined.axes[k - leading] if k >= leading else -1
 
 
 @compiled
-def _name_of(definition: Words, tensors: Words, names: Words, axis: int) -> int:
+def _name_of(definition: Definition, scratch: Scratch, axis: int) -> int:
     """The first symbolic name of an axis in the inputs; 0 if it has none."""
-    for i in range(definition[INPUT_COUNT]):
-        for k in range(tensors[i * TENSOR_WORDS + DIMS_COUNT]):
-            if axis >= 0 and names[i * MAX_DIMS + k] != 0 and _axis(definition, tensors, i, k) == axis:
-                return names[i * MAX_DIMS + k]
+    for i in range(definition.input_count):
+        tensor = scratch.call.tensors[i]
+        for k in range(tensor.rank):
+            if axis >= 0 and scratch.names[i][k] != 0 and _axis(definition, tensor, i, k) == axis:
+                return scratch.names[i][k]
     return 0
 
 
 @noinline
-def _set_output(tensor: Words, names: Words, api: int, context: int, i: int) -> int:
+def _set_output(tensor: Tensor, names: Words, api: int, context: int, i: int) -> int:
     """Tell ONNX Runtime the type and the shape of output i; an OrtStatus."""
-    here, rank, element_type = address_of(tensor), tensor[DIMS_COUNT], tensor[TYPE]
-    status: int = call_api(api, "CreateTensorTypeAndShapeInfo", (here,))
+    status = call_api(api, "CreateTensorTypeAndShapeInfo", (field_address(tensor, "address"),))
     if status != 0:
         return status
-    info = tensor[0]
+    info, rank = tensor.address, tensor.rank
     for k in range(rank):
         if names[k] == 0:
             names[k] = text("")
-    status = call_api(api, "SetTensorElementType", (info, element_type))
+    status = call_api(api, "SetTensorElementType", (info, tensor.type))
     if status == 0:
-        status = call_api(api, "SetDimensions", (info, here + 8 * DIMS, rank))
+        status = call_api(api, "SetDimensions", (info, address_of(tensor.dims), rank))
     if status == 0:
         status = call_api(api, "SetSymbolicDimensions", (info, address_of(names), rank))
     if status == 0:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortops.calls.layout import TEXT_BYTES
 from ortops.calls.messages import write_text
+from ortops.calls.types import TEXT_BYTES, Call
 from ortops.jit.compile import compiled, noinline
-from ortops.jit.elements import Words
 from ortops.jit.scalar import address_of, byte_pointer, local, minimum
 from ortops.jit.text import text
 
@@ -42,7 +41,7 @@ def is_same_text(string: int, other: int) -> bool:
 
 
 @noinline
-def write_repr(call: Words, address: int, size: int) -> None:
+def write_repr(call: Call, address: int, size: int) -> None:
     """Append a string of `size` bytes as Python's `repr` does, except that characters from U+00AE on are not escaped.
 
     Bytes that are not UTF-8 are written as the surrogates that Python has for them.
@@ -96,7 +95,7 @@ def _length(source: Any, at: int, size: int) -> int:
 
 
 @noinline
-def _write_character(call: Words, character: int, quote: int) -> None:
+def _write_character(call: Call, character: int, quote: int) -> None:
     """Append a character of ASCII."""
     if character == _TAB:
         write_text(call, text("\\t"))
@@ -114,7 +113,7 @@ def _write_character(call: Words, character: int, quote: int) -> None:
 
 
 @noinline
-def _write_digits(call: Words, byte: int) -> None:
+def _write_digits(call: Call, byte: int) -> None:
     """Append the two hexadecimal digits of a byte."""
     high, low = byte >> 4, byte & 15
     _write_byte(call, high + (_ZERO if high < _TEN else _A - _TEN))
@@ -122,7 +121,7 @@ def _write_digits(call: Words, byte: int) -> None:
 
 
 @noinline
-def _write_byte(call: Words, byte: int) -> None:
+def _write_byte(call: Call, byte: int) -> None:
     word = local(0)
     word[0] = byte
     write_text(call, address_of(word))

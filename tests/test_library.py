@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -236,6 +237,7 @@ def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:
     assert code.startswith(magic)
     assert code[at : at + len(processor)] == processor
     assert b"RegisterCustomOps\0" in code
+    assert tempfile.gettempdir().encode() not in code
 
 
 @pytest.mark.parametrize(

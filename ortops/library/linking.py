@@ -55,7 +55,7 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
     command = linker_of(target)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = folder / f"library{TARGETS[target].ending}"
+        made = folder / f"libortops{TARGETS[target].ending}"
         files = [folder / f"{number}.o" for number in range(len(objects))]
         for file, code in zip(files, objects, strict=True):
             file.write_bytes(code)
@@ -76,7 +76,12 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
 
 
 def _flags_of(target: str) -> list[str]:
-    """Flags for the linker: a function is missing at once and not at run time, and registrations outlive their options."""
+    """Flags for the linker: a function is missing at once and not at run time, and registrations outlive their options.
+
+    A library for macOS has a name of its own, by which programs that link it find it. The default is its temporary path.
+    """
+    if TARGETS[target].ending == ".dylib":
+        return ["-install_name", "@rpath/libortops.dylib"]
     return ["-Wl,-z,defs", "-Wl,-z,nodelete"] if TARGETS[target].ending == ".so" else []
 
 

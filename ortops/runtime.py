@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,25 @@ _SOURCES = (
 """The files, and the folders of files, that decide what the library contains."""
 
 
+def source_files(name: str = "") -> Iterator[str]:
+    """The paths below the package of all source files of the library, or of those in one of its folders.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    if not name:
+        for part in _SOURCES:
+            yield from [part] if part.endswith(".py") else source_files(part)
+        return
+    with os.scandir(PACKAGE / name) as entries:
+        is_folder = {entry.name: entry.is_dir() for entry in entries}
+    for entry in sorted(is_folder):
+        if is_folder[entry]:
+            yield from source_files(f"{name}/{entry}")
+        elif entry.endswith(".py"):
+            yield f"{name}/{entry}"
+
+
 def sources_digest() -> str:
     """The digest of all source files of the library, of 16 hexadecimal digits.
 
@@ -45,10 +64,10 @@ def sources_digest() -> str:
         OSError: a file cannot be read.
     """
     digest = hashlib.sha256()
-    for name in _SOURCES:
-        for path in [PACKAGE / name] if name.endswith(".py") else sorted(PACKAGE.joinpath(name).rglob("*.py")):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{len(content)}\0".encode() + content)
+    for name in source_files():  # not by pathlib, which takes a millisecond more
+        with open(f"{PACKAGE}/{name}", "rb") as file:  # noqa: PTH123
+            content = file.read()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 

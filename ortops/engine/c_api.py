@@ -89,17 +89,21 @@ class Api:
     """An OrtApi table's functions as ctypes functions, with their C names."""
 
     def __init__(self, address: int) -> None:
-        self.address, table = address, ctypes.cast(address, POINTER(c_void_p))
-        self.addresses: dict[str, int] = {name: table[API_FUNCTIONS[name]] for name in _FUNCTIONS}
-        for name, arguments in _FUNCTIONS.items():
-            result = _OTHER_RESULTS.get(name, c_void_p)
-            setattr(self, name, ctypes.CFUNCTYPE(result, *arguments)(self.addresses[name]))
-        for name, (release, slot, arguments) in _LATER_FUNCTIONS.items():
-            if onnxruntime_version() >= release:
-                setattr(self, name, ctypes.CFUNCTYPE(c_void_p, *arguments)(table[slot]))
+        self.address, self._table = address, ctypes.cast(address, POINTER(c_void_p))
+        self.addresses: dict[str, int] = {name: self._table[API_FUNCTIONS[name]] for name in _FUNCTIONS}
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
+        """A function, declared when it is first needed, since that of all takes a millisecond."""
+        if name in _FUNCTIONS:
+            result, arguments, address = _OTHER_RESULTS.get(name, c_void_p), _FUNCTIONS[name], self.addresses[name]
+        elif name in _LATER_FUNCTIONS and onnxruntime_version() >= _LATER_FUNCTIONS[name][0]:
+            _, slot, arguments = _LATER_FUNCTIONS[name]
+            result, address = c_void_p, self._table[slot]
+        else:
+            raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
+        function = ctypes.CFUNCTYPE(result, *arguments)(address)
+        setattr(self, name, function)
+        return function
 
     def check(self, status: int | None) -> None:
         """Raise OrtError with a status's message, and release the status. A null status means success."""
@@ -227,7 +231,7 @@ class LibraryOp(Op):
 
     def __init__(self, operator: int) -> None:
         api, (major, minor) = ort_api().address, onnxruntime_version()
-        address = library().function("make_table", *[c_int64] * 3)(operator, api, 1000 * major + minor)
+        address = _make_table()(operator, api, 1000 * major + minor)
         if not address:
             raise MemoryError("out of memory for an operator")
         super().__init__(Table.from_address(address))
@@ -240,6 +244,11 @@ class LibraryOp(Op):
     def release(self) -> None:
         """End the use by session options."""
         library().function("release_table", c_int64)(self.address)
+
+
+@functools.cache
+def _make_table() -> Callable[..., int]:
+    return library().function("make_table", *[c_int64] * 3)
 
 
 def onnxruntime_version() -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,17 +33,24 @@ def library_path() -> str | None:
 
 
 @functools.cache
+def _entry() -> Callable[[int], bool] | None:
+    """The function `bool AddExternalCustomOp(const OrtCustomOp*)`, or None if it is not there."""
+    path = library_path()
+    if path is None or not hasattr(library := ctypes.CDLL(path), _C_ENTRY):
+        return None
+    return ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)((_C_ENTRY, library))
+
+
 def takes_c_operators() -> bool:
     """Whether `add_c_operator` works here: the package is installed, and exports AddExternalCustomOp."""
-    path = library_path()
-    return path is not None and hasattr(ctypes.CDLL(path), _C_ENTRY)
+    return _entry() is not None
 
 
 def add_c_operator(table: int) -> None:
     """Add an operator to the domain ai.onnx.contrib, for all sessions that register the library later.
 
-    It relies on the export `bool AddExternalCustomOp(const OrtCustomOp*)`, which stores the pointer until the process ends
-    and neither reads the table nor checks its API version.
+    It relies on the export, which stores the pointer until the process ends and neither reads the table nor checks its API
+    version.
 
     Args:
         table: the address of an OrtCustomOp, which must live as long as the process. `takes_c_operators` must be true.
@@ -50,6 +58,6 @@ def add_c_operator(table: int) -> None:
     Raises:
         OrtError: the library refuses the operator.
     """
-    library = ctypes.CDLL(str(library_path()))
-    if not ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)((_C_ENTRY, library))(table):
+    add = _entry()
+    if add is None or not add(table):
         raise OrtError("onnxruntime-extensions refused a C operator")

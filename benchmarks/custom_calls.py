@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Annotated
 
 import numpy as np
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime_extensions import PyCustomOpDef, onnx_op
 
 import ortops
 from benchmarks.measure import Call, Cell, interleave
@@ -20,7 +20,6 @@ NODES = {
     "Neg of ONNX Runtime": "Neg",
     "`ortops.operator`": "bench.Same",
     "compiled": "bench.Negated",
-    "`@onnx_op`": "ai.onnx.contrib.SameToo",
 }
 ROUNDS = {1: 2000, 1_000_000: 20}
 """The number of rounds by the length of the vector."""
@@ -39,17 +38,18 @@ def negated(x: Annotated[NDArray[np.float32], ("n",)], y: Annotated[NDArray[np.f
         y[i] = -x[i]
 
 
-@onnx_op(op_type="SameToo", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])  # type: ignore[untyped-decorator]
-def same_too(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The input."""
-    return x
-
-
 def measure(rounds: int | None = None) -> Iterator[Cell]:
     """Yield a cell for each of two lengths of a vector of float."""
+    nodes = dict(NODES)
+    if find_spec("onnxruntime_extensions"):
+        from onnxruntime_extensions import PyCustomOpDef, onnx_op
+
+        of_floats = {"inputs": [PyCustomOpDef.dt_float], "outputs": [PyCustomOpDef.dt_float]}
+        onnx_op(op_type="SameToo", **of_floats)(same.call)
+        nodes["`@onnx_op`"] = "ai.onnx.contrib.SameToo"
     models = {title: onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1, "bench" : 1]>
-        g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""") for title, node in NODES.items()}  # fmt: skip
+        g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""") for title, node in nodes.items()}  # fmt: skip
     sessions = {
         name: session(partial(ortops.InferenceSession, operators=[same, negated]), one, 1)
         for name, one in models.items()

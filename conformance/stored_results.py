@@ -92,13 +92,16 @@ def _database() -> Any:
         for other in set(folder.glob("results-*.sqlite*")):
             if not other.name.startswith(name):
                 other.unlink(missing_ok=True)
-        database = sqlite3.connect(folder / name, timeout=10.0, check_same_thread=False)
-        database.execute("PRAGMA journal_mode = WAL")  # processes do not wait for each other
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS results (digest BLOB PRIMARY KEY, head TEXT, body BLOB) WITHOUT ROWID"
-        )
-        return database
+        with contextlib.ExitStack() as stack:
+            database = sqlite3.connect(folder / name, timeout=10.0, check_same_thread=False)
+            stack.callback(database.close)
+            database.execute("PRAGMA journal_mode = WAL")  # processes do not wait for each other
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS results (digest BLOB PRIMARY KEY, head TEXT, body BLOB) WITHOUT ROWID"
+            )
+            stack.pop_all()
+            return database
     return None
 
 

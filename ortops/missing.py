@@ -107,7 +107,8 @@ def _remedy_for_operator(
     if near:
         return f"Did you mean {near[0]}, which the session has?"
     if domain == DOMAIN:
-        return alone or f"Neither ortops nor onnxruntime-extensions has {name}. {OTHER_DOMAIN}."
+        has = f"ortops has no {name}. {alone}" if alone else f"Neither ortops nor onnxruntime-extensions has {name}"
+        return f"{has}. {OTHER_DOMAIN}."
     if domain.startswith(_OTHERS) or (not domain and name in onnx_names()):
         return None
     if domain in _THIRD_PARTY or not domain:

@@ -48,8 +48,9 @@ _ORT_FORMAT = (
 
 _OTHER_LIBRARY = (
     "sess_options have another library with operators in a domain that ortops also has: make new options. If the library is "
-    "one of ortops (python -m ortops library), do not register it, since the session has its operators, or use "
-    "onnxruntime.InferenceSession; if it is of another project, pass standard=False"
+    "one of ortops (python -m ortops library) or, but for Windows, that of onnxruntime-extensions, do not register it: "
+    "the session has its operators, or use onnxruntime.InferenceSession; on Windows give ours another domain, "
+    "ortops.register(sess_options, domain='com.example'); if it is of another project, pass standard=False"
 )
 
 _lock = threading.RLock()
@@ -287,7 +288,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             alone = None if registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
             hint = remedy(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
-                hint = alone or _OTHER_LIBRARY
+                hint = _OTHER_LIBRARY
             if hint is not None:
                 error.args = (f"{str(error).rstrip('.')}. {hint}",)
             raise

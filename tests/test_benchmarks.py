@@ -109,7 +109,6 @@ def test_a_model_has_a_row_for_the_node_alone_and_with_conversions(peer: str) ->
 
 
 def test_custom_calls_and_the_start_are_measured(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime_extensions")
     short, long = custom_calls.measure(rounds=2)
     assert (short.workload, long.workload) == ("float[1]", "float[1000000]")
     assert {len(times) for times in (*short.times.values(), *long.times.values())} == {2}

@@ -25,10 +25,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(stored_results, "_is_enabled", True)
     stored_results._database.cache_clear()  # noqa: SLF001
     yield tmp_path / "ortops"
-    stored_results._database.cache_clear()  # noqa: SLF001
+    next_process()
 
 
 def next_process() -> None:
+    if database := stored_results._database():  # noqa: SLF001
+        database.close()
     stored_results._database.cache_clear()  # noqa: SLF001
 
 

@@ -17,7 +17,7 @@ LAYERS = (
     ("ortops.spec", "ortops.shapes"),
     ("ortops.operators",),
     ("ortops.reference",),
-    ("ortops.jit", "ortops.memory"),
+    ("ortops.jit", "ortops.memory", "ortops.extras"),
     # What compiled code knows of a driver and of a call, and the kernels that it calls; then nodes in this process.
     ("ortops.kernels.functions", "ortops.kernels.layout"),
     ("ortops.calls",),

@@ -139,7 +139,7 @@ def test_a_file_without_a_model_is_refused(tmp_path: Path, content: bytes) -> No
     ("name", "content", "says"),
     [
         ("m.json", '{"graph": ', "Failed to load JSON"),
-        ("m.json", '{"graph": {"node": [{"attribute": [{"g": ' * 5000, "maximum recursion depth exceeded"),
+        ("m.json", '{"graph": {"node": [{"attribute": [{"g": ' * 50_000, r"recursion|Stack overflow"),
         ("m.textproto", "nonsense {", 'has no field named "nonsense"'),
         ("m.textproto", "graph { " + "node { attribute { g { " * 5000, "maximum recursion depth exceeded"),
         ("m.onnxtxt", "nonsense {", "ParseError"),
@@ -152,7 +152,7 @@ def test_a_text_without_a_model_is_refused(tmp_path: Path, name: str, content: s
     done = call("convert", tmp_path / name, "--out", tmp_path / "out.onnx")
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: MODEL = {tmp_path / name}: must be an ONNX model (")
-    assert says in done.output
+    assert re.search(says, done.output)
     assert done.output.count("\n") == 1
 
 

@@ -110,6 +110,7 @@ def test_what_has_been_checked_is_what_counts(
     assert changed or not {"x_shape", "rois", "ROITensor"} & set(sample.inputs)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 @pytest.mark.parametrize(**every(lambda operator: samples(operator)[:1]))
 def test_an_input_that_gets_another_shape_during_the_call_is_taken_with_the_first(
     sample: Sample, after_inference: Callable[[Callable[[], None]], None]

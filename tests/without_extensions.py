@@ -61,5 +61,8 @@ assert "Domain already set in registry" in error_of(session, own, options)
 other = """
     <ir_version: 8, opset_import: ["ai.onnx.contrib" : 1]>
     g (string[n] x) => (string[n] y) { y = ai.onnx.contrib.StringUpper(x) }"""
-assert "The session has no operators of onnxruntime-extensions: make new options" in error_of(session, other)
+assert (
+    "ortops has no StringUpper. The session has no operators of onnxruntime-extensions: make new options"
+    in error_of(session, other)
+)
 print("all sessions work")

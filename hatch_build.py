@@ -81,7 +81,7 @@ def _platform(root: Path) -> Platform | None:
 
 def _links(root: Path) -> bool:
     """Whether this machine has a C compiler that links."""
-    return runpy.run_path(str(root / "ortops/jit/c_compiler.py"))["native"]() is not None
+    return runpy.run_path(str(root / "ortops/compiler/c_compiler.py"))["native"]() is not None
 
 
 class Library(BuildHookInterface[Any]):

@@ -15,7 +15,7 @@ import onnx
 from onnx_models.compositions import COMPOSITIONS
 from onnx_models.near_names import meant
 from onnx_models.traversal import label, normalize_domain
-from ortops.custom import CustomOperator
+from ortops.custom.decorator import CustomOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator
 

@@ -25,12 +25,12 @@ from onnx_models.traversal import (
     onnx_opset,
     tensor_names,
 )
-from ortops.custom_operator import check_domain
-from ortops.onnx_equivalents import OPSET, OnnxEquivalent
+from ortops.custom.operator import check_domain
+from ortops.foreign.onnx_equivalents import OPSET, OnnxEquivalent
+from ortops.foreign.standard import STANDARD_NAMES, implementation
+from ortops.foreign.third_party import THIRD_PARTY, ThirdPartyOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
-from ortops.standard import STANDARD_NAMES, implementation
-from ortops.third_party import THIRD_PARTY, ThirdPartyOperator
 
 _Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | OnnxEquivalent | None]
 """Returns the operator that a node of a model or a function is converted from: a third-party one, or this project's operator
@@ -57,7 +57,7 @@ def convert(model: onnx.ModelProto, domain: str = DOMAIN) -> onnx.ModelProto:
     caffe2's degrees to radians, in the element type of the RoIs. caffe2's RoIs may lack the column; they then all have batch
     index 0. Where shape inference does not know the number of columns, as after
     caffe2's own operators and in functions, convert assumes the column, which detectron2's exporter always writes; if it is
-    missing, Gather fails at run time. `ortops.third_party` lists the edge cases in which results differ.
+    missing, Gather fails at run time. `ortops.foreign.third_party` lists the edge cases in which results differ.
 
     All other nodes stay as they are, including other ones of mmcv and caffe2; the import of such a domain is removed when no
     node needs it. A node that calls a function of the model with the name of one of these operators stays as well. The rest
@@ -78,7 +78,7 @@ def convert(model: onnx.ModelProto, domain: str = DOMAIN) -> onnx.ModelProto:
         TypeError: an attribute is unknown, which a session would ignore, or has a wrong type.
 
     Source: ONNX operator specification, RoiAlign, versions 10, 16 and 22, and MaxRoiPool, versions 1 and 22; for the
-    others, the sources in `ortops.third_party` and `ortops.onnx_equivalents`.
+    others, the sources in `ortops.foreign.third_party` and `ortops.foreign.onnx_equivalents`.
     """
     check_domain(domain)
     model = accepted(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ortops.near_names import near_names
+from ortops.foreign.near_names import near_names
 
 
 def meant(name: object, known: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import onnx
 from onnx.defs import OpSchema
 
 from onnx_models.attributes import CUSTOM, attribute_proto, checked_value
-from ortops.custom_operator import CustomOperator, OperatorError, as_operators
+from ortops.custom.operator import CustomOperator, OperatorError, as_operators
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes
 from ortops.spec import DOMAIN_VERSION, Attribute, AttributeValue, Length, Operator, Tensor

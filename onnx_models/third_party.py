@@ -1,7 +1,7 @@
 """Convert nodes of mmcv, mmdeploy and caffe2, as exporters write them, to this project's nodes or ONNX's.
 
-`ortops.third_party` and `ortops.onnx_equivalents` have the operators, with their sources and the edge cases in which results
-differ.
+`ortops.foreign.third_party` and `onnx_equivalents` have the operators, with their sources and the edge cases in which
+results differ.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from onnx_models.attributes import attribute_proto, node_attribute_values
 from onnx_models.nodes import NodeBuilder
 from onnx_models.onnx_tools import Tensors
 from onnx_models.traversal import label
-from ortops.onnx_equivalents import OnnxEquivalent
+from ortops.foreign.onnx_equivalents import OnnxEquivalent
+from ortops.foreign.third_party import ThirdPartyOperator
 from ortops.spec import DOMAIN
-from ortops.third_party import ThirdPartyOperator
 
 MIN_OPSET = 9
 """The oldest opset with the operators that split RoIs, in a form that is still valid; it is detectron2's."""

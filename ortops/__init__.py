@@ -9,18 +9,18 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ortops import forks as _forks  # noqa: F401 - before a first call, which imports modules
 from ortops.functional.dml_resample import dml_resample, dml_resample_grad
 from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
 from ortops.functional.ps_roi_align import ps_roi_align, ps_roi_align_grad
 from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
-from ortops.jit import forks as _forks  # noqa: F401, TID251 - before a first call, which imports modules
 from ortops.operators import OPERATORS
 from ortops.spec import Attribute, Tensor
 
 if TYPE_CHECKING:
-    from ortops.custom import CustomOperator, operator
+    from ortops.custom.decorator import CustomOperator, operator
     from ortops.library.build import build_library
     from ortops.ortvalue import from_ort, to_ort
     from ortops.session import InferenceSession, library_path, register
@@ -68,8 +68,8 @@ def warmup(*_: object, **__: object) -> None:
 
 
 _LAZY = {
-    "CustomOperator": "ortops.custom",
-    "operator": "ortops.custom",
+    "CustomOperator": "ortops.custom.decorator",
+    "operator": "ortops.custom.decorator",
     "build_library": "ortops.library.build",
     "InferenceSession": "ortops.session",
     "library_path": "ortops.session",

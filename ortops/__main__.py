@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import ortops
-from ortops.custom_operator import said
+from ortops.custom.operator import said
 from ortops.help_text import keep_names_whole
 from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS
 from ortops.operators import BY_NAME

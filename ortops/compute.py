@@ -15,7 +15,7 @@ from ortops.runtime import library
 from ortops.spec import Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from ortops.calls.node import Node
+    from ortops.node import Node
 
 
 class Bound:
@@ -34,7 +34,7 @@ class Bound:
         """The node for the first input's NumPy type."""
         node = self._nodes.get(dtype)
         if node is None:
-            from ortops.calls.node import node_of  # here, so that `import ortops` stays fast
+            from ortops.node import node_of  # here, so that `import ortops` stays fast
 
             node = self._nodes[dtype] = node_of(self._operator, self.attributes, dtype)
         return node

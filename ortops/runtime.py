@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ortops.calls.interface import VERSION, Interface, OperatorList
+from ortops import exceptions
 from ortops.extras import INSTALL_COMPILER
-from ortops.jit import exceptions
-from ortops.jit.process import Process, PythonApi
 from ortops.memory import keep_forever
+from ortops.native.interface import VERSION, Interface, OperatorList
+from ortops.native.process import Process, PythonApi
 
 PACKAGE = Path(__file__).parent
 
@@ -32,8 +32,8 @@ ENDING = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 """What the name of a library for this platform ends with."""
 
 _SOURCES = (
-    *("compiled_operator.py", "custom_operator.py", "shapes.py", "signatures.py", "spec.py", "standard.py"),
-    *("calls", "engine/c_api.py", "engine/compiled", "jit", "kernels", "library", "operators"),
+    *("custom", "engine/c_api.py", "exceptions.py", "foreign/standard.py", "forks.py", "shapes.py", "spec.py"),
+    *("compiler", "library", "native", "operators"),
 )
 """The files, and the folders of files, that decide what the library contains."""
 

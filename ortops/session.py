@@ -11,23 +11,23 @@ from typing import Any
 
 import onnxruntime
 
-from ortops.custom_operator import CustomOperator, as_operators, check_domain
+from ortops import exceptions
+from ortops.custom.operator import CustomOperator, as_operators, check_domain
 from ortops.engine import extensions
 from ortops.engine.c_api import LibraryOp
 from ortops.engine.domains import Domains, check_options
 from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import awaited_at_exit, register_exit_function
-from ortops.jit import exceptions
-from ortops.jit.forks import unforked
-from ortops.missing import remedy
-from ortops.model_nodes import served_operators
+from ortops.foreign.missing import remedy
+from ortops.foreign.model_nodes import served_operators
+from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
+from ortops.foreign.standard import standard_operators
+from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
+from ortops.forks import unforked
 from ortops.operators import OPERATORS
 from ortops.runtime import library
-from ortops.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.spec import DOMAIN, Operator
-from ortops.standard import standard_operators
-from ortops.third_party import THIRD_PARTY_DEFINITIONS
 
 _CONFLICT = "Conflicting with a registered kernel"
 """Part of ONNX Runtime's error message for a library that is registered twice."""

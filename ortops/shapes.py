@@ -1,6 +1,6 @@
 """Shape inference: the shapes of an operator's outputs follow from the shapes of its inputs, by the names of their axes.
 
-A length may be a number, a symbolic name or unknown. `ortops.calls.shapes` does the same for calls, in compiled code.
+A length may be a number, a symbolic name or unknown. `ortops.native.node.shapes` does the same for calls, in compiled code.
 """
 
 from __future__ import annotations

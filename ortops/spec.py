@@ -480,7 +480,7 @@ class Operator:
 
     @property
     def output_memory(self) -> int:
-        """Which outputs compiled code fills in memory of its own (`ortops.calls.types`)."""
+        """Which outputs compiled code fills in memory of its own (`ortops.native.types`)."""
         return 0
 
     def why_required(

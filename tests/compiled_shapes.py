@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from in_process import c_function
-from ortops.calls import shapes, types
-from ortops.calls.definitions import attribute_value, definition_of
-from ortops.jit.constants import Constant, Memory, Several
-from ortops.jit.structs import Struct, offset_of
+from ortops.native import types
+from ortops.native.constants import Constant, Memory, Several
+from ortops.native.definitions import attribute_value, definition_of
+from ortops.native.node import shapes
+from ortops.native.structs import Struct, offset_of
 from ortops.spec import Operator
 
 Lengths = Sequence[int | None]
@@ -19,7 +20,7 @@ Lengths = Sequence[int | None]
 
 @functools.cache
 def function(name: str) -> Any:
-    """A function of ``calls.shapes``, which takes the addresses of a node and a call."""
+    """A function of ``native.node.shapes``, which takes the addresses of a node and a call."""
     run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
     return run(c_function(getattr(shapes, name)))
 

@@ -12,8 +12,8 @@ import lane_kernels
 import onnx_models
 import ortops
 from in_process import c_function
-from ortops.jit import LANES
 from ortops.memory import data_pointer
+from ortops.native.elements import LANES
 
 Array = np.ndarray[Any, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from ortops.jit import compile as compiler
-from ortops.jit import machine_code
+from ortops.compiler import compile as compiler
+from ortops.compiler import machine_code
 from ortops.runtime import PROCESS, library
 
 _PYTHON = ctypes.c_size_t(ctypes.addressof(PROCESS))

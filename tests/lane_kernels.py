@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ortops.jit import LANES
-from ortops.jit.compile import compiled
-from ortops.jit.elements import Stored, Values
-from ortops.jit.scalar import load, store
-from ortops.jit.simd import load_lanes, store_lanes
+from ortops.compiler.compile import compiled
+from ortops.compiler.scalar import load, store
+from ortops.compiler.simd import load_lanes, store_lanes
+from ortops.native.elements import LANES, Stored, Values
 
 
 @compiled

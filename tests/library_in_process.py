@@ -9,8 +9,8 @@ from typing import Any
 import onnxruntime
 
 from ortops.engine.c_api import captured_address, ort_api
-from ortops.engine.compiled.types import API_FUNCTIONS
 from ortops.memory import keep_forever
+from ortops.native.ort.types import API_FUNCTIONS
 
 _WORDS = 1 + max(API_FUNCTIONS.values())
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ortops.calls.interface import TypedOperator
-from ortops.calls.types import NONE, Shapes
-from ortops.kernels.functions import Driver
-from ortops.kernels.types import RoiEntry
+from ortops.native.interface import TypedOperator
+from ortops.native.kernels.functions import Driver
+from ortops.native.kernels.types import RoiEntry
+from ortops.native.types import NONE, Shapes
 from ortops.operators import BY_NAME
 from ortops.runtime import library
 from ortops.spec import DOMAIN

@@ -17,10 +17,10 @@ import onnx
 
 import onnx_models
 import ortops
+from ortops.foreign.standard import onnx_definition
 from ortops.operators import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import ELEMENT_DTYPES, Attribute, Operator
-from ortops.standard import onnx_definition
 from problems import Array, make_problem
 
 KINDS = ("inside", "across", "mirrored", "flat", "outside")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from ortops.jit.compile import compiled
-from ortops.jit.elements import Address, Words
-from ortops.jit.parallel import add_atomically, allocate, call, call_unchecked, pointer_to, release
-from ortops.jit.scalar import address_of, offset
-from ortops.jit.struct_types import (
+from ortops.compiler.compile import compiled
+from ortops.compiler.parallel import add_atomically, allocate, call, call_unchecked, pointer_to, release
+from ortops.compiler.scalar import address_of, offset
+from ortops.compiler.struct_types import (
     allocate_struct,
     clear_struct,
     field_address,
@@ -19,7 +18,8 @@ from ortops.jit.struct_types import (
     size_of,
     struct_at,
 )
-from ortops.jit.structs import POINTER, Byte, Float32, Struct, Union
+from ortops.native.elements import Address, Words
+from ortops.native.structs import POINTER, Byte, Float32, Struct, Union
 
 
 class Tensor(Struct):

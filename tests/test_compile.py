@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from numba import types, version_info
 
-from ortops.jit.compile import bitcode, compiled, inline, noinline
-from ortops.jit.source import Source
-from ortops.kernels import roi_tables
+from ortops.compiler.compile import bitcode, compiled, inline, noinline
+from ortops.compiler.source import Source
+from ortops.native.kernels import roi_tables
 
 
 @compiled
@@ -73,7 +73,7 @@ def test_functions_have_no_wrappers_for_python() -> None:
 
 @pytest.mark.skipif(version_info.short < (0, 62), reason="older releases have no options for LLVM's loops")
 def test_llvm_unrolls_no_loops_of_a_small_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source("kernels.roi_tables", "share", "")
+    source = Source("native.kernels.roi_tables", "share", "")
     code = bitcode(source)
     monkeypatch.setitem(dispatcher(roi_tables.share).py_func.__dict__, "is_small", False)
     assert len(code) < 0.75 * len(bitcode(source))

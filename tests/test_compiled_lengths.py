@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.custom import OperatorError
+from ortops.custom.decorator import OperatorError
 from processes import python
 
 F = NDArray[np.float32]

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import ortops
-from ortops.output_writes import fills_all
+from ortops.custom.output_writes import fills_all
 
 T = Annotated[NDArray[np.float64], ("n", "m")]
 U = Annotated[NDArray[np.float64], ("m", "n")]

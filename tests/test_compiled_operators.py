@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.custom import OperatorError
+from ortops.custom.decorator import OperatorError
 from processes import python
 
 F = NDArray[np.float32]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.output_writes import fills_all
+from ortops.custom.output_writes import fills_all
 
 V = Annotated[NDArray[np.float32], ("n",)]
 K = Annotated[NDArray[np.float32], ("k",)]

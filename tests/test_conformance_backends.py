@@ -30,7 +30,7 @@ from conformance.outcome import Outcome, Result
 from conformance.run import CaseRunner, ask
 from conformance.vectors import collect
 from conformance.workers import LocalPool
-from ortops.kernels.schedule import MIN_PARALLEL_PIXELS
+from ortops.native.kernels.schedule import MIN_PARALLEL_PIXELS
 from ortops.operators import BY_NAME
 
 RUNTIMES = ("onnxruntime", "onnx-reference")

@@ -9,10 +9,10 @@ import pytest
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ortops.jit import machine_code
-from ortops.jit.constants import Constant, FunctionOf, Memory, Several
-from ortops.jit.structs import POINTER, Byte, Float32, Struct, Union
+from ortops.compiler import machine_code
 from ortops.library.constant_data import ConstantData
+from ortops.native.constants import Constant, FunctionOf, Memory, Several
+from ortops.native.structs import POINTER, Byte, Float32, Struct, Union
 
 
 class Numbers(Union):

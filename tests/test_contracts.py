@@ -12,10 +12,10 @@ import pytest
 import ortops
 from conformance.backends.session import CPU, options
 from ortops import from_ort, to_ort
+from ortops.foreign.standard import onnx_definition
 from ortops.operators import OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import Operator
-from ortops.standard import onnx_definition
 from samples import Refusal, Sample, edges, every, open_ranks, refusals, right, samples, with_attributes
 
 

@@ -30,8 +30,8 @@ from conformance.backends.session import CPU, options
 from gradient_nodes import IS_OLD, not_of_old
 from onnx_models.attributes import CUSTOM
 from onnx_models.schema import schemas_of
+from ortops.custom.kernel import custom_ops
 from ortops.engine.c_api import onnxruntime_version
-from ortops.engine.direct import custom_ops
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES
 
 F = NDArray[np.float32]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.engine import objects
+from ortops.custom import objects
 from processes import python
 
 F = NDArray[np.float32]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ortops.jit import definitions, disk
+from ortops.compiler import cache, digests
 
 SOURCES = {
     "kernel.py": '''
@@ -50,7 +50,7 @@ def digest(folder: Path, sources: dict[str, str]) -> str:
     for name, text in sources.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    return definitions.digests({"kernels": folder, "jit": folder / "jit"})["kernels.kernel.kernel"]
+    return digests.digests({"kernels": folder, "jit": folder / "jit"})["kernels.kernel.kernel"]
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,20 @@ def test_what_a_kernel_uses_counts_however_far_away(tmp_path: Path, file: str, o
 
 def test_functions_that_call_each_other_have_digests(tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text("def f(): g()\ndef g(): f()\n")
-    assert len(set(definitions.digests({"kernels": tmp_path}).values())) == 1
+    assert len(set(digests.digests({"kernels": tmp_path}).values())) == 1
 
 
 def test_a_kernel_depends_on_how_it_is_compiled_and_not_on_where_it_is_kept(tmp_path: Path) -> None:
-    shutil.copytree(disk.PACKAGES["jit"], tmp_path / "jit", ignore=shutil.ignore_patterns("__pycache__"))
-    kernel = {"kernel.py": "from ortops.jit.compile import compiled\n@compiled\ndef kernel(x): return x"}
-    found = [digest(tmp_path, kernel)]
-    for file, old, new in (
-        ("jit/disk.py", "suppress(OSError)", "suppress(ValueError)"),
-        ("jit/compile.py", 'error_model="numpy"', 'error_model="python"'),
-    ):
+    for name, folder in cache.PACKAGES.items():
+        shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def found(file: str, old: str, new: str) -> str:
         text = (tmp_path / file).read_text("utf-8")
         assert old in text
-        found.append(digest(tmp_path, {file: text.replace(old, new)}))
-    assert found[0] == found[1] != found[2]
+        (tmp_path / file).write_text(text.replace(old, new))
+        packages = {name: tmp_path / name for name in cache.PACKAGES}
+        return digests.digests(packages)["native.kernels.gather.gather"]
+
+    before = found("compiler/cache.py", "suppress(OSError)", "suppress(OSError)")
+    assert found("compiler/cache.py", "suppress(OSError)", "suppress(ValueError)") == before
+    assert found("compiler/compile.py", 'error_model="numpy"', 'error_model="python"') != before

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pytest
 
-from ortops.jit import definitions, disk, machine_code, options
+from ortops.compiler import cache, digests, machine_code, options
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
@@ -32,7 +32,7 @@ class Package:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "source" / "tiny.py"
-        self.compiler = self.path.parent / "jit" / "compile.py"
+        self.compiler = self.path.parent / "compiler" / "compile.py"
         self.compiler.parent.mkdir(parents=True)
         self.compiler.write_text("def bitcode(): return 1\n")
         self.compiler.with_name("machine_code.py").write_text("def emit_function(): return 1\n")
@@ -46,9 +46,9 @@ class Package:
         """The number of functions that a new process compiles to load the function for an element type."""
         forget()
         code = f"{self.text} {element}".encode()
-        found = disk.find("kernels.tiny.f", (element,), processor)
+        found = cache.find("kernels.tiny.f", (element,), processor)
         if found is None:
-            disk.save("kernels.tiny.f", (element,), code, processor)
+            cache.save("kernels.tiny.f", (element,), code, processor)
             return 1
         assert found == code
         return 0
@@ -56,7 +56,7 @@ class Package:
 
 def forget() -> None:
     """Forget what a process knows, as a new one does."""
-    for known in (disk.sources, disk._digests, disk.compiler):  # noqa: SLF001
+    for known in (cache.sources, cache._digests, cache.compiler):  # noqa: SLF001
         known.cache_clear()
 
 
@@ -64,8 +64,8 @@ def forget() -> None:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
     """A package whose code can only be stored in folders below tmp_path."""
     made = Package(tmp_path)
-    monkeypatch.setattr(disk, "PACKAGE", made.path.parent)
-    monkeypatch.setattr(disk, "PACKAGES", {"kernels": made.path.parent, "jit": made.compiler.parent})
+    monkeypatch.setattr(cache, "PACKAGE", made.path.parent)
+    monkeypatch.setattr(cache, "PACKAGES", {"kernels": made.path.parent, "compiler": made.compiler.parent})
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(sys, "pycache_prefix", None)
@@ -111,7 +111,7 @@ def test_a_process_does_not_read_the_sources_that_another_has_read(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert package.compilations("float", LIBRARY) == 1
-    monkeypatch.setattr(definitions, "digests", None)
+    monkeypatch.setattr(digests, "digests", None)
     assert package.compilations("float", LIBRARY) == 0
     assert package.compilations("double", LIBRARY) == 1
 
@@ -222,8 +222,8 @@ def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Pat
     package.path.rename(package.path.with_suffix(".txt"))
     shutil.rmtree(package.compiler.parent)
     forget()
-    disk.save("kernels.tiny.f", ("float64",), b"code")
-    assert disk.find("kernels.tiny.f", ("float",)) is None
+    cache.save("kernels.tiny.f", ("float64",), b"code")
+    assert cache.find("kernels.tiny.f", ("float",)) is None
     assert len(files(tmp_path)) == 2
 
 
@@ -423,7 +423,7 @@ def names(folder: Path) -> list[str]:
 def stored(folder: Path, name: str, used: int, kind: str = "int64") -> None:
     """Store code as if it were last used at a time."""
     before = {*files(folder)}
-    disk.save(name, (kind,), b"code")
+    cache.save(name, (kind,), b"code")
     (made,) = {*files(folder)} - before
     os.utime(made, (used, used))
 
@@ -433,12 +433,12 @@ def test_of_a_users_function_the_versions_used_last_are_kept_with_all_their_type
 ) -> None:
     assert package.compilations() == 1
     stored(tmp_path, "user.other.v0", 0)
-    for version in range(disk.MAX_VERSIONS):
+    for version in range(cache.MAX_VERSIONS):
         for kind in ("int64", "float64"):
             stored(tmp_path, f"user.own.v{version}", version, kind)
-    assert disk.find("user.own.v0", ("int64",)) == b"code"
-    disk.save("user.own.new", ("int64",), b"code")
-    last = [f"user.own.v{version}" for version in range(2, disk.MAX_VERSIONS)] * 2
+    assert cache.find("user.own.v0", ("int64",)) == b"code"
+    cache.save("user.own.new", ("int64",), b"code")
+    last = [f"user.own.v{version}" for version in range(2, cache.MAX_VERSIONS)] * 2
     assert names(tmp_path) == sorted(
         ["kernels.tiny.f", "user.other.v0", "user.own.new", "user.own.v0", "user.own.v0", *last]
     )
@@ -450,11 +450,11 @@ def test_beyond_the_bound_of_a_folder_the_code_used_longest_ago_goes(
     assert package.compilations() == 1
     for used in range(4):
         stored(tmp_path, f"f{used}", used)
-    assert disk.find("f0", ("int64",)) == b"code"
+    assert cache.find("f0", ("int64",)) == b"code"
     bound = sum(path.stat().st_size for path in files(tmp_path)) - 1
     (package.path.parent / "__pycache__" / "tiny.pyc").write_bytes(bytes(bound))
-    monkeypatch.setattr(disk, "MAX_BYTES", bound)
-    disk.save("new", ("int64",), b"code")
+    monkeypatch.setattr(cache, "MAX_BYTES", bound)
+    cache.save("new", ("int64",), b"code")
     assert names(tmp_path) == ["f0", "f3", "kernels.tiny.f", "new", "tiny.pyc"]
 
 
@@ -472,14 +472,14 @@ def test_code_on_a_disk_that_refuses_the_time_of_its_use_is_read(
 def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_path: Path) -> None:
     code = """
 import hashlib, sys
-from ortops.jit import disk
+from ortops.compiler import cache
 name, found = "f", 0
 for k in range(20):
     kinds, code = (str(k),), hashlib.sha256(f"{name} {k}".encode()).digest() * 10_000
-    read = disk.find(name, kinds)
+    read = cache.find(name, kinds)
     assert read in (None, code)
     found += read is not None
-    disk.save(name, kinds, code)
+    cache.save(name, kinds, code)
 print(found)
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "named")}
@@ -495,19 +495,19 @@ def test_code_for_libraries_is_shared_by_clones_and_kept_for_each_version_of_the
 ) -> None:
     def found() -> bytes | None:
         forget()
-        return disk.find("kernels.tiny.f", ("int64",), LIBRARY)
+        return cache.find("kernels.tiny.f", ("int64",), LIBRARY)
 
-    disk.save("kernels.tiny.f", ("int64",), b"first", LIBRARY)
+    cache.save("kernels.tiny.f", ("int64",), b"first", LIBRARY)
     package.says("3 * x")
     assert found() is None
-    disk.save("kernels.tiny.f", ("int64",), b"second", LIBRARY)
+    cache.save("kernels.tiny.f", ("int64",), b"second", LIBRARY)
     assert found() == b"second"
     package.says("2 * x", "  # a comment")
     assert found() == b"first"
     clone = tmp_path / "clone"
     shutil.copytree(package.path.parent, clone)
-    monkeypatch.setattr(disk, "PACKAGE", clone)
-    monkeypatch.setattr(disk, "PACKAGES", {"kernels": clone, "jit": clone / "jit"})
+    monkeypatch.setattr(cache, "PACKAGE", clone)
+    monkeypatch.setattr(cache, "PACKAGES", {"kernels": clone, "compiler": clone / "compiler"})
     assert found() == b"first"
     assert [path.parent for path in files(tmp_path / "user")] == [tmp_path / "user" / "ortops" / "libraries"] * 2
 
@@ -516,16 +516,16 @@ def test_code_for_libraries_does_not_depend_on_options_of_this_process(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert package.compilations() == 1
-    disk.save("kernels.tiny.f", ("int64",), b"code", LIBRARY)
+    cache.save("kernels.tiny.f", ("int64",), b"code", LIBRARY)
     monkeypatch.setenv("NUMBA_OPT", "0")
-    assert disk.find("kernels.tiny.f", ("int64",), LIBRARY) == b"code"
-    assert disk.find("kernels.tiny.f", ("int64",), disk.BITCODE) is None
+    assert cache.find("kernels.tiny.f", ("int64",), LIBRARY) == b"code"
+    assert cache.find("kernels.tiny.f", ("int64",), cache.BITCODE) is None
 
 
 def test_code_for_libraries_beyond_the_bound_goes_when_asked(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     assert package.compilations() == 1
     for kind in ("int64", "float64"):
-        disk.save("kernels.tiny.f", (kind,), b"code", LIBRARY)
-    monkeypatch.setattr(disk, "MAX_BYTES", disk.DIGEST + len(b"code"))
-    disk.remove_unused()
-    assert [disk.find("kernels.tiny.f", (kind,), LIBRARY) for kind in ("int64", "float64")].count(None) == 1
+        cache.save("kernels.tiny.f", (kind,), b"code", LIBRARY)
+    monkeypatch.setattr(cache, "MAX_BYTES", cache.DIGEST + len(b"code"))
+    cache.remove_unused()
+    assert [cache.find("kernels.tiny.f", (kind,), LIBRARY) for kind in ("int64", "float64")].count(None) == 1

@@ -16,10 +16,11 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.engine import extensions, tensors
+from ortops.custom import tensors
+from ortops.engine import extensions
 from ortops.engine.c_api import Api
-from ortops.engine.compiled.types import API_FUNCTIONS
 from ortops.engine.extensions import OrtError
+from ortops.native.ort.types import API_FUNCTIONS
 from samples import FORWARD, open_ranks, with_attributes
 
 POOL, RESAMPLE = open_ranks(onnx_models.max_roi_pool(22)), onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])

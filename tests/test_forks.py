@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
-from ortops.jit import forks
-from ortops.jit.exceptions import uninterrupted
-from ortops.jit.forks import unforked
+from ortops import forks
+from ortops.exceptions import uninterrupted
+from ortops.forks import unforked
 from processes import outcome, python
 
 if sys.platform != "linux":

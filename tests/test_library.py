@@ -143,7 +143,7 @@ def test_the_c_compiler_links_it_where_there_is_no_zig(
     model: Path, host: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "with_cc.so"
-    monkeypatch.setattr("ortops.jit.c_compiler.zig", lambda: None)
+    monkeypatch.setattr("ortops.compiler.c_compiler.zig", lambda: None)
     ortops.build_library(made, ["RoiAlign_16"], ["float"])
     assert printed(*host, made, model) == RESULT
     with pytest.raises(RuntimeError, match="no linker for aarch64-windows: pip install ziglang"):

@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 import ortops.build
 import ortops.runtime
-from ortops.jit import c_compiler
-from ortops.jit.source import Source
+from ortops.compiler import c_compiler
+from ortops.compiler.source import Source
 from ortops.library import content, objects
 from ortops.library.processes import in_processes
 from ortops.library.targets import this_machine
@@ -87,8 +87,8 @@ def test_each_source_that_decides_the_library_decides_its_name() -> None:
         "atomic_file.py",
         "compute.py",
         "extras.py",
+        "foreign/__init__.py",
         "memory.py",
-        "output_writes.py",
         "progress.py",
         "runtime.py",
     }
@@ -239,7 +239,7 @@ def test_sources_that_change_meanwhile_are_named_and_nothing_of_them_is_kept(mon
         content.library_with(exports(), this_machine())
 
 
-SOURCES = [Source("jit.tasks", "work", ""), Source("jit.tasks", "never", "")]
+SOURCES = [Source("native.tasks", "work", ""), Source("native.tasks", "never", "")]
 
 
 def test_processes_make_something_of_every_source() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ortops
-from ortops.calls.types import FLOAT, INT, INTS, STRING
+from ortops.native.types import FLOAT, INT, INTS, STRING
 from ortops.runtime import library
 from samples import FORWARD
 from test_library import RESULT, on_linux, printed

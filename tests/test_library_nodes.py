@@ -21,11 +21,11 @@ import ortops
 from conformance.backends.session import CPU, options
 from in_process import c_function
 from library_in_process import Host
-from ortops.calls.types import TEXT_BYTES, Call
 from ortops.engine.c_api import ort_api
-from ortops.engine.compiled.types import FAIL, Table
 from ortops.engine.extensions import OrtError
-from ortops.library.compiled import strings
+from ortops.native.node import strings
+from ortops.native.ort.types import FAIL, Table
+from ortops.native.types import TEXT_BYTES, Call
 from ortops.runtime import library
 from samples import open_ranks, with_attributes
 

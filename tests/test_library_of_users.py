@@ -18,7 +18,7 @@ import ortops
 from conformance.backends.session import CPU, options
 from examples.own_operator.leaky_bias import LeakyBias
 from ortops.__main__ import main
-from ortops.custom import OperatorError
+from ortops.custom.decorator import OperatorError
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
 from users_operators import ExtremesOf, InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted

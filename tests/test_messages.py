@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from in_process import c_function
-from ortops.calls import messages
-from ortops.calls.types import MAX_DIMS, TEXT_BYTES, Call, Tensor
-from ortops.jit.structs import Struct
+from ortops.native.node import messages
+from ortops.native.structs import Struct
+from ortops.native.types import MAX_DIMS, TEXT_BYTES, Call, Tensor
 
 
 @functools.cache

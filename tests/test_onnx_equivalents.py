@@ -21,8 +21,8 @@ import ortops
 from conformance.backends.session import CPU, options
 from onnx_models import convert
 from onnx_models.__main__ import main
-from ortops import onnx_equivalents
-from ortops.onnx_equivalents import ONNX_EQUIVALENTS
+from ortops.foreign import onnx_equivalents
+from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS
 from ortops.spec import ELEMENT_DTYPES
 from processes import python
 

@@ -19,7 +19,7 @@ from conformance.families import PARTS, Family, family_of
 from conformance.vectors import collect
 from docs.operators import row
 from onnx_models.gradient.rules.registry import RULES
-from ortops.kernels.entries import ENTRIES
+from ortops.library.drivers import ENTRIES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import DOMAIN, Attribute, Operator
@@ -47,7 +47,7 @@ def missing(operator: Operator) -> Iterator[str]:
     if find_spec(reference) and not hasattr(importlib.import_module(reference), operator.function):
         yield f"{reference} has no function {operator.function}."
     if operator.function not in ENTRIES:
-        yield f"ENTRIES in ortops/kernels/entries.py does not have {operator.function}."
+        yield f"ENTRIES in ortops/library/drivers.py does not have {operator.function}."
     if operator.gradient is not None and operator.gradient not in BY_NAME:
         yield f"{operator.name} says that its gradient is {operator.gradient}, which OPERATORS does not have."
     if BY_NAME.get(operator.name) is not operator:
@@ -124,7 +124,7 @@ def test_nothing_is_missing_of_an_operator(operator: Operator) -> None:
 def test_what_a_new_operator_lacks_is_said_in_sentences() -> None:
     new = replace(ROI_ALIGN_22, name="RoiMedian", family="roi_median", function="roi_median", gradient="RoiMedianGrad")
     said = list(missing(new))
-    assert "ENTRIES in ortops/kernels/entries.py does not have roi_median." in said
+    assert "ENTRIES in ortops/library/drivers.py does not have roi_median." in said
     path = "conformance/families/roi_median/__init__.py"
     assert f"{path} is missing: a record of the suite's parts of RoiMedian." in said
     assert "RoiMedian says that its gradient is RoiMedianGrad, which OPERATORS does not have." in said

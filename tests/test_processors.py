@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding as llvm
 
-from ortops.jit import machine_code
+from ortops.compiler import machine_code
 from processes import python
 
 

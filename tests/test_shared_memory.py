@@ -13,7 +13,7 @@ import pytest
 import ortops
 from conformance.backends.session import CPU, options
 from library_structs import entries, set_field, shapes
-from ortops.calls.node import Node
+from ortops.node import Node
 from ortops.operators import OPERATORS
 from ortops.ortvalue import BFLOAT16
 from ortops.spec import ELEMENT_DTYPES, Operator
@@ -22,7 +22,7 @@ from processes import python
 from samples import Sample, every, open_ranks, samples
 
 INFER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-"""The type of `calls.shapes.infer_shapes`."""
+"""The type of `native.node.shapes.infer_shapes`."""
 
 PLACE = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 21)
 """A function that places RoIs: their copies, the words of `PlacedRois`, the parameters."""

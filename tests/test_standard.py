@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops import model_nodes, served
 from ortops.engine.domains import Domains
 from ortops.engine.extensions import OrtError
-from ortops.model_nodes import served_operators
-from ortops.standard import STANDARD_NAMES
-from ortops.third_party import THIRD_PARTY
+from ortops.foreign import model_nodes, served
+from ortops.foreign.model_nodes import served_operators
+from ortops.foreign.standard import STANDARD_NAMES
+from ortops.foreign.third_party import THIRD_PARTY
 
 TRIED = {(1, minor) for minor in (20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32)}
 """Releases of ONNX Runtime, by major and minor version, in which a custom operator was seen to replace ONNX's own."""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops import served
-from ortops.engine.direct import custom_ops
+from ortops.custom.kernel import custom_ops
 from ortops.engine.domains import Domains
-from ortops.third_party import THIRD_PARTY
+from ortops.foreign import served
+from ortops.foreign.third_party import THIRD_PARTY
 from test_standard import FEEDS, FUNCTION, OTHERS, ROI_ALIGN, converted, native, of_other, parse, run, saved
 
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import pytest
 
 import struct_functions as functions
-from ortops.jit import definitions, machine_code
-from ortops.jit.compile import library_of
-from ortops.jit.structs import POINTER, InPlace, Pointer, kind_of
+from ortops.compiler import digests, machine_code
+from ortops.compiler.compile import library_of
+from ortops.native.structs import POINTER, InPlace, Pointer, kind_of
 from struct_functions import Definition, Node, Rule, Tensor
 
 address: Any = ctypes.addressof
@@ -149,15 +149,18 @@ SOURCES = {
 
 
 def test_the_digest_of_a_function_covers_the_structs_that_it_uses(tmp_path: Path) -> None:
-    def digests(edit: tuple[str, str]) -> dict[str, str]:
+    def digests_with(edit: tuple[str, str]) -> dict[str, str]:
         for name, text in SOURCES.items():
             (tmp_path / name).write_text(text.replace(*edit))
-        return definitions.digests({"kernels": tmp_path})
+        return digests.digests({"kernels": tmp_path})
 
-    before, after = digests(("", "")), digests(("Inner(Struct):\n    size", "Inner(Struct):\n    more: int\n    size"))
+    before, after = (
+        digests_with(("", "")),
+        digests_with(("Inner(Struct):\n    size", "Inner(Struct):\n    more: int\n    size")),
+    )
     assert {name.rpartition(".")[2] for name in before if before[name] != after[name]} == {"direct", "passes", "local"}
 
 
 def test_structs_need_no_compiler() -> None:
-    code = "import sys, ortops.jit.structs; print({'numba', 'llvmlite'} & sys.modules.keys())"
+    code = "import sys, ortops.native.structs; print({'numba', 'llvmlite'} & sys.modules.keys())"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"  # noqa: S603

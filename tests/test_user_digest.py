@@ -18,7 +18,7 @@ from numba.core.typing import templates
 from numpy.typing import NDArray
 
 import ortops
-from ortops.calls.user_digest import Digest
+from ortops.custom.digest import Digest
 from processes import python
 
 HEAD = """

@@ -17,7 +17,7 @@ import pytest
 
 import hatch_build
 from ortops import runtime
-from ortops.jit.source import Source
+from ortops.compiler.source import Source
 from ortops.library.targets import TARGETS, WHEELS
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def compiled_anew(source: Source) -> bytes:
 
 @builds
 def test_bitcode_does_not_depend_on_the_process_and_what_it_has_compiled_before() -> None:
-    sources = [Source("jit.tasks", "run_on_threads", ""), Source("kernels.gather", "gather", "")]
+    sources = [Source("native.tasks", "run_on_threads", ""), Source("native.kernels.gather", "gather", "")]
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as first, context.Pool(1) as second:
         made = [pool.map(compiled_anew, order, 1) for pool, order in ((first, sources), (second, sources[::-1]))]

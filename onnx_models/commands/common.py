@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from ortops.custom import CustomOperator
+from ortops.custom.decorator import CustomOperator
 
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 OUT_FILE = click.Path(dir_okay=False, path_type=Path)

@@ -29,7 +29,7 @@ from onnx_models.gradient.parameters import constant_tensor, parameters, real_co
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient_check.retype import DTYPES, Array, Kind, retyped
 from onnx_models.near_names import meant
-from ortops.custom_operator import CustomOperator, as_operators
+from ortops.custom.operator import CustomOperator, as_operators
 
 Outcome = Literal["agrees", "wrong", "kink"]
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]

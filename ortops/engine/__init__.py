@@ -1,1 +1,1 @@
-"""How ONNX Runtime calls operators: by tables of C functions (`direct`), which `domains` and `extensions` register."""
+"""ONNX Runtime as Python sees it: OrtApi, domains of operators in session options, errors of calls, the exit."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeAlias
 
-from ortops.calls.interface import TensorTypes
-from ortops.engine.compiled.types import API_FUNCTIONS, Table
 from ortops.engine.extensions import OrtError
-from ortops.jit.exceptions import uninterrupted
-from ortops.jit.structs import offset_of
+from ortops.exceptions import uninterrupted
+from ortops.native.interface import TensorTypes
+from ortops.native.ort.types import API_FUNCTIONS, Table
+from ortops.native.structs import offset_of
 from ortops.runtime import PROCESS, library
 
 API_VERSION = 20

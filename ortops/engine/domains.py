@@ -16,7 +16,7 @@ class Domains:
     """A SessionOptions object's custom domains. This object must live as long as the options use the operators.
 
     ONNX Runtime's options hold addresses of domains, and domains hold addresses of operators; neither owns them. A new
-    session copies what it needs, and its kernels keep their operators alive (`ortops.engine.direct`).
+    session copies what it needs, and its kernels keep their operators alive (`ortops.custom.kernel`).
     """
 
     def __init__(self) -> None:

@@ -7,13 +7,13 @@ import re
 import threading
 from contextlib import AbstractContextManager
 
+from ortops import exceptions
 from ortops.engine import shutdown
-from ortops.jit import exceptions
 
 _MAX_KEPT = 100
 
 _INTERRUPTED = ": interrupted by "
-"""Part of the status of an operator that an exception interrupted (`ortops.engine.compiled.callbacks`)."""
+"""Part of the status of an operator that an exception interrupted (`ortops.native.ort.callbacks`)."""
 
 _thread = threading.local()
 _numbers = itertools.count(1)

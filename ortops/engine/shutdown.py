@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
-from ortops.jit.forks import MAX_WAIT_SECONDS
+from ortops.forks import MAX_WAIT_SECONDS
 from ortops.runtime import PROCESS
 
 is_exiting = False

@@ -1,1 +1,1 @@
-"""Shared libraries of the operators, for hosts without Python."""
+"""Builds libraries: what they contain, for which platforms, and the linker."""

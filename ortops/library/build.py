@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ortops import atomic_file
-from ortops.compiled_operator import CompiledOperator
-from ortops.custom_operator import CustomOperator, as_operators, check_domain
+from ortops.custom.compiled import CompiledOperator
+from ortops.custom.operator import CustomOperator, as_operators, check_domain
 from ortops.extras import compiling
 from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS, this_machine
 from ortops.operators import BY_NAME, OPERATORS

@@ -1,4 +1,4 @@
-"""Constants (`jit.constants`) as data of a library, whose addresses the linker fills in."""
+"""Constants (`native.constants`) as data of a library, whose addresses the linker fills in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ortops.jit.constants import Constant, FunctionOf, Several, SharedWord, Target, cells, size_of
+from ortops.native.constants import Constant, FunctionOf, Several, SharedWord, Target, cells, size_of
 
 _TYPES: dict[str, Any] = {
     "int64": ir.IntType(64),

@@ -6,12 +6,11 @@ import functools
 import itertools
 from collections.abc import Sequence
 
-from ortops.compiled_operator import CompiledOperator
-from ortops.jit import disk
-from ortops.jit.constants import FunctionOf
-from ortops.jit.source import Source
-from ortops.library.compiled import registration
-from ortops.library.entries import INTERFACE, module_of
+from ortops.compiler import cache
+from ortops.compiler.source import Source
+from ortops.custom.compiled import CompiledOperator
+from ortops.foreign.standard import implementation, standard_operators
+from ortops.library.exports import INTERFACE, module_of
 from ortops.library.linking import link, linker_of
 from ortops.library.objects import (
     Export,
@@ -27,10 +26,11 @@ from ortops.library.objects import (
 from ortops.library.operators import domains_of, interface_of
 from ortops.library.processes import in_processes
 from ortops.library.targets import STANDARD_OPSETS, TARGETS
+from ortops.native.constants import FunctionOf
+from ortops.native.ort import registration
 from ortops.progress import with_progress
 from ortops.runtime import sources_digest
 from ortops.spec import DOMAIN, Operator
-from ortops.standard import implementation, standard_operators
 
 
 def exports_of(
@@ -93,7 +93,7 @@ def library_with(exports: Sequence[Export], target: str, cpu: str | None = None,
         save(platform, source, code)
         objects[source] = code.objects
     if missing:
-        disk.remove_unused()
+        cache.remove_unused()
     constants = emit_constants(platform, exports)
     files = itertools.chain(constants, *(objects[source] for source in sources))  # in an order that is always the same
     library = link(target, module_of([export.name for export in exports], platform), list(files))

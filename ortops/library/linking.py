@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ortops.calls.user_runtime import C_FUNCTIONS
-from ortops.jit import c_compiler
+from ortops.compiler import c_compiler
+from ortops.custom.counted_memory import C_FUNCTIONS
 from ortops.library.objects import emit_native
 from ortops.library.targets import TARGETS, this_machine
 

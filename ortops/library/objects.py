@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ortops.jit import disk, machine_code
-from ortops.jit.constants import Constant, FunctionOf, functions
-from ortops.jit.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
-from ortops.jit.source import Source
+from ortops.compiler import cache, machine_code
+from ortops.compiler.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
+from ortops.compiler.source import Source
 from ortops.library.constant_data import ConstantData
-from ortops.library.entries import entry_of
+from ortops.library.exports import entry_of
 from ortops.library.targets import Target
+from ortops.native.constants import Constant, FunctionOf, functions
 
 if TYPE_CHECKING:
-    from ortops.compiled_operator import CompiledOperator
+    from ortops.custom.compiled import CompiledOperator
 
 _INT64 = ir.IntType(64)
 
@@ -99,34 +99,34 @@ class Compiled(NamedTuple):
 
 def compile_for(target: Target, source: Source) -> Compiled:
     """Compile a function, in a process that compiles nothing else."""
-    code = disk.find(source.name, (source.element,), disk.BITCODE) or _compile_bitcode(source)
+    code = cache.find(source.name, (source.element,), cache.BITCODE) or _compile_bitcode(source)
     return Compiled(code, emit_functions(target, source, code))
 
 
 def _compile_bitcode(source: Source) -> bytes:
     """A function's LLVM bitcode for any processor, without the options of the environment, which numba reads at import."""
-    for name, _ in disk.numba_options():
+    for name, _ in cache.numba_options():
         del os.environ[name]
     if platform.machine() in machine_code.PORTABLE:
         os.environ |= zip(
             ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), machine_code.PORTABLE[platform.machine()], strict=True
         )
-    from ortops.jit.compile import bitcode
+    from ortops.compiler.compile import bitcode
 
     return bitcode(source)
 
 
 def find(target: Target, source: Source) -> list[bytes] | None:
     """The object files of a function from the cache; None if one is missing."""
-    found = [disk.find(source.name, (source.element,), processor) for processor in _processors(target, source)]
+    found = [cache.find(source.name, (source.element,), processor) for processor in _processors(target, source)]
     return None if None in found else [code for code in found if code is not None]
 
 
 def save(target: Target, source: Source, compiled: Compiled) -> None:
     """Store a function's code in the cache, for `find` and `compile_for`."""
-    processors = [*_processors(target, source), disk.BITCODE]
+    processors = [*_processors(target, source), cache.BITCODE]
     for processor, code in zip(processors, (*compiled.objects, compiled.bitcode), strict=True):
-        disk.save(source.name, (source.element,), code, processor)
+        cache.save(source.name, (source.element,), code, processor)
 
 
 def _processors(target: Target, source: Source) -> list[tuple[str, ...]]:

@@ -6,9 +6,14 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from ortops.calls import shapes
-from ortops.calls.definitions import definition_of
-from ortops.calls.interface import (
+from ortops.custom.compiled import CompiledOperator
+from ortops.engine.c_api import OPTIONAL, REQUIRED
+from ortops.library.drivers import KINDS, drivers_of, entry_of
+from ortops.library.objects import UserFunction
+from ortops.native import tasks
+from ortops.native.constants import Constant, FunctionOf, SharedWord
+from ortops.native.definitions import definition_of
+from ortops.native.interface import (
     VERSION,
     Domain,
     Domains,
@@ -20,15 +25,9 @@ from ortops.calls.interface import (
     TensorTypes,
     TypedOperator,
 )
-from ortops.calls.types import NONE, Entry, Node, Shapes
-from ortops.compiled_operator import CompiledOperator
-from ortops.engine.c_api import OPTIONAL, REQUIRED
-from ortops.engine.compiled import allocator, callbacks, inputs
-from ortops.jit import tasks
-from ortops.jit.constants import Constant, FunctionOf, SharedWord
-from ortops.kernels.entries import KINDS, drivers_of, entry_of
-from ortops.library.compiled import interface, registration
-from ortops.library.objects import UserFunction
+from ortops.native.node import shapes
+from ortops.native.ort import allocator, callbacks, exported, inputs, registration
+from ortops.native.types import NONE, Entry, Node, Shapes
 from ortops.spec import DOMAIN, ELEMENT_TYPES, Operator
 
 _INFER, _CHECK = FunctionOf(shapes.infer_shapes), FunctionOf(shapes.check_wanted)
@@ -78,15 +77,15 @@ def interface_of(operators: Iterable[Operator], types: Sequence[str]) -> Constan
         version=VERSION,
         operators=Constant(OperatorList, count=len(listed), operators=listed),
         python=SharedWord("python"),
-        make_node=FunctionOf(interface.make_node),
-        release_node=FunctionOf(interface.release_node),
-        infer_shapes=FunctionOf(interface.infer_shapes),
-        compute=FunctionOf(interface.compute),
+        make_node=FunctionOf(exported.make_node),
+        release_node=FunctionOf(exported.release_node),
+        infer_shapes=FunctionOf(exported.infer_shapes),
+        compute=FunctionOf(exported.compute),
         run_on_threads=FunctionOf(tasks.run_on_threads),
-        infer_shapes_of_arrays=FunctionOf(interface.infer_shapes_of_arrays),
+        infer_shapes_of_arrays=FunctionOf(exported.infer_shapes_of_arrays),
         infer_by_definition=_INFER,
         check_wanted=_CHECK,
-        make_table=FunctionOf(interface.make_table),
+        make_table=FunctionOf(exported.make_table),
         release_table=FunctionOf(registration.release_table),
         fill_callbacks=FunctionOf(callbacks.fill_callbacks),
         fill_allocator=FunctionOf(allocator.fill_allocator),

@@ -1,1 +1,0 @@
-"""What Python and compiled code share of a call: definitions, nodes and calls (`types`), and a library (`interface`)."""

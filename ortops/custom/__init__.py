@@ -1,0 +1,1 @@
+"""Operators of users: their definitions, and how sessions call them."""

@@ -1,0 +1,506 @@
+"""Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
+
+Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text
+of its message takes their place in the compiled code. What counts references is in `user_runtime`. So nothing needs the
+interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pickle
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.core.caching import Cache
+from numba.core.codegen import JitEngine
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
+from numba.core.funcdesc import FunctionDescriptor
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+from numba.np import arrayobj, numpy_support
+
+from ortops.compiler import machine_code
+from ortops.compiler.compile import compiled, library_of
+from ortops.compiler.parallel import allocate, release, task_of
+from ortops.compiler.scalar import address_of, local_words, minimum
+from ortops.custom.arguments import Argument, CompileError, Returned, UserCode
+from ortops.custom.counted_memory import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE
+from ortops.custom.lengths import set_lengths, shapes_entry
+from ortops.native.elements import Words
+from ortops.native.node.messages import write_text
+from ortops.native.structs import Struct, offset_of
+from ortops.native.tasks import run_tasks
+from ortops.native.types import INVALID, OK, OUT_OF_MEMORY, Call, Node
+
+_INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
+
+
+def _type(one: Argument) -> Any:
+    """The numba type of a parameter."""
+    if one.kind == "shape":
+        return types.UniTuple(types.int64, one.rank)
+    if one.kind in ("input", "output"):
+        return types.Array(numpy_support.from_dtype(one.dtype), one.rank, "C", readonly=one.kind == "input")
+    return {
+        "absent": types.none,
+        "int": types.int64,
+        "float": types.float64,
+        "ints": types.Array(types.int64, 1, "C", readonly=True),
+        "floats": types.Array(types.float64, 1, "C", readonly=True),
+    }.get(one.kind) or types.Omitted(one.text)
+
+
+def object_code(source: UserCode) -> tuple[bytes, list[str]]:
+    """The object file of a function for this processor, as `user_cache.load`, and the names of the functions that it calls.
+
+    Raises:
+        CompileError: numba cannot compile it, or its code calls the interpreter, or functions that this process lacks.
+    """
+    function = source.function
+    with _compiler(None):
+        library = _library(source)
+        module = _linked(str(library.module))
+        names = _called(function, str(module))
+        variables = [found[1] for found in _OF_THIS_PROCESS.findall(str(module)) if found[1]]
+        missing = [name for name in (*names, *variables) if llvm.address_of_symbol(name) is None]
+        if any(name.startswith(".numba.unresolved") for name in missing):
+            raise CompileError(
+                f"{function.__qualname__} cannot be compiled: a function that calls itself, maybe by others, must get "
+                "arguments of the same types in each call; constants such as 5 have types of their own, unlike variables"
+            )
+        if missing:  # LLVM would end the process
+            raise CompileError(f"{function.__qualname__} cannot be compiled: this process has no {', '.join(missing)}")
+        return library.emit(module), names
+
+
+def bitcode(source: UserCode) -> bytes:
+    """The bitcode of a function for any processor, which calls `user_runtime.C_FUNCTIONS` alone; see `object_code`.
+
+    Raises:
+        CompileError: numba cannot compile it, or its code needs something of this process.
+    """
+    function = source.function
+    with _compiler(machine_code.portable_machine()):
+        library = _library(source)
+        module = _linked(str(library.module))
+        text, known = str(module), {name for names in C_FUNCTIONS.values() for name in names}
+        for name in _called(function, text):
+            if name not in known:
+                raise CompileError(f"{function.__qualname__} cannot be put into a library: it needs numba's {name}")
+        found = {"".join(names) for names in _OF_THIS_PROCESS.findall(text)}
+        if used := sorted(name for name in found if _is_used(name, text)):
+            raise CompileError(
+                f"{function.__qualname__} cannot be put into a library: it needs {used[0]} of this process; if one of its "
+                "functions has run here before, build the library in a process of its own"
+            )
+        return bytes(module.as_bitcode())
+
+
+_OF_THIS_PROCESS = re.compile(
+    r'(?m)^declare [^@\n]*@(llvm\.(?:x86|aarch64)\.[\w.]+)|^@"?([^"\s]+)"? = external|^@"?(numba\.dynamic\.globals[\w.]+)'
+)
+"""In the text of a module: LLVM's functions for one kind of processor, variables that the module does not define, and those
+that numba makes for addresses, such as those of functions of ctypes."""
+
+
+@contextlib.contextmanager
+def _compiler(machine: Any | None) -> Iterator[None]:
+    """Have numba compile for a target machine, if one is given, while no other thread compiles.
+
+    When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
+    numba imports a function's module for its globals. If another thread imports the module and waits for the compiler, numba
+    would wait forever. So it gets the module as it is. Its own cache is off: it misses changes in
+    other files, and takes no copies of modules.
+    """
+    with global_compiler_lock:
+        codegen = cpu_target.target_context.codegen()
+        engine, own = codegen._engine, codegen._tm  # noqa: SLF001 - the target of numba's own code
+        engine.add_module = lambda module: JitEngine.add_module(engine, module.clone())
+        codegen._tm = machine or own  # noqa: SLF001
+        importing = FunctionDescriptor.lookup_module
+        FunctionDescriptor.lookup_module = lambda self: sys.modules.get(self.modname) or importing(self)
+        reading, writing = Cache.load_overload, Cache.save_overload
+        Cache.load_overload = Cache.save_overload = lambda *_: None
+        try:
+            yield
+        finally:
+            Cache.load_overload, Cache.save_overload = reading, writing
+            FunctionDescriptor.lookup_module = importing
+            codegen._tm = own  # noqa: SLF001
+            del engine.add_module
+
+
+def _library(source: UserCode) -> Any:
+    """The compiled code of a function's variants."""
+    function, variants, options, returned, _ = source
+    dispatcher = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="python", **options)(
+        function
+    )
+    overloads = []
+    try:
+        for arguments in variants:
+            types_of_all = tuple(map(_type, arguments))
+            dispatcher.compile(types_of_all)
+            overloads.append(dispatcher.overloads[types_of_all])
+    except Exception as error:  # numba fails in many ways
+        kind = "" if isinstance(error, NumbaError | UnsupportedBytecodeError) else f"{type(error).__name__}: "
+        raise CompileError(f"{function.__qualname__} cannot be compiled: {kind}{error}") from error
+    for overload in overloads:
+        _check_returned(function, overload.signature.return_type, returned)
+    return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True)), returned), "")
+
+
+def _check_returned(function: Callable[..., Any], found: Any, returned: Returned) -> None:
+    """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
+    if not returned.lengths and returned.ranks is None:
+        if found != types.none:
+            raise CompileError(f"{function.__qualname__} returns {found}: must fill its outputs and return nothing")
+        return
+    parts = list(found) if returned.ranks is not None and len(returned.ranks) > 1 and _is_tuple(found) else [found]
+    counts = [len(one) if _is_tuple(one) else -1 for one in parts]
+    due = [len(returned.lengths) if len(returned.lengths) > 1 else -1] if returned.ranks is None else [*returned.ranks]
+    if counts != due or not all(isinstance(one, types.Integer) for one in _flat(found)):
+        rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
+        rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
+        raise CompileError(f"{function.__qualname__} returns {found}: must return {rule}")
+
+
+def _is_tuple(found: Any) -> bool:
+    return isinstance(found, types.BaseTuple)
+
+
+def _flat(found: Any) -> list[Any]:
+    """The types in nested tuples."""
+    return [inner for one in found for inner in _flat(one)] if _is_tuple(found) else [found]
+
+
+def _store(context: Any, builder: Any, value: Any, found: Any, target: Any, at: int) -> int:
+    """Emit stores of the integers in nested tuples at an index of words; the index behind them."""
+    if not _is_tuple(found):
+        word = context.cast(builder, value, found, types.int64)
+        builder.store(word, builder.gep(target, [_INT64(at)]))
+        return at + 1
+    for i, one in enumerate(found):
+        at = _store(context, builder, builder.extract_value(value, i), one, target, at)
+    return at
+
+
+def _linked(text: str) -> Any:
+    """A module without what needs the interpreter, with the functions that count references."""
+    text, count = _COUNTING.subn("@nrt.sub", _with_lists(_without_python(text)))
+    module = llvm.parse_assembly(f"{text}\n{COUNTING}" if count else text)
+    module.link_in(llvm.parse_assembly(MODULE))
+    for one in module.functions:
+        if not one.is_declaration and one.name != machine_code.SYMBOL:
+            one.linkage = "internal"
+    return module
+
+
+def _with_lists(module: str) -> str:
+    """The text of an LLVM module whose functions that allocate memory get the lists of the call that will hold it.
+
+    So do the functions that call these, unless something else may call them, too, since their address is known. The memory
+    that they allocate then is in no list.
+    """
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(module)}
+    lists = {name: begin[1] for name, body in functions.items() if (begin := _BEGIN.search(body))}
+    callers = defaultdict[str, set[str]](set)
+    for name, body in functions.items():
+        for called, _ in _CALL.findall(body):
+            callers[called].add(name)
+    fixed = {machine_code.SYMBOL, *lists, *_ADDRESS.findall(module)}
+    allocating = list(ALLOCATING)
+    for name in allocating:  # which grows
+        allocating += callers[name] - fixed - {*allocating}
+    lists |= dict.fromkeys(allocating, "%nrt.live")
+
+    def with_lists(found: re.Match[str]) -> str:
+        given = "" if found[0].startswith("declare") else lists.get(found[1], "null")
+        text = found[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
+        return _CALL.sub(
+            lambda call: f"@{call[1]}(ptr {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
+        )
+
+    return _FUNCTION.sub(with_lists, module)
+
+
+_NAME = r'@("[^"\n]+"|[-\w.$]+)'
+
+_FUNCTION = re.compile(rf"(?ms)^(?:declare|define) [^@\n]*{_NAME}\([^\n]*?(?:{{\n.*?^}})?$")
+
+_CALL, _ADDRESS = re.compile(rf"{_NAME}\((\))?"), re.compile(rf"{_NAME}(?![-\w.$(])")
+"""A function that is called, declared or defined, and a function or a variable whose address is taken."""
+
+_BEGIN = re.compile(r"@nrt\.begin\([^%]*(%[^)]+)\)")
+
+_COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))")
+"""LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""
+
+
+def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Returned) -> Any:
+    """A compiled function ``entry(node, call)`` that calls a compiled function for the arguments of a call."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def run(_typing: Any, node: Any, call: Any, first: Any, last: Any, lengths: Any) -> Any:
+        """Call the function for the rows from `first` to `last`: the address of the text of an error, 0 if there is none.
+
+        The lengths that it returns are stored at `lengths`.
+        """
+
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            # A function that LLVM does not inline has the memory of one call alone.
+            function_type = ir.FunctionType(_INT64, [value.type for value in args])
+            function = ir.Function(builder.module, function_type, builder.module.get_unique_name("ortops.call"))
+            function.attributes.add("noinline")
+            message = builder.call(function, args)
+            builder, args = ir.IRBuilder(function.append_basic_block()), function.args
+            live = cgutils.alloca_once(builder, ir.ArrayType(_INT64, 4))
+            _call_runtime(builder, "nrt.begin", live)
+            result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
+            end = builder.append_basic_block("end")
+            for overload, arguments in variants:
+                are_as_compiled = [_is_as_compiled(builder, one, *args[:2]) for one in arguments if one.is_checked]
+                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled, cgutils.true_bit)):
+                    values = [_value(context, builder, one, args[:4]) for one in arguments]
+                    context.add_linking_libs((overload.library,))
+                    callee = context.declare_function(builder.module, overload.fndesc)
+                    signature = overload.signature
+                    status, value = context.call_conv.call_function(
+                        builder, callee, signature.return_type, signature.args, values
+                    )
+                    builder.store(_INT64(0), result)
+                    if returned.lengths:
+                        _store(context, builder, value, signature.return_type, args[4], 0)
+                    with cgutils.if_unlikely(builder, status.is_error):
+                        text = builder.extract_value(builder.load(status.excinfoptr), 0)
+                        builder.store(builder.ptrtoint(text, _INT64), result)
+                    builder.branch(end)
+            builder.branch(end)
+            builder.position_at_end(end)
+            _call_runtime(builder, "nrt.end", live)
+            builder.ret(builder.load(result))
+            return message
+
+        return types.intp(node, call, first, last, lengths), codegen
+
+    if returned.ranks is not None:
+        return shapes_entry(run, [one for _, arguments in variants for one in arguments], returned)
+    if returned.lengths:
+        finish, room = set_lengths(returned.lengths), len(returned.lengths)
+
+        @compiled
+        def entry_of_lengths(node: Node, call: Call) -> int:
+            lengths = local_words(room)
+            message = run(node, call, 0, 0, lengths)
+            return _status(call, message) if message != 0 else finish(node, call, lengths)
+
+        return entry_of_lengths
+
+    # An absent input has no elements, so that all variants cut a call into the same parts.
+    cut = list({one.row: one for _, arguments in variants for one in arguments if one.is_cut}.values())
+    if not cut:
+
+        @compiled
+        def entry(node: Node, call: Call) -> int:
+            return _status(call, run(node, call, 0, 0, call))
+
+        return entry
+
+    output = next(one.row for one in cut if one.kind == "output")
+    rows, ranks = tuple(one.row for one in cut), tuple(one.rank for one in cut)
+    count = len(rows)
+
+    @compiled
+    def part(node: Node, call: Call, tasks: int, messages: Words, _first: int, _last: int, task: int) -> None:
+        length = call.tensors[output].dims[0]
+        size, rest = length // tasks, length % tasks
+        first = size * task + minimum(task, rest)
+        messages[task] = run(node, call, first, first + size + (1 if task < rest else 0), call)
+
+    @compiled
+    def elements(call: Call) -> int:
+        """The number of elements of the arrays that are cut."""
+        total = 0
+        for k in range(count):
+            size = 1
+            for i in range(ranks[k]):
+                size *= call.tensors[rows[k]].dims[i]
+            total += size
+        return total
+
+    @compiled
+    def entry_of_tasks(node: Node, call: Call) -> int:
+        length = call.tensors[output].dims[0]
+        tasks = minimum(minimum(length, MAX_TASKS), elements(call) // MIN_ELEMENTS)
+        if tasks < 2:
+            return _status(call, run(node, call, 0, length, call))
+        messages = allocate(tasks)
+        if address_of(messages) == 0:
+            return OUT_OF_MEMORY
+        task, data = task_of(part, (node, call, tasks, messages))
+        found, is_run = 0, run_tasks(call.runner, call.context, tasks, task, data)
+        for k in range(tasks - 1 if is_run else -1, -1, -1):
+            if messages[k] != 0:
+                found = messages[k]  # of the first task that failed
+        release(messages)
+        return _status(call, found) if is_run else OUT_OF_MEMORY
+
+    return entry_of_tasks
+
+
+@compiled
+def _status(call: Call, message: int) -> int:
+    """The result of a call with the text of an error, which is at an address, or with none."""
+    if message == 0:
+        return OK
+    write_text(call, message)
+    return INVALID
+
+
+MAX_TASKS, MIN_ELEMENTS = 64, 2048
+"""The most parts of a call, and the least elements of one. Without the number of threads, results do not depend on it."""
+
+_OTHER_TENSORS = "an input or an output has another element type than when the session was made, or is left out"
+
+
+def _text(builder: Any, content: str) -> Any:
+    constant = cgutils.make_bytearray(bytearray(content.encode() + b"\0"))
+    return builder.ptrtoint(cgutils.global_constant(builder.module, "text", constant, linkage="private"), _INT64)
+
+
+def _call_runtime(builder: Any, name: str, live: Any) -> None:
+    """Emit a call of a function of `user_runtime` with the lists of the memory that a call holds."""
+    pointer = ir.IntType(8).as_pointer()
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), name)
+    builder.call(function, [builder.bitcast(live, pointer)])
+
+
+def _is_as_compiled(builder: Any, one: Argument, node: Any, call: Any) -> Any:
+    """Whether a call has the element type, or lacks the input, or a node has the text, for which code is compiled."""
+    if one.kind == "text":
+        number = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
+        return builder.icmp_signed("==", number, _INT64(one.number))
+    relation = "!=" if one.kind == "shape" else "=="
+    return builder.icmp_signed(relation, _word(builder, call, Call, "tensors", one.row, "type"), _INT64(one.number))
+
+
+def _word(builder: Any, pointer: Any, struct: type[Struct], *path: str | int) -> Any:
+    """Emit the load of an int64 in a struct."""
+    place = builder.gep(pointer, [_INT64(offset_of(struct, *path))])
+    return builder.load(builder.bitcast(place, _INT64.as_pointer()))
+
+
+def _lengths(builder: Any, call: Any, one: Argument) -> list[Any]:
+    """Emit the lengths of a tensor."""
+    return [_word(builder, call, Call, "tensors", one.row, "dims", i) for i in range(one.rank)]
+
+
+def _value(context: Any, builder: Any, one: Argument, given: Sequence[Any]) -> Any:
+    """Emit the value of an argument, from a node, a call, and the first and the last row."""
+    node, call, first, last = given
+    if one.kind in ("input", "output"):
+        lengths, address = _lengths(builder, call, one), _word(builder, call, Call, "tensors", one.row, "address")
+        if one.is_cut:
+            lengths[0] = builder.sub(last, first)
+            row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
+            address = builder.add(address, builder.mul(first, row))
+        if one.starts_as_zeros:
+            size = functools.reduce(builder.mul, lengths, _INT64(one.dtype.itemsize))
+            cgutils.memset(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()), size, 0)
+        return _array(context, builder, _type(one), address, lengths)
+    if one.kind == "shape":
+        return context.make_tuple(builder, _type(one), _lengths(builder, call, one))
+    if one.kind in ("ints", "floats"):
+        count = _word(builder, node, Node, "attributes", one.row, "count")
+        address = _word(builder, node, Node, "attributes", one.row, "values", "elsewhere")
+        return _array(context, builder, _type(one), address, [count])
+    if one.kind in ("int", "float"):
+        word = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
+        return word if one.kind == "int" else builder.bitcast(word, _DOUBLE)
+    return context.get_dummy_value()  # constants are part of the type
+
+
+def _array(context: Any, builder: Any, array_type: Any, address: Any, lengths: Sequence[Any]) -> Any:
+    """Emit a C-contiguous array over memory that it does not own."""
+    array = context.make_array(array_type)(context, builder)
+    itemsize = _INT64(context.get_abi_sizeof(context.get_data_type(array_type.dtype)))
+    strides: list[Any] = []
+    stride = itemsize
+    for length in reversed(lengths):
+        strides.insert(0, stride)
+        stride = builder.mul(stride, length)
+    arrayobj.populate_array(
+        array,
+        data=builder.inttoptr(address, array.data.type),
+        shape=list(lengths),
+        strides=strides,
+        itemsize=itemsize,
+        meminfo=None,
+    )
+    return array._getvalue()  # noqa: SLF001 - as numba's own `carray`
+
+
+_PICKLED = re.compile(r'(?m)^(@"?\.const\.pickledata\.\w+(?:\.\d+)*"? = [^\n]*?\[(\d+) x i8\] c")([^"\n]*)(")')
+"""numba's constant with a pickled exception, in the text of an LLVM module."""
+
+_ANY_PICKLED = re.compile(r"(?m)^@[^ ]*pickledata(?![^ ]*sha1)[^ ]* =")
+
+_UNWRAP = re.compile(r"(?ms)^define (\S+ )?(i8\*|ptr) (@_*excinfo_unwrap_args\w+\([^\n]*\{)\n.*?^\}$")
+"""numba's functions that make Python objects of the values in an exception's message."""
+
+
+def _without_python(module: str) -> str:
+    """The text of an LLVM module, with the messages of exceptions as C strings in place of the pickled exceptions."""
+    module = _UNWRAP.sub(
+        lambda found: f"define {found[1] or ''}{found[2]} {found[3]}\n  ret {found[2]} null\n}}", module
+    )
+    changed, count = _PICKLED.subn(lambda found: f"{found[1]}{_message_of(found[3], int(found[2]))}{found[4]}", module)
+    if count != len(_ANY_PICKLED.findall(module)):  # the message would be read from something else
+        raise CompileError("this release of numba stores exceptions in a way that is not known here")
+    return changed
+
+
+def _message_of(escaped: str, size: int) -> str:
+    """The message of a pickled exception as an LLVM string of a number of bytes; "..." is what the call decides of it."""
+    data = re.sub(rb"\\(\\|[0-9A-Fa-f]{2})", _unescaped, escaped.encode())
+    pickled = pickle.loads(data)  # noqa: S301 - what numba has just pickled
+    said = b""
+    if isinstance(pickled, tuple) and isinstance(pickled[0], type) and issubclass(pickled[0], BaseException):
+        arguments = ["..." if isinstance(one, ir.Value) else str(one) for one in pickled[1] or ()]
+        said = f"{pickled[0].__name__}: {', '.join(arguments)}".removesuffix(": ").encode()
+    if len(said) >= size:  # never seen: the pickled exception has the message and more
+        said = said.decode()[: (size - 1) // 4].encode()
+    return "".join(f"\\{byte:02X}" for byte in said.ljust(size, b"\0"))
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    return b"\\" if found[1] == b"\\" else bytes([int(found[1], 16)])
+
+
+def _called(function: Callable[..., Any], module: str) -> list[str]:
+    """The names of the functions that a module calls and does not have.
+
+    Raises:
+        CompileError: it needs the interpreter.
+    """
+    names = [one for one in _DECLARED.findall(module) if not one.startswith("llvm.") and _is_used(one, module)]
+    if any(re.match("_?Py[A-Z_]", name) for name in names):
+        raise CompileError(f"{function.__qualname__} cannot be compiled: it needs the interpreter, as print does")
+    return names
+
+
+def _is_used(name: str, module: str) -> bool:
+    return len(re.findall(rf"@{re.escape(name)}\b", module)) > 1
+
+
+_DECLARED = re.compile(r'(?m)^declare [^@\n]*@"?([\w.$]+)"?\(')

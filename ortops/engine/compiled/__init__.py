@@ -1,1 +1,0 @@
-"""The compiled code between ONNX Runtime and Python. `layout` defines the constants that Python shares with it."""

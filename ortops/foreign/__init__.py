@@ -1,0 +1,1 @@
+"""Nodes of ONNX and of other projects, which sessions run without conversion."""

@@ -1,0 +1,128 @@
+"""A library's interface for hosts (ortops.h), and what it registers: its operators with element types."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ortops.native.kernels.functions import Driver
+from ortops.native.structs import POINTER, Struct
+from ortops.native.types import MAX_TENSORS, Node, Text
+
+VERSION = 1
+"""The version of the interface, which changes when a field changes its meaning; later versions only append fields."""
+
+
+class TensorTypes(Struct):
+    """The element types of the input and of the output of one number.
+
+    input_presence, output_presence: 0 for a required, 1 for an optional and 2 for a variadic tensor.
+    """
+
+    input_type: int
+    input_presence: int
+    output_type: int
+    output_presence: int
+
+
+class Signature(Struct):
+    """The name of an operator, and its inputs and outputs."""
+
+    name: Text
+    input_count: int
+    output_count: int
+    tensors: Annotated[list[TensorTypes], MAX_TENSORS]
+
+
+class Drivers(Struct):
+    """The drivers of a node, as in `Node`."""
+
+    driver: Annotated[Driver, POINTER]
+    driver_of_rois: Annotated[Driver, POINTER]
+
+
+class TypedOperator(Struct):
+    """An operator of the library, with an element type for each of its type variables.
+
+    deciding: the number of the attribute whose value chooses the drivers; NONE if there is but one choice.
+    drivers: the drivers for each choice.
+    infers_from: the first release of ONNX Runtime in which shapes of its nodes are inferred: 1000 times the first number of
+        its version, plus the second.
+    node: what all its nodes have.
+    """
+
+    deciding: int
+    drivers: Annotated[list[Drivers], POINTER]
+    infers_from: int
+    signature: Signature
+    node: Node
+
+
+class Domain(Struct):
+    """A domain and its operators."""
+
+    name: Text
+    count: int
+    operators: Annotated[list[Annotated[TypedOperator, POINTER]], POINTER]
+
+
+class Domains(Struct):
+    """What a function registers: domains, and the number of operators of all of them together."""
+
+    count: int
+    domains: Annotated[list[Domain], POINTER]
+    operator_count: int
+
+
+class Given(Struct):
+    """An attribute that a caller gives.
+
+    type: as OrtOpAttrType (`native.types`).
+    count: the number of values of a list.
+    values: their address: int64s for INT and INTS, float64s for FLOAT and FLOATS, and for STRING a C string.
+    """
+
+    name: Text
+    type: int
+    count: int
+    values: int
+
+
+class ListedOperator(Struct):
+    """An operator: its domain, its name, the version of one of ONNX's own operators or 0, and what it is for some types."""
+
+    domain: Text
+    name: Text
+    version: int
+    operator: Annotated[TypedOperator, POINTER]
+
+
+class OperatorList(Struct):
+    """All operators of a library."""
+
+    count: int
+    operators: Annotated[list[ListedOperator], POINTER]
+
+
+class Interface(Struct):
+    """What OrtopsGetInterface returns (ortops.h): the operators, and the addresses of functions (`interface`).
+
+    version: VERSION.
+    python: the address of the shared word "python".
+    """
+
+    version: int
+    operators: Annotated[OperatorList, POINTER]
+    python: int
+    make_node: int
+    release_node: int
+    infer_shapes: int
+    compute: int
+    run_on_threads: int
+    infer_shapes_of_arrays: int
+    infer_by_definition: int
+    check_wanted: int
+    make_table: int
+    release_table: int
+    fill_callbacks: int
+    fill_allocator: int
+    describe_inputs: int

@@ -1,0 +1,155 @@
+"""The types of functions that compiled code calls by address, and the tuples that hold these addresses.
+
+Type checkers check every call (`compiler.parallel.call`) and every function with a loaded address against these types. In
+compiled code an address is an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+
+from ortops.native.elements import Words
+from ortops.native.kernels.layout import Form, Table
+from ortops.native.structs import POINTER, Struct
+
+if TYPE_CHECKING:
+    from ortops.native.elements import Address, Doubles, Elements
+    from ortops.native.kernels.layout import PlacedRois, Plan
+
+    Filling: TypeAlias = Callable[[PlacedRois, list[Table], Form, int], None]
+    Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
+    AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
+    AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
+    AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
+
+    Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Sizes", "Functions"], int]]
+    Fill: TypeAlias = Address[Filling]
+    Sort: TypeAlias = Address[Callable[[PlacedRois, "SharedTables"], bool]]
+    Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, int, Words], int]]
+    Pack: TypeAlias = Address[Callable[[Elements, int, int, int, int, int, Elements], None]]
+    Unpack: TypeAlias = Address[Callable[[Elements, int, Elements, int, int], None]]
+    Read: TypeAlias = Address[Callable[[Elements, int, Elements], None]]
+    Pool: TypeAlias = Address[Pooling]
+    AddToDrois: TypeAlias = Address[AddingToDrois]
+    AddToDx: TypeAlias = Address[AddingToDx]
+    AddProducts: TypeAlias = Address[AddingProducts]
+    Stop: TypeAlias = Address[Callable[[], int]]
+    Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, "Driver", float, int, int], int]]
+    RoundSums: TypeAlias = Address[Callable[[Doubles, int, int, int, int, int, int], None]]
+    Arithmetic: TypeAlias = Any  # one of the last four; a driver assigns it to a variable of the type that it calls
+else:
+    Arithmetic = Share = Fill = Sort = Run = Stop = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = (
+        int
+    )
+    Drive = RoundSums = int
+
+
+class Functions(Struct):
+    """The addresses of the functions that a driver calls.
+
+    share: `roi_tables.share` or `rotated_tables.share`.
+    fill: the function that fills the tables of a RoI.
+    sort: `sliding.sort_by_first_row`.
+    run: `native.tasks.run_in_chunks`.
+    stop: says whether a call must end before its next chunk or part (`native.python_api.signal_raised`).
+    pack, unpack: convert panels of an element type (`pack`).
+    read, write: convert planes of an element type (`pack`).
+    panel: the arithmetic for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`.
+    plane: the same arithmetic, specialised for single planes; or `AddProducts`.
+    """
+
+    share: Share
+    fill: Fill
+    sort: Sort
+    run: Run
+    stop: Stop
+    pack: Pack
+    unpack: Unpack
+    read: Read
+    write: Read
+    panel: Arithmetic
+    plane: Arithmetic
+
+
+class Driver(Struct):
+    """What computes an output for a mode and an element type (`entries`).
+
+    drive: the function.
+    in_parts: the function of the same type that calls it for parts of the RoIs.
+    part_work: the most work of a part: pixels to read plus bins to fill; for lists, their bytes.
+    part_maps: the most work of a part in maps, if maps have more pixels than `part_work`.
+    add_up, of_sums: what adds up a 16-bit type's dX in parts, and the driver that computes these; or 0.
+    round_sums: `sums.round_sums`, if the output is drois.
+    role: TO_Y, TO_DX or TO_DROIS.
+    kind: the element type to load and store.
+    form, with_grad, numbers: the fields of `Form`.
+    """
+
+    drive: Drive
+    in_parts: Drive
+    part_work: int
+    part_maps: int
+    add_up: Drive
+    of_sums: Annotated[Driver, POINTER]
+    round_sums: RoundSums
+    role: int
+    kind: int
+    form: int
+    with_grad: int
+    numbers: int
+    functions: Functions
+
+
+class ResampleDriver(Struct):
+    """What resamples tensors of an element type: `resample.copy_lines` and `resample.sum_lines`, and as in other drivers."""
+
+    copy_lines: Arithmetic
+    sum_lines: Arithmetic
+    run: Run
+    stop: Stop
+    kind: int
+
+
+class Sizes(NamedTuple):
+    """The sizes of the tables of all RoIs.
+
+    words: the words of all tables together.
+    rows, columns: the entries of the largest table along y and along x.
+    fits: whether `roi_tables.share` fills all tables once; otherwise each task fills the tables that it uses.
+    """
+
+    words: int
+    rows: int
+    columns: int
+    fits: bool
+
+
+class Groups(NamedTuple):
+    """The RoIs grouped by image: image n has order[first[n]:first[n + 1]].
+
+    A group is in ascending order, or ordered by first row after `sliding.sort_by_first_row`.
+    """
+
+    order: Words
+    first: Words
+
+
+class SharedTables(NamedTuple):
+    """The memory that all tasks share.
+
+    failed: a status, which a worker sets if it cannot allocate memory.
+    tables: each slot's tables along y and along x [slots, 2].
+    is_filled: whether each RoI has a slot, already filled for the RoIs of the part to compute. Otherwise each worker has a
+        slot, which it fills.
+    groups: the RoIs by image.
+    form: what the tables hold.
+    fill: the function that fills a RoI's tables.
+    """
+
+    failed: Words
+    tables: list[Table]
+    is_filled: bool
+    groups: Groups
+    form: Form
+    fill: Fill

@@ -1,0 +1,1 @@
+"""A node of a model in compiled code: its attributes, the shapes of a call, and the texts of errors."""

@@ -1,0 +1,1 @@
+"""Between ONNX Runtime and nodes, in compiled code: registration, kernels, shape inference, callbacks of Python."""

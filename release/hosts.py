@@ -73,20 +73,21 @@ def try_host(target: str, library: Path) -> str:
         folder = Path(name)
         model = onnx_models.roi_align(16, output_height=2, output_width=2)
         (folder / "model.onnx").write_bytes(model.SerializeToString())
-        pip = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", ".")
-        run(
-            *pip,
-            "--platform",
-            emulator.wheel,
-            "--python-version",
-            "3.11",
-            f"onnxruntime=={emulator.release}",
-            cwd=folder,
-        )
-        (wheel,) = folder.glob("*.whl")
-        with zipfile.ZipFile(wheel) as files:
+        python = (sys.executable, "-m")
+        wheel = ("--platform", emulator.wheel, "--python-version", "3.11", "--only-binary", ":all:", "--no-deps")
+        run(*python, "pip", "download", "--quiet", *wheel, f"onnxruntime=={emulator.release}", cwd=folder)
+        with zipfile.ZipFile(next(folder.glob("*.whl"))) as files:
             files.extractall(folder)
-        run(sys.executable, "-m", "ziglang", "cc", "-target", emulator.zig, SOURCE, "-o", "host", cwd=folder)
+        compiler = (
+            *python,
+            "ziglang",
+            "cc",
+            "-target",
+            emulator.zig,
+            "-O2",
+            "-s",
+        )  # as for libraries: zig keeps what it needs
+        run(*compiler, SOURCE, "-o", "host", cwd=folder)
         host: tuple[str | Path, ...] = (
             *emulator.command,
             "./host",

@@ -88,6 +88,22 @@ def test_a_channel_has_the_same_bits_alone_and_among_others(problem: Problem, da
     same_bits(drois_alone, gradient(replace(problem, given_dy=only))[1])
 
 
+@pytest.mark.parametrize("mode", ["max", "max_interpolated"])
+def test_maxima_of_numbers_and_nan_have_the_same_bits_in_one_channel_and_in_many(mode: Any) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.choice(
+        np.array([-np.inf, -1, -0.0, 0.0, 1, np.nan, -np.nan], np.float32),
+        (1, 20, 16, 24),
+        p=[0.1, *[0.18] * 4, 0.09, 0.09],
+    )
+    rois = np.array([[1.5, 0.2, 20, 12], [-3, -3, 4, 30], [2, 3, 2.5, 3.5]], np.float32)
+    sizes: dict[str, Any] = {"output_height": 3, "output_width": 4, "mode": mode}
+    y = ortops.roi_align(x, rois, [0] * 3, **sizes)
+    assert 0 < np.isnan(y).sum() < y.size
+    for c in range(x.shape[1]):
+        same_bits(ortops.roi_align(x[:, c : c + 1], rois, [0] * 3, **sizes), y[:, c : c + 1])
+
+
 @given(large_problems())
 @settings(SETTINGS, max_examples=40)
 def test_a_roi_has_the_same_bits_alone_and_among_others(problem: Problem) -> None:

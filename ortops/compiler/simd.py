@@ -116,6 +116,19 @@ def nan_max(_typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
+def is_nan(_typing: Any, value: Any) -> Any:
+    """Whether a value is NaN; of a vector, whether one of its lanes is."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        found = builder.fcmp_unordered("uno", *args, *args)
+        if isinstance(value, LanesType):
+            found = builder.icmp_unsigned("!=", builder.bitcast(found, ir.IntType(LANES)), ir.IntType(LANES)(0))
+        return found
+
+    return types.boolean(value), codegen
+
+
+@intrinsic
 def larger(_typing: Any, first: Any, second: Any) -> Any:
     """The larger value, in each lane; the second if either is NaN. It takes one instruction, `nan_max` three."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ortops.forks import MAX_WAIT_SECONDS, unforked
 
-KEY = b"ortops"
+KEY = "ortops"
 """The key under which compiled code saves an exception in the thread's dictionary (PyThreadState_GetDict)."""
 
 # c_void_p, since the result is a borrowed reference, which py_object would release.
@@ -26,7 +26,7 @@ def take() -> BaseException | None:
         thread_dict: dict[str, BaseException] = ctypes.cast(address, ctypes.py_object).value if address else {}
     except ctypes.ArgumentError as error:  # ctypes turns a RecursionError into this
         raise RecursionError(str(error)) from error
-    return thread_dict.pop(KEY.decode(), None)
+    return thread_dict.pop(KEY, None)
 
 
 _running: set[Any] = set()

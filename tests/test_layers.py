@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("ortops", "onnx_models", "conformance")
 
 LAYERS = (
-    ("ortops.spec", "ortops.shapes"),
+    ("ortops.extras", "ortops.shapes", "ortops.spec"),
     ("ortops.operators",),
     ("ortops.reference",),
     ("ortops.foreign.standard",),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ortops.native import python_api, tasks
 from ortops.native.constants import Constant, FunctionOf
@@ -35,7 +35,15 @@ from ortops.native.kernels import (
     sliding,
     sums,
 )
-from ortops.native.kernels.functions import Driver, Functions, ResampleDriver
+from ortops.native.kernels.functions import (
+    AddingToDrois,
+    AddingToDx,
+    Driver,
+    Filling,
+    Functions,
+    Pooling,
+    ResampleDriver,
+)
 from ortops.native.kernels.layout import (
     ABOVE,
     BELOW,
@@ -56,9 +64,6 @@ from ortops.native.types import NONE, Entry
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 from ortops.spec import Operator
-
-if TYPE_CHECKING:
-    from ortops.native.kernels.functions import AddingToDrois, AddingToDx, Filling, Pooling
 
 MAX_PIXELS, MAX_MAPS = 1 << 26, 16
 """The most work of one driver call for several RoIs: pixels to read plus bins to fill, or whole maps if they are larger.
@@ -90,8 +95,7 @@ class Choices(NamedTuple):
     """An operator's drivers, and the attribute that chooses among them.
 
     row: the attribute's number, or NONE if no attribute decides.
-    drivers: the drivers for each element type (`native.elements`) and each value of the attribute, in the order of its
-        choices.
+    drivers: the drivers for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
     """
 
     row: int

@@ -13,13 +13,10 @@ VERSION = 1
 
 
 class TensorTypes(Struct):
-    """The element types of the input and of the output of one number.
-
-    input_presence, output_presence: 0 for a required, 1 for an optional and 2 for a variadic tensor.
-    """
+    """The element types of the input and of the output of one number."""
 
     input_type: int
-    input_presence: int
+    input_presence: int  # 0 for a required, 1 for an optional and 2 for a variadic tensor
     output_type: int
     output_presence: int
 
@@ -41,20 +38,13 @@ class Drivers(Struct):
 
 
 class TypedOperator(Struct):
-    """An operator of the library, with an element type for each of its type variables.
+    """An operator of the library, with an element type for each of its type variables."""
 
-    deciding: the number of the attribute whose value chooses the drivers; NONE if there is but one choice.
-    drivers: the drivers for each choice.
-    infers_from: the first release of ONNX Runtime in which shapes of its nodes are inferred: 1000 times the first number of
-        its version, plus the second.
-    node: what all its nodes have.
-    """
-
-    deciding: int
-    drivers: Annotated[list[Drivers], POINTER]
-    infers_from: int
+    deciding: int  # the number of the attribute whose value chooses the drivers; NONE if there is but one choice
+    drivers: Annotated[list[Drivers], POINTER]  # for each choice
+    infers_from: int  # the first release of ONNX Runtime that infers its shapes: 1024 for 1.24
     signature: Signature
-    node: Node
+    node: Node  # what all its nodes have
 
 
 class Domain(Struct):
@@ -66,25 +56,20 @@ class Domain(Struct):
 
 
 class Domains(Struct):
-    """What a function registers: domains, and the number of operators of all of them together."""
+    """What a function registers."""
 
     count: int
     domains: Annotated[list[Domain], POINTER]
-    operator_count: int
+    operator_count: int  # of all domains together
 
 
 class Given(Struct):
-    """An attribute that a caller gives.
-
-    type: as OrtOpAttrType (`native.types`).
-    count: the number of values of a list.
-    values: their address: int64s for INT and INTS, float64s for FLOAT and FLOATS, and for STRING a C string.
-    """
+    """An attribute that a caller gives."""
 
     name: Text
-    type: int
-    count: int
-    values: int
+    type: int  # as OrtOpAttrType (`native.types`)
+    count: int  # the number of values of a list
+    values: int  # their address: int64s for INT and INTS, float64s for FLOAT and FLOATS, a C string for STRING
 
 
 class ListedOperator(Struct):
@@ -104,15 +89,11 @@ class OperatorList(Struct):
 
 
 class Interface(Struct):
-    """What OrtopsGetInterface returns (ortops.h): the operators, and the addresses of functions (`interface`).
+    """What OrtopsGetInterface returns (ortops.h): the operators, and the addresses of functions (`interface`)."""
 
-    version: VERSION.
-    python: the address of the shared word "python".
-    """
-
-    version: int
+    version: int  # VERSION
     operators: Annotated[OperatorList, POINTER]
-    python: int
+    python: int  # the address of the shared word "python"
     make_node: int
     release_node: int
     infer_shapes: int

@@ -34,17 +34,11 @@ class PythonApi(Struct):
 
 
 class Process(Struct):
-    """A process with Python, whose address compiled code has in the shared word "python".
+    """A process with Python, whose address compiled code has in the shared word "python"."""
 
-    active: the number of running callbacks.
-    ending: the number of the thread that finalizes Python, or 0.
-    capturing: the number of the thread for which RegisterCustomOps only stores its arguments, or 0.
-    options, api_base: these arguments: the addresses of an OrtSessionOptions and of OrtApiBase.
-    """
-
-    active: int
-    ending: int
-    capturing: int
-    options: int
-    api_base: int
+    active: int  # the number of running callbacks
+    ending: int  # the number of the thread that finalizes Python, or 0
+    capturing: int  # the number of the thread for which RegisterCustomOps only stores its arguments, or 0
+    options: int  # these arguments: the addresses of an OrtSessionOptions
+    api_base: int  # and of OrtApiBase
     python: PythonApi

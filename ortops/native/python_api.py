@@ -9,7 +9,6 @@ line. Compiled code sees each exception and saves it for the thread (`exceptions
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
@@ -17,12 +16,12 @@ from numba import types
 from numba.extending import intrinsic
 
 from ortops.compiler.compile import compiled
-from ortops.compiler.parallel import add_atomically, allocate, release, shared_word, to_words
-from ortops.compiler.scalar import address_of
-from ortops.compiler.struct_types import field_pointer, struct_at
+from ortops.compiler.parallel import add_atomically, shared_word, to_words
+from ortops.compiler.struct_types import clear_struct, field_address, field_pointer, local_struct, struct_at
 from ortops.compiler.text import text
 from ortops.exceptions import KEY
 from ortops.native.process import Process, PythonApi
+from ortops.native.structs import Struct
 
 _INT, _INT64 = ir.IntType(32), ir.IntType(64)
 
@@ -35,8 +34,6 @@ _INT_RESULTS = {
     "PyTuple_SetItem",
 }
 """The functions whose result is a C int."""
-
-_KEY = int.from_bytes(KEY.ljust(8, b"\0"), sys.byteorder)
 
 
 @intrinsic(prefer_literal=True)
@@ -158,38 +155,39 @@ def exception_name() -> int:
 @compiled
 def name_of_saved() -> int:
     """The address of the class name of the exception that `save_exception` has saved for this thread (a C string)."""
-    lock, name, key = call_python("PyGILState_Ensure", ()), text("an exception"), allocate(1)
+    lock, name = call_python("PyGILState_Ensure", ()), text("an exception")
     thread_dict = call_python("PyThreadState_GetDict", ())
-    if thread_dict != 0 and address_of(key) != 0:
-        key[0] = _KEY
-        error = call_python("PyDict_GetItemString", (thread_dict, address_of(key)))
-        if error != 0:
-            error_type = call_python("PyObject_Type", (error,))
-            name = call_python("PyExceptionClass_Name", (error_type,))
-            call_python("Py_DecRef", (error_type,))  # the exception has another reference
-    release(key)
+    error = call_python("PyDict_GetItemString", (thread_dict, text(KEY))) if thread_dict != 0 else 0
+    if error != 0:
+        error_type = call_python("PyObject_Type", (error,))
+        name = call_python("PyExceptionClass_Name", (error_type,))
+        call_python("Py_DecRef", (error_type,))  # the exception has another reference
     call_python("PyGILState_Release", (lock,))
     return name
+
+
+class Raised(Struct):
+    """A raised exception, whose objects Python's functions set."""
+
+    type: int
+    value: int
+    traceback: int
 
 
 @compiled
 def save_exception() -> None:
     """Clear the pending exception and save it in the thread's dictionary, where `exceptions.take` finds it."""
-    memory = allocate(4)
-    here = address_of(memory)
-    if here == 0:
-        call_python("PyErr_Clear", ())
-        return
-    memory[0], memory[1], memory[2], memory[3] = 0, 0, 0, _KEY
-    call_python("PyErr_Fetch", (here, here + 8, here + 16))
-    call_python("PyErr_NormalizeException", (here, here + 8, here + 16))
-    error, thread_dict = memory[1], call_python("PyThreadState_GetDict", ())
-    if error != 0 and memory[2] != 0:
-        call_python("PyException_SetTraceback", (error, memory[2]))
-    if error != 0 and thread_dict != 0:
-        call_python("PyDict_SetItemString", (thread_dict, here + 24, error))
+    raised = local_struct(Raised)
+    clear_struct(raised)
+    places = field_address(raised, "type"), field_address(raised, "value"), field_address(raised, "traceback")
+    call_python("PyErr_Fetch", places)
+    call_python("PyErr_NormalizeException", places)
+    thread_dict = call_python("PyThreadState_GetDict", ())
+    if raised.value != 0 and raised.traceback != 0:
+        call_python("PyException_SetTraceback", (raised.value, raised.traceback))
+    if raised.value != 0 and thread_dict != 0:
+        call_python("PyDict_SetItemString", (thread_dict, text(KEY), raised.value))
     call_python("PyErr_Clear", ())
-    for i in range(3):
-        if memory[i] != 0:
-            call_python("Py_DecRef", (memory[i],))
-    release(memory)
+    for thing in (raised.type, raised.value, raised.traceback):
+        if thing != 0:
+            call_python("Py_DecRef", (thing,))

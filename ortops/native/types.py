@@ -6,7 +6,7 @@ A text is the address of a C string in UTF-8. Rules and other messages that seve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 from ortops.native.elements import INTERRUPTED as INTERRUPTED  # noqa: PLC0414 - a result of calls, too
 from ortops.native.elements import OUT_OF_MEMORY as OUT_OF_MEMORY  # noqa: PLC0414
@@ -16,10 +16,7 @@ from ortops.native.structs import POINTER, Byte, Struct, Union
 
 Text: TypeAlias = int
 
-if TYPE_CHECKING:
-    Compute: TypeAlias = Address[Callable[["Node", "Call"], int]]
-else:
-    Compute = int
+Compute: TypeAlias = Address[Callable[["Node", "Call"], int]]
 
 MAX_DIMS = 8
 """The most dimensions that are stored for a tensor, enough to refuse a tensor with more."""
@@ -62,50 +59,34 @@ ONE_GIVEN: lists, one of which must have values; the error is "a and b are empty
 
 
 class Tensor(Struct):
-    """A tensor of a call.
+    """A tensor of a call."""
 
-    address: its elements' address; 0 if they are unknown, as in a model's shape inference.
-    type: its element type as ONNX's TensorProto.DataType; 0 for an absent tensor.
-    rank: the number of its dimensions; -1 if it is unknown.
-    dims: its dimensions; -1 for an unknown one.
-    """
-
-    address: int
-    type: int
-    rank: int
-    dims: Annotated[list[int], MAX_DIMS]
+    address: int  # of its elements; 0 if they are unknown, as in a model's shape inference
+    type: int  # of its elements, as ONNX's TensorProto.DataType; 0 for an absent tensor
+    rank: int  # -1 if it is unknown
+    dims: Annotated[list[int], MAX_DIMS]  # -1 if one is unknown
 
 
 class Call(Struct):
-    """A call of a node.
+    """A call of a node."""
 
-    runner, context: the runner of tasks (`jit.runners`); the runner is 0 in a model's shape inference.
-    status: the address of an OrtStatus if ONNX Runtime failed.
-    lengths: a copy of the input's elements if they are lengths (`Tensor.element_axes`).
-    tensors: the inputs of the definition, then its outputs.
-    text_size, text: an error's text (`messages`): its length in bytes, and its bytes with a zero byte at the end.
-    """
-
-    runner: int
-    context: int
-    status: int
-    lengths: Annotated[list[int], MAX_DIMS]
-    tensors: Annotated[list[Tensor], MAX_TENSORS]
-    text_size: int
+    runner: int  # of tasks (`compute.runner_on`); 0 in a model's shape inference
+    context: int  # what the runner gets
+    status: int  # the OrtStatus if ONNX Runtime failed
+    lengths: Annotated[
+        list[int], MAX_DIMS
+    ]  # a copy of the input's elements if they are lengths (`Tensor.element_axes`)
+    tensors: Annotated[list[Tensor], MAX_TENSORS]  # the inputs of the definition, then its outputs
+    text_size: int  # of an error's text (`messages`), without the zero byte at its end
     text: Annotated[list[Byte], TEXT_BYTES]
 
 
 class Values(Union):
-    """An attribute's values.
+    """An attribute's values."""
 
-    ints: integers, or a string's number among the choices.
-    floats: floats.
-    elsewhere: the address of the values of a list of any length.
-    """
-
-    ints: Annotated[list[int], MAX_RANK]
+    ints: Annotated[list[int], MAX_RANK]  # or a string's number among the choices
     floats: Annotated[list[float], MAX_RANK]
-    elsewhere: int
+    elsewhere: int  # the address of the values of a list of any length
 
 
 class Attribute(Struct):
@@ -116,29 +97,21 @@ class Attribute(Struct):
 
 
 class Axis(Struct):
-    """A named axis. The axes of a tensor with variable rank have consecutive numbers.
-
-    attribute, value: the number of the attribute that gives the length, and the index of its value; or NONE.
-    source: the attribute in errors.
-    """
+    """A named axis. The axes of a tensor with variable rank have consecutive numbers."""
 
     name: Text
-    attribute: int
-    value: int
-    source: Text
+    attribute: int  # the number of the attribute that gives the length, or NONE
+    value: int  # the index of its value
+    source: Text  # the attribute in errors
 
 
 class Equation(Struct):
-    """An equation (`spec.Quotient`): axis `part` is axis `whole` divided by all axes in `divisors`.
-
-    product: the product of the divisors' names.
-    source: the equation in errors.
-    """
+    """An equation (`spec.Quotient`): axis `part` is axis `whole` divided by all axes in `divisors`."""
 
     part: int
     whole: int
-    product: Text
-    source: Text
+    product: Text  # of the divisors' names
+    source: Text  # the equation in errors
     divisor_count: int
     divisors: Annotated[list[int], 2]
 
@@ -159,81 +132,50 @@ class AttributeRule(Struct):
 
 
 class AttributeDefinition(Struct):
-    """An attribute of an operator.
-
-    type: INT, FLOAT, STRING or their lists.
-    type_name: the type in errors.
-    is_required: whether ONNX requires the attribute.
-    minimum, maximum: for INT and INTS: the smallest and the largest allowed number; if there are none, int64's.
-    is_positive, is_finite: for FLOAT and FLOATS: whether a number must be finite and above 0; whether it must be finite.
-    rule: the rule for a value or for each value of a list (`spec.Attribute.rule`).
-    choice_count, choices: the allowed strings. A node holds the string's number.
-    is_per_axis: whether a list is empty or has a value for each axis of the tensors with variable rank; at most MAX_RANK.
-        All such lists of a node that are not empty must have the same number of values.
-    is_any_length: whether a list may have any length, and its values are elsewhere.
-    axis_count: for a list that gives the lengths of named axes: the number of values that it must have; else 0.
-    axes: the names of these axes, joined by ", ".
-    has_default: whether there is a default; without one a node must have the attribute.
-    default: as in a node.
-    """
+    """An attribute of an operator."""
 
     name: Text
-    type: int
-    type_name: Text
-    is_required: int
-    minimum: int
+    type: int  # INT, FLOAT, STRING or their lists
+    type_name: Text  # in errors
+    is_required: int  # whether ONNX requires the attribute
+    minimum: int  # the smallest and the largest allowed number for INT and INTS; int64's if there is no other limit
     maximum: int
-    is_positive: int
-    is_finite: int
-    rule: Text
+    is_positive: int  # for FLOAT and FLOATS: whether a number must be finite and above 0
+    is_finite: int  # whether it must be finite
+    rule: Text  # for a value or for each value of a list (`spec.Attribute.rule`)
     choice_count: int
-    choices: Annotated[list[Text], POINTER]
-    is_per_axis: int
-    is_any_length: int
-    axis_count: int
-    axes: Text
-    has_default: int
+    choices: Annotated[list[Text], POINTER]  # the allowed strings
+    is_per_axis: (
+        int  # whether a list is empty or has a value for each axis, as all such lists, of tensors of variable rank
+    )
+    is_any_length: int  # whether a list may have any length, and its values are elsewhere
+    axis_count: int  # for a list of the lengths of named axes: the number of values that it must have; else 0
+    axes: Text  # the names of these axes, joined by ", "
+    has_default: int  # without a default a node must have the attribute
     default: Attribute
 
 
 class TensorDefinition(Struct):
-    """An input or an output of an operator.
-
-    is_optional: whether a node may leave the tensor out.
-    type_variable: the number of the tensor's type. Tensors with the same number have the same element type.
-    is_variable_rank: whether the tensor may have 1 to MAX_RANK axes.
-    least_rank, largest_rank: the smallest and the largest allowed rank.
-    rank_rule: these and the axes, in an error.
-    leading_from: for an output: the number of the input that has the same leading axes of length 1, or NONE.
-    derived_from: for an output with variable rank whose lengths follow from other axes (`spec.Scaled`): the number of the
-        first of these axes, or NONE.
-    sizes, scales: the numbers of the attributes from which they follow.
-    required_unless, exempt_value: for an optional input: the number of an attribute, and its only value that lets a node
-        leave the input out; or NONE.
-    output_count, outputs: for an optional input: the outputs that need it, by their numbers among a call's tensors.
-    element_count, element_axes: for an int64 input whose elements are lengths: the axes' numbers.
-    axes: each axis's number, or -1 - length for an axis of fixed length. There are MAX_RANK numbers for a variable rank,
-        else `least_rank`; more axes, of length 1, may come before these.
-    """
+    """An input or an output of an operator."""
 
     name: Text
-    is_optional: int
-    type_variable: int
-    is_variable_rank: int
+    is_optional: int  # whether a node may leave the tensor out
+    type_variable: int  # its number; tensors with the same number have the same element type
+    is_variable_rank: int  # whether the tensor may have 1 to MAX_RANK axes
     least_rank: int
     largest_rank: int
-    rank_rule: Text
-    leading_from: int
-    derived_from: int
-    sizes: int
+    rank_rule: Text  # the ranks and the axes, in an error
+    leading_from: int  # for an output: the number of the input that has the same leading axes of length 1, or NONE
+    derived_from: int  # for lengths that follow from other axes (`spec.Scaled`): the first of these axes, or NONE
+    sizes: int  # the numbers of the attributes from which they follow
     scales: int
-    required_unless: int
-    exempt_value: int
+    required_unless: int  # for an optional input: the number of an attribute, or NONE,
+    exempt_value: int  # and its only value that lets a node leave the input out
     output_count: int
-    outputs: Annotated[list[int], 2]
+    outputs: Annotated[list[int], 2]  # for an optional input: the outputs that need it, by their numbers in a call
     element_count: int
-    element_axes: Annotated[list[int], MAX_RANK]
-    axes: Annotated[list[int], MAX_DIMS]
+    element_axes: Annotated[list[int], MAX_RANK]  # for an int64 input whose elements are lengths: their axes' numbers
+    axes: Annotated[list[int], MAX_DIMS]  # numbers, or -1 - length; further axes, of length 1, come before
 
 
 class Lengths(Struct):
@@ -244,77 +186,52 @@ class Lengths(Struct):
 
 
 class Definition(Struct):
-    """An operator.
+    """An operator."""
 
-    name: the operator's name in errors.
-    is_gradient: whether the operator computes another operator's gradient, and so needs a wanted output.
-    output_names: the names of all outputs, joined by " and ".
-    rank_axis: the number of the axis whose length is the rank of the tensors with variable rank; NONE if there are none.
-    output_memory: OWN_FOR_NONE, OWN_FOR_ABSENT or OWN_FOR_ALL.
-    tensors: the inputs, then the outputs, as in a call.
-    constants: the names of the operator's constants in alphabetical order, which a node must not have as attributes.
-    """
-
-    name: Text
-    is_gradient: int
-    output_names: Text
-    rank_axis: int
-    output_memory: int
+    name: Text  # in errors
+    is_gradient: int  # whether it computes another operator's gradient, and so needs a wanted output
+    output_names: Text  # joined by " and "
+    rank_axis: int  # the number of the axis whose length is the rank of tensors with variable rank, or NONE
+    output_memory: int  # OWN_FOR_NONE, OWN_FOR_ABSENT or OWN_FOR_ALL
     attribute_count: int
     attributes: Annotated[list[AttributeDefinition], POINTER]
     rule_count: int
     rules: Annotated[list[AttributeRule], POINTER]
     input_count: int
     output_count: int
-    tensors: Annotated[list[TensorDefinition], POINTER]
+    tensors: Annotated[list[TensorDefinition], POINTER]  # the inputs, then the outputs, as in a call
     types: Annotated[list[TypeVariable], POINTER]
     axis_count: int
     axes: Annotated[list[Axis], POINTER]
     equation_count: int
     equations: Annotated[list[Equation], POINTER]
     constant_count: int
-    constants: Annotated[list[Text], POINTER]
+    constants: Annotated[list[Text], POINTER]  # names in alphabetical order, which no attribute of a node may have
 
 
 class Shapes(Struct):
-    """The functions that infer and check shapes.
+    """The functions that infer and check shapes."""
 
-    infer: `shapes.infer_shapes`, or a function that also asks one of a user (`user_lengths.shapes_entry`).
-    check: `shapes.check_wanted`.
-    infer_by_names: `shapes.infer_shapes`.
-    """
-
-    infer: Compute
-    check: Compute
-    infer_by_names: Compute
+    infer: Compute  # `shapes.infer_shapes`, or a function that also asks one of a user (`user_lengths.shapes_entry`)
+    check: Compute  # `shapes.check_wanted`
+    infer_by_names: Compute  # `shapes.infer_shapes`
 
 
 class Entry(Struct):
-    """What computes the outputs of an operator.
-
-    enter: the function.
-    short_of_memory: the error if memory runs out.
-    """
+    """What computes the outputs of an operator."""
 
     enter: Compute
-    short_of_memory: Text
+    short_of_memory: Text  # the error if memory runs out
 
 
 class Node(Struct):
-    """A node: the checked attributes of a model's node.
-
-    first_type: the element type of the first input; 0 if any is right.
-    driver, driver_of_rois: for Y or dX and for drois, which the node's attributes and element type choose; 0 if the node
-        never needs the driver.
-    label: the operator's name in errors.
-    attributes: those of the definition.
-    """
+    """A node: the checked attributes of a model's node."""
 
     definition: Annotated[Definition, POINTER]
     shapes: Annotated[Shapes, POINTER]
     entry: Annotated[Entry, POINTER]
-    first_type: int
-    driver: Annotated[Driver, POINTER]
-    driver_of_rois: Annotated[Driver, POINTER]
-    label: Text
-    attributes: Annotated[list[Attribute], 0]
+    first_type: int  # the element type of the first input; 0 if any is right
+    driver: Annotated[Driver, POINTER]  # for Y or dX, by the node's attributes and element type
+    driver_of_rois: Annotated[Driver, POINTER]  # for drois; 0 if the node never needs it
+    label: Text  # the operator's name in errors
+    attributes: Annotated[list[Attribute], 0]  # those of the definition

@@ -7,104 +7,74 @@ compiled code an address is an integer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from ortops.native.elements import Words
-from ortops.native.kernels.layout import Form, Table
+from ortops.native.elements import Address, Doubles, Elements, Words
+from ortops.native.kernels.layout import Form, PlacedRois, Plan, Table
 from ortops.native.structs import POINTER, Struct
 
-if TYPE_CHECKING:
-    from ortops.native.elements import Address, Doubles, Elements
-    from ortops.native.kernels.layout import PlacedRois, Plan
+Filling: TypeAlias = Callable[[PlacedRois, list[Table], Form, int], None]
+Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
+AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
+AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
+AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
 
-    Filling: TypeAlias = Callable[[PlacedRois, list[Table], Form, int], None]
-    Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
-    AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
-    AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
-    AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
-
-    Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Sizes", "Functions"], int]]
-    Fill: TypeAlias = Address[Filling]
-    Sort: TypeAlias = Address[Callable[[PlacedRois, "SharedTables"], bool]]
-    Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, int, Words], int]]
-    Pack: TypeAlias = Address[Callable[[Elements, int, int, int, int, int, Elements], None]]
-    Unpack: TypeAlias = Address[Callable[[Elements, int, Elements, int, int], None]]
-    Read: TypeAlias = Address[Callable[[Elements, int, Elements], None]]
-    Pool: TypeAlias = Address[Pooling]
-    AddToDrois: TypeAlias = Address[AddingToDrois]
-    AddToDx: TypeAlias = Address[AddingToDx]
-    AddProducts: TypeAlias = Address[AddingProducts]
-    Stop: TypeAlias = Address[Callable[[], int]]
-    Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, "Driver", float, int, int], int]]
-    RoundSums: TypeAlias = Address[Callable[[Doubles, int, int, int, int, int, int], None]]
-    Arithmetic: TypeAlias = Any  # one of the last four; a driver assigns it to a variable of the type that it calls
-else:
-    Arithmetic = Share = Fill = Sort = Run = Stop = Pack = Unpack = Read = Pool = AddToDrois = AddToDx = AddProducts = (
-        int
-    )
-    Drive = RoundSums = int
+Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Sizes", "Functions"], int]]
+Fill: TypeAlias = Address[Filling]
+Sort: TypeAlias = Address[Callable[[PlacedRois, "SharedTables"], bool]]
+Run: TypeAlias = Address[Callable[[int, int, int, int, int, int, int, Words], int]]
+Pack: TypeAlias = Address[Callable[[Elements, int, int, int, int, int, Elements], None]]
+Unpack: TypeAlias = Address[Callable[[Elements, int, Elements, int, int], None]]
+Read: TypeAlias = Address[Callable[[Elements, int, Elements], None]]
+Stop: TypeAlias = Address[Callable[[], int]]
+Drive: TypeAlias = Address[Callable[[int, int, int, PlacedRois, "Driver", float, int, int], int]]
+RoundSums: TypeAlias = Address[Callable[[Doubles, int, int, int, int, int, int], None]]
+Pool: TypeAlias = Address[Pooling]
+AddToDrois: TypeAlias = Address[AddingToDrois]
+AddToDx: TypeAlias = Address[AddingToDx]
+AddProducts: TypeAlias = Address[AddingProducts]
+Arithmetic: TypeAlias = Address[Any]
+"""One of the four above; a driver assigns it to a variable of the type that it calls."""
 
 
 class Functions(Struct):
-    """The addresses of the functions that a driver calls.
+    """The functions that a driver calls."""
 
-    share: `roi_tables.share` or `rotated_tables.share`.
-    fill: the function that fills the tables of a RoI.
-    sort: `sliding.sort_by_first_row`.
-    run: `native.tasks.run_in_chunks`.
-    stop: says whether a call must end before its next chunk or part (`native.python_api.signal_raised`).
-    pack, unpack: convert panels of an element type (`pack`).
-    read, write: convert planes of an element type (`pack`).
-    panel: the arithmetic for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`.
-    plane: the same arithmetic, specialised for single planes; or `AddProducts`.
-    """
-
-    share: Share
-    fill: Fill
-    sort: Sort
-    run: Run
-    stop: Stop
-    pack: Pack
+    share: Share  # `roi_tables.share` or `rotated_tables.share`
+    fill: Fill  # fills the tables of a RoI
+    sort: Sort  # `sliding.sort_by_first_row`
+    run: Run  # `native.tasks.run_in_chunks`
+    stop: Stop  # says whether a call must end before its next chunk or part (`native.python_api.signal_raised`)
+    pack: Pack  # panels of an element type (`pack`)
     unpack: Unpack
-    read: Read
+    read: Read  # planes of an element type
     write: Read
-    panel: Arithmetic
-    plane: Arithmetic
+    panel: Arithmetic  # for a panel of LANES channels: `Pool`, `AddToDrois` or `AddToDx`
+    plane: Arithmetic  # the same arithmetic, specialised for single planes; or `AddProducts`
 
 
 class Driver(Struct):
-    """What computes an output for a mode and an element type (`entries`).
-
-    drive: the function.
-    in_parts: the function of the same type that calls it for parts of the RoIs.
-    part_work: the most work of a part: pixels to read plus bins to fill; for lists, their bytes.
-    part_maps: the most work of a part in maps, if maps have more pixels than `part_work`.
-    add_up, of_sums: what adds up a 16-bit type's dX in parts, and the driver that computes these; or 0.
-    round_sums: `sums.round_sums`, if the output is drois.
-    role: TO_Y, TO_DX or TO_DROIS.
-    kind: the element type to load and store.
-    form, with_grad, numbers: the fields of `Form`.
-    """
+    """What computes an output for a mode and an element type (`entries`)."""
 
     drive: Drive
-    in_parts: Drive
-    part_work: int
-    part_maps: int
-    add_up: Drive
-    of_sums: Annotated[Driver, POINTER]
-    round_sums: RoundSums
-    role: int
-    kind: int
-    form: int
+    in_parts: Drive  # calls `drive` for parts of the RoIs
+    part_work: int  # the most work of a part: pixels to read plus bins to fill; for lists, their bytes
+    part_maps: int  # the most work of a part in maps, if maps have more pixels than `part_work`
+    add_up: Drive  # adds up a 16-bit type's dX in parts, or 0
+    of_sums: Annotated[Driver, POINTER]  # computes these parts
+    round_sums: RoundSums  # `sums.round_sums`, if the output is drois
+    role: int  # TO_Y, TO_DX or TO_DROIS
+    kind: int  # the element type to load and store
+    form: int  # the fields of `Form`
     with_grad: int
     numbers: int
     functions: Functions
 
 
 class ResampleDriver(Struct):
-    """What resamples tensors of an element type: `resample.copy_lines` and `resample.sum_lines`, and as in other drivers."""
+    """What resamples tensors of an element type."""
 
-    copy_lines: Arithmetic
+    copy_lines: Arithmetic  # `resample.copy_lines`
     sum_lines: Arithmetic
     run: Run
     stop: Stop

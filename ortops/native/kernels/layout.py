@@ -95,30 +95,21 @@ WEIGHTS, EXTREMES, CANDIDATES, PIXELS, LISTS = 0, 1, 2, 3, 4
 
 
 class Table(Struct):
-    """A RoI's table along one axis; `tables.py` has a tuple for each form.
-
-    bins: the number of bins.
-    start: bin p has the entries start[p]:start[p + 1]. In lists, each bin's number of entries.
-    stride: in lists, the distance from a bin's first entry to the next bin's.
-    coverage: a number for each bin.
-    place: a pixel or a region for each entry.
-    first, second, third: the addresses of numbers for each entry, whose type the form decides.
-    ranges: only in tables along x: the number of pixel ranges that have entries; then, in ascending order, each range's
-        first pixel and its end, exclusive.
-    low, high: the first pixel that the table reads, and the end, exclusive.
-    """
+    """A RoI's table along one axis; `tables.py` has a tuple for each form."""
 
     bins: int
-    start: Words
-    stride: int
-    coverage: Doubles
-    place: Words
-    first: int
+    start: Words  # bin p has the entries start[p]:start[p + 1]; in lists, each bin's number of entries
+    stride: int  # in lists: the distance from a bin's first entry to the next bin's
+    coverage: Doubles  # a number for each bin
+    place: Words  # a pixel or a region for each entry
+    first: int  # the addresses of numbers for each entry, whose type the form decides
     second: int
     third: int
-    ranges: Words
-    low: int
-    high: int
+    ranges: (
+        Words  # along x: the number of pixel ranges that have entries; of each, ascending, its first pixel and its end
+    )
+    low: int  # the first pixel that the table reads
+    high: int  # the end, exclusive
 
 
 class Form(NamedTuple):

@@ -6,7 +6,8 @@ sum over the combined line. A task computes some of the output lines.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from ortops.compiler.compile import compiled, noinline
 from ortops.compiler.parallel import allocate, release, task_of
@@ -27,7 +28,7 @@ from ortops.compiler.scalar import (
     value_at,
 )
 from ortops.compiler.struct_types import struct_at
-from ortops.native.elements import Doubles, Elements, Stored, Words
+from ortops.native.elements import Address, Doubles, Elements, Stored, Words
 from ortops.native.kernels.axis import resample_axis
 from ortops.native.kernels.functions import ResampleDriver
 from ortops.native.kernels.layout import CEIL, Dims
@@ -36,11 +37,6 @@ from ortops.native.kernels.schedule import TARGET_TASKS
 from ortops.native.kernels.tables import Weights, fill_weights
 from ortops.native.kernels.types import ResampleEntry
 from ortops.native.types import INVALID, MAX_RANK, OK, OUT_OF_MEMORY, Call, Node, Tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ortops.native.elements import Address
 
 MIN_TASK_ELEMENTS = 1 << 12
 """The fewest elements of a task: starting a smaller task costs more than a thread saves."""
@@ -66,10 +62,9 @@ class _Matrix(NamedTuple):
     is_identity: bool
 
 
-if TYPE_CHECKING:
-    Lines: TypeAlias = Address[
-        Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
-    ]
+Lines: TypeAlias = Address[
+    Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
+]
 
 
 @compiled

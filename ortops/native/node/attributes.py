@@ -59,19 +59,12 @@ absent, since the kernel reports it; or a caller outside a session, who gives `i
 
 
 class Found(Struct):
-    """The values that a node or a caller gives an attribute.
+    """The values that a node or a caller gives an attribute."""
 
-    count: their number, of a string that of its bytes with the zero byte behind it; 0 if there is no such attribute, or an
-        empty list.
-    values: the address of their memory.
-    is_wide: whether floats are float64, else float32.
-    size, handle: what functions of OrtApi return.
-    """
-
-    count: int
-    values: int
-    is_wide: int
-    size: int
+    count: int  # of a string its bytes with the zero byte behind it; 0 if there is no such attribute, or an empty list
+    values: int  # the address of their memory
+    is_wide: int  # whether floats are float64, else float32
+    size: int  # what functions of OrtApi return
     handle: int
 
 

@@ -39,19 +39,13 @@ _POINT, _ZERO, _NINE = b".09"
 
 
 class Registration(Struct):
-    """What has been registered with an ONNX Runtime.
+    """What has been registered with an ONNX Runtime."""
 
-    next: the registration before.
-    api: OrtApi's address.
-    handles: the OrtCustomOpDomain of each domain.
-    tables: the tables of all operators.
-    """
-
-    next: Annotated[Registration | None, POINTER]
-    api: int
+    next: Annotated[Registration | None, POINTER]  # what was registered before
+    api: int  # the address of OrtApi
     domains: Annotated[Domains, POINTER]
-    handles: Words
-    tables: Annotated[list[Table], POINTER]
+    handles: Words  # the OrtCustomOpDomain of each domain
+    tables: Annotated[list[Table], POINTER]  # of all operators
 
 
 @compiled

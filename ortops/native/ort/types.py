@@ -44,27 +44,18 @@ class CustomOp(Struct):
 
 
 class Table(Struct):
-    """An operator's OrtCustomOp, and what its callbacks need.
-
-    api: OrtApi's address.
-    operator: of the library's operators: the operator.
-    references: of the library's operators: the number of kernels that use the table, plus 1 while session options may.
-    create, infer: of Python's operators: the addresses of Python functions, or 0.
-    prefix: of Python's operators: the beginning of messages about exceptions.
-    maker, maker_name: the address of the number of the thread for which the operator has this name, or 0; and the name.
-    signature: may have more tensors than there is room for; then the memory is larger than the struct.
-    """
+    """An operator's OrtCustomOp, and what its callbacks need."""
 
     custom_op: CustomOp
-    api: int
-    operator: Annotated[TypedOperator, POINTER]
-    references: int
-    create: int
+    api: int  # the address of OrtApi
+    operator: Annotated[TypedOperator, POINTER]  # if it is the library's
+    references: int  # of the library's: the number of kernels that use the table, plus 1 while session options may
+    create: int  # of Python's: the addresses of Python functions, or 0
     infer: int
-    prefix: Text
-    maker: Annotated[list[int] | None, POINTER]
+    prefix: Text  # of Python's: the beginning of messages about exceptions
+    maker: Annotated[list[int] | None, POINTER]  # the number of the thread for which the operator has another name
     maker_name: Text
-    signature: Signature
+    signature: Signature  # perhaps with more tensors than there is room for: then the memory is larger than the struct
 
 
 class Kernel(Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from ortops.engine.c_api import ort_api
 from processes import python
 
 pytestmark = pytest.mark.slow
+
+needs_package = pytest.mark.skipif(
+    find_spec("onnxruntime_extensions") is None, reason="onnxruntime-extensions is not installed"
+)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the operators are Python operators there")
@@ -44,6 +49,7 @@ print(len(before) > 0, loaded() - before)
     assert python(code) == "True set()"
 
 
+@needs_package
 def test_the_package_is_not_imported_and_still_shares_its_operators() -> None:
     code = """
 import sys
@@ -71,6 +77,7 @@ print(y, Y.shape)
     assert python(code).splitlines() == ["False False", "[2.] (1, 1, 1, 1)"]
 
 
+@needs_package
 def test_the_documented_decorator_gives_the_same_numbers_as_sessions() -> None:
     code = """
 import numpy as np

@@ -28,7 +28,7 @@ WITH_EXTRAS = (
 )
 """Modules that need an extra, or the runtime that they ask."""
 
-COMPILED = ("ortops.calls.", "ortops.engine.compiled.", "ortops.jit.", "ortops.kernels.", "ortops.library.")
+COMPILED = ("ortops.compiler.", "ortops.custom.", "ortops.library.", "ortops.native.")
 """How the names of compiled modules and of their compiler begin, of which some need the extra `compile`."""
 
 JUDGED = [("reference", "roi_align/[demor]*/v16/float"), ("onnxruntime", "roi_align/official/*/v16/float")]

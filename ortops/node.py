@@ -16,7 +16,7 @@ from ortops import exceptions
 from ortops.memory import OBJECT_HEAD, data_pointer
 from ortops.native import types
 from ortops.native.constants import Constant, Memory, Several
-from ortops.native.definitions import TYPE_NUMBERS, attribute_value, definition_of
+from ortops.native.definitions import attribute_value, definition_of
 from ortops.native.interface import Given
 from ortops.native.structs import offset_of
 from ortops.runtime import library
@@ -142,7 +142,7 @@ def node_of(operator: Operator, attributes: Mapping[str, AttributeValue], dtype:
             Constant(
                 Given,
                 name=attribute.name,
-                type=TYPE_NUMBERS[attribute.type],
+                type=types.ATTRIBUTE_TYPES[attribute.type],
                 count=len(values),
                 values=values[0] if attribute.type == "STRING" else Several(kind, values),
             )

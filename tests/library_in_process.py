@@ -12,7 +12,7 @@ from ortops.engine.c_api import captured_address, ort_api
 from ortops.memory import keep_forever
 from ortops.native.ort.types import API_FUNCTIONS
 
-_WORDS = 1 + max(API_FUNCTIONS.values())
+_WORDS = 1 + max(place for place, *_ in API_FUNCTIONS.values())
 
 
 class Host:
@@ -36,7 +36,7 @@ class Host:
         )
         self._kept: list[Any] = [ctypes.create_string_buffer(version.encode())]
         for name, function in (replaced or {}).items():
-            self._table[API_FUNCTIONS[name]] = self._address(function, function.__code__.co_argcount)
+            self._table[API_FUNCTIONS[name][0]] = self._address(function, function.__code__.co_argcount)
         table, text = ctypes.addressof(self._table), ctypes.addressof(self._kept[0])
         self._base = (ctypes.c_void_p * 2)(
             self._address(lambda wanted: 0 if oldest and wanted >= oldest else table, 1), self._address(lambda: text, 0)

@@ -169,7 +169,7 @@ def test_what_onnxruntime_refuses_to_read_is_an_error_that_leaks_nothing(failing
         return ctypes.CFUNCTYPE(*(ctypes.c_int64,) * 4)(call)
 
     functions = [function(i) for i in range(7)]
-    table = np.zeros(1 + max(API_FUNCTIONS.values()), np.int64)
+    table = np.zeros(1 + max(place for place, *_ in API_FUNCTIONS.values()), np.int64)
     names = (
         "KernelContext_GetInput",
         "GetTensorTypeAndShape",
@@ -178,7 +178,7 @@ def test_what_onnxruntime_refuses_to_read_is_an_error_that_leaks_nothing(failing
         "GetDimensions",
     )
     for name, one in zip((*names, "GetTensorMutableData", "ReleaseTensorTypeAndShapeInfo"), functions, strict=True):
-        table[API_FUNCTIONS[name]] = ctypes.cast(one, ctypes.c_void_p).value or 0
+        table[API_FUNCTIONS[name][0]] = ctypes.cast(one, ctypes.c_void_p).value or 0
     api: Any = SimpleNamespace(address=table.ctypes.data)
     released: list[int] = []
     api.check = functools.partial(Api.check, api)

@@ -9,7 +9,8 @@ from ctypes import byref, c_char_p, c_float, c_int, c_int64, c_size_t, c_void_p
 
 import numpy as np
 
-from ortops.engine.c_api import ATTRIBUTE_TYPES, Api, onnxruntime_version, ort_api
+from ortops.engine.c_api import Api, onnxruntime_version, ort_api
+from ortops.native.types import ATTRIBUTE_TYPES
 from ortops.shapes import Axes
 from ortops.spec import ELEMENT_TYPES, Attribute, AttributeValue, Length, Operator
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Sequence
-from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import POINTER, c_char_p, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeAlias
 
 from ortops.engine.extensions import OrtError
@@ -24,63 +24,9 @@ API_VERSION = 20
 
 ANY_TYPE = 0
 """The type of an input that may have any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
-ATTRIBUTE_TYPES = {"INT": 1, "INTS": 2, "FLOAT": 3, "FLOATS": 4, "STRING": 5, "STRINGS": 6}
-"""OrtOpAttrType."""
 
-# Each function's argument types. A function returns a status unless it is in _OTHER_RESULTS.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "CreateStatus": (c_int, c_char_p),
-    "GetErrorMessage": (c_void_p,),
-    "CreateCustomOpDomain": (c_char_p, c_void_p),
-    "CustomOpDomain_Add": (c_void_p, c_void_p),
-    "AddCustomOpDomain": (c_void_p, c_void_p),
-    "GetTensorMutableData": (c_void_p, c_void_p),
-    "FillStringTensor": (c_void_p, c_void_p, c_size_t),
-    "GetStringTensorDataLength": (c_void_p, c_void_p),
-    "GetStringTensorContent": (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
-    "CastTypeInfoToTensorInfo": (c_void_p, c_void_p),
-    "CreateTensorTypeAndShapeInfo": (c_void_p,),
-    "SetTensorElementType": (c_void_p, c_int),
-    "SetDimensions": (c_void_p, c_void_p, c_size_t),
-    "GetTensorElementType": (c_void_p, c_void_p),
-    "GetDimensionsCount": (c_void_p, c_void_p),
-    "GetDimensions": (c_void_p, c_void_p, c_size_t),
-    "GetSymbolicDimensions": (c_void_p, c_void_p, c_size_t),
-    "GetTensorTypeAndShape": (c_void_p, c_void_p),
-    "AllocatorFree": (c_void_p, c_void_p),
-    "AllocatorGetInfo": (c_void_p, c_void_p),
-    "GetAllocatorWithDefaultOptions": (c_void_p,),
-    "KernelInfoGetAttribute_float": (c_void_p, c_char_p, c_void_p),
-    "KernelInfoGetAttribute_int64": (c_void_p, c_char_p, c_void_p),
-    "KernelInfoGetAttribute_string": (c_void_p, c_char_p, c_void_p, c_void_p),
-    "KernelContext_GetInput": (c_void_p, c_size_t, c_void_p),
-    "KernelContext_GetOutput": (c_void_p, c_size_t, c_void_p, c_size_t, c_void_p),
-    "ReleaseStatus": (c_void_p,),
-    "ReleaseValue": (c_void_p,),
-    "ReleaseTypeInfo": (c_void_p,),
-    "ReleaseTensorTypeAndShapeInfo": (c_void_p,),
-    "ReleaseCustomOpDomain": (c_void_p,),
-    "KernelInfoGetAttributeArray_float": (c_void_p, c_char_p, c_void_p, c_void_p),
-    "KernelInfoGetAttributeArray_int64": (c_void_p, c_char_p, c_void_p, c_void_p),
-    "KernelInfo_GetInputCount": (c_void_p, c_void_p),
-    "KernelInfo_GetOutputCount": (c_void_p, c_void_p),
-    "KernelInfo_GetInputTypeInfo": (c_void_p, c_size_t, c_void_p),
-    "KernelInfoGetAttribute_tensor": (c_void_p, c_char_p, c_void_p, c_void_p),
-    "HasSessionConfigEntry": (c_void_p, c_char_p, c_void_p),
-    "KernelInfo_GetLogger": (c_void_p, c_void_p),
-    "GetResizedStringTensorElementBuffer": (c_void_p, c_size_t, c_size_t, c_void_p),
-    "ShapeInferContext_GetInputCount": (c_void_p, c_void_p),
-    "ShapeInferContext_GetInputTypeShape": (c_void_p, c_size_t, c_void_p),
-    "ShapeInferContext_GetAttribute": (c_void_p, c_char_p, c_void_p),
-    "ShapeInferContext_SetOutputTypeShape": (c_void_p, c_size_t, c_void_p),
-    "SetSymbolicDimensions": (c_void_p, c_void_p, c_size_t),
-    "ReadOpAttr": (c_void_p, c_int, c_void_p, c_size_t, c_void_p),
-    "KernelContext_ParallelFor": (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p),
-}
-_OTHER_RESULTS = {"GetErrorMessage": c_char_p} | {name: None for name in _FUNCTIONS if name.startswith("Release")}
-
-_LATER_FUNCTIONS = {
-    "KernelInfoGetAttributeArray_string": ((1, 27), 417, (c_void_p, c_char_p, c_void_p, c_void_p, c_void_p)),
+_LATER_FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
+    "KernelInfoGetAttributeArray_string": ((1, 27), 417, c_void_p, c_char_p, c_void_p, c_void_p, c_void_p)
 }
 """Functions of later releases, each with the oldest release known to have it."""
 
@@ -90,17 +36,19 @@ class Api:
 
     def __init__(self, address: int) -> None:
         self.address, self._table = address, ctypes.cast(address, POINTER(c_void_p))
-        self.addresses: dict[str, int] = {name: self._table[API_FUNCTIONS[name]] for name in _FUNCTIONS}
+        self.addresses: dict[str, int] = {name: self._table[place] for name, (place, *_) in API_FUNCTIONS.items()}
 
     def __getattr__(self, name: str) -> Any:
         """A function, declared when it is first needed, since that of all takes a millisecond."""
-        if name in _FUNCTIONS:
-            result, arguments, address = _OTHER_RESULTS.get(name, c_void_p), _FUNCTIONS[name], self.addresses[name]
+        if name in API_FUNCTIONS:
+            _, *arguments = API_FUNCTIONS[name]
+            address = self.addresses[name]
         elif name in _LATER_FUNCTIONS and onnxruntime_version() >= _LATER_FUNCTIONS[name][0]:
-            _, slot, arguments = _LATER_FUNCTIONS[name]
-            result, address = c_void_p, self._table[slot]
+            _, slot, *arguments = _LATER_FUNCTIONS[name]
+            address = self._table[slot]
         else:
             raise AttributeError(f"{name} is not among the functions of OrtApi that are declared here")
+        result = None if name.startswith("Release") else c_char_p if name == "GetErrorMessage" else c_void_p
         function = ctypes.CFUNCTYPE(result, *arguments)(address)
         setattr(self, name, function)
         return function

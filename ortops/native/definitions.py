@@ -27,14 +27,6 @@ _INT64 = np.iinfo(np.int64)
 
 _KINDS: Mapping[Callable[[Sequence[Any]], bool], int] = {is_ascending: types.ASCENDING, any: types.ONE_GIVEN}
 
-TYPE_NUMBERS = {
-    "INT": types.INT,
-    "INTS": types.INTS,
-    "FLOAT": types.FLOAT,
-    "FLOATS": types.FLOATS,
-    "STRING": types.STRING,
-}
-
 
 @functools.cache
 def definition_of(operator: Operator) -> Constant:
@@ -118,7 +110,7 @@ class _Parts:
         return Constant(
             types.AttributeDefinition,
             name=attribute.name,
-            type=TYPE_NUMBERS[attribute.type],
+            type=types.ATTRIBUTE_TYPES[attribute.type],
             type_name=attribute.type,
             is_required=attribute.required,
             minimum=_INT64.min if attribute.minimum is None else attribute.minimum,

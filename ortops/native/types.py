@@ -48,6 +48,7 @@ OWN_FOR_NONE, OWN_FOR_ABSENT, OWN_FOR_ALL = range(3)
 since the entry sets their lengths."""
 
 INT, INTS, FLOAT, FLOATS, STRING = 1, 2, 3, 4, 5
+ATTRIBUTE_TYPES = {"INT": INT, "INTS": INTS, "FLOAT": FLOAT, "FLOATS": FLOATS, "STRING": STRING, "STRINGS": 6}
 """Attribute types, as OrtOpAttrType."""
 
 ASCENDING, ONE_GIVEN = 0, 1

@@ -36,7 +36,7 @@ _calloc = types.ExternalFunction("calloc", types.intp(types.intp, types.intp))
 _TOO_MANY = 2**62
 """Bytes that no process has."""
 
-_PARALLEL_FOR = API_FUNCTIONS["KernelContext_ParallelFor"]
+_PARALLEL_FOR, *_ = API_FUNCTIONS["KernelContext_ParallelFor"]
 _EIGHT_BYTES = (1 << 7) | (1 << 11) | (1 << 13)
 _TWO_BYTES = (1 << 4) | (1 << 5) | (1 << 10) | (1 << 16)
 _FOUR_BYTES = (1 << 1) | (1 << 6) | (1 << 12)

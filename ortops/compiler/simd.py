@@ -266,4 +266,5 @@ prefetch_to_read, prefetch_to_write = _prefetch(0), _prefetch(1)
 A kernel reads a few cache lines of sixteen planes, then writes a few lines of sixteen others: too few for the hardware
 prefetcher.
 Measured: with 1024 channels, prefetching a RoI's output before its sums reduces the time of the forward operator to 60 %.
+X is not: a call of one RoI takes 12 % longer if windows are prefetched a panel ahead, and no less if X is in no cache.
 """

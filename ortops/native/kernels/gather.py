@@ -24,7 +24,7 @@ from ortops.compiler.simd import fence, prefetch_to_read, prefetch_to_write
 from ortops.native.elements import LANES, OUT_OF_MEMORY, Doubles, Elements, Words
 from ortops.native.kernels.functions import AddToDrois, Driver, Functions, Pool, SharedTables, Sizes
 from ortops.native.kernels.layout import CANDIDATES, Form, PlacedRois, Plan, Table
-from ortops.native.kernels.pack import prefetch_window, should_stream, stream
+from ortops.native.kernels.pack import should_stream, stream
 from ortops.native.kernels.roi_tables import share_tables, table_sizes, tables_of, work_item
 from ortops.native.kernels.schedule import (
     MAX_WORKSPACE_BYTES,
@@ -352,10 +352,6 @@ def _read_maps(
             if packs and lines == shape.height:
                 source = offset(planes, window.top * shape.width + window.left)
                 call(functions.pack, (source, next_channel, lanes, shape.width, window.height, window.width, panel))
-                if not plan.is_by_image:
-                    following = minimum(LANES, shape.channels - channel - LANES)
-                    source = offset(source, LANES * next_channel)
-                    prefetch_window(source, next_channel, following, shape.width, window.height, window.width)
             source = packed if packs else planes
             for m in range(begin, end):
                 r = shared.groups.order[m]

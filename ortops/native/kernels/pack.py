@@ -11,7 +11,7 @@ from numba import types
 from ortops.compiler.compile import compiled, noinline
 from ortops.compiler.parallel import call
 from ortops.compiler.scalar import address_of, byte_pointer, cast_like, itemsize, load, minimum, offset, store
-from ortops.compiler.simd import prefetch_to_read, stream_cache_line, transpose
+from ortops.compiler.simd import stream_cache_line, transpose
 from ortops.native.elements import CACHE_LINE, LANES, Elements, Stored, Values
 from ortops.native.kernels.functions import Unpack
 
@@ -93,14 +93,6 @@ def clear(planes: Elements, plane: int, lanes: int, begin: int, end: int) -> Non
     for k in range(lanes):
         if end > begin:
             _memset(address_of(offset(planes, k * plane + begin)), 0, (end - begin) * itemsize(planes))
-
-
-@compiled
-def prefetch_window(x: Elements, plane: int, lanes: int, line: int, lines: int, length: int) -> None:
-    """Prefetch what `pack` reads with the same arguments."""
-    for k in range(lanes):
-        for a in range(lines):
-            prefetch_to_read(offset(x, k * plane + a * line), length)
 
 
 @noinline

@@ -69,19 +69,25 @@ def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object
 
 
 def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Bound:
-    """As `bind`, but check the attributes, only once for the same numbers and strings.
+    """As `bind`, but check the attributes, only once for the same numbers, strings, and lists and tuples of numbers.
 
     Raises:
         TypeError, ValueError: as `Operator.check_attributes`.
     """
     values: tuple[Any, ...] = tuple(attributes.values())
-    if _PLAIN.issuperset(map(type, values)):
-        # Bytes distinguish 1.0 from 1 and -0.0 from 0.0.
-        return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
-    return Bound(operator, operator.check_attributes(attributes))
+    if not _PLAIN.issuperset(map(type, values)):
+        values = tuple(list(value) if type(value) is list else value for value in values)  # which nobody changes
+        if not all(type(value) in _PLAIN or _has_numbers(value) for value in values):
+            return Bound(operator, operator.check_attributes(attributes))
+    # Bytes distinguish 1.0 from 1 and -0.0 from 0.0.
+    return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
 
 
-_PLAIN = frozenset((int, float, str))
+_PLAIN, _NUMBERS = frozenset((int, float, str)), frozenset((int, float))
+
+
+def _has_numbers(value: Any) -> bool:
+    return type(value) in (list, tuple) and _NUMBERS.issuperset(map(type, value))
 
 
 @functools.lru_cache(maxsize=256)

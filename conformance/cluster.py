@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
 from distributed import Client, KilledWorker, Security
@@ -27,7 +27,7 @@ ANSWER_SECONDS = 60.0  # limit for workers to report their versions, after some 
 NO_WORKER_SECONDS = 60.0  # the cluster may be without workers for so long
 ASK_EVERY = 1.0  # seconds between two queries of the number of workers
 
-PACKAGES = ("ortops", "numba", "numpy", "onnx", "onnxruntime", "onnxruntime-extensions")
+PACKAGES = ("ortops", "numpy", "onnx", "onnxruntime", "onnxruntime-extensions")
 """Workers must have the same versions of these as this process: others may generate other cases or give other results."""
 
 T = TypeVar("T")
@@ -140,4 +140,11 @@ def _versions(backend: str) -> dict[str, str]:
         MissingBackendError: the worker cannot load the backend.
     """
     backends.load(backend)
-    return {package: version(package) for package in PACKAGES}
+    return {package: _version(package) for package in PACKAGES}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import marshal
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -68,8 +68,17 @@ def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object
     return Bound(operator, attributes)
 
 
-def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Bound:
+Binds: TypeAlias = Callable[[Operator, Mapping[str, AttributeValue]], Bound]
+"""Makes an object that computes a node, from its checked attributes."""
+
+
+def bind_unchecked(operator: Operator, attributes: Mapping[str, object], binds: Binds = Bound) -> Bound:
     """As `bind`, but check the attributes, only once for the same numbers, strings, and lists and tuples of numbers.
+
+    Args:
+        operator: the definition.
+        attributes: the attributes.
+        binds: makes the result.
 
     Raises:
         TypeError, ValueError: as `Operator.check_attributes`.
@@ -78,9 +87,9 @@ def bind_unchecked(operator: Operator, attributes: Mapping[str, object]) -> Boun
     if not _PLAIN.issuperset(map(type, values)):
         values = tuple(list(value) if type(value) is list else value for value in values)  # which nobody changes
         if not all(type(value) in _PLAIN or _has_numbers(value) for value in values):
-            return Bound(operator, operator.check_attributes(attributes))
+            return binds(operator, operator.check_attributes(attributes))
     # Bytes distinguish 1.0 from 1 and -0.0 from 0.0.
-    return _bound(operator, tuple(attributes), marshal.dumps(values, 2))
+    return _bound(binds, operator, tuple(attributes), marshal.dumps(values, 2))
 
 
 _PLAIN, _NUMBERS = frozenset((int, float, str)), frozenset((int, float))
@@ -91,9 +100,9 @@ def _has_numbers(value: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _bound(operator: Operator, names: tuple[str, ...], values: bytes) -> Bound:
+def _bound(binds: Binds, operator: Operator, names: tuple[str, ...], values: bytes) -> Bound:
     given = dict(zip(names, marshal.loads(values), strict=True))  # noqa: S302 - our own bytes
-    return Bound(operator, operator.check_attributes(given))
+    return binds(operator, operator.check_attributes(given))
 
 
 def compute(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
-from ortops.compute import Bound
+from ortops.compute import Bound, bind_unchecked
 from ortops.custom.operator import CustomOperator, OperatorError
 from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
@@ -150,8 +150,7 @@ class CompiledOperator(CustomOperator):
         taken = [one for name, one in own.parameters.items() if name not in {tensor.name for tensor in self.outputs}]
         given = own.replace(parameters=taken).bind(*arguments, **keywords).arguments
         names = {one.name for one in self.attributes}
-        attributes = self.check_attributes({name: value for name, value in given.items() if name in names})
-        bound = _Bound(self, attributes)
+        bound = bind_unchecked(self, {name: value for name, value in given.items() if name in names}, _Bound)
         inputs = [given.get(tensor.name) for tensor in self.inputs]
         try:
             outputs = call_bound(self, bound, inputs, [True] * len(self.outputs))
@@ -358,8 +357,11 @@ class _Bound(Bound):
             for tensor, array in zip(operator.inputs, inputs, strict=True)
             if array is not None
         }
-        of_variables = {tensor.type: kinds[tensor.name] for tensor in operator.inputs if tensor.name in kinds}
-        node = self.node_in_session(kinds, [of_variables.get(one.type, one.type) for one in operator.outputs])
+        node = self._nodes.get(key := tuple(kinds.items()))
+        if node is None:
+            of_variables = {tensor.type: kinds[tensor.name] for tensor in operator.inputs if tensor.name in kinds}
+            outputs = [of_variables.get(one.type, one.type) for one in operator.outputs]
+            node = self._nodes[key] = self.node_in_session(kinds, outputs)
         try:
             node.run(inputs, allocate, runner or runner_on_all_cpus())
         except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import os
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import connection
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.process import BaseProcess
@@ -78,9 +78,10 @@ def _start(reader: Connection) -> None:
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
+    parent = multiprocessing.parent_process()
+
     def wait() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            reader.recv_bytes()
+        connection.wait([reader] if parent is None else [reader, parent.sentinel])
         os._exit(1)  # the main thread may compile for a minute, or wait for work
 
     threading.Thread(target=wait, daemon=True).start()

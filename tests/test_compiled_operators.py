@@ -268,8 +268,26 @@ def holding(x: Int, y: Int, how: int) -> None:
         except Exception:  # noqa: BLE001 - numba knows no other
             y[0] = -1
     if how == 6:
-        y[0] = np.ones(1 << 59)[x[0]]
+        y[0] = np.empty(1 << 59).size
     y[:] = kept[: x.size]
+
+
+@compiled()
+def behind_try(x: Int, y: Int) -> None:
+    """Raise behind a `try` block, by a path around it."""
+    if x[0] == 1:
+        try:
+            y[0] = _inverse(x[1], x)
+        except Exception:  # noqa: BLE001 - numba knows no other
+            y[0] = -1
+    y[1] = _inverse(x[1], x)
+
+
+def test_an_exception_behind_a_try_block_is_raised_on_a_path_around_it() -> None:
+    for first in (0, 1):
+        assert behind_try(np.array([first, 2])).tolist()[1] == 1
+        with pytest.raises(ValueError, match="v must not be 0"):
+            behind_try(np.array([first, 0]))
 
 
 @compiled(parallel="n")

@@ -21,6 +21,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.caching import Cache
+from numba.core.callconv import CPUCallConv
 from numba.core.codegen import JitEngine
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
@@ -119,8 +120,9 @@ def _compiler(machine: Any | None) -> Iterator[None]:
 
     When LLVM emits a module into this process, it changes the module for this processor. So it gets copies of all modules.
     numba imports a function's module for its globals. If another thread imports the module and waits for the compiler, numba
-    would wait forever. So it gets the module as it is. Its own cache is off: it misses changes in
-    other files, and takes no copies of modules.
+    would wait forever. So it gets the module as it is. Its own cache is off: it misses changes in other files, and takes no
+    copies of modules. Since Python 3.12 numba ends a `try` block also on paths around it. The depth of blocks, which is
+    unsigned, would then get below 0, and exceptions behind the block would be lost.
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()
@@ -131,9 +133,20 @@ def _compiler(machine: Any | None) -> Iterator[None]:
         FunctionDescriptor.lookup_module = lambda self: sys.modules.get(self.modname) or importing(self)
         reading, writing = Cache.load_overload, Cache.save_overload
         Cache.load_overload = Cache.save_overload = lambda *_: None
+        ending = CPUCallConv.unset_try_status
+
+        def end_try_block(convention: Any, builder: Any) -> None:
+            ending(convention, builder)
+            depth_at = convention._get_try_state(builder)  # noqa: SLF001
+            depth = builder.load(depth_at)
+            is_negative = builder.icmp_signed("<", depth, _INT64(0))
+            builder.store(builder.select(is_negative, _INT64(0), depth), depth_at)
+
+        CPUCallConv.unset_try_status = end_try_block
         try:
             yield
         finally:
+            CPUCallConv.unset_try_status = ending
             Cache.load_overload, Cache.save_overload = reading, writing
             FunctionDescriptor.lookup_module = importing
             codegen._tm = own  # noqa: SLF001

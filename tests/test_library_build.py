@@ -270,6 +270,8 @@ def begin_and_wait(source):
     time.sleep(600)
 """
 PROGRAM = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which what a shell starts in the background ignores
 from ortops.library.processes import in_processes
 from waiting import begin_and_wait
 list(in_processes([1, 2, 3], begin_and_wait, 2))

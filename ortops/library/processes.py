@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import os
@@ -46,26 +45,12 @@ def in_processes(
     workers = min(jobs or available_cpus(), len(sources))
     with reader, writer, ProcessPoolExecutor(workers, _Context(), _start, (reader,)) as pool:
         try:
-            with _interrupted_later():
-                running = {pool.submit(compile_source, source): source for source in sources}
+            running = {pool.submit(compile_source, source): source for source in sources}
             for done in as_completed(running):
                 yield running[done], done.result()
         except BaseException:
             writer.close()  # ends the processes, which would finish all sources
             raise
-
-
-@contextlib.contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Take Ctrl-C at the end of the context: a process whose start it interrupts would be nobody's, and might live on."""
-    if not hasattr(signal, "pthread_sigmask"):  # on Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # for threads that start meanwhile, too
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Process(SpawnProcess):

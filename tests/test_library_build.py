@@ -263,6 +263,23 @@ def fail_or_wait(source: Source) -> float:
     return 1 / 0
 
 
+IMPORTS_NUMBA = """
+import numba
+from ortops.compiler.source import Source
+from ortops.library.objects import compile_for
+from ortops.library.targets import TARGETS, this_machine
+compile_for(TARGETS[this_machine()], Source("native.tasks", "work", ""))
+"""
+
+
+def test_no_code_for_this_processor_passes_for_any_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    command = [sys.executable, "-c", IMPORTS_NUMBA]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert "must be compiled in a process that has not imported numba" in result.stderr
+
+
 WAITING = """
 import os, time
 def begin_and_wait(source):

@@ -104,15 +104,22 @@ def compile_for(target: Target, source: Source) -> Compiled:
 
 
 def _compile_bitcode(source: Source) -> bytes:
-    """A function's LLVM bitcode for any processor, without the options of the environment, which numba reads at import."""
+    """A function's LLVM bitcode for any processor, without the options of the environment, which numba reads at import.
+
+    Raises:
+        RuntimeError: numba was imported with other options.
+    """
     for name, _ in cache.numba_options():
         del os.environ[name]
-    if platform.machine() in machine_code.PORTABLE:
-        os.environ |= zip(
-            ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), machine_code.PORTABLE[platform.machine()], strict=True
-        )
+    cpu, features = machine_code.PORTABLE.get(platform.machine(), (None, None))
+    if cpu is not None and features is not None:
+        os.environ |= {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features}
+    from numba.core import config
+
     from ortops.compiler.compile import bitcode
 
+    if (cpu, features) != (config.CPU_NAME, config.CPU_FEATURES):
+        raise RuntimeError("code for any processor must be compiled in a process that has not imported numba")
     return bitcode(source)
 
 

@@ -78,10 +78,8 @@ def _start(reader: Connection) -> None:
     gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    parent = multiprocessing.parent_process()
-
     def wait() -> None:
-        connection.wait([reader] if parent is None else [reader, parent.sentinel])
+        connection.wait([reader])  # nobody writes, so it waits for the end
         os._exit(1)  # the main thread may compile for a minute, or wait for work
 
     threading.Thread(target=wait, daemon=True).start()

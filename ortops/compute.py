@@ -58,22 +58,12 @@ class Bound:
         node.run(inputs, allocate, runner or runner_on_all_cpus())
 
 
-def bind(operator: Operator, attributes: Mapping[str, AttributeValue], _: object = None) -> Bound:
-    """Make an object that computes a node of one of this project's operators.
-
-    Args:
-        operator: the definition.
-        attributes: the result of `Operator.check_attributes`.
-    """
-    return Bound(operator, attributes)
-
-
 Binds: TypeAlias = Callable[[Operator, Mapping[str, AttributeValue]], Bound]
 """Makes an object that computes a node, from its checked attributes."""
 
 
 def bind_unchecked(operator: Operator, attributes: Mapping[str, object], binds: Binds = Bound) -> Bound:
-    """As `bind`, but check the attributes, only once for the same numbers, strings, and lists and tuples of numbers.
+    """As `Bound`, but check the attributes, only once for the same numbers, strings, and lists and tuples of numbers.
 
     Args:
         operator: the definition.
@@ -103,28 +93,6 @@ def _has_numbers(value: Any) -> bool:
 def _bound(binds: Binds, operator: Operator, names: tuple[str, ...], values: bytes) -> Bound:
     given = dict(zip(names, marshal.loads(values), strict=True))  # noqa: S302 - our own bytes
     return binds(operator, operator.check_attributes(given))
-
-
-def compute(
-    operator: Operator,
-    inputs: Sequence[Any],
-    attributes: Mapping[str, Any],
-    allocate: Allocate,
-    runner: tuple[int, int],
-) -> None:
-    """Compute an operator's outputs, as `Bound` does.
-
-    Args:
-        operator: the definition.
-        inputs: the inputs.
-        attributes: the result of `Operator.check_attributes`.
-        allocate: called once for each output.
-        runner: runs the kernel's tasks.
-
-    Raises:
-        ValueError, MemoryError: as `Bound`.
-    """
-    Bound(operator, attributes)(inputs, allocate, runner)
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ortops.compute import compute, runner_on
+from ortops.compute import Bound, runner_on
 from ortops.operators import BY_NAME
 from ortops.spec import ELEMENT_DTYPES
 
@@ -173,7 +173,7 @@ def answers(problem: Problem, kind: str, threads: int) -> list[Array]:
             found.append(np.full(shape, math.nan, ELEMENT_DTYPES[_element_type(operator.outputs[i], operator, kind)]))
             return found[-1]
 
-        compute(operator, arrays, operator.check_attributes(attributes), allocate, runner)
+        Bound(operator, operator.check_attributes(attributes))(arrays, allocate, runner)
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import ortops
 from library_structs import limit_parts
-from ortops.compute import compute, runner_on
+from ortops.compute import Bound, runner_on
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from problems import DTYPES, Array, Problem, make_problem
@@ -142,8 +142,8 @@ def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
             found.append(np.full(shape, np.nan, np.float32))
             return found[-1]
 
-        compute(FORWARD, given_x, FORWARD.check_attributes(problem.attributes), allocate, runner)
-        compute(GRADIENT, given_dy, GRADIENT.check_attributes(problem.gradient_attributes), allocate, runner)
+        Bound(FORWARD, FORWARD.check_attributes(problem.attributes))(given_x, allocate, runner)
+        Bound(GRADIENT, GRADIENT.check_attributes(problem.gradient_attributes))(given_dy, allocate, runner)
         return [array.tobytes() for array in found]
 
     alone = bits(runner_on(1))

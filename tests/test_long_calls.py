@@ -14,7 +14,7 @@ import pytest
 
 import ortops
 from library_structs import limit_parts
-from ortops.compute import compute, runner_on_all_cpus
+from ortops.compute import Bound, runner_on_all_cpus
 from ortops.operators import BY_NAME
 
 BINS = 7
@@ -63,7 +63,7 @@ def test_a_signal_handler_ends_a_long_call(name: str, count: int, attributes: Ma
         return made.get(operator.outputs[i].name)
 
     def run(inputs: list[Any]) -> None:
-        compute(operator, inputs, operator.check_attributes({**attributes, **sizes}), allocate, runner_on_all_cpus())
+        Bound(operator, operator.check_attributes({**attributes, **sizes}))(inputs, allocate, runner_on_all_cpus())
 
     run(problem(operator.name, 2))
     assert not np.isnan(made[output]).any()

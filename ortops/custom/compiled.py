@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
-from ortops.compute import Bound, bind_unchecked
+from ortops.compute import Bound, bind_unchecked, runner_on_all_cpus
 from ortops.custom.operator import CustomOperator, OperatorError
 from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
@@ -349,8 +349,6 @@ class _Bound(Bound):
 
     def __call__(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
         """As `Bound`, and raise what the function raises."""
-        from ortops.compute import runner_on_all_cpus
-
         operator = self._operator
         kinds = {
             tensor.name: _NAMES[array.dtype]

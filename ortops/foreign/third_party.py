@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from ortops import compute
+from ortops.compute import Bound
 from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS, OnnxEquivalent
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align import AXES
@@ -113,7 +113,7 @@ class ThirdPartyOperator:
             attributes: the node's checked attributes.
         """
         values = {carried.name: carried.value(attributes) for carried in self.attributes if carried.name}
-        of_ours = compute.bind(self.ours, self.ours.check_attributes(values))
+        of_ours = Bound(self.ours, self.ours.check_attributes(values))
 
         def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
             x, rois = inputs

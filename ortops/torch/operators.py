@@ -26,7 +26,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ortops.compute import Bound, bind, runner_on
+from ortops.compute import Bound, runner_on
 from ortops.memory import for_kernels
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 from ortops.operators.ps_roi_align import PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD
@@ -179,7 +179,7 @@ def _bound(family: Family, operator: Operator, dtype: Any, options: tuple[Any, .
     checked = operator.check_attributes({**given, **sizes})
     if dtype == torch.float64:
         checked["spatial_scale"] = float(given["spatial_scale"])
-    return bind(operator, checked)
+    return Bound(operator, checked)
 
 
 def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> tuple[Any, Any]:

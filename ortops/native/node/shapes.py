@@ -75,6 +75,15 @@ def infer_shapes(node: Node, call: Call) -> int:
 
 
 @compiled
+def given_type(definition: Definition, call: Call, variable: int, inputs: int) -> int:
+    """The element type that a call's first `inputs` inputs give a type variable; 0 if none of them does."""
+    for i in range(inputs):
+        if call.tensors[i].type != 0 and definition.tensors[i].type_variable == variable:
+            return call.tensors[i].type
+    return 0
+
+
+@compiled
 def check_wanted(node: Node, call: Call) -> int:
     """Check that a gradient has a wanted output, and every input that the wanted outputs need. A C function.
 

@@ -11,6 +11,7 @@ from ortops.compiler.scalar import address_of, int64_pointer, minimum, offset
 from ortops.compiler.struct_types import allocate_struct, clear_struct, field_address
 from ortops.compiler.text import text
 from ortops.native.node.messages import write_text
+from ortops.native.node.shapes import given_type
 from ortops.native.ort.inputs import describe
 from ortops.native.ort.ort_api import call_api
 from ortops.native.ort.types import API_FUNCTIONS, FAIL, INVALID_ARGUMENT
@@ -165,10 +166,7 @@ def _output(api: int, context: int, i: int, element_type: int, output: Tensor) -
 def _type_of_output(definition: Definition, call: Call, i: int) -> int:
     """The element type of an output: that of the first input of the same type variable, or its only one."""
     variable = definition.tensors[definition.input_count + i].type_variable
-    for k in range(definition.input_count):
-        if call.tensors[k].type != 0 and definition.tensors[k].type_variable == variable:
-            return call.tensors[k].type
-    return definition.types[variable].types[0]
+    return given_type(definition, call, variable, definition.input_count) or definition.types[variable].types[0]
 
 
 @compiled

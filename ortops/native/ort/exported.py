@@ -12,6 +12,7 @@ from ortops.native.elements import Words
 from ortops.native.interface import OperatorList, TypedOperator
 from ortops.native.node.attributes import OF_CALLER, release_lists
 from ortops.native.node.messages import write_int, write_text
+from ortops.native.node.shapes import given_type
 from ortops.native.node.strings import is_same_text
 from ortops.native.ort.registration import fill_node, fill_table, node_words
 from ortops.native.ort.types import Table
@@ -120,9 +121,7 @@ def _check_types(node: Node, call: Call) -> int:
         variable, tensor = tensors[i].type_variable, call.tensors[i]
         allowed = definition.types[variable]
         expected = node.first_type if variable == tensors[0].type_variable else 0
-        for k in range(minimum(i, inputs)):
-            if expected == 0 and tensors[k].type_variable == variable:
-                expected = call.tensors[k].type
+        expected = expected or given_type(definition, call, variable, minimum(i, inputs))
         if i >= inputs:
             tensor.type = expected or allowed.types[0]
         elif tensor.type != 0 and not _is_allowed(allowed, expected, tensor.type):

@@ -12,6 +12,7 @@ from ortops.compiler.struct_types import clear_struct, field_address
 from ortops.compiler.text import text
 from ortops.native.elements import Words
 from ortops.native.node.messages import write_int, write_text
+from ortops.native.node.shapes import given_type
 from ortops.native.ort.ort_api import call_api
 from ortops.native.structs import Struct
 from ortops.native.types import FAILED, MAX_DIMS, MAX_TENSORS, NONE, OK, Call, Definition, Node, Tensor
@@ -95,11 +96,9 @@ def _describe(tensor: Tensor, names: Words, api: int, context: int, i: int) -> i
 def _element_type(definition: Definition, call: Call, output: int) -> int:
     """The element type of an output: its only one, or that of inputs with its type variable; 0 if that is unknown."""
     variable = definition.tensors[output].type_variable
-    for i in range(definition.input_count):
-        if definition.tensors[i].type_variable == variable and call.tensors[i].type != 0:
-            return call.tensors[i].type
     allowed = definition.types[variable]
-    return allowed.types[0] if allowed.count == 1 else 0
+    only = allowed.types[0] if allowed.count == 1 else 0
+    return given_type(definition, call, variable, definition.input_count) or only
 
 
 @noinline

@@ -112,10 +112,7 @@ def _has_constants(definition: Definition, label: int, call: Call, api: int, inf
     for i in range(definition.constant_count):
         name = definition.constants[i]
         if _has_attribute(name, api, info):
-            if not is_any:
-                write_text(call, label)
-            write_text(call, text(", ") if is_any else text(" has no attribute "))
-            write_text(call, name)
+            _write_unknown(call, label, name, is_any)
             is_any = True
     return is_any
 
@@ -129,12 +126,18 @@ def _has_unknown(definition: Definition, label: int, call: Call, count: int, giv
         for k in range(definition.attribute_count):
             is_known = is_known or is_same_text(given[i].name, definition.attributes[k].name)
         if not is_known:
-            if not is_any:
-                write_text(call, label)
-            write_text(call, text(", ") if is_any else text(" has no attribute "))
-            write_text(call, given[i].name)
+            _write_unknown(call, label, given[i].name, is_any)
             is_any = True
     return is_any
+
+
+@noinline
+def _write_unknown(call: Call, label: int, name: int, is_further: bool) -> None:
+    """Write that an operator does not have an attribute, or append the name of a further one."""
+    if not is_further:
+        write_text(call, label)
+    write_text(call, text(", ") if is_further else text(" has no attribute "))
+    write_text(call, name)
 
 
 @compiled
@@ -190,10 +193,7 @@ def _read_given(attribute: Attribute, defined: AttributeDefinition, call: Call, 
             kind = given[i].type
             if kind != defined.type:
                 write_text(call, defined.name)
-                write_text(call, text(" has type "))
-                write_text(call, _type_name(kind))
-                write_text(call, text(": must be "))
-                write_text(call, defined.type_name)
+                _write_type(defined, call, kind)
                 return INVALID
             found = local_struct(Found)
             found.count, found.values, found.is_wide = given[i].count, given[i].values, 1
@@ -301,10 +301,7 @@ def _check_absent(defined: AttributeDefinition, call: Call, api: int, info: int)
             status = _read(found, api, info, name, kind)
             if status == OK and found.count > 0:
                 _write_all(name, call, kind, found)
-                write_text(call, text(" has type "))
-                write_text(call, _type_name(kind))
-                write_text(call, text(": must be "))
-                write_text(call, defined.type_name)
+                _write_type(defined, call, kind)
                 release(int64_pointer(found.values))
                 status = INVALID
     may_be_empty = (defined.is_per_axis or defined.is_any_length) and not _is_tensor(name, api, info)
@@ -314,6 +311,15 @@ def _check_absent(defined: AttributeDefinition, call: Call, api: int, info: int)
         write_text(call, defined.type_name)
         return INVALID
     return status
+
+
+@noinline
+def _write_type(defined: AttributeDefinition, call: Call, kind: int) -> None:
+    """Append that an attribute has another type than its own."""
+    write_text(call, text(" has type "))
+    write_text(call, _type_name(kind))
+    write_text(call, text(": must be "))
+    write_text(call, defined.type_name)
 
 
 @compiled

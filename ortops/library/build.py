@@ -99,8 +99,20 @@ def _chosen(
     return chosen, own
 
 
-def _joined(words: Iterable[str]) -> str:
-    return ", ".join(sorted(set(words)))
+def _names(argument: str, given: Iterable[str], allowed: Iterable[str], of_what: str = "") -> list[str]:
+    """The names in an argument.
+
+    Raises:
+        ValueError: a name is not allowed.
+        TypeError: the argument is a string.
+    """
+    if isinstance(given, str):
+        raise TypeError(f"{argument} = {given!r}: must be a list of names")
+    names, allowed = list(given), set(allowed)
+    for name in names:
+        if name not in allowed:
+            raise ValueError(f"{argument} has {name!r}: must be among {', '.join(sorted(allowed))}{of_what}")
+    return names
 
 
 def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
@@ -112,13 +124,7 @@ def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
     """
     if names is None:
         return OPERATORS
-    if isinstance(names, str):
-        raise TypeError(f"operators = {names!r}: must be a list of names")
-    names = list(names)
-    for name in names:
-        if name not in BY_NAME:
-            raise ValueError(f"operators has {name!r}: must be among {_joined(BY_NAME)}")
-    return [BY_NAME[name] for name in names]
+    return [BY_NAME[name] for name in _names("operators", names, BY_NAME)]
 
 
 def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
@@ -130,12 +136,6 @@ def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) ->
     """
     if types is None:
         return FLOAT_TYPES
-    if isinstance(types, str):
-        raise TypeError(f"types = {types!r}: must be a list of names")
-    types = list(types)
     tensors = ((operator, one) for operator in operators for one in (*operator.inputs, *operator.outputs))
     allowed = {kind for operator, one in tensors for kind in operator.element_types(one) if kind in FLOAT_TYPES}
-    for name in types:
-        if name not in allowed:
-            raise ValueError(f"types has {name!r}: must be among {_joined(allowed)}, the types of these operators")
-    return types
+    return _names("types", types, allowed, ", the types of these operators")

@@ -32,7 +32,7 @@ ENDING = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 """What the name of a library for this platform ends with."""
 
 _SOURCES = (
-    *("custom", "engine/c_api.py", "exceptions.py", "foreign/standard.py", "forks.py", "shapes.py", "spec.py"),
+    *("custom", "exceptions.py", "foreign/standard.py", "forks.py", "shapes.py", "spec.py"),
     *("compiler", "library", "native", "operators"),
 )
 """The files, and the folders of files, that decide what the library contains."""

@@ -458,6 +458,11 @@ class Operator:
         return self.name if self.domain in (DOMAIN, "") else f"{self.domain}::{self.name}"
 
     @property
+    def version_of_onnx(self) -> int:
+        """The version of the operator in ONNX's domain; 0 in other domains."""
+        return self.standard[1] if self.standard and not self.domain else 0
+
+    @property
     def constructor(self) -> Constructor | None:
         """Makes the object that computes a session's nodes, if the operator has an object for each session; else None."""
         return None
@@ -571,7 +576,7 @@ Allocate: TypeAlias = Callable[[int, tuple[int, ...]], Any]
 
 Compute: TypeAlias = Callable[[Sequence[Any], Allocate, tuple[int, int] | None], None]
 """Computes a node from an array for each input, None for an absent input. The second argument allocates the outputs. The
-third runs tasks (`jit.runners`), or is None for threads on all CPUs."""
+third runs tasks (`compute.runner_on`), or is None for threads on all CPUs."""
 
 Bind: TypeAlias = Callable[[Operator, dict[str, AttributeValue], Sequence[str]], Compute]
 """Makes the function that computes a node from its operator, its checked attributes and its outputs' element types."""

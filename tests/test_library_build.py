@@ -92,8 +92,7 @@ def test_each_source_that_decides_the_library_decides_its_name() -> None:
         "progress.py",
         "runtime.py",
     }
-    undecided |= {name for name in files if name.startswith(("functional/", "engine/")) and "compiled" not in name}
-    undecided -= {"engine/c_api.py"}
+    undecided |= {name for name in files if name.startswith("functional/")}
     assert files - undecided <= {*ortops.runtime.source_files()}
 
 

@@ -6,9 +6,9 @@ import ctypes
 import functools
 from ctypes import byref, c_int64, c_void_p
 
-from ortops.engine.c_api import API_VERSION, Api
+from ortops.engine.c_api import Api
 from ortops.memory import keep_forever
-from ortops.native.ort.types import Allocator
+from ortops.native.ort.types import API_VERSION, Allocator
 from ortops.runtime import library
 
 

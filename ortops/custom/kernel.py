@@ -21,9 +21,6 @@ from ortops.custom.shape_inference import infer_output_shapes, type_and_lengths
 from ortops.custom.tensors import Inputs, output, tensor_attribute
 from ortops.engine.c_api import (
     ANY_TYPE,
-    OPTIONAL,
-    REQUIRED,
-    VARIADIC,
     Api,
     Callback,
     CustomOp,
@@ -33,6 +30,7 @@ from ortops.engine.c_api import (
 )
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
+from ortops.native.interface import OPTIONAL, REQUIRED, VARIADIC
 from ortops.native.ort.types import FAIL, INVALID_ARGUMENT
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_TYPES, Attribute, AttributeValue, Bind, Length, Operator, Tensor

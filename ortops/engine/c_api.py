@@ -14,13 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ortops.engine.extensions import OrtError
 from ortops.exceptions import uninterrupted
-from ortops.native.interface import TensorTypes
-from ortops.native.ort.types import API_FUNCTIONS, Table
+from ortops.native.interface import REQUIRED, TensorTypes
+from ortops.native.ort.types import API_FUNCTIONS, API_VERSION, Table
 from ortops.native.structs import offset_of
 from ortops.runtime import PROCESS, library
-
-API_VERSION = 20
-"""The API version of onnxruntime 1.20, which later releases support."""
 
 ANY_TYPE = 0
 """The type of an input that may have any element type (ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)."""
@@ -72,10 +69,6 @@ api_at = functools.cache(Api)
 
 
 Callback: TypeAlias = Callable[[int], Any]
-
-
-REQUIRED, OPTIONAL, VARIADIC = range(3)
-"""OrtCustomOpInputOutputCharacteristic."""
 
 
 class TensorType(NamedTuple):

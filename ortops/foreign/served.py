@@ -129,8 +129,8 @@ def ops_of(operator: Operator) -> list[LibraryOp]:
         OrtError: onnxruntime is too old.
         RuntimeError: there is no library.
     """
-    version = operator.standard[1] if operator.standard and not operator.domain else 0
-    return [LibraryOp(record) for record in library().operators[operator.domain, operator.name, version]]
+    key = operator.domain, operator.name, operator.version_of_onnx
+    return [LibraryOp(address) for address in library().operators[key]]
 
 
 _PROBE = """

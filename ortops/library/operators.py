@@ -7,13 +7,14 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from ortops.custom.compiled import CompiledOperator
-from ortops.engine.c_api import OPTIONAL, REQUIRED
 from ortops.library.drivers import KINDS, drivers_of, entry_of
 from ortops.library.objects import UserFunction
 from ortops.native import tasks
 from ortops.native.constants import Constant, FunctionOf, SharedWord
 from ortops.native.definitions import definition_of
 from ortops.native.interface import (
+    OPTIONAL,
+    REQUIRED,
     VERSION,
     Domain,
     Domains,
@@ -66,7 +67,7 @@ def interface_of(operators: Iterable[Operator], types: Sequence[str]) -> Constan
             ListedOperator,
             domain=operator.domain,
             name=operator.name,
-            version=operator.standard[1] if operator.standard and not operator.domain else 0,
+            version=operator.version_of_onnx,
             operator=typed,
         )
         for operator in operators

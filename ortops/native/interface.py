@@ -12,11 +12,15 @@ VERSION = 1
 """The version of the interface, which changes when a field changes its meaning; later versions only append fields."""
 
 
+REQUIRED, OPTIONAL, VARIADIC = range(3)
+"""What a tensor may be (OrtCustomOpInputOutputCharacteristic)."""
+
+
 class TensorTypes(Struct):
     """The element types of the input and of the output of one number."""
 
     input_type: int
-    input_presence: int  # 0 for a required, 1 for an optional and 2 for a variadic tensor
+    input_presence: int  # REQUIRED, OPTIONAL or VARIADIC
     output_type: int
     output_presence: int
 

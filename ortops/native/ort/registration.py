@@ -27,13 +27,10 @@ from ortops.native.ort.compute import compute_node, make_status
 from ortops.native.ort.getters import fill_getters
 from ortops.native.ort.inference import Scratch, infer_outputs
 from ortops.native.ort.ort_api import call_api
-from ortops.native.ort.types import FAIL, INVALID_ARGUMENT, Kernel, Table
+from ortops.native.ort.types import API_VERSION, FAIL, INVALID_ARGUMENT, Kernel, Table
 from ortops.native.python_api import call_python, python_process
 from ortops.native.structs import POINTER, Struct
 from ortops.native.types import FAILED, INVALID, NONE, OK, Attribute, Call, Node
-
-_VERSION = 20
-"""The version of OrtApi and of OrtCustomOp, which ONNX Runtime has from 1.20 on."""
 
 _POINT, _ZERO, _NINE = b".09"
 
@@ -63,7 +60,7 @@ def register(options: int, api_base: Words, domains: Domains) -> int:
     if _is_captured(options, api_base):
         return 0
     result, first = local(0), static_word()
-    api: int = call_unchecked(api_base[0], (_VERSION,))
+    api: int = call_unchecked(api_base[0], (API_VERSION,))
     if api == 0:
         oldest: int = call_unchecked(api_base[0], (1,))
         return call_api(oldest, "CreateStatus", (FAIL, text("ortops: ONNX Runtime must be 1.20 or later")))
@@ -167,7 +164,7 @@ def fill_table(table: Table, operator: TypedOperator, api: int, release_number: 
         api: the address of OrtApi.
         release_number: the release of ONNX Runtime, as `TypedOperator.infers_from` has it.
     """
-    fill_getters(table.custom_op, _VERSION)
+    fill_getters(table.custom_op, API_VERSION)
     table.api, table.operator, table.references, table.signature = api, operator, 1, operator.signature
     table.custom_op.kernel_destroy = pointer_to(_destroy)
     table.custom_op.create_kernel = pointer_to(_create)

@@ -10,6 +10,9 @@ from ortops.native.interface import Signature, TypedOperator
 from ortops.native.structs import POINTER, Struct
 from ortops.native.types import Node, Text
 
+API_VERSION = 20
+"""The version of OrtApi and of OrtCustomOp in onnxruntime 1.20, which later releases support."""
+
 FAIL, INVALID_ARGUMENT = 1, 2
 """OrtErrorCode's ORT_FAIL and ORT_INVALID_ARGUMENT."""
 

@@ -273,7 +273,7 @@ MAX_BYTES = 512 << 20
 """The most bytes of compiled code in a folder."""
 
 _CODE = re.compile(r"(?:(user\.\w+)\.(\w+)-)?.+\.(?:o|bc|json)")
-"""The names of files with compiled code, for which `user_cache` gives a user's function and its version."""
+"""The names of files with compiled code, for which `custom.stored_code` gives a user's function and its version."""
 
 
 def _remove_unused(path: Path) -> None:

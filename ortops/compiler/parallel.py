@@ -1,4 +1,4 @@
-"""Intrinsics for compiled code: make tasks for a runner (`runners.py`), call C functions, allocate memory."""
+"""Intrinsics for compiled code: make tasks for a runner (`compute.runner_on`), call C functions, allocate memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
 
 Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text
-of its message takes their place in the compiled code. What counts references is in `user_runtime`. So nothing needs the
+of its message takes their place in the compiled code. What counts references is in `counted_memory`. So nothing needs the
 interpreter.
 """
 
@@ -62,7 +62,7 @@ def _type(one: Argument) -> Any:
 
 
 def object_code(source: UserCode) -> tuple[bytes, list[str]]:
-    """The object file of a function for this processor, as `user_cache.load`, and the names of the functions that it calls.
+    """The object file of a function for this processor, as `stored_code.load`, and the names of the functions that it calls.
 
     Raises:
         CompileError: numba cannot compile it, or its code calls the interpreter, or functions that this process lacks.
@@ -85,7 +85,7 @@ def object_code(source: UserCode) -> tuple[bytes, list[str]]:
 
 
 def bitcode(source: UserCode) -> bytes:
-    """The bitcode of a function for any processor, which calls `user_runtime.C_FUNCTIONS` alone; see `object_code`.
+    """The bitcode of a function for any processor, which calls `counted_memory.C_FUNCTIONS` alone; see `object_code`.
 
     Raises:
         CompileError: numba cannot compile it, or its code needs something of this process.
@@ -392,7 +392,7 @@ def _text(builder: Any, content: str) -> Any:
 
 
 def _call_runtime(builder: Any, name: str, live: Any) -> None:
-    """Emit a call of a function of `user_runtime` with the lists of the memory that a call holds."""
+    """Emit a call of a function of `counted_memory` with the lists of the memory that a call holds."""
     pointer = ir.IntType(8).as_pointer()
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [pointer]), name)
     builder.call(function, [builder.bitcast(live, pointer)])

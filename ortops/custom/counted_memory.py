@@ -5,7 +5,7 @@ need the C library alone. So libraries can have them, and processes that load ma
 
 An exception ends numba's functions without a change to the references that they hold. So each call has two lists of the
 memory that it holds, one of blocks and one of objects, whose ends are four words on its stack. Functions that allocate get
-the address of these words, `live`, as a further argument, which `user_code` adds. `nrt.begin` makes the lists, and `nrt.end`
+the address of these words, `live`, as a further argument, which `code` adds. `nrt.begin` makes the lists, and `nrt.end`
 frees what is still in them.
 """
 
@@ -306,4 +306,4 @@ ALLOCATING = tuple(re.findall(r"define \S+ @(NRT_\w+)\(ptr %live", MODULE))
 """The names of the functions that get the lists."""
 
 COUNTING = "declare i8 @nrt.sub(ptr, i64, i32)"
-"""The declaration of the function that counts in place of LLVM's (`user_code`)."""
+"""The declaration of the function that counts in place of LLVM's (`code`)."""

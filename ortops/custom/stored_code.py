@@ -1,6 +1,6 @@
 """Machine code of users' functions on disk, under the rules of `compiler.cache`, so that later processes do without numba.
 
-A function without a digest (`user_digest`) is compiled in each process, and the logger "ortops" says why at level INFO. So
+A function without a digest (`digest`) is compiled in each process, and the logger "ortops" says why at level INFO. So
 is one that calls functions of numba, such as those of random numbers, which a process without numba lacks.
 """
 
@@ -30,7 +30,7 @@ def load(source: UserCode) -> int:
 
 
 def bitcode(source: UserCode) -> bytes:
-    """The bitcode of a function for any processor, from disk or from numba; see `user_code.bitcode`."""
+    """The bitcode of a function for any processor, from disk or from numba; see `code.bitcode`."""
     return _code_of(source, cache.BITCODE)
 
 

@@ -95,7 +95,7 @@ class Choices(NamedTuple):
     """An operator's drivers, and the attribute that chooses among them.
 
     row: the attribute's number, or NONE if no attribute decides.
-    drivers: the drivers for each element type (`jit.elements`) and each value of the attribute, in the order of its choices.
+    drivers: the drivers for each element type and each value of the attribute, in the order of its choices.
     """
 
     row: int

@@ -45,7 +45,7 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
 
     Args:
         target: its platform.
-        exports: the LLVM module of the functions that hosts call (`entries`).
+        exports: the LLVM module of the functions that hosts call (`exports.module_of`).
         objects: object files with everything else.
 
     Raises:

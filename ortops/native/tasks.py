@@ -69,7 +69,7 @@ def run_in_chunks(
     """Split range(count) into chunks, and run a `parallel.task_of` task for each chunk and worker. Also a C function.
 
     Args:
-        runner: the address of the runner (`runners.py`).
+        runner: the address of the runner (`compute.runner_on`).
         context: the runner's context.
         stop: the address of a function that says whether to stop before the next chunk.
         workers: the number of workers that share a chunk.

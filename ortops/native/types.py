@@ -213,7 +213,7 @@ class Definition(Struct):
 class Shapes(Struct):
     """The functions that infer and check shapes."""
 
-    infer: Compute  # `shapes.infer_shapes`, or a function that also asks one of a user (`user_lengths.shapes_entry`)
+    infer: Compute  # `shapes.infer_shapes`, or a function that also asks one of a user (`custom.lengths.shapes_entry`)
     check: Compute  # `shapes.check_wanted`
     infer_by_names: Compute  # `shapes.infer_shapes`
 

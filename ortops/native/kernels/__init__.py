@@ -3,8 +3,8 @@
 A call uses these modules in this order:
 
 - `pool` has two entries, one for all poolings and one for their gradients. An entry checks the data, places the samples of
-  the RoIs and calls a driver. `entries` says how operators, modes and element types differ. `refusals`
-  writes errors.
+  the RoIs and calls a driver. `library.drivers` says how operators, modes and element types
+  differ. `refusals` writes errors.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` computes MaxRoiPool's bins of whole pixels and its gradient.
 - `parts` splits the RoIs and calls a driver for each part. `sums` adds up and rounds the drois of all parts.
@@ -18,6 +18,6 @@ Drivers and tables are compiled once, because an `Elements` pointer carries its 
 type. Arithmetic is specialised for float and double, and for each element type where it reads single planes. All of them
 call each other by address.
 
-`layout` defines the constants and tuples that Python shares with compiled code. `jit` compiles, stores and loads kernels and
-runs their tasks.
+`layout` defines the constants and tuples that Python shares with compiled code. `compiler` compiles and stores kernels, and
+`native.tasks` runs their tasks.
 """

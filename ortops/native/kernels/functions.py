@@ -54,7 +54,7 @@ class Functions(Struct):
 
 
 class Driver(Struct):
-    """What computes an output for a mode and an element type (`entries`)."""
+    """What computes an output for a mode and an element type (`library.drivers`)."""
 
     drive: Drive
     in_parts: Drive  # calls `drive` for parts of the RoIs

@@ -1,7 +1,7 @@
 """The entries of the operators on RoIs: one function for all poolings, and one for all their gradients.
 
 An entry checks the data, places the RoIs' samples and calls drivers. An entry says what is special to an operator; a
-driver says what is special to a mode and an element type (`entries`).
+driver says what is special to a mode and an element type (`library.drivers`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from onnx_models.gradient import gradient, hessian, jacobian, jvp, untie, vjp
 from onnx_models.inference import with_state
 from onnx_models.portable import lower
 from onnx_models.resize import resample_attributes
-from onnx_models.schema import register_schemas
+from onnx_models.tools.schema import register_schemas
 from onnx_models.training import with_loss, with_optimizer, with_sgd
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import onnx
 
-from onnx_models.attributes import attribute_protos, attribute_values, refuse_extensions
-from onnx_models.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
 from onnx_models.portable.attach import attach
+from onnx_models.tools.attributes import attribute_protos, attribute_values, refuse_extensions
+from onnx_models.tools.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, OLDEST
 from ortops.spec import (
     DOMAIN_VERSION,
     ELEMENT_DTYPES,

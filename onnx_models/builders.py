@@ -25,7 +25,6 @@ from typing import Any
 
 import onnx
 
-from onnx_models.attributes import attribute_values
 from onnx_models.build import (
     INDEX_TYPE,
     Lengths,
@@ -37,10 +36,11 @@ from onnx_models.build import (
     type_values,
     value_info,
 )
-from onnx_models.opset_upgrade import DEFAULT_OPSET
 from onnx_models.portable.attach import attach
 from onnx_models.resize import resample_attributes
-from onnx_models.traversal import normalize_domain
+from onnx_models.tools.attributes import attribute_values
+from onnx_models.tools.opset_upgrade import DEFAULT_OPSET
+from onnx_models.tools.protos import normalize_domain
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator, Tensor
 

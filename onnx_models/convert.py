@@ -8,15 +8,14 @@ from itertools import chain, repeat
 
 import onnx
 
-from onnx_models.accepted import accepted
-from onnx_models.attribute_checks import check_attributes
-from onnx_models.attributes import attribute_proto, operator_of, prefix_errors
-from onnx_models.large_models import copy_model
-from onnx_models.onnx_tools import Tensors, known_types
-from onnx_models.opset_upgrade import upgrade_opset
 from onnx_models.third_party import MIN_OPSET, convert_node, rename_node
-from onnx_models.traversal import (
+from onnx_models.tools.attributes import attribute_proto, operator_of, prefix_errors
+from onnx_models.tools.functions import check_attributes
+from onnx_models.tools.opset_upgrade import upgrade_opset
+from onnx_models.tools.protos import (
     Scope,
+    accepted,
+    copy_model,
     import_domain,
     iter_graphs,
     iter_nodes,
@@ -25,6 +24,7 @@ from onnx_models.traversal import (
     onnx_opset,
     tensor_names,
 )
+from onnx_models.tools.types import Tensors, known_types
 from ortops.custom.operator import check_domain
 from ortops.foreign.onnx_equivalents import OPSET, OnnxEquivalent
 from ortops.foreign.standard import STANDARD_NAMES, implementation

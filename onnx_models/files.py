@@ -12,8 +12,8 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.attributes import LinesError
-from onnx_models.traversal import iter_nodes
+from onnx_models.tools.attributes import LinesError
+from onnx_models.tools.protos import iter_nodes
 
 _UNREADABLE = (
     OSError,

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.accepted import accepted
 from onnx_models.gradient.parameters import constant_tensor
-from onnx_models.large_models import copy_model
-from onnx_models.near_names import meant
+from onnx_models.tools.protos import accepted, copy_model, meant
 from onnx_models.training import NEXT, STATES
 
 _CONSTANT = "value"

@@ -16,6 +16,7 @@ from fractions import Fraction
 import numpy as np
 import onnx
 
+from onnx_models.tools.opset_upgrade import nearest_mode_of_opset_10
 from ortops.spec import MAX_RANK, AttributeValue
 
 _VERSIONS = (10, 11, 13, 18, 19)
@@ -228,20 +229,6 @@ def _options(attributes: Mapping[str, object], opset: int) -> dict[str, Attribut
             rule = f"must be {' or '.join(map(repr, choices))}: DmlResample has no equivalent of others"
             raise ValueError(f"{name} = {options[name]!r}: {rule}")
     return options
-
-
-def nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
-    """Return the nearest_mode of a newer Resize that rounds as opset 10 does.
-
-    Raises:
-        ValueError: some axes need another nearest_mode than others.
-    """
-    if min(scales) < 1 < max(scales):
-        raise ValueError(
-            f"scales = {list(scales)}: must not be both below and above 1 at opset 10, "
-            "which rounds up for the former and down for the latter, while newer nodes have one nearest_mode"
-        )
-    return "ceil" if min(scales) < 1 else "floor"
 
 
 def _check_that_lengths_follow(transforms: Sequence[_Transform], axes: Sequence[Axis]) -> None:

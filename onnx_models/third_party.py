@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from onnx_models.attributes import attribute_proto, node_attribute_values
-from onnx_models.nodes import NodeBuilder
-from onnx_models.onnx_tools import Tensors
-from onnx_models.traversal import label
+from onnx_models.tools.attributes import attribute_proto, node_attribute_values
+from onnx_models.tools.nodes import NodeBuilder
+from onnx_models.tools.protos import label
+from onnx_models.tools.types import Tensors
 from ortops.foreign.onnx_equivalents import OnnxEquivalent
 from ortops.foreign.third_party import ThirdPartyOperator
 from ortops.spec import DOMAIN

@@ -22,18 +22,15 @@ from typing import Literal, get_args
 import numpy as np
 import onnx
 
-from onnx_models.accepted import accepted
-from onnx_models.attributes import unknown_among
 from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.gradient.roles import values_of
 from onnx_models.gradient.tied import TiedParametersWarning, describe_tied, find_tied
-from onnx_models.large_models import copy_model, strip_weights
-from onnx_models.near_names import meant
-from onnx_models.nodes import NodeBuilder, Value
-from onnx_models.onnx_tools import infer_shapes
-from onnx_models.opset_upgrade import upgrade_opset
-from onnx_models.schema import schemas_of
-from onnx_models.traversal import onnx_opset, tensor_names
+from onnx_models.tools.attributes import unknown_among
+from onnx_models.tools.nodes import NodeBuilder, Value
+from onnx_models.tools.opset_upgrade import upgrade_opset
+from onnx_models.tools.protos import accepted, copy_model, meant, onnx_opset, strip_weights, tensor_names
+from onnx_models.tools.schema import schemas_of
+from onnx_models.tools.types import infer_shapes
 from ortops.spec import Operator
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]

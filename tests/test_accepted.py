@@ -10,8 +10,8 @@ import onnx
 import pytest
 
 import onnx_models
-from onnx_models.accepted import accepted
 from onnx_models.gradient import report
+from onnx_models.tools.protos import accepted
 
 TEXT = """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
 g (float[N, 3] x, int64 n, bool c) => (float[N, 3] y, float loss) <float[3] w = {1, 2, 3}, float[N, 3] between> {

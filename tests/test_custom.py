@@ -28,8 +28,8 @@ import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from gradient_nodes import IS_OLD, not_of_old
-from onnx_models.attributes import CUSTOM
-from onnx_models.schema import schemas_of
+from onnx_models.tools.attributes import CUSTOM
+from onnx_models.tools.schema import schemas_of
 from ortops.custom.kernel import custom_ops
 from ortops.engine.c_api import onnxruntime_version
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES

@@ -9,9 +9,10 @@ import onnx
 import pytest
 
 from gradient_checks import run
-from onnx_models import convert, functions, gradient
+from onnx_models import convert, gradient
 from onnx_models.portable import attach
-from onnx_models.traversal import iter_nodes
+from onnx_models.tools import functions
+from onnx_models.tools.protos import iter_nodes
 from ortops.spec import DOMAIN
 
 make = onnx.helper.make_node

@@ -10,11 +10,11 @@ import onnx
 import pytest
 
 from gradient_checks import check, parsed, run
-from onnx_models.compositions import COMPOSITIONS
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 from onnx_models.gradient.ours import DOMAIN
 from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
-from onnx_models.traversal import iter_nodes
+from onnx_models.tools.compositions import COMPOSITIONS
+from onnx_models.tools.protos import iter_nodes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
 CHAIN = f"""{HEADER} chain (double[N,3] x, int64[2] k) => (double loss)

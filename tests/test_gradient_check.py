@@ -18,7 +18,7 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules import REFUSED, RULES
 from onnx_models.gradient.rules.registry import REAL, Incoming, Part
 from onnx_models.gradient_check.inner_product import Load, check
-from onnx_models.traversal import normalize_domain
+from onnx_models.tools.protos import normalize_domain
 from onnx_node_tests import Case, cases, in_reference, in_session
 
 OPERATORS = [

@@ -11,7 +11,7 @@ import pytest
 
 from conformance.backends.session import CPU, options
 from gradient_checks import Array, parsed
-from onnx_models.opset_upgrade import CHANGES, NEWEST, OLDEST, upgrade_opset
+from onnx_models.tools.opset_upgrade import CHANGES, NEWEST, OLDEST, upgrade_opset
 
 IMAGE = "float[N, 3, H, 6] x"
 NORM = "float[3] a = {1, 2, 3}, float[3] b = {0, 1, 2}, float[3] mean = {0.1, 0.2, 0.3}, float[3] var = {1, 2, 3}"

@@ -12,7 +12,7 @@ from onnxruntime.tools import symbolic_shape_infer as symbolic
 
 from gradient_checks import parsed
 from onnx_models.gradient import gradient, vjp
-from onnx_models.onnx_tools import infer_shapes
+from onnx_models.tools.types import infer_shapes
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
 

@@ -20,7 +20,7 @@ from onnx_models.gradient.coverage import NONE, REFUSAL, coverage_of
 from onnx_models.gradient.rules import DECOMPOSITIONS, RULES, ZEROS
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient_check.inner_product import GRADIENTS
-from onnx_models.traversal import normalize_domain
+from onnx_models.tools.protos import normalize_domain
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,9 +16,10 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from conformance.backends.session import CPU
 from gradient_checks import run
-from onnx_models import convert, gradient, large_models, with_loss, with_sgd
+from onnx_models import convert, gradient, with_loss, with_sgd
 from onnx_models.__main__ import main
 from onnx_models.portable import attach
+from onnx_models.tools import protos
 
 TEXT = """<ir_version: 8, opset_import: ["" : 13, "own" : 1], metadata_props: ["key": "value"]>
     g (float[1, 1, 8, 8] x, float[1, 4] rois, float[n, 200] z) => (float loss) <int64[1] i = {0}> {
@@ -66,9 +67,9 @@ def test_no_tool_of_onnx_is_given_large_data(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_model_without_its_data_and_with_it_again_is_the_same() -> None:
     model = large()
-    bare = large_models.strip_weights(model)
+    bare = protos.strip_weights(model)
     assert bare.ByteSize() < W.nbytes / 2
-    assert large_models.restore_weights(bare, model) == model
+    assert protos.restore_weights(bare, model) == model
 
 
 def test_a_model_that_protobuf_does_not_copy_is_copied_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +78,9 @@ def test_a_model_that_protobuf_does_not_copy_is_copied_in_parts(monkeypatch: pyt
             raise EncodeError("Failed to serialize proto")
 
     made = iter((TooLarge(), onnx.ModelProto()))
-    monkeypatch.setattr(large_models, "onnx", SimpleNamespace(ModelProto=made.__next__, TensorProto=onnx.TensorProto))
+    monkeypatch.setattr(protos, "onnx", SimpleNamespace(ModelProto=made.__next__, TensorProto=onnx.TensorProto))
     model = large()
-    assert large_models.copy_model(model) == model
+    assert protos.copy_model(model) == model
 
 
 def test_external_data_stays_in_its_file_on_the_command_line(tmp_path: Path) -> None:

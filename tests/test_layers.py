@@ -34,6 +34,7 @@ LAYERS = (
     ("ortops.library",),
     # Libraries, the command line, and `import ortops`, which gives all of this.
     ("ortops",),
+    ("onnx_models.tools",),
     ("onnx_models.*",),
     ("onnx_models.portable",),
     ("onnx_models.build", "onnx_models.builders", "onnx_models.collection"),

@@ -10,7 +10,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from onnx_models.schema import register_schemas, schema
+from onnx_models.tools.schema import register_schemas, schema
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, Attribute, Operator, Tensor
 
@@ -231,7 +231,7 @@ def test_another_schema_of_the_name_is_an_error_and_stays() -> None:
 
 
 def test_an_onnx_without_inference_in_python_is_an_explained_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnx_models.schema.OpSchema", object)
+    monkeypatch.setattr("onnx_models.tools.schema.OpSchema", object)
     with pytest.raises(RuntimeError, match=r"onnx is .*: schemas with shape inference in Python need onnx >= 1\.19"):
         register_schemas()
 

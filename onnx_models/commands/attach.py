@@ -9,8 +9,8 @@ import onnx
 
 from onnx_models.commands.common import FORCE, MODEL, OUT, count
 from onnx_models.files import change_file
-from onnx_models.functions import is_body
 from onnx_models.portable.attach import attach
+from onnx_models.tools.functions import is_body
 
 
 @click.command("attach")

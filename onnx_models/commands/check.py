@@ -17,8 +17,8 @@ import onnx
 from onnx_models.commands.common import MODEL, OPERATORS, count, imported, show_table
 from onnx_models.files import click_errors, load_model, one_line
 from onnx_models.gradient.rules.registry import REAL
-from onnx_models.near_names import meant
-from onnx_models.onnx_tools import single_line_errors
+from onnx_models.tools.protos import meant
+from onnx_models.tools.types import single_line_errors
 
 if TYPE_CHECKING:
     from onnx_models.gradient_check.inner_product import Comparison, Load

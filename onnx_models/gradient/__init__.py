@@ -14,8 +14,8 @@ from onnx_models.gradient.ours import Operator
 from onnx_models.gradient.report import Report, operators_between, own_operators
 from onnx_models.gradient.tied import TiedParametersWarning
 from onnx_models.gradient.whole import Seeds, elements
-from onnx_models.schema import schemas_of
-from onnx_models.traversal import input_names
+from onnx_models.tools.protos import input_names
+from onnx_models.tools.schema import schemas_of
 
 __all__ = [
     "PARAMETERS",
@@ -83,7 +83,7 @@ def gradient(
             is taken, or operators between `wrt` and `loss` cannot be differentiated; the message lists all of these. Also
             for invalid models: a function calls itself, a node reads a tensor before it is computed, lacks an input or an
             attribute, or gives an operator of this project an attribute that breaks its rule. Also if the opset cannot
-            be converted, or inlining would make the model too large (`onnx_models.functions`).
+            be converted, or inlining would make the model too large (`onnx_models.tools.functions`).
         TypeError: an attribute of an operator of this project is unknown, which a session would not notice, or has the
             wrong type. Or an element of `operators` was not made by `ortops.operator`.
         RuntimeError: another operator or schema has the name of one of `operators`.

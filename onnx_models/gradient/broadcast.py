@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onnx_models.gradient.graph import Graph
-from onnx_models.nodes import Length
+from onnx_models.tools.nodes import Length
 
 
 def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import onnx
 
-from onnx_models.accepted import accepted
-from onnx_models.attributes import LinesError, unknown_among
 from onnx_models.gradient.backward import DiffContext, backward
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.merging import merge
@@ -18,14 +16,16 @@ from onnx_models.gradient.prepare import prepared
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient.subgraph import infer_subgraph_ranks
 from onnx_models.gradient.tied import Tied, TiedParametersWarning, describe_tied, find_tied, separate
-from onnx_models.large_models import restore_weights
-from onnx_models.near_names import meant
-from onnx_models.traversal import (
+from onnx_models.tools.attributes import LinesError, unknown_among
+from onnx_models.tools.protos import (
+    accepted,
     import_domain,
     iter_nodes,
     label,
+    meant,
     normalize_domain,
     onnx_opset,
+    restore_weights,
     subgraphs,
     tensor_names,
 )

@@ -10,7 +10,7 @@ import onnx
 
 from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph
-from onnx_models.traversal import normalize_domain, subgraphs
+from onnx_models.tools.protos import normalize_domain, subgraphs
 
 
 def clone_nodes(

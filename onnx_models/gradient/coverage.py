@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.compositions import COMPOSITIONS
 from onnx_models.gradient.expand import has_body
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION, OPERATORS
 from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
-from onnx_models.ml_operators import ML
+from onnx_models.tools.compositions import COMPOSITIONS, ML
 
 RULE, COMPOSITION, FUNCTION = "rule", "composition", "function of the specification"
 ZERO, REFUSAL, NONE = "zero", "refused", "none"

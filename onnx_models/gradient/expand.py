@@ -11,13 +11,13 @@ import copy
 import onnx
 import onnx.inliner
 
-from onnx_models.attributes import custom_of, operator_of
 from onnx_models.gradient.cloning import clone_nodes
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import DECOMPOSITIONS, REAL
-from onnx_models.onnx_tools import single_line_errors
 from onnx_models.portable.attach import attach
-from onnx_models.traversal import label, normalize_domain
+from onnx_models.tools.attributes import custom_of, operator_of
+from onnx_models.tools.protos import label, normalize_domain
+from onnx_models.tools.types import single_line_errors
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
 """The nodes that were added, and the names of their tensors that stand for the node's outputs."""

@@ -9,8 +9,8 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from onnx_models.gradient.graph import Graph
-from onnx_models.nodes import Length
-from onnx_models.traversal import normalize_domain
+from onnx_models.tools.nodes import Length
+from onnx_models.tools.protos import normalize_domain
 
 _MAX_STEPS = 1000
 _MAX_ELEMENTS = 1024

@@ -11,9 +11,9 @@ import onnx
 
 from onnx_models.gradient.masks import Masks
 from onnx_models.gradient.tensors import Tensors
-from onnx_models.nodes import NodeView, Value
-from onnx_models.onnx_tools import constant_attribute
-from onnx_models.traversal import needed
+from onnx_models.tools.nodes import NodeView, Value
+from onnx_models.tools.protos import needed
+from onnx_models.tools.types import constant_attribute
 
 
 class Reverse(Protocol):

@@ -9,7 +9,7 @@ import onnx
 from onnx_models.gradient.ours import DOMAIN
 from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.gradient.rules.registry import REAL
-from onnx_models.traversal import normalize_domain, subgraphs
+from onnx_models.tools.protos import normalize_domain, subgraphs
 
 RANDOM = {
     "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",

@@ -11,7 +11,7 @@ import onnx
 
 from onnx_models.gradient.roles import Roles, is_single, values_of
 from onnx_models.gradient.rules.registry import REAL
-from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
+from onnx_models.tools.protos import iter_nodes, normalize_domain, subgraphs
 
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"

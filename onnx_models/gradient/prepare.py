@@ -7,14 +7,12 @@ from collections.abc import Collection
 
 import onnx
 
-from onnx_models.attribute_checks import check_attributes
-from onnx_models.functions import inline_functions
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.sequences import READERS, replace_reads
 from onnx_models.gradient.tensors import named_lengths
-from onnx_models.large_models import strip_weights
-from onnx_models.onnx_tools import forget_lengths_inside, infer_shapes
-from onnx_models.traversal import iter_nodes, normalize_domain, subgraphs
+from onnx_models.tools.functions import check_attributes, inline_functions
+from onnx_models.tools.protos import iter_nodes, normalize_domain, strip_weights, subgraphs
+from onnx_models.tools.types import forget_lengths_inside, infer_shapes
 
 OLDEST_OPSET = 18
 """The rules add operators as of this opset or later; older models are converted."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.attributes import operator_of
-from onnx_models.functions import is_body
 from onnx_models.gradient.backward import DiffContext, reachable_from
 from onnx_models.gradient.coverage import Coverage, coverage_of
 from onnx_models.gradient.graph import Graph
-from onnx_models.traversal import input_names, iter_nodes, normalize_domain
+from onnx_models.tools.attributes import operator_of
+from onnx_models.tools.functions import is_body
+from onnx_models.tools.protos import input_names, iter_nodes, normalize_domain
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from onnx_models.gradient.ours import REGIONS
-from onnx_models.traversal import iter_nodes, normalize_domain
+from onnx_models.tools.protos import iter_nodes, normalize_domain
 
 MOVED = {
     "Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze",

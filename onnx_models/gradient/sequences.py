@@ -10,8 +10,8 @@ import onnx
 
 from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph
-from onnx_models.nodes import NodeView
-from onnx_models.traversal import input_names, normalize_domain, subgraphs
+from onnx_models.tools.nodes import NodeView
+from onnx_models.tools.protos import input_names, normalize_domain, subgraphs
 
 READERS = {"ConcatFromSequence", "SequenceAt", "SequenceLength"}
 """The operators that compute a tensor from a sequence."""

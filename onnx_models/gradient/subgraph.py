@@ -13,8 +13,8 @@ import onnx
 from onnx_models.gradient.cloning import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.merging import RANDOM
-from onnx_models.nodes import Length
-from onnx_models.traversal import input_names, iter_nodes, label, needed, normalize_domain, outer_names, subgraphs
+from onnx_models.tools.nodes import Length
+from onnx_models.tools.protos import input_names, iter_nodes, label, needed, normalize_domain, outer_names, subgraphs
 
 _MAX_LOOP_DEPTH = 3
 """The deepest nesting at which the ranks of an inner Loop are inferred."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from onnx_models.attributes import CUSTOM, unknown_among
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
-from onnx_models.nodes import Length, NodeBuilder
-from onnx_models.onnx_tools import constant_attribute, forget_lengths_inside, infer_shapes, node_checker
-from onnx_models.traversal import input_names, label, tensor_names
+from onnx_models.tools.attributes import CUSTOM, unknown_among
+from onnx_models.tools.nodes import Length, NodeBuilder
+from onnx_models.tools.protos import input_names, label, tensor_names
+from onnx_models.tools.types import constant_attribute, forget_lengths_inside, infer_shapes, node_checker
 
 if TYPE_CHECKING:
     from typing import Self

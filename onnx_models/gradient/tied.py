@@ -20,7 +20,7 @@ import onnx
 from onnx_models.gradient.parameters import real_constants
 from onnx_models.gradient.roles import MOVED, WEIGHTS, setting
 from onnx_models.gradient.rules.registry import ZEROS
-from onnx_models.traversal import iter_graphs, iter_nodes, label, normalize_domain, tensor_names
+from onnx_models.tools.protos import iter_graphs, iter_nodes, label, normalize_domain, tensor_names
 
 _MAX_SHOWN = 10
 _MAX_USES = 4

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph
-from onnx_models.traversal import input_names
+from onnx_models.tools.protos import input_names
 
 
 class Seeds:

@@ -20,15 +20,14 @@ import onnx
 import onnxruntime
 
 import ortops
-from onnx_models.accepted import accepted
-from onnx_models.attributes import unknown_among
 from onnx_models.files import one_line
-from onnx_models.functions import inline_functions
 from onnx_models.gradient import TiedParametersWarning, ZeroGradientWarning, vjp
 from onnx_models.gradient.parameters import constant_tensor, parameters, real_constants
 from onnx_models.gradient.rules.registry import REAL
 from onnx_models.gradient_check.retype import DTYPES, Array, Kind, retyped
-from onnx_models.near_names import meant
+from onnx_models.tools.attributes import unknown_among
+from onnx_models.tools.functions import inline_functions
+from onnx_models.tools.protos import accepted, meant
 from ortops.custom.operator import CustomOperator, as_operators
 
 Outcome = Literal["agrees", "wrong", "kink"]

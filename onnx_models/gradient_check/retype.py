@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnx_models.gradient.parameters import constant_tensor
 from onnx_models.gradient.rules.registry import REAL
-from onnx_models.traversal import iter_graphs, normalize_domain, onnx_opset
+from onnx_models.tools.protos import iter_graphs, normalize_domain, onnx_opset
 
 Array = np.ndarray[Any, Any]
 Kind = Literal["double", "float"]

@@ -8,18 +8,21 @@ from importlib import import_module
 import onnx
 from onnx import helper
 
-from onnx_models.accepted import accepted
-from onnx_models.attribute_checks import check_attributes
-from onnx_models.attributes import attribute_protos, attribute_values, custom_of, node_attribute_values, operator_of
 from onnx_models.convert import convert
-from onnx_models.functions import Functions, is_body
-from onnx_models.large_models import copy_model
-from onnx_models.onnx_tools import known_types, node_checker
-from onnx_models.opset_upgrade import DEFAULT_OPSET, upgrade_opset
 from onnx_models.portable.attributes import Attributes, BodyRequest
 from onnx_models.portable.graph import Graph, Kind, Value
-from onnx_models.schema import schemas_of
-from onnx_models.traversal import import_domain, iter_nodes, label, onnx_opset
+from onnx_models.tools.attributes import (
+    attribute_protos,
+    attribute_values,
+    custom_of,
+    node_attribute_values,
+    operator_of,
+)
+from onnx_models.tools.functions import Functions, check_attributes, is_body
+from onnx_models.tools.opset_upgrade import DEFAULT_OPSET, upgrade_opset
+from onnx_models.tools.protos import accepted, copy_model, import_domain, iter_nodes, label, onnx_opset
+from onnx_models.tools.schema import schemas_of
+from onnx_models.tools.types import known_types, node_checker
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 
@@ -42,7 +45,7 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     a model that has nodes of this project, such as a gradient, they stay for the runtime's own kernels.
 
     Args:
-        model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.opset_upgrade`).
+        model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.tools.opset_upgrade`).
         operators: operators of `ortops.operator` in the model; `onnx_models.register_schemas` makes some known to all calls.
 
     Returns:
@@ -53,7 +56,7 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
         ValueError: the opset cannot be upgraded; a node cannot be converted (`onnx_models.convert`); an attribute breaks its
             rule, or refers to one of an enclosing function; a node lacks a required input, has no output or an input of a
             wrong type, or does not agree with another node; a function calls itself, or the model would be too large with
-            its functions inlined (`onnx_models.functions`).
+            its functions inlined (`onnx_models.tools.functions`).
         TypeError: an attribute is unknown or has a wrong type.
 
     Limits: on the CPU, invalid data is refused, but with an error that does not say why; inconsistent shapes are accepted

@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnx_models import nodes
-from onnx_models.nodes import NodeBuilder
+from onnx_models.tools import nodes
+from onnx_models.tools.nodes import NodeBuilder
 
 Kind = str
 """The element type of a value: float, double, int64 or bool; "other" for an input, whose type a body does not know."""

@@ -11,7 +11,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from onnx_models.portable.graph import DTYPES, Graph, Kind, Value
-from onnx_models.traversal import needed
+from onnx_models.tools.protos import needed
 
 _KINDS: Mapping[int, Kind] = {
     onnx.TensorProto.FLOAT: "float",

@@ -9,15 +9,22 @@ from itertools import chain, repeat
 import onnx
 import onnx.inliner
 
-from onnx_models.attributes import custom_of, operator_of, prefix_errors
 from onnx_models.convert import convert
-from onnx_models.functions import inline_functions
-from onnx_models.large_models import restore_weights, strip_weights
-from onnx_models.onnx_tools import forget_lengths_inside, known_types, node_checker, single_line_errors
 from onnx_models.portable.attach import MIN_OPSET, attach_custom, results
 from onnx_models.portable.inlined import InlinedGraph
-from onnx_models.schema import schemas_of
-from onnx_models.traversal import iter_graphs, iter_nodes, label, onnx_opset, tensor_names
+from onnx_models.tools.attributes import custom_of, operator_of, prefix_errors
+from onnx_models.tools.functions import inline_functions
+from onnx_models.tools.protos import (
+    iter_graphs,
+    iter_nodes,
+    label,
+    onnx_opset,
+    restore_weights,
+    strip_weights,
+    tensor_names,
+)
+from onnx_models.tools.schema import schemas_of
+from onnx_models.tools.types import forget_lengths_inside, known_types, node_checker, single_line_errors
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
@@ -45,7 +52,7 @@ def lower(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
 
     Args:
         model: a model of opset 10 or later if it has RoiAlign of ONNX, else of opset 7 or later; an opset before 18 is
-            upgraded to 18 (`onnx_models.opset_upgrade`).
+            upgraded to 18 (`onnx_models.tools.opset_upgrade`).
         operators: operators of `ortops.operator` in the model; `onnx_models.register_schemas` makes some known to all calls.
 
     Returns:

@@ -15,7 +15,7 @@ import onnx
 import torch
 from onnxscript import opset18 as op
 
-from onnx_models.traversal import input_names, needed
+from onnx_models.tools.protos import input_names, needed
 
 _DOMAIN = "onnx_models.torch.marks"
 """A domain that the exporter's optimizer does not know; it would remove ONNX's Identity, and some Add."""

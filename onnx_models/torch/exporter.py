@@ -21,7 +21,7 @@ from onnx_models.convert import convert
 from onnx_models.gradient import gradient
 from onnx_models.gradient.ours import Operator
 from onnx_models.gradient.tied import APART
-from onnx_models.schema import schemas_of
+from onnx_models.tools.schema import schemas_of
 from onnx_models.torch.capture import capture, check_hooks, simplify
 from onnx_models.torch.comparison import check_forward
 from onnx_models.torch.custom_gradients import remove_markers, without_surrogates

@@ -17,7 +17,7 @@ from onnxscript import FLOAT, opset19
 from onnxscript import opset18 as op
 from onnxscript.values import Opset
 
-from onnx_models.schema import register_schemas
+from onnx_models.tools.schema import register_schemas
 from onnx_models.torch import detectors  # noqa: F401 - declares an operator
 from ortops.spec import DOMAIN, DOMAIN_VERSION
 from ortops.torch.operators import attributes_of_ps_roi_align, attributes_of_roi_align, attributes_of_rotated

@@ -20,8 +20,8 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
-from onnx_models.nodes import Length
-from onnx_models.traversal import input_names, normalize_domain
+from onnx_models.tools.nodes import Length
+from onnx_models.tools.protos import input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onnx_models.attributes import CUSTOM, custom_of, node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming
+from onnx_models.tools.attributes import CUSTOM, custom_of, node_attribute_values, prefix_errors
 
 
 def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:

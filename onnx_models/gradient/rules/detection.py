@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx_models.attributes import node_attribute_values, prefix_errors
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.ours import BY_NAME, DOMAIN, OPERATORS, STANDARD, AttributeValue, Operator
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
-from onnx_models.nodes import Length
+from onnx_models.tools.attributes import node_attribute_values, prefix_errors
+from onnx_models.tools.nodes import Length
 
 
 def forward_of(node: Node) -> Operator:

@@ -14,7 +14,7 @@ import onnx
 from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.products import product_of_others
 from onnx_models.gradient.rules.registry import Gradients, rule
-from onnx_models.half_precision import HALF, downcast, upcast
+from onnx_models.tools.nodes import HALF, downcast, upcast
 
 
 @rule("GatherElements")

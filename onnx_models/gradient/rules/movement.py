@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, multi_output_rule, rule
-from onnx_models.half_precision import downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 
 @rule("Concat")

@@ -10,7 +10,7 @@ import onnx
 from onnx_models.gradient.broadcast import sum_to
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
-from onnx_models.half_precision import HALF, downcast, upcast
+from onnx_models.tools.nodes import HALF, downcast, upcast
 
 
 @dataclass(frozen=True)

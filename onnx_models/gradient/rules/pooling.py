@@ -11,7 +11,7 @@ from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
 from onnx_models.gradient.rules.windows import Windows, image_gradient, sliced, windows
-from onnx_models.half_precision import downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 _EXACT = 2**20
 """An index is split into quotient and remainder by this number, each of which a float32 holds exactly."""

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 import onnx
 
-from onnx_models.compositions import COMPOSITIONS
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.ml_operators import ML
+from onnx_models.tools.compositions import COMPOSITIONS, ML
 
 REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 """The element types of tensors whose gradients have the same type."""

@@ -12,9 +12,8 @@ from onnx_models.gradient.ours import DML_RESAMPLE_GRAD, AttributeValue
 from onnx_models.gradient.rules.detection import add_operator
 from onnx_models.gradient.rules.registry import Gradients, rule
 from onnx_models.gradient.rules.upsampling import reads, upsampling_gradient
-from onnx_models.half_precision import downcast, upcast
-from onnx_models.nodes import Length
 from onnx_models.resize import resample_attributes
+from onnx_models.tools.nodes import Length, downcast, upcast
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 """Indices of the inputs."""

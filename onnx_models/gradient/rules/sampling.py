@@ -16,7 +16,7 @@ import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
-from onnx_models.half_precision import downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 _CUBIC = -0.75
 """The coefficient of the cubic kernel of GridSample."""

@@ -9,7 +9,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
-from onnx_models.half_precision import downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 _AXIS_IS_INPUT = 20
 """From this opset on, DFT has its axis as an input."""

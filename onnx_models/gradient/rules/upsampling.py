@@ -13,7 +13,7 @@ import onnx
 
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.ours import AttributeValue
-from onnx_models.half_precision import downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 _MAX_SPATIAL = 3
 """The most axes that runtimes convolve along."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.rules.windows import Windows, known_lengths, padded, sliced
-from onnx_models.nodes import Length
+from onnx_models.tools.nodes import Length
 
 _MAX_POSITIONS = 32
 """The largest kernel, in pixels, for which each pixel gets a separate matrix product."""

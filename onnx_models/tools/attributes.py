@@ -12,9 +12,8 @@ from contextlib import contextmanager
 import numpy as np
 import onnx
 
-from onnx_models.compositions import COMPOSITIONS
-from onnx_models.near_names import meant
-from onnx_models.traversal import label, normalize_domain
+from onnx_models.tools.compositions import COMPOSITIONS
+from onnx_models.tools.protos import label, meant, normalize_domain
 from ortops.custom.decorator import CustomOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, Attribute, AttributeValue, Operator

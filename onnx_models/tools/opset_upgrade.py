@@ -13,11 +13,9 @@ from typing import Any
 
 import onnx
 
-from onnx_models.large_models import copy_model
-from onnx_models.nodes import NodeBuilder
-from onnx_models.onnx_tools import constant_attribute
-from onnx_models.resize import nearest_mode_of_opset_10
-from onnx_models.traversal import Scope, label, normalize_domain, onnx_opset, subgraphs, tensor_names
+from onnx_models.tools.nodes import NodeBuilder
+from onnx_models.tools.protos import Scope, copy_model, label, normalize_domain, onnx_opset, subgraphs, tensor_names
+from onnx_models.tools.types import constant_attribute
 
 DEFAULT_IR_VERSION = 10
 DEFAULT_OPSET = 21
@@ -299,6 +297,20 @@ def _resize(nodes: _Nodes, node: onnx.NodeProto) -> None:
             raise _refused(node, 11, str(error)) from error
     _set(node, coordinate_transformation_mode="asymmetric")
     node.input.insert(1, "")
+
+
+def nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
+    """Return the nearest_mode of a newer Resize that rounds as opset 10 does.
+
+    Raises:
+        ValueError: some axes need another nearest_mode than others.
+    """
+    if min(scales) < 1 < max(scales):
+        raise ValueError(
+            f"scales = {list(scales)}: must not be both below and above 1 at opset 10, "
+            "which rounds up for the former and down for the latter, while newer nodes have one nearest_mode"
+        )
+    return "ceil" if min(scales) < 1 else "floor"
 
 
 @_since(11, "Scatter")

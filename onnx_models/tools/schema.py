@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx.defs import OpSchema
 
-from onnx_models.attributes import CUSTOM, attribute_proto, checked_value
+from onnx_models.tools.attributes import CUSTOM, attribute_proto, checked_value
 from ortops.custom.operator import CustomOperator, OperatorError, as_operators
 from ortops.operators import OPERATORS
 from ortops.shapes import Axes

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
-from onnx_models.traversal import label
+from onnx_models.tools.protos import label
 
 if TYPE_CHECKING:
     from typing import Self
+
 
 Length = int | str | None
 
@@ -190,3 +191,16 @@ class Value:
     def equals(self, other: Self | float) -> Self:
         """Compare elementwise."""
         return self.compare("Equal", other)
+
+
+HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+def upcast(graph: NodeBuilder, name: str) -> str:
+    """The tensor cast to float32 if it is float16 or bfloat16, else the tensor itself."""
+    return graph.op("Cast", name, to=onnx.TensorProto.FLOAT) if graph.element_type(name) in HALF else name
+
+
+def downcast(graph: NodeBuilder, name: str, like: str) -> str:
+    """The tensor cast to the type of `like` if that is float16 or bfloat16; undoes `upcast`."""
+    return graph.op("CastLike", name, like) if graph.element_type(like) in HALF else name

@@ -1,0 +1,1 @@
+"""Messages of ONNX: reading, checking, changing and making them, without knowledge of what they are for."""

@@ -10,7 +10,7 @@ from onnx_models import directml, portable
 from onnx_models.build import model, node
 from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
-from onnx_models.gradient import gradient, hessian, jacobian, jvp, untie, vjp
+from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
 from onnx_models.inference import with_state
 from onnx_models.portable import lower
 from onnx_models.resize import resample_attributes
@@ -41,6 +41,10 @@ __all__ = [  # noqa: RUF022
     "jacobian",
     "hessian",
     "untie",
+    # What a gradient consists of, which operators have one, and which of this project's a model needs.
+    "report",
+    "coverage",
+    "own_operators",
     "portable",
     # Training steps, and the trained model.
     "with_loss",

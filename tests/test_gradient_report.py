@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from functools import reduce
+from pathlib import Path
+
 import onnx
 import pytest
 
+import onnx_models
 from gradient_checks import parsed
 from onnx_models.gradient import Coverage, gradient, report
 
+ROOT = Path(__file__).parents[1]
 HEADER = '<ir_version: 10, opset_import: ["" : 18, "own" : 1]>'
 
 TEXT = f"""{HEADER} g (float[N, 3] x, float[3] w, float[M] free, int64[2] k) => (float loss) {{
@@ -89,3 +95,12 @@ def test_an_input_of_a_graph_inside_has_a_name_of_its_own() -> None:
     }}"""
     with pytest.raises(ValueError, match="graph 'b' has 'x': must not have the name of a tensor of the enclosing"):
         gradient(onnx.parser.parse_model(text), "loss", ["x"])
+
+
+def test_what_documents_name_can_be_reached_from_the_package() -> None:
+    texts = [path.read_text("utf-8") for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]]
+    names = {name for text in texts for name in re.findall(r"\bonnx_models(?:\.[A-Za-z_]\w*)+", text)}
+    assert {"onnx_models.report", "onnx_models.own_operators"} <= names
+    for name in names:
+        if not name.startswith("onnx_models.torch"):  # needs PyTorch
+            reduce(getattr, name.split(".")[1:], onnx_models)

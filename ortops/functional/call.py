@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,45 @@ from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, Operator
 
 Array = np.ndarray[Any, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
 _INT64 = np.iinfo(np.int64)
+
+
+def computes(operator: Operator) -> Callable[[Function], Function]:
+    """Give a function that has only a signature and a docstring the body that calls an operator.
+
+    Args:
+        operator: the operator. The function's first parameters are its inputs, in its order; the others have the names of
+            its attributes. For an operator with two outputs, the last one is `outputs`, the names of those to compute.
+    """
+    flags = {attribute.name for attribute in operator.attributes if (attribute.minimum, attribute.maximum) == (0, 1)}
+
+    def decorate(function: Function) -> Function:
+        code = function.__code__
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        parameters = (*names[: code.co_argcount], "*", *names[code.co_argcount :])
+        inputs, attributes = names[: len(operator.inputs)], names[len(operator.inputs) :]
+        values = [
+            f"{name!r}: {f'as_int({name})' if name in flags else name}" for name in attributes if name != "outputs"
+        ]
+        wanted, result = "(True,)", "outputs[0]"
+        if "outputs" in attributes:
+            wanted, result = "wanted_gradients(outputs)", "tuple(outputs)"
+        # Measured: a body for any arguments, without a source of its own, adds a tenth to a small call.
+        source = (
+            f"def {function.__name__}({', '.join(parameters)}):\n"
+            f"    bound = bind_unchecked(operator, {{{', '.join(values)}}})\n"
+            f"    outputs = call_bound(operator, bound, ({', '.join(inputs)},), {wanted})\n"
+            f"    return {result}\n"
+        )
+        scope: dict[str, Any] = {"operator": operator}
+        scope |= {used.__name__: used for used in (bind_unchecked, call_bound, as_int, wanted_gradients)}
+        exec(source, scope)  # noqa: S102 - as dataclasses does
+        computed = scope[function.__name__]
+        computed.__defaults__, computed.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+        return cast("Function", functools.update_wrapper(computed, function))
+
+    return decorate
 
 
 def wanted_gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
@@ -36,21 +74,14 @@ def as_int(flag: object) -> object:
     return int(flag) if isinstance(flag, bool | np.bool_) else flag
 
 
-def call(
-    operator: Operator, inputs: Sequence[ArrayLike | None], attributes: Mapping[str, object], wanted: Sequence[bool]
+def call_bound(
+    operator: Operator, bound: Bound, inputs: Sequence[ArrayLike | None], wanted: Sequence[bool]
 ) -> list[Any]:
     """An operator's outputs, None for an output that is not wanted.
 
     Raises:
-        TypeError, ValueError: an attribute, an element type, a shape or the data breaks a rule.
+        TypeError, ValueError: an element type, a shape or the data breaks a rule.
     """
-    return call_bound(operator, bind_unchecked(operator, attributes), inputs, wanted)
-
-
-def call_bound(
-    operator: Operator, bound: Bound, inputs: Sequence[ArrayLike | None], wanted: Sequence[bool]
-) -> list[Any]:
-    """As `call`, but with checked attributes."""
     arrays, types = _arrays(operator, inputs)
     outputs: list[Any] = [None] * len(wanted)
 

@@ -7,13 +7,14 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call
+from ortops.functional.call import Array, computes
 from ortops.functional.dml_roi_align import InterpolationMode
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD
 
 RoundingDirection = Literal["half_up", "increasing", "decreasing"]
 
 
+@computes(DML_RESAMPLE)
 def dml_resample(
     x: ArrayLike,
     *,
@@ -56,19 +57,9 @@ def dml_resample(
 
     Source: Microsoft's documentation of DML_RESAMPLE2_OPERATOR_DESC.
     """
-    attributes = {
-        "scales": scales,
-        "output_sizes": output_sizes,
-        "interpolation_mode": interpolation_mode,
-        "input_pixel_offsets": input_pixel_offsets,
-        "output_pixel_offsets": output_pixel_offsets,
-        "rounding_direction": rounding_direction,
-    }
-    y: Array
-    (y,) = call(DML_RESAMPLE, (x,), attributes, (True,))
-    return y
 
 
+@computes(DML_RESAMPLE_GRAD)
 def dml_resample_grad(
     dy: ArrayLike,
     x_shape: ArrayLike,
@@ -103,13 +94,3 @@ def dml_resample_grad(
 
     Source: Microsoft's documentation of DML_RESAMPLE_GRAD1_OPERATOR_DESC.
     """
-    attributes = {
-        "scales": scales,
-        "interpolation_mode": interpolation_mode,
-        "input_pixel_offsets": input_pixel_offsets,
-        "output_pixel_offsets": output_pixel_offsets,
-        "rounding_direction": rounding_direction,
-    }
-    dx: Array
-    (dx,) = call(DML_RESAMPLE_GRAD, (dy, x_shape), attributes, (True,))
-    return dx

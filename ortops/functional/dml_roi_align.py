@@ -7,13 +7,14 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, as_int, call, wanted_gradients
+from ortops.functional.call import Array, computes
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, DML_ROI_ALIGN_GRAD, UINT32_MAX
 
 ReductionFunction = Literal["average", "max"]
 InterpolationMode = Literal["linear", "nearest_neighbor"]
 
 
+@computes(DML_ROI_ALIGN)
 def dml_roi_align(
     x: ArrayLike,
     rois: ArrayLike,
@@ -69,25 +70,9 @@ def dml_roi_align(
 
     Source: Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC.
     """
-    attributes = {
-        "output_height": output_height,
-        "output_width": output_width,
-        "reduction_function": reduction_function,
-        "interpolation_mode": interpolation_mode,
-        "spatial_scale_x": spatial_scale_x,
-        "spatial_scale_y": spatial_scale_y,
-        "input_pixel_offset": input_pixel_offset,
-        "output_pixel_offset": output_pixel_offset,
-        "out_of_bounds_input_value": out_of_bounds_input_value,
-        "minimum_samples_per_output": minimum_samples_per_output,
-        "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": as_int(align_regions_to_corners),
-    }
-    y: Array
-    (y,) = call(DML_ROI_ALIGN, (x, rois, batch_indices), attributes, (True,))
-    return y
 
 
+@computes(DML_ROI_ALIGN_GRAD)
 def dml_roi_align_grad(
     dy: ArrayLike,
     rois: ArrayLike,
@@ -142,16 +127,3 @@ def dml_roi_align_grad(
     Source: Microsoft's documentation of DML_ROI_ALIGN_GRAD_OPERATOR_DESC; derivatives with respect to regions refer to the
     stored values, as in TensorFlow's crop_and_resize.
     """
-    attributes = {
-        "reduction_function": reduction_function,
-        "interpolation_mode": interpolation_mode,
-        "spatial_scale_x": spatial_scale_x,
-        "spatial_scale_y": spatial_scale_y,
-        "input_pixel_offset": input_pixel_offset,
-        "output_pixel_offset": output_pixel_offset,
-        "minimum_samples_per_output": minimum_samples_per_output,
-        "maximum_samples_per_output": maximum_samples_per_output,
-        "align_regions_to_corners": as_int(align_regions_to_corners),
-    }
-    dx, drois = call(DML_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted_gradients(outputs))
-    return dx, drois

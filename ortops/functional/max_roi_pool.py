@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call
+from ortops.functional.call import Array, computes
 from ortops.operators.max_roi_pool import MAX_ROI_POOL_22, MAX_ROI_POOL_GRAD
 
 
+@computes(MAX_ROI_POOL_22)
 def max_roi_pool(x: ArrayLike, rois: ArrayLike, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Array:
     """Pool feature maps over RoIs: the largest pixel in each bin, as ONNX MaxRoiPool-22 defines it.
 
@@ -38,12 +39,9 @@ def max_roi_pool(x: ArrayLike, rois: ArrayLike, *, pooled_shape: Sequence[int], 
 
     Source: ONNX operators, MaxRoiPool-22; Girshick, Fast R-CNN (arXiv 1504.08083), section 2.1.
     """
-    y: Array
-    attributes = {"pooled_shape": pooled_shape, "spatial_scale": spatial_scale}
-    (y,) = call(MAX_ROI_POOL_22, (x, rois), attributes, (True,))
-    return y
 
 
+@computes(MAX_ROI_POOL_GRAD)
 def max_roi_pool_grad(dy: ArrayLike, x: ArrayLike, rois: ArrayLike, *, spatial_scale: float = 1.0) -> Array:
     """The gradient of `max_roi_pool` with respect to the feature maps; the gradient with respect to the RoIs is 0.
 
@@ -66,6 +64,3 @@ def max_roi_pool_grad(dy: ArrayLike, x: ArrayLike, rois: ArrayLike, *, spatial_s
 
     Source: the derivative of ONNX MaxRoiPool-22; no ONNX operator computes it.
     """
-    dx: Array
-    (dx,) = call(MAX_ROI_POOL_GRAD, (dy, x, rois), {"spatial_scale": spatial_scale}, (True,))
-    return dx

@@ -7,11 +7,12 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call, wanted_gradients
+from ortops.functional.call import Array, computes
 from ortops.functional.roi_align import CoordinateTransformationMode
 from ortops.operators.ps_roi_align import PS_ROI_ALIGN, PS_ROI_ALIGN_GRAD
 
 
+@computes(PS_ROI_ALIGN)
 def ps_roi_align(
     x: ArrayLike,
     rois: ArrayLike,
@@ -48,18 +49,9 @@ def ps_roi_align(
 
     Source: torchvision 0.28, `torchvision.ops.ps_roi_align`; for the samples ONNX RoiAlign-22.
     """
-    attributes = {
-        "output_height": output_height,
-        "output_width": output_width,
-        "sampling_ratio": sampling_ratio,
-        "spatial_scale": spatial_scale,
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-    }
-    y: Array
-    (y,) = call(PS_ROI_ALIGN, (x, rois, batch_indices), attributes, (True,))
-    return y
 
 
+@computes(PS_ROI_ALIGN_GRAD)
 def ps_roi_align_grad(
     dy: ArrayLike,
     rois: ArrayLike,
@@ -98,10 +90,3 @@ def ps_roi_align_grad(
 
     Source: the derivative of `ps_roi_align`; torchvision has the derivative with respect to the feature maps.
     """
-    attributes = {
-        "sampling_ratio": sampling_ratio,
-        "spatial_scale": spatial_scale,
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-    }
-    dx, drois = call(PS_ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted_gradients(outputs))
-    return dx, drois

@@ -7,13 +7,14 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, call, wanted_gradients
+from ortops.functional.call import Array, computes
 from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 
 Mode = Literal["avg", "max", "max_interpolated"]
 CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
 
 
+@computes(ROI_ALIGN_22)
 def roi_align(
     x: ArrayLike,
     rois: ArrayLike,
@@ -59,19 +60,9 @@ def roi_align(
 
     Source: ONNX operators, RoiAlign-22 and its reference evaluator.
     """
-    attributes = {
-        "output_height": output_height,
-        "output_width": output_width,
-        "sampling_ratio": sampling_ratio,
-        "spatial_scale": spatial_scale,
-        "mode": mode,
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-    }
-    y: Array
-    (y,) = call(ROI_ALIGN_22, (x, rois, batch_indices), attributes, (True,))
-    return y
 
 
+@computes(ROI_ALIGN_GRAD)
 def roi_align_grad(
     dy: ArrayLike,
     rois: ArrayLike,
@@ -113,11 +104,3 @@ def roi_align_grad(
 
     Source: the derivative of ONNX RoiAlign-22; no ONNX operator computes it.
     """
-    attributes = {
-        "sampling_ratio": sampling_ratio,
-        "spatial_scale": spatial_scale,
-        "mode": mode,
-        "coordinate_transformation_mode": coordinate_transformation_mode,
-    }
-    dx, drois = call(ROI_ALIGN_GRAD, (dy, rois, batch_indices, x_shape, x), attributes, wanted_gradients(outputs))
-    return dx, drois

@@ -7,10 +7,11 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from ortops.functional.call import Array, as_int, call, wanted_gradients
+from ortops.functional.call import Array, computes
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 
 
+@computes(ROI_ALIGN_ROTATED)
 def roi_align_rotated(
     x: ArrayLike,
     rois: ArrayLike,
@@ -57,19 +58,9 @@ def roi_align_rotated(
 
     Source: mmcv's documentation of RoIAlignRotated and of the ONNX operator MMCVRoIAlignRotated.
     """
-    attributes = {
-        "output_height": output_height,
-        "output_width": output_width,
-        "spatial_scale": spatial_scale,
-        "sampling_ratio": sampling_ratio,
-        "aligned": as_int(aligned),
-        "clockwise": as_int(clockwise),
-    }
-    y: Array
-    (y,) = call(ROI_ALIGN_ROTATED, (x, rois, batch_indices), attributes, (True,))
-    return y
 
 
+@computes(ROI_ALIGN_ROTATED_GRAD)
 def roi_align_rotated_grad(
     dy: ArrayLike,
     rois: ArrayLike,
@@ -111,12 +102,3 @@ def roi_align_rotated_grad(
 
     Source: the derivative of mmcv's RoIAlignRotated; mmcv has no derivative with respect to the RoIs.
     """
-    attributes = {
-        "spatial_scale": spatial_scale,
-        "sampling_ratio": sampling_ratio,
-        "aligned": as_int(aligned),
-        "clockwise": as_int(clockwise),
-    }
-    inputs = (dy, rois, batch_indices, x_shape, x)
-    dx, drois = call(ROI_ALIGN_ROTATED_GRAD, inputs, attributes, wanted_gradients(outputs))
-    return dx, drois

@@ -5,7 +5,7 @@ BIN := .venv/bin
 COMPILER = $(shell cc -shared -fPIC -x c /dev/null -o /dev/null 2>/dev/null && echo compile || echo library)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench networks start examples docs frozen library release site lint
+.PHONY: conformance test test-slow test-torch bench examples docs frozen library release site lint
 
 conformance: .venv/.base library
 	$(BIN)/python -m conformance --strict all
@@ -20,20 +20,13 @@ test-slow: .venv/.test library
 # The tests that need PyTorch, which is large. Where it is installed, the two targets above run them, too, and take longer.
 test-torch: .venv/.test .venv/.test-torch library
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m torch \
-		$(addprefix tests/test_, torch*.py gradient_networks.py gradient_layers.py docs.py)
+		$(addprefix tests/test_, torch*.py gradient_layers.py docs.py)
 
 # Measures speed, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench library
 	@mkdir -p build
 	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
 	$(BIN)/python -m benchmarks custom-calls --write docs/custom_operators.md
-
-# Measures how long a user waits for the compiler, the library and the suite.
-start: .venv/.test library
-	$(BIN)/python -m benchmarks.start
-
-networks: .venv/.test-torch library
-	$(BIN)/python -m benchmarks networks --write docs/performance.md
 
 examples: .venv/.examples library
 	$(BIN)/python -m examples.fit_box

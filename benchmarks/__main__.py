@@ -20,7 +20,7 @@ from benchmarks import in_model, report
 from benchmarks.against import checkout
 from benchmarks.measure import Cell, Peer, measure
 from benchmarks.peers import COMPARISONS, CPUS, PEERS, load
-from benchmarks.workloads import IN_MODEL, OPERATIONS, RESAMPLINGS, ROTATED, WORKLOADS, Problem
+from benchmarks.workloads import IN_MODEL, OPERATIONS, RESAMPLINGS, ROTATED, WORKLOADS, Problem, Resampling, Workload
 
 ROOT = Path(__file__).parents[1]
 NAME = click.Choice([operation.name for operation in OPERATIONS])
@@ -30,7 +30,7 @@ PATH = click.Path(exists=True, path_type=Path)
 @click.command()
 @click.argument("comparisons", nargs=-1, type=click.Choice([name for name in COMPARISONS if name != "against"]))
 @click.option("--operation", "operations", multiple=True, type=NAME, help="[default: those of the documents]")
-@click.option("--workload", "workloads", multiple=True, help="The name of a workload or of a network. [default: all]")
+@click.option("--workload", "workloads", multiple=True, help="The name of a workload. [default: all]")
 @click.option("--threads", multiple=True, type=click.IntRange(1, CPUS), help=f"[default: 1 and {CPUS}; types: {CPUS}]")
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="[default: those installed]")
 @click.option("--against", type=PATH, metavar="DIR", help="Compare only with the operators of another checkout.")
@@ -54,45 +54,45 @@ def main(
 
     COMPARISONS are, by default, the first four of: roi-align and others, our operators and other implementations; types,
     RoiAlign in all types; in-model, RoiAlign inside a model, from the runtimes' profiles; torch, our RoiAlign in PyTorch
-    and torchvision's; networks, training steps in ONNX Runtime and in PyTorch; custom-calls, operators that do nothing.
+    and torchvision's; custom-calls, operators that do nothing.
 
     The exit status is 0, 1 if an implementation computes different values, or 2 for a wrong call.
     """
     # Imported first, so that a missing package is found before hours of measuring.
     draw = pkgutil.resolve_name("benchmarks.picture:draw") if picture else None
-    where, cells, failed = report.machine(), list[Cell](), list[str]()
+    machine, cells, errors = report.machine(), list[Cell](), list[str]()
     with ExitStack() as stack:
         if against:
             if not (against / "ortops").is_dir():
                 raise click.BadParameter(f"{against} has no package ortops", param_hint="--against")
             folders = {"this": ROOT, str(against): against}
-            both = {name: stack.enter_context(checkout(folder)) for name, folder in folders.items()}
-            found: Mapping[str, Mapping[str, Peer]] = {"against": both}
+            checkouts = {name: stack.enter_context(checkout(folder)) for name, folder in folders.items()}
+            peers: Mapping[str, Mapping[str, Peer]] = {"against": checkouts}
         else:
             usual = {name: COMPARISONS[name].peers for name in comparisons or list(COMPARISONS)[:4]}
-            found = {name: load([*own[:1], *(names or own[1:])], bool(names)) for name, own in usual.items()}
+            peers = {name: load([*row[:1], *(names or row[1:])], bool(names)) for name, row in usual.items()}
         chosen = (operations, workloads, threads, rounds)
-        steps = [step for name, peers in found.items() for step in _steps(name, peers, *chosen)]
+        steps = [step for name, loaded in peers.items() for step in _steps(name, loaded, *chosen)]
         if not steps:
             raise click.UsageError("no chosen operation is measured on a chosen workload")
         for step in track(steps, "measuring", console=Console(stderr=True), transient=True):
             try:
                 cells += step()
             except click.ClickException as error:
-                failed.append(error.message)
-    click.echo(f"{where['cpu']}, {where['cpus']} CPUs, {where['system']}, {where['packages']}\n")
+                errors.append(error.message)
+    click.echo(f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['system']}, {machine['packages']}\n")
     tables = report.tables(cells)
     for table in tables.values():
         report.show(table)
-    failed += [message for cell in cells for message in cell.refused]
-    click.echo("\n".join(failed))
+    errors += [message for cell in cells for message in cell.refused]
+    click.echo("\n".join(errors))
     if file:
-        json.dump({"machine": where, "cells": list(map(asdict, cells))}, file, indent=1)
+        json.dump({"machine": machine, "cells": list(map(asdict, cells))}, file, indent=1)
     if draw:
-        draw(where, cells, picture)
+        draw(machine, cells, picture)
     if write:
         write.write_text(report.replaced(write.read_text("utf-8"), tables), "utf-8")
-    if failed:
+    if errors:
         raise click.exceptions.Exit(1)
 
 
@@ -107,28 +107,19 @@ def _steps(
     """Yield what measures a comparison, of chosen operations and workloads, or all if none are chosen."""
     comparison = COMPARISONS[name]
     counts = sorted(set(threads or comparison.threads))
-
-    def is_chosen(workload: str) -> bool:
-        return not workloads or workload in workloads
-
-    if name == "networks":
-        network = pkgutil.resolve_name("benchmarks.networks.step:measure")
-        names = filter(is_chosen, pkgutil.resolve_name("benchmarks.networks.zoo:NETWORKS"))
-        yield from (partial(network, one, counts, rounds) for one in names)
-    elif name == "custom-calls":
+    if name == "custom-calls":
         yield partial(pkgutil.resolve_name("benchmarks.custom_calls:measure"), rounds)
     elif name == "in-model":
-        chosen = (one for one in IN_MODEL if is_chosen(one.name))
-        yield from (partial(in_model.measure, *each, peers, rounds) for each in product(chosen, counts))
+        for workload, count in product(IN_MODEL, counts):
+            if not workloads or workload.name in workloads:
+                yield partial(in_model.measure, workload, count, peers, rounds)
     else:
         # By workload, whose data is then made once.
-        every = [operation for operation in OPERATIONS if operation.name in (operations or comparison.operations)]
-        for workload in (*WORKLOADS, *ROTATED, *RESAMPLINGS):
-            problems = [
-                Problem(one, workload) for one in every if workload in one.workloads and is_chosen(workload.name)
-            ]
-            for problem, count in product(problems, counts):
-                yield partial(measure, name, problem, count, peers, rounds)
+        data: tuple[Workload | Resampling, ...] = (*WORKLOADS, *ROTATED, *RESAMPLINGS)
+        for each, operation, count in product(data, OPERATIONS, counts):
+            is_chosen = operation.name in (operations or comparison.operations) and each in operation.workloads
+            if is_chosen and (not workloads or each.name in workloads):
+                yield partial(measure, name, Problem(operation, each), count, peers, rounds)
 
 
 if __name__ == "__main__":

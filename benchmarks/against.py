@@ -32,8 +32,8 @@ def checkout(folder: Path) -> Iterator[Any]:
                 raise click.ClickException(f"{folder}: its process ended with status {process.wait()}") from None
 
         def prepare(problem: Any, threads: int) -> measure.Call:
-            made = models.model(problem)
-            ask((made.SerializeToString(), models.feeds(made, problem), threads))
+            model = models.model(problem)
+            ask((model.SerializeToString(), models.feeds(model, problem), threads))
             # The process measures the seconds, so that they do not include the pipes.
             return measure.Call(lambda: ask("arrays"), timer=lambda: float(ask("seconds")))
 
@@ -49,12 +49,12 @@ if __name__ == "__main__":
     with open(0, "rb") as questions, os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what a library prints is no answer
         while questions.peek(1):
-            asked = pickle.load(questions)  # noqa: S301 - of the function above
-            if isinstance(asked, tuple):
+            question = pickle.load(questions)  # noqa: S301 - of the function above
+            if isinstance(question, tuple):
                 options = SessionOptions()
-                options.intra_op_num_threads = asked[2]
+                options.intra_op_num_threads = question[2]
                 options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-                session, feeds = ortops.InferenceSession(asked[0], options), asked[1]
+                session, feeds = ortops.InferenceSession(question[0], options), question[1]
             began, outputs = time.perf_counter(), session.run(None, feeds)
-            pickle.dump(outputs if asked == "arrays" else time.perf_counter() - began, answers)
+            pickle.dump(outputs if question == "arrays" else time.perf_counter() - began, answers)
             answers.flush()

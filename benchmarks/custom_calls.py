@@ -51,13 +51,13 @@ def measure(rounds: int | None = None) -> Iterator[Cell]:
         <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1, "bench" : 1]>
         g (float[n] x) => (float[n] y) {{ y = {node}(x) }}""") for title, node in nodes.items()}  # fmt: skip
     sessions = {
-        name: session(partial(ortops.InferenceSession, operators=[same, negated]), one, 1)
-        for name, one in models.items()
+        title: session(partial(ortops.InferenceSession, operators=[same, negated]), model, 1)
+        for title, model in models.items()
     }
     for length, usual in ROUNDS.items():
         # Without what `ortops.InferenceSession` adds to a call.
         run = partial(
             onnxruntime.InferenceSession.run, output_names=None, input_feed={"x": np.ones(length, np.float32)}
         )
-        calls = {title: Call(partial(run, made)) for title, made in sessions.items()}
+        calls = {title: Call(partial(run, session)) for title, session in sessions.items()}
         yield Cell("custom-calls", "call", f"float[{length}]", 1, interleave(calls, rounds or usual))

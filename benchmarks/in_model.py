@@ -37,32 +37,32 @@ def measure(workload: Workload, threads: int, peers: Collection[str], rounds: in
     """
     with TemporaryDirectory() as folder:
         models = _profiled(workload, threads, peers, folder)
-        outputs = {name: one.run() for name, one in models.items()}
+        outputs = {name: model.run() for name, model in models.items()}
         problem = Problem(OPERATIONS[0], workload)
-        found = {name: difference(theirs, outputs["ortops"], problem) for name, theirs in outputs.items()}
-        refused = [f"{name} is not compared: {message}" for name, message in found.items() if message]
-        right = {name: one for name, one in models.items() if not found[name]}
-        interleave({name: Call(one.run) for name, one in right.items()}, rounds)
-        times = {name: one.seconds() for name, one in right.items()}
+        differences = {name: difference(theirs, outputs["ortops"], problem) for name, theirs in outputs.items()}
+        refused = [f"{name} is not compared: {message}" for name, message in differences.items() if message]
+        right = {name: model for name, model in models.items() if not differences[name]}
+        interleave({name: Call(model.run) for name, model in right.items()}, rounds)
+        times = {name: model.seconds() for name, model in right.items()}
     for i, operation in enumerate(("RoiAlign", "with conversions")):
         # The first run was the comparison's, and of two in a row the second one counts.
-        own = {name: each[i][2::2] for name, each in times.items()}
-        yield Cell("in-model", operation, workload.name, threads, own, refused=refused)
+        timed = {name: seconds[i][2::2] for name, seconds in times.items()}
+        yield Cell("in-model", operation, workload.name, threads, timed, refused=refused)
 
 
 def _model(workload: Workload) -> onnx.ModelProto:
     """Return a model of RoiAlign on an image as large as the map after a 3 x 3 convolution and Relu."""
     images, channels, height, width = workload.shape
     axes = {"N": images, "C": channels, "H": height, "W": width, "num_rois": workload.rois}
-    made = onnx_models.roi_align(16, standard=True, axes=axes, **workload.attributes)
-    graph = made.graph
+    model = onnx_models.roi_align(16, standard=True, axes=axes, **workload.attributes)
+    graph = model.graph
     graph.input[0].type.tensor_type.shape.dim[1].dim_value = IMAGE_CHANNELS
     graph.node[0].input[0] = "map"
     graph.node.insert(0, onnx.helper.make_node("Conv", ["X", "weights"], ["sums"], pads=[1] * 4))
     graph.node.insert(1, onnx.helper.make_node("Relu", ["sums"], ["map"]))
     weights = np.random.default_rng(0).standard_normal((channels, IMAGE_CHANNELS, 3, 3), np.float32)
     graph.initializer.append(onnx.numpy_helper.from_array(weights, "weights"))
-    return made
+    return model
 
 
 def _profiled(workload: Workload, threads: int, peers: Collection[str], folder: str) -> dict[str, Any]:
@@ -70,18 +70,17 @@ def _profiled(workload: Workload, threads: int, peers: Collection[str], folder: 
     images, _, height, width = workload.shape
     model, feeds = _model(workload), replace(workload, shape=(images, IMAGE_CHANNELS, height, width)).inputs()
     kinds = {"ortops": ortops.InferenceSession, "onnxruntime": onnxruntime.InferenceSession}
-    found: dict[str, Any] = {}
+    profiled: dict[str, Any] = {}
     for name, kind in kinds.items():
         if name in peers:
-            own = onnx_models.convert(model) if name == "ortops" else model
-            file = f"{folder}/{name}"
-            made = session(kind, own, threads, enable_profiling=True, profile_file_prefix=file)
-            found[name] = _ProfiledSession(made, feeds)
+            converted = onnx_models.convert(model) if name == "ortops" else model
+            options = {"enable_profiling": True, "profile_file_prefix": f"{folder}/{name}"}
+            profiled[name] = _ProfiledSession(session(kind, converted, threads, **options), feeds)
     if "openvino" in peers:
         from benchmarks.peers.openvino import ProfiledModel
 
-        found["openvino"] = ProfiledModel(model, feeds, threads)
-    return found
+        profiled["openvino"] = ProfiledModel(model, feeds, threads)
+    return profiled
 
 
 @dataclass(frozen=True)

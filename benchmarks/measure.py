@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any
@@ -52,7 +52,6 @@ class Cell:
     """The times of an operation on a workload: a row of the table of a comparison (`benchmarks.peers.COMPARISONS`).
 
     times: the seconds of each call, by the name of the peer. The report gives the others as multiples of the first.
-    more: the texts of further columns, by their headings.
     refused: a message for each peer that computes different values.
     """
 
@@ -61,7 +60,6 @@ class Cell:
     workload: str
     threads: int
     times: Mapping[str, list[float]]
-    more: Mapping[str, str] = field(default_factory=dict)
     refused: Sequence[str] = ()
 
     def ms(self, name: str) -> float:
@@ -123,11 +121,11 @@ def difference(theirs: Sequence[Array], ours: Sequence[Array], problem: Problem,
     changes a sample in proportion to the difference of neighbouring pixels, which in this data is about the largest value.
     """
     allowed = 2.0**-21 * (1 + max(problem.workload.shape[2:]))
-    for one, other in zip(theirs, ours, strict=True):
+    for actual, expected in zip(theirs, ours, strict=True):
         what = f"{problem.operation.name} of {problem.workload.name} differs from ours"
-        if one.shape != other.shape:
-            return f"{what} in its shape, {one.shape} and not {other.shape}"
-        off, largest = (float(np.abs(values).max(initial=0)) for values in (one - other, other))
+        if actual.shape != expected.shape:
+            return f"{what} in its shape, {actual.shape} and not {expected.shape}"
+        off, largest = (float(np.abs(values).max(initial=0)) for values in (actual - expected, expected))
         if is_same and not off <= allowed * largest:
             return f"{what} by {off:.2g} where the largest value is {largest:.2g}; allowed is {allowed:.2g} of it"
     return ""
@@ -141,10 +139,10 @@ def copies(problem: Problem, threads: int) -> Call | None:
     whole = (x.reshape(-1), np.zeros(x.size, x.dtype), y.reshape(-1))
     parts = list(zip(*(np.array_split(array, threads) for array in whole), strict=True))
 
-    def one(part: Sequence[Array]) -> None:
+    def copy(part: Sequence[Array]) -> None:
         np.copyto(part[1], part[0])
         part[2].fill(0)
 
     pool = ThreadPoolExecutor(threads)
-    run = partial(one, parts[0]) if threads == 1 else lambda: list(pool.map(one, parts))
+    run = partial(copy, parts[0]) if threads == 1 else lambda: list(pool.map(copy, parts))
     return Call(run, lambda _: [y], is_same=False)

@@ -53,9 +53,9 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
         return None
     # The newest in ONNX Runtime. They compute the same as those of opset 22, which have bfloat16.
     operator = BY_NAME["MaxRoiPool_1" if operation.forward is MAX_ROI_POOL else "RoiAlign_16"]
-    made = onnx_models.model(operator, attributes=_attributes(operator, problem), standard=True)
-    made.opset_import[0].version = 16
-    return made
+    model = onnx_models.model(operator, attributes=_attributes(operator, problem), standard=True)
+    model.opset_import[0].version = 16
+    return model
 
 
 def _attributes(operator: Operator, problem: Problem) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _attributes(operator: Operator, problem: Problem) -> dict[str, Any]:
         known = onnx_models.resample_attributes(_resize(mode), **shapes, opset=OPSET)
     else:
         known = {**workload.attributes, "mode": mode, "pooled_shape": (workload.bins, workload.bins)}
-    return {one.name: known[one.name] for one in operator.attributes if one.name in known}
+    return {attribute.name: known[attribute.name] for attribute in operator.attributes if attribute.name in known}
 
 
 def _resize(mode: str) -> dict[str, str]:
@@ -74,10 +74,10 @@ def _resize(mode: str) -> dict[str, str]:
 
 def session(kind: Callable[..., Any], model: onnx.ModelProto, threads: int, **chosen: Any) -> Any:
     """Create a session of a class with further options. Its idle threads do not spin: they would take the others' cores."""
-    made = options()
+    session_options = options()
     for name, value in {"intra_op_num_threads": threads, **chosen}.items():
-        setattr(made, name, value)
-    return kind(model.SerializeToString(), made, providers=[CPU])
+        setattr(session_options, name, value)
+    return kind(model.SerializeToString(), session_options, providers=[CPU])
 
 
 def feeds(model: onnx.ModelProto, problem: Problem) -> dict[str, Array]:
@@ -89,12 +89,14 @@ def _call(
     kind: Callable[..., Any], model: onnx.ModelProto, problem: Problem, threads: int, is_same: bool = True
 ) -> Call:
     """Return a call of `run`, as most users do. bfloat16, which NumPy lacks, is passed as OrtValue: 50 us longer."""
-    made, given = session(kind, model, threads), feeds(model, problem)
-    outputs = [value.name for value in model.graph.output]
+    runtime, arrays = session(kind, model, threads), feeds(model, problem)
+    names = [value.name for value in model.graph.output]
     if problem.element_type != "bfloat16":
-        return Call(lambda: made.run(outputs, given), is_same=is_same)
-    values = {name: to_ort(array) for name, array in given.items()}
-    return Call(lambda: made.run_with_ort_values(outputs, values), lambda found: list(map(from_ort, found)), is_same)
+        return Call(lambda: runtime.run(names, arrays), is_same=is_same)
+    values = {name: to_ort(array) for name, array in arrays.items()}
+    return Call(
+        lambda: runtime.run_with_ort_values(names, values), lambda outputs: list(map(from_ort, outputs)), is_same
+    )
 
 
 def ours(problem: Problem, threads: int) -> Call:
@@ -117,7 +119,7 @@ def bodies(problem: Problem, threads: int) -> Call:
 
 def onnxruntime_own(problem: Problem, threads: int) -> Call | None:
     """Return a call of ONNX Runtime's own RoiAlign, MaxRoiPool or Resize."""
-    made = standard(problem)
+    model = standard(problem)
     # It computes MaxRoiPool's bins of whole pixels in float32, so that a bin may have one pixel more.
     is_same = problem.operation.forward is not MAX_ROI_POOL
-    return _call(onnxruntime.InferenceSession, made, problem, threads, is_same) if made else None
+    return _call(onnxruntime.InferenceSession, model, problem, threads, is_same) if model else None

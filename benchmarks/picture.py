@@ -23,20 +23,20 @@ GREY = "#808890"
 """The colour of the texts, which is legible on light and on dark pages."""
 
 
-def draw(where: Mapping[str, Any], cells: Sequence[Cell], file: Path) -> None:
-    """Write the picture of cells of `PANELS` with times of `PEER`; where: `benchmarks.report.machine`."""
-    versions = ", ".join(f"{name} {where['packages'][name]}" for name in ("ortops", PEER, "numba"))
+def draw(machine: Mapping[str, Any], cells: Sequence[Cell], file: Path) -> None:
+    """Write the picture of cells of `PANELS` with times of `PEER`; machine: `benchmarks.report.machine`."""
+    versions = ", ".join(f"{name} {machine['packages'][name]}" for name in ("ortops", PEER, "numba"))
     colours = dict.fromkeys(("text.color", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
     with mpl.rc_context({**colours, "font.size": 8, "svg.fonttype": "none", "svg.hashsalt": "ortops"}):
         figure = Figure((8.3, 4), layout="constrained")
         figure.suptitle("How many times longer ONNX Runtime's own RoiAlign takes than ortops", weight="bold")
-        figure.supxlabel(f"{where['cpu']}, {where['cpus']} CPUs; {versions}", fontsize=7)
+        figure.supxlabel(f"{machine['cpu']}, {machine['cpus']} CPUs; {versions}", fontsize=7)
         panels = figure.subplots(1, len(PANELS), sharex=True)
         for (panel, title), axes in zip(PANELS.items(), panels, strict=True):
-            own = [cell for cell in cells if (cell.comparison, cell.operation) == panel and PEER in cell.times]
-            names = list(dict.fromkeys(cell.workload for cell in own))
-            for i, threads in enumerate(sorted({cell.threads for cell in own})):
-                shown = [cell for cell in own if cell.threads == threads]
+            measured = [cell for cell in cells if (cell.comparison, cell.operation) == panel and PEER in cell.times]
+            names = list(dict.fromkeys(cell.workload for cell in measured))
+            for i, threads in enumerate(sorted({cell.threads for cell in measured})):
+                shown = [cell for cell in measured if cell.threads == threads]
                 places = [names.index(cell.workload) + 0.4 * i for cell in shown]
                 bars = axes.barh(places, [cell.ratio(PEER) for cell in shown], 0.36, label=f"threads: {threads}")
                 axes.bar_label(bars, fmt="%.1f", padding=2)

@@ -7,6 +7,7 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from importlib import metadata, util
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from benchmarks.measure import Cell
 from benchmarks.peers import CPUS
 
 PACKAGES = ("ortops", "onnxruntime", "onnxruntime-extensions", "numba", "numpy", "openvino", "torch", "torchvision")
-WORDS = ("operation", "workload", "model", "exporter, opset")
+WORDS = ("operation", "workload")
 """The headings of columns of words."""
 
 
@@ -70,10 +71,10 @@ def replaced(document: str, tables: Mapping[str, Grid]) -> str:
 
 def tables(cells: Sequence[Cell]) -> dict[str, Grid]:
     """Return a table for each comparison: a row for each operation, workload and number of threads."""
-    found: dict[str, dict[str, list[Cell]]] = {}
+    comparisons: dict[str, dict[str, list[Cell]]] = {}
     for cell in cells:
-        found.setdefault(cell.comparison, {}).setdefault(cell.operation, []).append(cell)
-    return {name: _table([cell for own in operations.values() for cell in own]) for name, operations in found.items()}
+        comparisons.setdefault(cell.comparison, {}).setdefault(cell.operation, []).append(cell)
+    return {name: _table(list(chain(*operations.values()))) for name, operations in comparisons.items()}
 
 
 def _table(cells: Sequence[Cell]) -> Grid:
@@ -83,8 +84,8 @@ def _table(cells: Sequence[Cell]) -> Grid:
         label = (cell.operation, cell.workload)
         # Labels are not repeated.
         shown, before = ("", "") if label == before else label, label
-        rows.append([*shown, str(cell.threads), *(_text(cell, name) for name in peers), *cell.more.values()])
-    return Grid(["operation", "workload", "threads", *peers, *cells[0].more], rows)
+        rows.append([*shown, str(cell.threads), *(_text(cell, name) for name in peers)])
+    return Grid(["operation", "workload", "threads", *peers], rows)
 
 
 def _text(cell: Cell, name: str) -> str:

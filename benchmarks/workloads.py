@@ -100,7 +100,7 @@ IN_MODEL = (
     Workload("FPN P3", (1, 256, 100, 152), 250, 7, 2, 1 / 8, (112, 224)),
     Workload("FPN P4", (1, 256, 50, 76), 250, 7, 2, 1 / 16, (224, 448)),
     Workload("FPN P5", (1, 256, 25, 38), 250, 7, 2, 1 / 32, (448, 800)),
-    *(one for one in WORKLOADS if one.name in ("mask", "C4")),
+    *(workload for workload in WORKLOADS if workload.name in ("mask", "C4")),
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from skips import SkipCheck
 
-NEEDING_TORCH = ["test_torch*.py", "test_gradient_networks.py"]
+NEEDING_TORCH = ["test_torch*.py"]
 """The files of which `make test-torch` runs everything."""
 
 collect_ignore_glob = [] if find_spec("torch") else NEEDING_TORCH

@@ -98,6 +98,27 @@ def test_a_head_with_roi_align_has_pytorchs_gradients_at_any_shape() -> None:
         check(model, module, functional.cross_entropy, *head_problem(*shape))
 
 
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
+    """Two recurrent layers and a classifier of the last state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.linear = torch.nn.GRU(8, 12, num_layers=2, batch_first=True), torch.nn.Linear(12, 5)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(self.layers(x)[0][:, -1])
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes:UserWarning")  # of PyTorch, about its own layers
+def test_recurrent_layers_of_open_batches_have_pytorchs_gradients() -> None:
+    module, x, target = Recurrent(), torch.randn(6, 4, 8), torch.arange(6) % 5
+    wrt = ["x", *dict(module.named_parameters())]
+    shapes = {"x": {0: "N"}, "target": {0: "N"}}
+    model = export(module, (x,), loss=functional.cross_entropy, targets=(target,), wrt=wrt, dynamic_shapes=shapes)
+    for count in (6, 3):
+        check(model, module, functional.cross_entropy, {"x": x[:count]}, {"target": target[:count]})
+
+
 class Odd(torch.nn.Module):  # type: ignore[misc]
     """One parameter with two names, one that is not used, one that is frozen, and a buffer."""
 

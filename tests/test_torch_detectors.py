@@ -35,8 +35,6 @@ from torchvision.models.detection import (
 )
 
 import ortops
-from benchmarks import detectors
-from benchmarks.measure import interleave
 from onnx_models import convert, gradient
 from onnx_models.torch import export, exportable_detectors, translation_table
 from ortops.torch import patch_torchvision
@@ -488,26 +486,3 @@ def test_operators_of_torchvision_have_translations() -> None:
     assert 1 < len(expected["nms"]) < 9
     for (name, wanted), value in zip(expected.items(), found, strict=True):
         assert_near(value, wanted.numpy(), name)
-
-
-@pytest.fixture
-def _one_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detectors, "interleave", lambda calls, _: interleave(calls, 1))
-
-
-@pytest.mark.usefixtures("_one_round")
-def test_models_of_roi_nodes_are_measured_as_they_are() -> None:
-    rows = {name: next(detectors.written(name)) for name in detectors.WRITTEN}
-    assert [name for name, texts in rows.items() if "refused" not in texts] == ["RoiAlign of opset 10"]
-    for texts in rows.values():
-        assert len(texts) == len(detectors.HEADINGS)
-        assert texts[4:6].count("refused") == 0
-        assert float(texts[-1]) < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_one_round")
-def test_a_detector_is_measured_by_both_exporters() -> None:
-    rows = list(detectors.exported("SSD"))
-    assert [texts[1] for texts in rows] == ["older, 17", "dynamo, 22"]
-    assert all("refused" not in texts and float(texts[-1]) < 1e-5 for texts in rows)

@@ -24,7 +24,6 @@ from unittest import mock
 
 import torch
 
-from benchmarks.networks.zoo import models
 from ortops.torch.operators import OPERATORS
 
 
@@ -148,7 +147,18 @@ def _is_exporting() -> bool:
     return bool(torch.jit.is_tracing() or torch.compiler.is_compiling())
 
 
-models()
+_declarations: list[Any] = []
+"""PyTorch removes the declarations of a library when it is garbage-collected."""
+
+try:
+    importlib.import_module("torchvision.models")
+except RuntimeError:
+    # This PyTorch cannot load torchvision's compiled operators, and torchvision's modules use two of them by their names.
+    _declarations.append(torch.library.Library("torchvision", "FRAGMENT"))
+    for _operator in ("nms", "qnms"):
+        _declarations[0].define(f"{_operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    importlib.import_module("torchvision.models")
+
 _extension: Any = importlib.import_module("torchvision.extension")
 _module: Any = importlib.import_module("torchvision.ops.roi_align")
 

@@ -54,8 +54,6 @@ COMPARISONS = {
     "others": Comparison(("ortops", "copy", "onnxruntime", "openvino"), _OTHERS),
     "against": Comparison((), (*_ROI_ALIGN, *_OTHERS)),
     "torch": Comparison(("ortops.torch", "torchvision"), ("average", "dX")),
-    # These have their own modules for calls: `networks.step` and `custom_calls`.
-    "networks": Comparison(),
     "custom-calls": Comparison(),
 }
 """`make bench` runs the first four. They leave out bodies, which take seconds where the others take milliseconds."""
@@ -65,12 +63,12 @@ def load(names: Iterable[str], is_chosen: bool = False) -> dict[str, Peer]:
     """Return implementations by their names. Those that are not installed are left out, unless `is_chosen`, or the first."""
     # Spinning idle threads of OpenMP, which torch uses, would take the others' cores. OpenMP reads this when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    found: dict[str, Peer] = {}
+    peers: dict[str, Peer] = {}
     for name in names:
         try:
             peer = pkgutil.resolve_name(PEERS[name])
-            found[name] = partial(peer, name) if name in TYPES else peer
+            peers[name] = partial(peer, name) if name in TYPES else peer
         except (ImportError, RuntimeError) as error:
-            if is_chosen or not found:
+            if is_chosen or not peers:
                 raise click.UsageError(f"{name!r}: must be installed ({error})") from error
-    return found
+    return peers

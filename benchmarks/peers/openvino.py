@@ -55,11 +55,11 @@ class ProfiledModel:
 
     def seconds(self) -> tuple[list[float], list[float]]:
         """Return the seconds of RoiAlign in each run, alone and with the layers next to it that only convert."""
-        (layer,) = (one for one in self._compiled.get_runtime_model().get_ops() if _kind(one) == "ROIAlign")
-        around = [value.get_node() for value in layer.input_values()]
-        around += [target.get_node() for target in layer.output(0).get_target_inputs()]
-        converting = [one for one in around if _kind(one) in _CONVERSIONS]
-        times = [self._each(one.get_friendly_name()) for one in (layer, *converting)]
+        (roi_align,) = (layer for layer in self._compiled.get_runtime_model().get_ops() if _kind(layer) == "ROIAlign")
+        around = [value.get_node() for value in roi_align.input_values()]
+        around += [target.get_node() for target in roi_align.output(0).get_target_inputs()]
+        converting = [layer for layer in around if _kind(layer) in _CONVERSIONS]
+        times = [self._each(layer.get_friendly_name()) for layer in (roi_align, *converting)]
         return times[0], [sum(run) for run in zip(*times, strict=True)]
 
     def _each(self, layer: str) -> list[float]:

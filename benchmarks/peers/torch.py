@@ -32,7 +32,7 @@ def roi_align(function: Callable[..., Any], problem: Problem, threads: int) -> C
     if operation.outputs != ("dX",):
         return None
     y = function(x.requires_grad_(), *options)
-    return Call(lambda: torch.autograd.grad(y, x, dy, retain_graph=True), lambda found: [found[0].numpy()])
+    return Call(lambda: torch.autograd.grad(y, x, dy, retain_graph=True), lambda gradients: [gradients[0].numpy()])
 
 
 ours: Peer = partial(roi_align, ortops.torch.roi_align)

@@ -1,1 +1,0 @@
-"""Training steps of whole networks: ONNX Runtime with our gradient graph, and PyTorch."""

@@ -42,7 +42,7 @@ docs: .venv/.base library
 
 # Writes the data that tests compare with: the list of the suite's cases, a case that each mutant fails, the kernels' bits.
 frozen: .venv/.test library
-	$(BIN)/python -m conformance.vectors.frozen
+	$(BIN)/python -m conformance.cases.frozen
 	$(BIN)/python tests/catching_cases.py
 	$(BIN)/python tests/bits.py
 

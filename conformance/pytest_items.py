@@ -15,11 +15,11 @@ import pytest
 from conformance import isolate
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.expected_failures import Listed, read
 from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
-from conformance.vectors import collect
 from conformance.worker_process import LocalExecutor
 
 SUITE = Path(__file__).parent.name

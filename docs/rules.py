@@ -11,8 +11,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from conformance.case import Basis, Case
+from conformance.cases import collect
 from conformance.families import all_mutants, families
-from conformance.vectors import collect
 
 
 class Rule(NamedTuple):

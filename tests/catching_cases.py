@@ -15,10 +15,10 @@ from pathlib import Path
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case, scenario_of
+from conformance.cases import collect
 from conformance.families import all_mutants, families, family_of
 from conformance.mutants.base import Category, Mutant
 from conformance.run import ask, judge
-from conformance.vectors import collect
 from docs.rules import lives, rule_of
 
 FILE = Path(__file__).with_suffix(".json")

@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.cases import collect
 from conformance.export import write_whole
-from conformance.vectors import collect
 from docs.generate import generated
 from gradient_samples import SAMPLES
 from onnx_models import lower, vjp

@@ -23,7 +23,7 @@ WITH_EXTRAS = (
     "conformance.backends.openvino",
     "conformance.backends.torchvision",
     "conformance.fuzz.campaign",
-    "conformance.fuzz.random_draw",
+    "conformance.families.random_draw",
     "conformance.fuzz.strategy",
 )
 """Modules that need an extra, or the runtime that they ask."""

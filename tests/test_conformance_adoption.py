@@ -17,8 +17,8 @@ import pytest
 from conformance import backends
 from conformance.backends import ProviderError, session
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.run import ask
-from conformance.vectors import collect
 from suite_runs import INSIDE
 
 BY_ID = {case.id: case for case in collect()}

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from conformance.analogy import FamilyByAnalogy
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.compare import allowed_errors
 from conformance.error_bounds import unit_roundoff
 from conformance.expected_values import expected_outputs
 from conformance.explain.explanation import explain
 from conformance.families import family_of
+from conformance.families.analogy import FamilyByAnalogy
 from conformance.families.ps_roi_align import FAMILY, repeated
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, judge
-from conformance.vectors import collect
 
 OWN = tuple(case for case in collect() if isinstance(family_of(case.definition), FamilyByAnalogy))
 VALID = tuple(case for case in OWN if not case.expects_error and case.formula is None)

@@ -24,11 +24,11 @@ from conformance.backends import MissingBackendError, Session
 from conformance.backends.base import is_standard
 from conformance.backends.ortops import SMALL
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.expected_values import reference
 from conformance.isolate import Child, Declaration, Setting
 from conformance.outcome import Outcome, Result
 from conformance.run import CaseRunner, ask
-from conformance.vectors import collect
 from conformance.workers import LocalPool
 from ortops.native.kernels.schedule import MIN_PARALLEL_PIXELS
 from ortops.operators import BY_NAME

@@ -19,13 +19,13 @@ from onnx.backend.test.case import node
 
 from conformance import backends
 from conformance.case import Basis, Case
+from conformance.cases import collect, frozen, printed
+from conformance.cases.every_attribute import is_clear
 from conformance.expected_values import expected_outputs, reference
 from conformance.families import families
+from conformance.families.upright.geometry import AxisGeometry, Geometry, Sampling
 from conformance.outcome import Outcome
 from conformance.run import CaseRunner, ask
-from conformance.upright.geometry import AxisGeometry, Geometry, Sampling
-from conformance.vectors import collect, frozen, literal
-from conformance.vectors.matrix import is_clear
 from ortops.operators import OPERATORS
 from ortops.reference.roi_align import Candidate, Term, add_to_droi, add_to_dx, candidates_of
 from ortops.reference.sampling import Bin, SampledAxis, bins_of, candidate_indices
@@ -222,7 +222,7 @@ def effect(candidate: Candidate, channel: list[list[float]], bin_: Bin, axes: li
 
 def test_literal_numbers_are_exact_in_their_types() -> None:
     # ONNX's own are decimal numbers that every type rounds: `input_error` allows for that.
-    exact_cases = [case for case in literal.cases() if "/official/" not in case.id]
+    exact_cases = [case for case in printed.cases() if "/official/" not in case.id]
     doubles = {case.id.rpartition("/")[0]: case for case in exact_cases if case.element_type == "double"}
     for case in exact_cases:
         for name, array in case.inputs.items():

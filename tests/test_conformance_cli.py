@@ -12,10 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance.backends import session
+from conformance.cases import collect
 from conformance.commands import COMMANDS
 from conformance.commands.run import shard_of
 from conformance.outcome import Outcome
-from conformance.vectors import collect
 from suite_runs import INSIDE, outcomes, report, run, words
 
 IDS = [case.id for case in collect()]

@@ -12,6 +12,7 @@ import pytest
 from conformance import diagnosis
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case
+from conformance.cases import collect
 from conformance.conditions import in_common
 from conformance.diagnosis import MAX_SHOWN, diagnose
 from conformance.expected_values import expected_outputs
@@ -19,7 +20,6 @@ from conformance.families import all_mutants, family_of
 from conformance.outcome import Outcome, Result
 from conformance.report.causes import causes_of
 from conformance.run import Answer, ask, judge
-from conformance.vectors import collect
 
 BY_NAME = {mutant.name: mutant for mutant in all_mutants()}
 FEW_SAMPLES = 300

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.cases import collect
 from conformance.expected_failures import read
-from conformance.vectors import collect
 from suite_runs import run
 
 ROOT = Path(__file__).parent.parent

@@ -16,11 +16,11 @@ import pytest
 import suite_runs
 from conformance import backends
 from conformance.case import Array, Case, Source
+from conformance.cases import collect
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import MAX_CELLS, MAX_SAMPLES, picture
 from conformance.explain.parts import MAX_ROWS, Table
 from conformance.run import Answer, ask, judge
-from conformance.vectors import collect
 from docs.pictures import PICTURES, drawn
 from ortops.operators import BY_NAME
 

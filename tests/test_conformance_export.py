@@ -29,11 +29,11 @@ from conformance import backends, expected_failures, export
 from conformance.backends import session
 from conformance.backends.base import is_standard
 from conformance.case import Array, Case
+from conformance.cases import collect
 from conformance.compare import allowed_errors, compare
 from conformance.expected_values import expected_outputs
+from conformance.families.upright.geometry import samples
 from conformance.model import with_named_axes
-from conformance.upright.geometry import samples
-from conformance.vectors import collect
 from examples import read_corpus
 from suite_runs import run, words
 

@@ -19,13 +19,13 @@ from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 from conformance import cluster, isolate
+from conformance.cases import collect
 from conformance.cluster import Cluster
 from conformance.fuzz import campaign
 from conformance.fuzz.campaign import Plan
 from conformance.isolate import Setting
 from conformance.outcome import Outcome
 from conformance.report import record
-from conformance.vectors import collect
 from conformance.workers import WorkerPoolError
 from suite_runs import run, words
 

@@ -19,6 +19,7 @@ from conformance import backends, expected_failures
 from conformance.backends import Backend, Session
 from conformance.backends.external import FunctionBackend, OnnxBackend
 from conformance.case import Array, Basis, Case
+from conformance.cases import collect
 from conformance.compare import allowed_errors, compare
 from conformance.conventions import CONVENTIONS, check
 from conformance.expected_failures import ExpectedFailure, find
@@ -26,7 +27,6 @@ from conformance.expected_values import expected_outputs
 from conformance.model import build
 from conformance.outcome import Outcome, Result
 from conformance.run import MAX_KEPT_BYTES, Answer, CaseRunner, Kind, ask, is_asked_twice, judge
-from conformance.vectors import collect
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 

@@ -16,6 +16,12 @@ import seams
 from conformance import backends, compare
 from conformance.backends import Backend, Session
 from conformance.case import Array, Case
+from conformance.cases import collect
+from conformance.cases.large import scenarios
+from conformance.cases.large.by_role import ByRole
+from conformance.cases.large.planes import Planes
+from conformance.cases.large.repetitions import Repetitions
+from conformance.cases.large.windows import Windows
 from conformance.compare import allowed_errors
 from conformance.conventions import with_conventions
 from conformance.expected_values import reference
@@ -24,11 +30,6 @@ from conformance.formula import Computed
 from conformance.model import build
 from conformance.outcome import Outcome
 from conformance.run import ask, judge
-from conformance.vectors import collect, users
-from conformance.vectors.by_role import ByRole
-from conformance.vectors.planes import Planes
-from conformance.vectors.repetitions import Repetitions
-from conformance.vectors.windows import Windows
 from ortops.operators import OPERATORS
 
 LARGE = [case for case in collect() if case.formula is not None]
@@ -152,7 +153,7 @@ def test_collecting_sending_and_building_large_cases_computes_no_large_array(mon
 
     for kind in (Windows, Planes, Repetitions):
         monkeypatch.setattr(kind, "tensor", tensor)
-    for case in users.cases():
+    for case in scenarios.cases():
         build(case, "ortops")
         sent = pickle.dumps(case)
         assert len(sent) < 10_000

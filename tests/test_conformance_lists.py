@@ -14,11 +14,11 @@ import pytest
 
 import ortops
 from conformance.case import Array
+from conformance.cases import collect
 from conformance.expected_failures import ExpectedFailure, find, read
 from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.report import failure_list
-from conformance.vectors import collect
 from suite_runs import outcomes, report, run
 
 BY_ID = {case.id: case for case in collect()}

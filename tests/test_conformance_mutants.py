@@ -15,9 +15,9 @@ from catching_cases import candidates, decisive, failing, recorded
 from conformance.backends import MissingBackendError, load
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case
+from conformance.cases import collect
 from conformance.families import all_mutants, family_of
 from conformance.mutants.base import Category, Model, Mutant, Table, called_by, edit, with_replaced
-from conformance.vectors import collect
 from docs.rules import lives, rule_of
 from ortops.operators import OPERATORS
 from ortops.reference import evaluate, max_roi_pool, sampling

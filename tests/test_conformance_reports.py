@@ -21,6 +21,7 @@ from rich.console import Console
 import ortops
 from conformance import backends
 from conformance.case import Array, Basis
+from conformance.cases import collect
 from conformance.commands import matrix as command
 from conformance.diagnosis import Diagnosis
 from conformance.families import all_mutants
@@ -30,7 +31,6 @@ from conformance.report.causes import causes_of
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, NotAReportError, Report, read, read_merged, report_of
 from conformance.run import Answer, ask, judge
-from conformance.vectors import collect
 from ortops import atomic_file
 from rude_backends import CLEARS, SHOWN
 from suite_runs import INSIDE, run, stored, words

@@ -24,6 +24,7 @@ import rude_backends
 from conformance import backends, isolate
 from conformance.backends import MissingBackendError
 from conformance.case import MAX_SAMPLES, Case
+from conformance.cases import collect
 from conformance.families import family_of
 from conformance.isolate import Child, Setting, child_of, declaration_of
 from conformance.outcome import Outcome, Result
@@ -31,7 +32,6 @@ from conformance.printable import MAX_LENGTH
 from conformance.report import files, record
 from conformance.report.files import Reports
 from conformance.run import ask, judge
-from conformance.vectors import collect
 from conformance.worker_process import ProcessLostError, WorkerProcess, can_limit_memory, stage
 from conformance.workers import LocalPool, WorkerPool
 from ortops import atomic_file

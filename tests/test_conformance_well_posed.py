@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pytest
 
 from conformance.case import Array, Case, Source
+from conformance.cases import pool as max_roi_pool
+from conformance.cases import rotated as roi_align_rotated
+from conformance.cases.scenes import scatter
 from conformance.compare import compare
 from conformance.expected_values import reference
 from conformance.families import family_of
-from conformance.families.max_roi_pool import cases as max_roi_pool
-from conformance.families.roi_align_rotated import cases as roi_align_rotated
 from conformance.fuzz.check import REFERENCE
 from conformance.fuzz.well_posed import is_well_posed
-from conformance.vectors.scenes import scatter
 
 ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]
 POOL = [case for case in max_roi_pool.cases() if "/sizes/" not in case.id and case.element_type == "float"]

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from conformance import expected_failures
 from conformance.case import Basis
+from conformance.cases import collect
 from conformance.outcome import Outcome
 from conformance.report import record
 from conformance.report.record import Entry, Origin, Report
-from conformance.vectors import collect
 from docs import findings
 from docs.__main__ import main
 from ortops import atomic_file

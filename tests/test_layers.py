@@ -58,20 +58,18 @@ LAYERS = (
     ("conformance.error_bounds",),
     # The parts of each family, cases, the runtimes that answer them, and how an answer is judged.
     (
-        "conformance.analogy",
         "conformance.backends",
         "conformance.compare",
         "conformance.explain",
         "conformance.families",
         "conformance.fuzz.corrupt",
         "conformance.fuzz.perturbation",
-        "conformance.fuzz.random_draw",
+        "conformance.families.random_draw",
         "conformance.model",
         "conformance.mutants",
         "conformance.run",
         "conformance.surroundings",
-        "conformance.upright",
-        "conformance.vectors",
+        "conformance.cases",
     ),
     ("conformance",),
 )

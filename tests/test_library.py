@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 import ortops
 from conformance import backends
-from conformance.vectors import collect
+from conformance.cases import collect
 from ortops.__main__ import main
 from ortops.library.targets import TARGETS, this_machine
 from processes import python

@@ -15,8 +15,8 @@ import pytest
 
 import onnx_models.collection
 import ortops
+from conformance.cases import collect
 from conformance.families import PARTS, Family, family_of
-from conformance.vectors import collect
 from docs.operators import row
 from onnx_models.gradient.rules.registry import RULES
 from ortops.library.drivers import ENTRIES
@@ -62,9 +62,9 @@ def missing(operator: Operator) -> Iterator[str]:
         yield from _missing_parts(family_of(operator))
     cases = [case for case in collect() if case.operator == operator.name]
     if not any(case.expects_error is None for case in cases):
-        yield f"conformance/vectors has no case of {operator.name}."
+        yield f"conformance/cases has no case of {operator.name}."
     if not any(case.expects_error for case in cases):
-        yield f"conformance/vectors has no case in which {operator.name} is to refuse what it is given."
+        yield f"conformance/cases has no case in which {operator.name} is to refuse what it is given."
     if row(operator) not in REFERENCE.read_text("utf-8"):
         yield f"docs/operators.md does not have {operator.name}: `python -m docs` writes it."
 

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pytest
 
 from conformance.case import Case
+from conformance.cases import collect, scenes
+from conformance.cases.dialects import NAMES, Rule
+from conformance.cases.scenes import scatter
 from conformance.expected_values import expected_outputs, reference
 from conformance.families.roi_align_rotated.geometry import coordinates
-from conformance.vectors import collect, scenes
-from conformance.vectors.dialects import NAMES, Rule
-from conformance.vectors.scenes import scatter
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.reference import evaluate
 from ortops.reference.roi_align_rotated import region_of

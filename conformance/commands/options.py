@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from conformance import isolate
 from conformance.case import Case
-from conformance.vectors import collect
+from conformance.cases import collect
 from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
 from ortops import atomic_file
 

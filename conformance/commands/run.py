@@ -13,6 +13,7 @@ import click
 import ortops
 from conformance import backends, isolate, worker_process
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.commands.options import (
     DASK,
     IN_FILE,
@@ -33,7 +34,6 @@ from conformance.report.record import Report
 from conformance.run import STRICT
 from conformance.stopping import stopped_by_signals
 from conformance.terminal import console
-from conformance.vectors import collect
 from conformance.workers import WorkerPoolError
 from ortops.progress import with_progress
 

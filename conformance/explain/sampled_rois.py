@@ -13,7 +13,7 @@ from conformance.case import Case
 from conformance.expected_values import Floats, expected_outputs
 from conformance.explain.drawing import MAX_SAMPLES, Drawing, Outline, Point, Sample, number, number_list
 from conformance.explain.parts import Focus, Table, View
-from conformance.upright.geometry import RoiCase
+from conformance.families.upright.geometry import RoiCase
 from ortops.reference.sampling import Corner
 
 HINT = "A pixel's centre has its index as coordinate.", "The box is the RoI."

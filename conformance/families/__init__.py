@@ -2,17 +2,16 @@
 
 A folder has a record `FAMILY`, which names its parts, and these files:
 
-    vectors/*.json   cases with published or derived numbers (`conformance.vectors.literal`)
-    refusals.json    what the operators must refuse (`conformance.vectors.refusals`)
-    cases.py         further cases, if the family has any
+    vectors/*.json   cases with published or derived numbers (`conformance.cases.printed`)
+    refusals.json    what the operators must refuse (`conformance.cases.refusals`)
     geometry.py      where the operators read their input, and `samples` if they sample RoIs
     bounds.py        how much an answer may differ
     random.py        random cases, and whether rounding decides their results
     mutants.py       deliberately wrong implementations
     drawing.py       what `explain` shows
 
-`conformance.upright` has what families with upright RoIs share. No family imports another one. A family by analogy
-(`conformance.analogy`) has only a record and mutants.
+The folder `upright` has what families with upright RoIs share. No family imports another one. A family by analogy
+(`analogy.py`) has only a record and mutants.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     # The modules of a family import this one.
     from conformance.explain.parts import Focus, View
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
     from conformance.mutants.base import Mutant
 
 DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
@@ -57,15 +56,13 @@ class Family:
 
     Args:
         package: the package of the family.
-        has_cases: whether it has the module `cases`.
         elsewhere: the modules of parts that the family shares with others, by the names of `PARTS`.
     """
 
     like = ""
     """For a family by analogy, the name of the other family."""
 
-    def __init__(self, package: str, *, has_cases: bool = False, **elsewhere: str) -> None:
-        self.has_cases = has_cases
+    def __init__(self, package: str, **elsewhere: str) -> None:
         self.package, self.name = package, package.rpartition(".")[2]
         self.modules = {part: elsewhere.get(part, f"{package}.{part}") for part in PARTS}
 
@@ -88,11 +85,6 @@ class Family:
 
     def _part(self, name: str) -> Any:
         return importlib.import_module(self.modules[name])
-
-    def cases(self) -> Iterator[Case]:
-        """The cases of its module `cases`."""
-        if self.has_cases:
-            yield from importlib.import_module(f"{self.package}.cases").cases()
 
     def cases_like(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Its cases that follow from cases of other families."""

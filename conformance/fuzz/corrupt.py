@@ -12,7 +12,7 @@ from conformance.case import Case
 from ortops.spec import Attribute, AttributeValue
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 NUMBERS = (float("nan"), float("inf"), float("-inf"), 0.0, -1.0)
 INTEGERS = (-1, 0, -(2**31), 2, 2**32)

@@ -21,9 +21,9 @@ from hypothesis.errors import Flaky, NoSuchExample
 
 from conformance.case import Case
 from conformance.families import family_of
+from conformance.families.random_draw import RandomDraw
 from conformance.fuzz.corrupt import corrupt
 from conformance.fuzz.file import BY_REFERENCE
-from conformance.fuzz.random_draw import RandomDraw
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, Operator
 

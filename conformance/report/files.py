@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from conformance.case import Case
+from conformance.cases import collect
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import Listed
 from conformance.expected_failures.floor import Floor
@@ -17,7 +18,6 @@ from conformance.outcome import LISTED, Outcome, Result
 from conformance.report import failure_list, junit, page, record
 from conformance.report.causes import Cause, causes_of
 from conformance.report.record import Report, report_of
-from conformance.vectors import collect
 from ortops import atomic_file
 
 RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from conformance.cases import collect
 from conformance.report.record import Report
 from conformance.report.tally import MEANINGS, WHOSE, Tally, bases_of, groups_of, in_words, total_of
 from conformance.terminal import table, with_total
-from conformance.vectors import collect
 from ortops.operators import BY_NAME
 
 if TYPE_CHECKING:

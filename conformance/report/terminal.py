@@ -8,13 +8,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from conformance.case import scenario_of
+from conformance.cases import collect
 from conformance.outcome import Outcome
 from conformance.report import matrix, tally
 from conformance.report.matrix import Matrix
 from conformance.report.record import Entry, Report
 from conformance.report.tally import COLOURS, cut, in_words, kind_of
 from conformance.terminal import line, table
-from conformance.vectors import collect
 
 if TYPE_CHECKING:
     import rich.table

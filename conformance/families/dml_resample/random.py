@@ -17,7 +17,7 @@ from ortops.shapes import output_shapes
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 

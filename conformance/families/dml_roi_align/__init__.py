@@ -4,7 +4,7 @@ from conformance.families import Family
 
 FAMILY = Family(
     __name__,
-    geometry="conformance.upright.geometry",
-    bounds="conformance.upright.bounds",
-    drawing="conformance.upright.drawing",
+    geometry="conformance.families.upright.geometry",
+    bounds="conformance.families.upright.bounds",
+    drawing="conformance.families.upright.drawing",
 )

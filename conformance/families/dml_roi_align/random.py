@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from conformance.families import DrawnCase
-from conformance.upright.geometry import DIRECTML_NAMES
-from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.upright.well_posed import is_well_posed
+from conformance.families.upright.geometry import DIRECTML_NAMES
+from conformance.families.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
+from conformance.families.upright.well_posed import is_well_posed
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 

@@ -2,4 +2,4 @@
 
 from conformance.families import Family
 
-FAMILY = Family(__name__, has_cases=True)
+FAMILY = Family(__name__)

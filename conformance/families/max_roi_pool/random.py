@@ -12,12 +12,12 @@ from conformance.error_bounds import compute_dtype
 from conformance.expected_values import Floats
 from conformance.families import DrawnCase
 from conformance.families.max_roi_pool.geometry import pixels_of, rois_of
+from conformance.families.upright.random import random_indices, random_rois, random_sizes
 from conformance.run import AnswerFunction
-from conformance.upright.random import random_indices, random_rois, random_sizes
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from conformance.analogy import Analogy, Changes, FamilyByAnalogy, Inputs, Places
 from conformance.case import Array
+from conformance.families.analogy import Analogy, Changes, FamilyByAnalogy, Inputs, Places
 from ortops.spec import AttributeValue
 
 FACTORS = np.array([1.0, -0.5, 0.25, -1.0, 0.5, -0.25])

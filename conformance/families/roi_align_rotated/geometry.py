@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from conformance.case import Case
 from conformance.expected_values import Floats
-from conformance.upright.geometry import ONNX_NAMES, RoiCase
+from conformance.families.upright.geometry import ONNX_NAMES, RoiCase
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")

@@ -12,16 +12,16 @@ from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.families import DrawnCase
 from conformance.families.roi_align_rotated.bounds import Roundings
 from conformance.families.roi_align_rotated.geometry import Geometry, coordinates, samples_of, work_of
+from conformance.families.upright.geometry import ONNX_NAMES
+from conformance.families.upright.random import random_indices, random_rois, random_sizes, with_tensors
+from conformance.families.upright.well_posed import in_all_directions
 from conformance.fuzz.perturbation import MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.run import AnswerFunction
-from conformance.upright.geometry import ONNX_NAMES
-from conformance.upright.random import random_indices, random_rois, random_sizes, with_tensors
-from conformance.upright.well_posed import in_all_directions
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 __all__ = ["is_well_posed", "random_case", "work"]
 

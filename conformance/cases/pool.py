@@ -4,7 +4,7 @@ The reference computes the expected values of scenes. Tests verify it with ONNX 
 differences.
 
 If a RoI of P + 1 pixels has P bins, each bin has two pixels and shares one with the next. So a bin consists of the four
-pixels around the sample of a `Crop`, and the sizes are those of `sizes.py`.
+pixels around the sample of a `ExactRois`, and the sizes are those of `sizes.py`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors.crops import Crop, Inputs, by_precision, filled, reversed_channels
-from conformance.vectors.dialects import pooled
-from conformance.vectors.expand import FLOATS
-from conformance.vectors.extremes import MANY
-from conformance.vectors.scenes import Scene, load, scatter
-from conformance.vectors.sessions import CROP, in_one_session, several_calls, single_calls
-from conformance.vectors.sessions import OTHERS as OTHER_CROPS
-from conformance.vectors.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size, other_type
-from conformance.vectors.values import CROP as WINDOWS
-from conformance.vectors.values import NAN, ODD, ends, outside_windows
+from conformance.cases.dialects import pooled
+from conformance.cases.exact_rois import ExactRois, Inputs, by_precision, filled, reversed_channels
+from conformance.cases.expand import FLOATS
+from conformance.cases.extremes import MANY
+from conformance.cases.scenes import Scene, load, scatter
+from conformance.cases.sessions import CROP, in_one_session, several_calls, single_calls
+from conformance.cases.sessions import OTHERS as OTHER_CROPS
+from conformance.cases.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size, other_type
+from conformance.cases.values import CROP as WINDOWS
+from conformance.cases.values import NAN, ODD, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
 
-SOURCE = Source(
-    "conformance/families/max_roi_pool/cases.py", f"ortops {ortops.__version__}", "the largest of four pixels"
-)
+SOURCE = Source("conformance/cases/pool.py", f"ortops {ortops.__version__}", "the largest of four pixels")
 
 BY_HAND = Source("ortops/operators/max_roi_pool.py", "definition", "exact bounds, in whole numbers")
 
@@ -42,7 +40,7 @@ INEXACT = {
 }
 """Numbers of bins and pixels of a RoI for which float32, or float64 for doubles, gives a bin a pixel too many; and types."""
 
-SCENES = load(__package__, "scenes.json", Scene)
+SCENES = load("pool.json", Scene)
 
 
 def cases() -> Iterator[Case]:
@@ -70,7 +68,7 @@ def cases() -> Iterator[Case]:
     scenario, note, crop = MANY_PAIRS
     yield from of_crop(f"sizes/{scenario}", note, crop, types=["float"])
     for scenario, note, images in IMAGES_WITHOUT_ROIS:
-        crop = Crop((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
+        crop = ExactRois((5, 3, 6, 7), tuple((image, 2, 3) for image in images), (2, 3))
         yield from of_crop(f"sizes/{scenario}", note, crop, types=["float", "double"])
     yield from _long_bins()
     yield from _odd_pixels()
@@ -131,7 +129,7 @@ def _coordinates() -> Iterator[Case]:
 def of_crop(
     scenario: str,
     note: str,
-    crop: Crop,
+    crop: ExactRois,
     change: Callable[[Inputs], Inputs] = dict,
     *,
     types: Sequence[str] = FLOATS,
@@ -249,7 +247,7 @@ def _large_and_tiny() -> Iterator[Case]:
 
 def _beyond_float16() -> Iterator[Case]:
     """A sum of 65520 or more rounds to infinity in float16, not to the largest number."""
-    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
+    crop = ExactRois((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
     for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
         yield from of_crop(
             f"values/dX_{scenario}",

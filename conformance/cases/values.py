@@ -18,21 +18,21 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors import crops
-from conformance.vectors.crops import Crop, Inputs, sixteenths
-from conformance.vectors.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule, of_scene
-from conformance.vectors.expand import FLOATS
-from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.scenes import OF_30, OF_135, Scene
+from conformance.cases import exact_rois
+from conformance.cases.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule, of_scene
+from conformance.cases.every_attribute import OF_MODE, basis_of
+from conformance.cases.exact_rois import ExactRois, Inputs, sixteenths
+from conformance.cases.expand import FLOATS
+from conformance.cases.scenes import OF_30, OF_135, Scene
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)
 NAN = float("nan")
 FLT_MAX = float(np.finfo(np.float32).max)
 ODD = {"nan": NAN, "infinity": float("inf"), "minus_infinity": -float("inf")}
-SOURCE = Source("conformance/vectors/values.py", f"ortops {ortops.__version__}", "closed forms")
+SOURCE = Source("conformance/cases/values.py", f"ortops {ortops.__version__}", "closed forms")
 
-CROP = Crop((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
+CROP = ExactRois((2, 3, 7, 19), ((1, 1, 2), (0, 3, 15), (1, 2, 8)), (2, 3))
 """Windows with pixels before, between and after them that no sample reads."""
 
 
@@ -52,35 +52,35 @@ def _odd_pixels() -> Iterator[Case]:
         for mode in MODES:
             crop = replace(CROP, mode=mode)
             if scenario != "minus_infinity":
-                yield from crops.cases(
+                yield from exact_rois.cases(
                     f"values/{scenario}_beside_the_samples",
                     f"pixels that no sample reads are {scenario}, and change nothing",
                     crop,
                     change=partial(outside_windows, value=value),
                 )
             else:
-                yield from crops.cases(
+                yield from exact_rois.cases(
                     f"values/{scenario}_everywhere",
                     "a map of minus infinity: a maximum does not start at the lowest finite number",
                     crop,
                     outputs=["y"],
-                    change=partial(crops.filled, role="x", value=value),
+                    change=partial(exact_rois.filled, role="x", value=value),
                 )
             is_open = scenario == "nan" and mode != "avg"
-            yield from crops.cases(
+            yield from exact_rois.cases(
                 f"values/{scenario}_in_a_sample",
                 f"a pixel that is {words} affects only the bins that read it",
                 crop,
                 outputs=["y"],
-                change=partial(crops.with_element, role="x", place=(1, 1, 2, 4), value=value),
+                change=partial(exact_rois.with_element, role="x", place=(1, 1, 2, 4), value=value),
                 **({"basis": Basis.OURS} if is_open else {}),
             )
-        yield from crops.cases(
+        yield from exact_rois.cases(
             f"values/{scenario}_gradient",
             f"a gradient is {words}, and goes to the four pixels that its bin reads and to no other",
             CROP,
             outputs=["dx"],
-            change=partial(crops.with_element, role="dy", place=(0, 1, 1, 1), value=value),
+            change=partial(exact_rois.with_element, role="dy", place=(0, 1, 1, 1), value=value),
         )
 
 
@@ -153,15 +153,15 @@ def _constant(scenario: str, note: str, note_of_rotated: str, value: float, elem
 def _beyond_float16() -> Iterator[Case]:
     """A result of 65520 or more rounds to infinity in float16, not to the largest number."""
     count = 4096
-    crop = Crop((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
+    crop = ExactRois((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
     for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
-        yield from crops.cases(
+        yield from exact_rois.cases(
             f"values/dX_{scenario}",
             f"{count} RoIs pass {each / 4} each to four pixels, {count * each / 4:g} together",
             crop,
             outputs=["dx"],
             types=["float16", "float"],
-            change=partial(crops.filled, role="dy", value=each),
+            change=partial(exact_rois.filled, role="dy", value=each),
         )
 
 
@@ -226,10 +226,10 @@ def _among_samples() -> Iterator[Case]:
     ):
         for row, column in places:
             several[0, channel, row, column] = NAN
-    yield from crops.cases(
+    yield from exact_rois.cases(
         "values/several_nan",
         "a maximum over several NaN is NaN, and the first NaN gets the gradient",
-        Crop((1, 4, 5, 9), ((0, 1, 1), (0, 2, 2)), mode="max"),
+        ExactRois((1, 4, 5, 9), ((0, 1, 1), (0, 2, 2)), mode="max"),
         outputs=["y", "dx"],
         change=lambda inputs: {**inputs, "x": several},
         basis=Basis.OURS,

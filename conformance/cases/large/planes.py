@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.case import Array
+from conformance.cases.dialects import INPUT_OFFSETS, ROTATED, Rule
+from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
+from conformance.cases.large.windows import seams
 from conformance.error_terms import ErrorTerms
-from conformance.vectors.by_role import ByRole, channels_of_bins, of_own_bins, uniform
-from conformance.vectors.dialects import INPUT_OFFSETS, ROTATED, Rule
-from conformance.vectors.windows import seams
 from ortops.spec import AttributeValue
 
 

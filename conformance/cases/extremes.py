@@ -1,6 +1,6 @@
 """Default attributes, empty tensors, and many RoIs at one place, for all operators with RoIs; and RoIs far from the map.
 
-The files `scenes/{defaults,empty,many}.json` have entries for an operator with its attributes, the roles of its outputs, the
+The files `data/{defaults,empty,many}.json` have entries for an operator with its attributes, the roles of its outputs, the
 numbers of each RoI (`roi`), a note, a basis, and a key of `SOURCES`. Those of `empty.json` have a note for each scenario.
 If the name of a scenario ends with `without`, each of its cases lacks another attribute.
 """
@@ -16,17 +16,17 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.families.roi_align_rotated.cases import SCENES as ROTATED_SCENES
-from conformance.vectors.dialects import BOTH, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
-from conformance.vectors.expand import FLOATS
-from conformance.vectors.matrix import CHOICES, DML_CHOICES, OF_MODE
-from conformance.vectors.scenes import SCENES, Scene, load, scatter
+from conformance.cases.dialects import BOTH, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
+from conformance.cases.every_attribute import CHOICES, DML_CHOICES, OF_MODE
+from conformance.cases.expand import FLOATS
+from conformance.cases.rotated import SCENES as ROTATED_SCENES
+from conformance.cases.scenes import SCENES, Scene, load, scatter
 
 ONNX, DIRECTML = BOTH
 TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
 PAGES = Source("Microsoft's documentation of DML_ROI_ALIGN1_OPERATOR_DESC", "MicrosoftDocs/sdk-api 614385ee", "tensors")
 OF_POOL = Source("ONNX operators MaxRoiPool-1 and -22", "onnx 1.23.2", "Inputs, Attributes, Outputs")
-CLOSED = Source("conformance/vectors/extremes.py", f"ortops {ortops.__version__}", "closed forms")
+CLOSED = Source("conformance/cases/extremes.py", f"ortops {ortops.__version__}", "closed forms")
 
 TYPES = {ROTATED: ("float", "double")}
 """The element types of an operator's cases with default attributes or empty tensors, if not all."""
@@ -69,7 +69,7 @@ def _defaults() -> Iterator[Case]:
         },
         RESAMPLE: {"x": scatter((5, 6), seed=1), "dy": scatter((7, 4), seed=2), "x_shape": np.array([5, 6])},
     }
-    for row in load(__package__, "scenes/defaults.json", dict[str, Any]):
+    for row in load("defaults.json", dict[str, Any]):
         operator, scenario, attributes = row["operator"], row["scenario"], row["attributes"]
         rest: dict[str, Any] = {
             "types": TYPES.get(operator, FLOATS),
@@ -93,7 +93,7 @@ def _defaults() -> Iterator[Case]:
 def _empty() -> Iterator[Case]:
     """Tensors without RoIs, channels, images or pixels, which are valid."""
     shapes = (((2, 3, 4, 5), 0), ((2, 0, 4, 5), 2), ((0, 3, 4, 5), 0), ((2, 3, 0, 0), 0))
-    for row in load(__package__, "scenes/empty.json", dict[str, Any]):
+    for row in load("empty.json", dict[str, Any]):
         for (scenario, note), (x_shape, count) in zip(row["notes"].items(), shapes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row["roi"])))
             indices, shape = np.zeros(count, np.int64), np.array(x_shape)
@@ -160,7 +160,7 @@ def _far() -> Iterator[Case]:
 
 def _many_at_one_place() -> Iterator[Case]:
     """Gradients that add up at one pixel, or at the four around a sample between them."""
-    for row in load(__package__, "scenes/many.json", dict[str, Any]):
+    for row in load("many.json", dict[str, Any]):
         (height, width), each, pixels = row["bins"], row.get("each", 1.0), np.array(row["pixels"])
         dx, count = np.zeros((1, 1, 3, 3)), MANY // (height * width)
         dx[0, 0, pixels[:, 0], pixels[:, 1]] = MANY * each / len(pixels)

@@ -12,15 +12,15 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.vectors.dialects import BOTH, RESAMPLE, ROTATED, Attributes, make_cases, of_scene, pooled
-from conformance.vectors.scenes import Scene, scatter
+from conformance.cases.dialects import BOTH, RESAMPLE, ROTATED, Attributes, make_cases, of_scene, pooled
+from conformance.cases.scenes import Scene, scatter
 
 SCALE, OFFSET = float(np.float32(1.0000048)), float(np.float32(100.00048))
 """With six digits, these are 1 and 100."""
 
 TYPES = ("float", "double")
 FAR, NEAR = (1000.3125, 1009.6875), (1.3125, 4.1875)
-SOURCE = Source("conformance/vectors/digits.py", f"ortops {ortops.__version__}", "rounded to the nearest pixel")
+SOURCE = Source("conformance/cases/digits.py", f"ortops {ortops.__version__}", "rounded to the nearest pixel")
 
 
 def cases() -> Iterator[Case]:

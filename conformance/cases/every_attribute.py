@@ -16,9 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.upright.geometry import AxisGeometry, Sampling, sampling_of_directml
-from conformance.vectors.dialects import BOTH, Attributes, of_scene
-from conformance.vectors.scenes import SCENES, Scene, clearance, is_nearly_whole
+from conformance.cases.dialects import BOTH, Attributes, of_scene
+from conformance.cases.scenes import SCENES, Scene, clearance, is_nearly_whole
+from conformance.families.upright.geometry import AxisGeometry, Sampling, sampling_of_directml
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import AttributeValue

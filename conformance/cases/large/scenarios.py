@@ -13,18 +13,18 @@ from typing import Any
 
 import ortops
 from conformance.case import Basis, Case, Source
+from conformance.cases.dialects import BOTH, POOL, RESAMPLE, ROTATED
+from conformance.cases.every_attribute import basis_of
+from conformance.cases.large.by_role import ByRole, channels_of_bins
+from conformance.cases.large.planes import Planes
+from conformance.cases.large.repetitions import Repetitions
+from conformance.cases.large.windows import Windows
 from conformance.formula import Computed
 from conformance.model import with_named_axes
-from conformance.vectors.by_role import ByRole, channels_of_bins
-from conformance.vectors.dialects import BOTH, POOL, RESAMPLE, ROTATED
-from conformance.vectors.matrix import basis_of
-from conformance.vectors.planes import Planes
-from conformance.vectors.repetitions import Repetitions
-from conformance.vectors.windows import Windows
 from ortops.operators import OPERATORS
 from ortops.spec import Operator
 
-SOURCE = Source("conformance/vectors/windows.py", f"ortops {ortops.__version__}", "closed forms")
+SOURCE = Source("conformance/cases/large/windows.py", f"ortops {ortops.__version__}", "closed forms")
 TYPES = ("float", "float16")
 COORDINATES = ("half_pixel", "output_half_pixel")
 MAX_OF_BINS = 256

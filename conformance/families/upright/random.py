@@ -9,11 +9,11 @@ import numpy as np
 
 from conformance.case import Array, Case
 from conformance.families import DrawnCase
-from conformance.upright.geometry import Geometry
+from conformance.families.upright.geometry import Geometry
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 
 class Sizes(NamedTuple):
@@ -116,7 +116,7 @@ def with_tensors(
         draw: the random choices.
         operator: the definition.
         attributes: the drawn attributes.
-        names: the names of the tensors by role, see `conformance.upright.geometry`.
+        names: the names of the tensors by role, see `conformance.families.upright.geometry`.
         sizes: the drawn lengths.
         x: the map, [N, C, H, W].
         rois: RoIs in stored coordinates, [R, 4] or [R, 5].

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
+from conformance.cases.expand import by_reference
 from conformance.error_terms import ErrorTerms
 from conformance.explain.parts import Focus, View
 from conformance.families import DrawnCase, Family, family_of
-from conformance.vectors.expand import by_reference
 from ortops.operators import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from conformance.fuzz.random_draw import RandomDraw
+    from conformance.families.random_draw import RandomDraw
 
 Inputs = Mapping[str, Array]
 

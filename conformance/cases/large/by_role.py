@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array
+from conformance.cases.dialects import NAMES, ROTATED
 from conformance.error_terms import ErrorTerms
 from conformance.formula import Formula, TensorType
-from conformance.vectors.dialects import NAMES, ROTATED
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 

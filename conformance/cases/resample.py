@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
-from conformance.vectors.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
-from conformance.vectors.matrix import MARGIN, OFFSETS
-from conformance.vectors.scenes import load, scatter
-from conformance.vectors.sessions import TWO_THREADS, in_one_session
+from conformance.cases.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
+from conformance.cases.every_attribute import MARGIN, OFFSETS
+from conformance.cases.scenes import load, scatter
+from conformance.cases.sessions import TWO_THREADS, in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue
@@ -59,7 +59,7 @@ class ResampleScene:
         return output_shapes(DML_RESAMPLE, {"InputTensor": self.x_shape}, {}, attributes)[0]
 
 
-SCENES = load(__package__, "scenes.json", ResampleScene)
+SCENES = load("resample.json", ResampleScene)
 
 
 def cases() -> Iterator[Case]:
@@ -138,7 +138,7 @@ def _fine_coordinates() -> Iterator[Case]:
 
 def _derived() -> Iterator[Case]:
     """Empty tensors, which are valid, and sums of many ones, which stop at 2048 in float16."""
-    for row in load(__package__, "derived.json", dict[str, Any]):
+    for row in load("resample_derived.json", dict[str, Any]):
         scene = ResampleScene(row["name"], row["note"], row["x_shape"], row.get("scales", ()), row["output_sizes"])
         expected = {"dx": np.array(row["dx"], np.float64)} if "dx" in row else _nothing(scene)
         yield from _of_scene(row["family"], scene, row.get("attributes", NONE), expected, source=DOCUMENTATION)

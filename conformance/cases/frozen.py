@@ -4,7 +4,7 @@ The first line is the release of the suite and a digest of all other lines. Then
 three parts of its ids, the number of its cases, and a digest of them without their notes and sources. After an intended
 change, `make frozen` writes the list again, and CHANGELOG.md tells users of the suite what changed:
 
-    python -m conformance.vectors.frozen
+    python -m conformance.cases.frozen
 """
 
 from __future__ import annotations
@@ -79,6 +79,6 @@ def changes(digests: Mapping[str, str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    from conformance.vectors import collect
+    from conformance.cases import collect
 
     FILE.write_text(render(digests_of(collect())), "utf-8", newline="\n")

@@ -18,9 +18,9 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.error_bounds import compute_dtype, unit_roundoff
 from conformance.expected_values import Floats
+from conformance.families.upright.geometry import AxisGeometry, Geometry
 from conformance.fuzz.perturbation import FACTORS, MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
 from conformance.run import AnswerFunction
-from conformance.upright.geometry import AxisGeometry, Geometry
 from ortops.reference.sampling import points_inside
 
 FEW = 4

@@ -17,19 +17,19 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Case, Source
-from conformance.vectors.dialects import BOTH, Rule, of_rule
-from conformance.vectors.expand import FLOATS
-from conformance.vectors.matrix import basis_of
-from conformance.vectors.repeating import FINE
+from conformance.cases.dialects import BOTH, Rule, of_rule
+from conformance.cases.every_attribute import basis_of
+from conformance.cases.expand import FLOATS
+from conformance.cases.large.repeating import FINE
 
 Inputs = dict[str, Array]
 
-SOURCE = Source("conformance/vectors/crops.py", f"ortops {ortops.__version__}", "one sample between four pixels")
+SOURCE = Source("conformance/cases/exact_rois.py", f"ortops {ortops.__version__}", "one sample between four pixels")
 CORNERS = tuple(itertools.product((0, 1), repeat=2))
 
 
 @dataclass(frozen=True, slots=True)
-class Crop:
+class ExactRois:
     """RoIs on a map.
 
     x_shape: [N, C, H, W].
@@ -115,7 +115,7 @@ def sixteenths(shape: Sequence[int], turn: int = 0) -> Array:
 def cases(
     scenario: str,
     note: str,
-    crop: Crop,
+    crop: ExactRois,
     *,
     types: Sequence[str] = FLOATS,
     outputs: Sequence[str] = ("y", "dx", "drois"),

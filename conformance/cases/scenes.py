@@ -1,6 +1,6 @@
 """Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
-Those of upright RoIs are in `scenes/roi_align.json`; a family with others has them in its folder.
+Those of upright RoIs are in `data/roi_align.json`; rotated RoIs, MaxRoiPool and DmlResample have others.
 Coordinates are short binary fractions, which are exact in every element type, so the type rounds only values. Samples keep
 away from where rounding of a coordinate decides: borders, pixels, ties between samples, and whole numbers of samples.
 """
@@ -62,9 +62,9 @@ class Scene:
 AnyScene = TypeVar("AnyScene")
 
 
-def load(package: str, file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
-    """The scenes of a JSON file of a package, whose entries are the fields of `kind`."""
-    entries = json.loads((resources.files(package) / file).read_text("utf-8"))
+def load(file: str, kind: type[AnyScene]) -> tuple[AnyScene, ...]:
+    """The scenes of a JSON file in the folder `data`, whose entries are the fields of `kind`."""
+    entries = json.loads((resources.files(__package__) / "data" / file).read_text("utf-8"))
     return tuple(
         kind(**{name: Basis(value) if name == "basis" else tuples(value) for name, value in entry.items()})
         for entry in entries
@@ -85,7 +85,7 @@ def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
     return values.reshape(shape)
 
 
-SCENES = load(__package__, "scenes/roi_align.json", Scene)
+SCENES = load("roi_align.json", Scene)
 
 
 def clearance(c: Array, length: int, margin: float, *, shift: float = 0.0, has_slopes: bool = True) -> float:

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.families.max_roi_pool.cases import of_crop as pooled_crop
-from conformance.families.roi_align_rotated.cases import SMALL, of_rotated
-from conformance.vectors import crops
-from conformance.vectors.crops import Crop
-from conformance.vectors.dialects import BOTH, ROTATED, Rule, of_rule, of_scene
-from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.scenes import Scene
-from conformance.vectors.sessions import CROP, in_one_session
+from conformance.cases import exact_rois
+from conformance.cases.dialects import BOTH, ROTATED, Rule, of_rule, of_scene
+from conformance.cases.every_attribute import OF_MODE, basis_of
+from conformance.cases.exact_rois import ExactRois
+from conformance.cases.pool import of_crop as pooled_crop
+from conformance.cases.rotated import SMALL, of_rotated
+from conformance.cases.scenes import Scene
+from conformance.cases.sessions import CROP, in_one_session
 
 SCALES = (-24, 14)
 """The exponents of powers of two: about 6e-8 and 16384."""
@@ -37,7 +37,7 @@ RATIOS = (255, 256, 257, 300)
 
 BY_ROTATED: dict[str, Any] = {"types": ["float", "double"], "variant": ""}
 
-OTHER_LENGTHS = Crop((3, 5, 8, 9), ((2, 4, 3), (0, 1, 4), (1, 0, 0)), (3, 4))
+OTHER_LENGTHS = ExactRois((3, 5, 8, 9), ((2, 4, 3), (0, 1, 4), (1, 0, 0)), (3, 4))
 """A call of a gradient in which each tensor has other lengths than that of `CROP`."""
 
 
@@ -50,11 +50,11 @@ def cases() -> Iterator[Case]:
         yield from _far(far)
     for n in LENGTHS:
         for scenario, crop in (
-            (f"bins_2x{n}", Crop((1, 2, 4, n + 2), ((0, 0, 1), (0, 1, 0)), (2, n))),
-            (f"bins_{n}x2", Crop((1, 2, n + 2, 4), ((0, 1, 0), (0, 0, 1)), (n, 2))),
+            (f"bins_2x{n}", ExactRois((1, 2, 4, n + 2), ((0, 0, 1), (0, 1, 0)), (2, n))),
+            (f"bins_{n}x2", ExactRois((1, 2, n + 2, 4), ((0, 1, 0), (0, 0, 1)), (n, 2))),
         ):
             note = f"{2 * n} bins of a RoI, {n} of them along one axis"
-            yield from crops.cases(f"ranges/{scenario}", note, crop, types=["float", "float16"])
+            yield from exact_rois.cases(f"ranges/{scenario}", note, crop, types=["float", "float16"])
             yield from pooled_crop(f"ranges/{scenario}", note, crop, types=["float", "float16"])
     for turn, ratio in enumerate(RATIOS):
         yield from _of_ratio(ratio, list(OF_MODE)[turn % len(OF_MODE)])
@@ -65,7 +65,7 @@ def _scaled(scenario: str, scale: float, mode: str) -> Iterator[Case]:
     """A scale far from 1, and RoIs whose coordinates are as large or as small."""
     note = f"a spatial_scale of {scale:g}"
     crop = replace(CROP, scale=scale, mode=mode)
-    yield from crops.cases(f"ranges/{scenario}", note, crop)
+    yield from exact_rois.cases(f"ranges/{scenario}", note, crop)
     yield from pooled_crop(f"ranges/{scenario}", note, crop)
     rois = tuple((*(number / scale for number in roi[:4]), *roi[4:]) for roi in SMALL.rois)
     scene = replace(SMALL, name=scenario, note=note, rois=rois, spatial_scale=scale, step=SMALL.step / scale)
@@ -146,9 +146,9 @@ def _other_lengths() -> Iterator[Case]:
         "the third call of a session; every tensor had other lengths in the calls before",
     )
     outputs = ("dx", "drois")
-    smaller = Crop((1, 2, 5, 6), ((0, 1, 2),), (1, 1))
+    smaller = ExactRois((1, 2, 5, 6), ((0, 1, 2),), (1, 1))
     calls = (CROP, smaller, OTHER_LENGTHS)
-    asked, *before = (list(crops.cases(*words, one, types=["float"], outputs=outputs)) for one in calls)
+    asked, *before = (list(exact_rois.cases(*words, one, types=["float"], outputs=outputs)) for one in calls)
     yield from in_one_session(asked, before)
     asked, *before = (list(pooled_crop(*words, one, types=["float"], outputs=["dx"])) for one in calls)
     yield from in_one_session(asked, before)

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.families.roi_align_rotated.geometry import Sampling, coordinates, samples_of
-from conformance.vectors.crops import Crop
-from conformance.vectors.dialects import ROTATED, of_scene
-from conformance.vectors.matrix import WANTED
-from conformance.vectors.scenes import (
+from conformance.cases.dialects import ROTATED, of_scene
+from conformance.cases.every_attribute import WANTED
+from conformance.cases.exact_rois import ExactRois
+from conformance.cases.scenes import (
     MORE_THAN_A_TURN,
     OF_30,
     OF_45,
@@ -32,8 +31,9 @@ from conformance.vectors.scenes import (
     is_nearly_whole,
     load,
 )
-from conformance.vectors.sessions import in_one_session, several_calls, single_calls
-from conformance.vectors.values import OF_A_KINK
+from conformance.cases.sessions import in_one_session, several_calls, single_calls
+from conformance.cases.values import OF_A_KINK
+from conformance.families.roi_align_rotated.geometry import Sampling, coordinates, samples_of
 
 MARGIN = 1e-3
 """In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
@@ -111,7 +111,7 @@ def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, *
     )
 
 
-SCENES = load(__package__, "scenes.json", RotatedScene)
+SCENES = load("rotated.json", RotatedScene)
 
 ANGLES = (OF_30, -OF_45, OF_90, OF_135, 0.0, MORE_THAN_A_TURN)
 
@@ -138,7 +138,7 @@ def cases() -> Iterator[Case]:
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
         yield from of_rotated("matrix", replace(scene, types=types, outputs=outputs), *variant)
     # In each scene of sizes, one length is large and the others are small.
-    for scene in (*load(__package__, "sizes.json", RotatedScene), *MANY_ROIS):
+    for scene in (*load("rotated_sizes.json", RotatedScene), *MANY_ROIS):
         given = replace(scene, outputs=scene.outputs or SMALL.outputs, types=scene.types or SMALL.types)
         yield from of_rotated("sizes", given, *scene.variants[0], variant="")
     yield from _odd_values()
@@ -252,7 +252,7 @@ def _sessions() -> Iterator[Case]:
     yield from single_calls(partial(_small, scene=scene), "inputs that are constants of the model")
 
 
-def _of_crop(scenario: str, note: str, crop: Crop) -> Iterator[Case]:
+def _of_crop(scenario: str, note: str, crop: ExactRois) -> Iterator[Case]:
     """The cases of RoIs around the windows of a crop."""
     rois = (
         (column + 1.5625, row + 1.4375, 2.125 + r / 16, 1.625, ANGLES[r % len(ANGLES)], image)

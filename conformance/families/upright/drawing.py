@@ -12,7 +12,7 @@ from conformance.explain import sampled_rois
 from conformance.explain.drawing import Point
 from conformance.explain.parts import Focus, View
 from conformance.explain.sampled_rois import Placed, SampledRois
-from conformance.upright.geometry import Geometry, Sampling
+from conformance.families.upright.geometry import Geometry, Sampling
 from ortops.reference.sampling import Corner, corners
 
 NUMBERS = ("x1", "y1", "x2", "y2")

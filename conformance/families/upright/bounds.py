@@ -31,7 +31,7 @@ from conformance.case import Case
 from conformance.error_bounds import compute_dtype, finite, largest_and_steepest, unit_roundoff, with_neighbours
 from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats, reference
-from conformance.upright.geometry import AxisGeometry, Geometry, Mode
+from conformance.families.upright.geometry import AxisGeometry, Geometry, Mode
 from ortops.reference.sampling import SampledAxis, points_inside
 
 MIN_SIZE = 1e-9

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array
+from conformance.cases.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule
+from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
+from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
 from conformance.error_terms import ErrorTerms
 from conformance.expected_values import Floats
-from conformance.vectors.by_role import ByRole, channels_of_bins, of_own_bins, uniform
-from conformance.vectors.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule
-from conformance.vectors.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
 from ortops.spec import AttributeValue
 
 BLOCKS = (16, 32, 64, 65, 100, 128)

@@ -24,9 +24,9 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
+from conformance.cases.expand import expand
+from conformance.cases.scenes import tuples
 from conformance.families import families
-from conformance.vectors.expand import expand
-from conformance.vectors.scenes import tuples
 from ortops.operators import BY_NAME
 
 MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}

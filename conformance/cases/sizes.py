@@ -1,6 +1,6 @@
 """Sizes as in practice: around the powers of two at which blocked, vectorised and threaded code branches, and beyond.
 
-Nearly all are crops or repetitions, whose results have a closed form (`crops.py`). Modes, coordinate modes, scales and
+Nearly all are crops or repetitions, whose results have a closed form (`exact_rois.py`). Modes, coordinate modes, scales and
 element types alternate.
 """
 
@@ -15,11 +15,11 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.vectors import crops
-from conformance.vectors.crops import Crop, sixteenths
-from conformance.vectors.dialects import BOTH, RESAMPLE, make_cases, of_scene
-from conformance.vectors.matrix import OF_MODE, basis_of
-from conformance.vectors.scenes import Scene
+from conformance.cases import exact_rois
+from conformance.cases.dialects import BOTH, RESAMPLE, make_cases, of_scene
+from conformance.cases.every_attribute import OF_MODE, basis_of
+from conformance.cases.exact_rois import ExactRois, sixteenths
+from conformance.cases.scenes import Scene
 
 MODES = tuple(OF_MODE)
 COORDINATES = ("output_half_pixel", "half_pixel")
@@ -44,7 +44,7 @@ IMAGES_WITHOUT_ROIS = (
 MANY_PAIRS = (
     "rois_1025_channels_65",
     "1025 RoIs of 65 channels: more than 2^16 pairs",
-    Crop((3, 65, 4, 5), tuple(((5 * r + r // 7) % 3, (r + r // 11) % 3, 3 * r % 4) for r in range(1025)), (1, 1)),
+    ExactRois((3, 65, 4, 5), tuple(((5 * r + r // 7) % 3, (r + r // 11) % 3, 3 * r % 4) for r in range(1025)), (1, 1)),
 )
 
 
@@ -74,41 +74,41 @@ def other_type(turn: int) -> str:
     return ("double", "float16", "bfloat16")[(turn + turn // 3) % 3]
 
 
-def _of_crop(scenario: str, note: str, crop: Crop, **rest: Any) -> Iterator[Case]:
+def _of_crop(scenario: str, note: str, crop: ExactRois, **rest: Any) -> Iterator[Case]:
     """The cases of a crop; DirectML, which does not have the maximum of weighted pixels, gets that of samples."""
-    yield from crops.cases(f"sizes/{scenario}", note, crop, **rest)
+    yield from exact_rois.cases(f"sizes/{scenario}", note, crop, **rest)
     if crop.mode == "max":
         instead = replace(crop, mode="max_interpolated")
-        yield from crops.cases(f"sizes/{scenario}", note, instead, dialects=["dml_roi_align"], **rest)
+        yield from exact_rois.cases(f"sizes/{scenario}", note, instead, dialects=["dml_roi_align"], **rest)
 
 
-def each_size() -> Iterator[tuple[str, str, Crop]]:
+def each_size() -> Iterator[tuple[str, str, ExactRois]]:
     """Yield the scenario, note and crop of each size; one length is large and the others are small."""
     for n in CHANNELS:
-        yield f"channels_{n}", f"{n} channels", Crop((2, n, 4, 5), ((1, 0, 1), (0, 1, 2)))
+        yield f"channels_{n}", f"{n} channels", ExactRois((2, n, 4, 5), ((1, 0, 1), (0, 1, 2)))
     for n in ROIS:
         windows = tuple(((5 * r + r // 7) % 3, (r + r // 11) % 4, 3 * r % 5) for r in range(n))
-        yield f"rois_{n}", f"{n} RoIs in any order of three images", Crop((3, 2, 6, 7), windows)
+        yield f"rois_{n}", f"{n} RoIs in any order of three images", ExactRois((3, 2, 6, 7), windows)
     for n in LENGTHS:
         ends = tuple(dict.fromkeys((0, n // 2, n - 3)))
-        yield f"width_{n}", f"a map {n} columns wide", Crop((2, 2, 4, n), tuple((1, 1, w) for w in ends))
-        yield f"height_{n}", f"a map {n} rows high", Crop((2, 2, n, 4), tuple((1, h, 1) for h in ends))
+        yield f"width_{n}", f"a map {n} columns wide", ExactRois((2, 2, 4, n), tuple((1, 1, w) for w in ends))
+        yield f"height_{n}", f"a map {n} rows high", ExactRois((2, 2, n, 4), tuple((1, h, 1) for h in ends))
     for height, width in PLANES:
         windows = ((1, height - 3, width - 3), (0, height - 3, 0), (1, 0, width - 3), (0, height // 2, width // 2))
         scenario, note = f"map_{height}x{width}", f"images of {height} x {width} = {height * width} pixels"
-        yield scenario, note, Crop((2, 1, height, width), windows)
+        yield scenario, note, ExactRois((2, 1, height, width), windows)
     for n in BINS:
-        yield f"bins_1x{n}", f"{n} bins side by side", Crop((1, 2, 3, n + 2), ((0, 0, 1), (0, 1, 0)), (1, n))
-        yield f"bins_{n}x1", f"{n} bins one below another", Crop((1, 2, n + 2, 3), ((0, 1, 0), (0, 0, 1)), (n, 1))
+        yield f"bins_1x{n}", f"{n} bins side by side", ExactRois((1, 2, 3, n + 2), ((0, 0, 1), (0, 1, 0)), (1, n))
+        yield f"bins_{n}x1", f"{n} bins one below another", ExactRois((1, 2, n + 2, 3), ((0, 1, 0), (0, 0, 1)), (n, 1))
     for height, width in BINS_OF_A_ROI:
         scenario, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
-        yield scenario, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
+        yield scenario, note, ExactRois((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
     for n in IMAGES:
         windows = tuple((image, image % 2, image // 2 % 2) for image in (n - 1, 0, n // 2, n - 2, n - 1))
-        yield f"images_{n}", f"{n} images, RoIs on few of them", Crop((n, 2, 4, 4), windows)
+        yield f"images_{n}", f"{n} images, RoIs on few of them", ExactRois((n, 2, 4, 4), windows)
     for height, width in ((71, 73), (1, 131), (131, 1)):
         scenario, note = f"bins_{height}x{width}", f"{height * width} bins in a RoI"
-        yield scenario, note, Crop((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
+        yield scenario, note, ExactRois((1, 2, height + 2, width + 2), ((0, 0, 1), (0, 1, 0)), (height, width))
 
 
 def _images_without_rois() -> Iterator[Case]:
@@ -117,8 +117,8 @@ def _images_without_rois() -> Iterator[Case]:
     rows = (*IMAGES_WITHOUT_ROIS[:3], alone, *IMAGES_WITHOUT_ROIS[3:])
     for (turn, (scenario, note, images)), mode in itertools.product(enumerate(rows), MODES):
         windows = tuple((image, 2, 3) for image in images)
-        crop = Crop((5, 3, 6, 7), windows, (2, 3), mode, COORDINATES[turn % 2])
-        yield from crops.cases(f"sizes/{scenario}", note, crop, types=["float", "double"])
+        crop = ExactRois((5, 3, 6, 7), windows, (2, 3), mode, COORDINATES[turn % 2])
+        yield from exact_rois.cases(f"sizes/{scenario}", note, crop, types=["float", "double"])
 
 
 def _ratios() -> Iterator[Case]:
@@ -176,7 +176,7 @@ def _narrow() -> Iterator[Case]:
 
 def _resamples() -> Iterator[Case]:
     """Upsampling by repetition, downsampling by averages of two, and their gradients."""
-    source = Source("conformance/vectors/sizes.py", f"ortops {ortops.__version__}", "repetitions, and means of two")
+    source = Source("conformance/cases/sizes.py", f"ortops {ortops.__version__}", "repetitions, and means of two")
     for turn, (axis, n) in enumerate(itertools.product(range(4), (n for n in LENGTHS if n <= 257))):
         shape = tuple(2 * n if i == axis else 2 for i in range(4))
         x = sixteenths(shape)

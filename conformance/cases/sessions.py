@@ -1,6 +1,6 @@
 """How a session is created and run: several times, with symbolic dimensions, and with constant inputs.
 
-The RoIs are crops, whose results have a closed form (`crops.py`).
+The RoIs are crops, whose results have a closed form (`exact_rois.py`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 
 from conformance.case import Basis, Case
+from conformance.cases import exact_rois
+from conformance.cases.dialects import of_scene
+from conformance.cases.every_attribute import OF_MODE
+from conformance.cases.exact_rois import ExactRois, reversed_channels
+from conformance.cases.scenes import Scene
 from conformance.model import with_named_axes
-from conformance.vectors import crops
-from conformance.vectors.crops import Crop, reversed_channels
-from conformance.vectors.dialects import of_scene
-from conformance.vectors.matrix import OF_MODE
-from conformance.vectors.scenes import Scene
 
 TWO_THREADS = "two_threads"
 """The scenario whose calls are made by two threads."""
 
-CROP = Crop((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
+CROP = ExactRois((2, 3, 6, 7), ((1, 0, 1), (0, 2, 3)))
 FINE = Scene(
     "",
     60,
@@ -33,9 +33,9 @@ FINE = Scene(
 )
 OTHERS = (
     ("of_the_same_sizes", replace(CROP, windows=((0, 1, 0), (1, 3, 2)))),
-    ("smaller", Crop((1, 2, 4, 5), ((0, 1, 2),))),
-    ("larger", Crop((3, 40, 9, 20), ((2, 5, 17), (0, 2, 3), (1, 0, 0), (2, 6, 8), (1, 1, 1)))),
-    ("without_rois", Crop((1, 3, 6, 7), ())),
+    ("smaller", ExactRois((1, 2, 4, 5), ((0, 1, 2),))),
+    ("larger", ExactRois((3, 40, 9, 20), ((2, 5, 17), (0, 2, 3), (1, 0, 0), (2, 6, 8), (1, 1, 1)))),
+    ("without_rois", ExactRois((1, 3, 6, 7), ())),
 )
 ANOTHER_MAP = (
     "session/after_another_map",
@@ -50,18 +50,18 @@ CONSTANTS = {
 }
 """The inputs that are constants of the model, by scenario."""
 
-Make = Callable[[str, str, Crop], Iterable[Case]]
+Make = Callable[[str, str, ExactRois], Iterable[Case]]
 """A function that makes the cases of a scenario, given the part `family/scenario` of their ids, a note and a crop."""
 
 
-def _call(turn: int, count: int, x_shape: tuple[int, int, int, int] = CROP.x_shape) -> Crop:
+def _call(turn: int, count: int, x_shape: tuple[int, int, int, int] = CROP.x_shape) -> ExactRois:
     """A call with other numbers at each turn, and this many RoIs on a map of this shape."""
     images, _, height, width = x_shape
     windows = (((turn + r) % images, (turn + r) % (height - 2), (turn + 2 * r) % (width - 2)) for r in range(count))
-    return Crop(x_shape, tuple(windows), turn=turn)
+    return ExactRois(x_shape, tuple(windows), turn=turn)
 
 
-def _one_at_a_time() -> Iterator[Crop]:
+def _one_at_a_time() -> Iterator[ExactRois]:
     """Calls in which one length grows, then the next one, and so on, and afterwards each one shrinks."""
     lengths = [*CROP.x_shape, 2]
     for turn, step in enumerate((1,) * len(lengths) + (-1,) * len(lengths)):
@@ -99,13 +99,13 @@ def cases() -> Iterator[Case]:
         yield from _in_one_session(f"session/after_{scenario}", note, mode, (other,))
     for mode in OF_MODE:
         asked, before = (
-            crops.cases(*ANOTHER_MAP, replace(CROP, mode=mode), types=["float"], change=change)
+            exact_rois.cases(*ANOTHER_MAP, replace(CROP, mode=mode), types=["float"], change=change)
             for change in (dict, reversed_channels)
         )
         yield from in_one_session(asked, [before])
     note = "the fifth call of a session, after calls with other sizes; the first had the same inputs"
     yield from _in_one_session("session/again", note, "avg", (CROP, *(other for _, other in OTHERS[1:])))
-    yield from several_calls(partial(crops.cases, types=["float"]))
+    yield from several_calls(partial(exact_rois.cases, types=["float"]))
     yield from single_calls(_of_fine_rois, "{} given as a constant of the model")
 
 
@@ -142,10 +142,10 @@ def _of_fine_rois(scenario: str, note: str) -> Iterator[Case]:
         )
 
 
-def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[Crop, ...]) -> Iterator[Case]:
+def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[ExactRois, ...]) -> Iterator[Case]:
     """The cases of `CROP`, run after other inputs in the same session; all share the node's bins and attributes."""
     asked, *calls = (
-        crops.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in (CROP, *earlier)
+        exact_rois.cases(scenario, note, replace(crop, mode=mode), types=["float"]) for crop in (CROP, *earlier)
     )
     yield from in_one_session(asked, calls)
 

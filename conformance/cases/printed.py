@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
+from conformance.cases.expand import FLOATS, expand
+from conformance.cases.scenes import tuples
 from conformance.families import families
-from conformance.vectors.expand import FLOATS, expand
-from conformance.vectors.scenes import tuples
 
 
 def cases() -> Iterator[Case]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.case import Array
+from conformance.cases.large.by_role import ByRole, uniform
+from conformance.cases.large.repeating import OF_DY, OF_X, neighbour, numbers, repeating
+from conformance.cases.large.windows import LARGEST
 from conformance.error_terms import ErrorTerms
 from conformance.families.dml_resample.bounds import ROUNDINGS
-from conformance.vectors.by_role import ByRole, uniform
-from conformance.vectors.repeating import OF_DY, OF_X, neighbour, numbers, repeating
-from conformance.vectors.windows import LARGEST
 from ortops.spec import AttributeValue
 
 

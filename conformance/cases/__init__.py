@@ -1,0 +1,40 @@
+"""The suite's cases: those that several operators share, and those of one operator.
+
+Each module of `MODULES` has a function `cases`. Families of operators have JSON files with printed numbers (`printed.py`)
+and with faults (`refusals.py`); other numbers are in the folder `data`. `make_cases` of `dialects.py` makes the cases of an
+operator and of its gradient from tensors that are named by their roles; `expand` makes one of them for each version of the
+operator and each element type.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+from conformance.case import Case
+from conformance.families import families
+
+MODULES = (
+    *("printed", "every_attribute", "refusals", "extremes", "sessions", "sizes", "large.scenarios", "ranges", "values"),
+    *("digits", "resample", "rotated", "pool"),
+)
+"""The modules of this package that have a function `cases`. `collect` imports them when it needs them."""
+
+
+@functools.cache
+def collect() -> tuple[Case, ...]:
+    """All cases of the suite, in a fixed order.
+
+    Raises:
+        ValueError: two cases have the same id.
+    """
+    modules = {name: importlib.import_module(f"{__name__}.{name}") for name in MODULES}
+    own = tuple(case for module in modules.values() for case in module.cases())
+    by_analogy = tuple(case for family in families() for case in family.cases_like(own))
+    cases = (*own, *by_analogy, *modules["refusals"].of_equations((*own, *by_analogy)))
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise ValueError(f"two cases have the id {case.id}")
+        seen.add(case.id)
+    return cases

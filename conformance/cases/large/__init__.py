@@ -1,0 +1,1 @@
+"""Cases of a detector's sizes, whose tensors are computed from formulas."""

@@ -10,9 +10,9 @@ import onnx
 
 import ortops
 from conformance.backends.session import CPU, options
+from onnx_models import gradient_check
 from onnx_models.gradient import gradient, jvp, vjp
-from onnx_models.gradient_check import inner_product
-from onnx_models.gradient_check.inner_product import Comparison
+from onnx_models.gradient_check import Comparison
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +79,7 @@ def transposes(
     feeds: Mapping[str, Array],
     outputs: Sequence[str],
     wrt: Sequence[str],
-    load: inner_product.Load = load,
+    load: gradient_check.Load = load,
 ) -> tuple[float, float, float]:
     """<c, J v> by forward mode, <J' c, v> in reverse, and the sum of the latter's absolute terms, for random c and v.
 
@@ -126,7 +126,7 @@ def check(
         second_order: whether the gradients are differentiated as well.
     """
     made = parsed(model) if isinstance(model, str) else model
-    found = inner_product.check(made, feeds, wrt=wrt, outputs=outputs, second_order=second_order, load=_checked)
+    found = gradient_check.check(made, feeds, wrt=wrt, outputs=outputs, second_order=second_order, load=_checked)
     assert [one for one in found if one.outcome != "agrees"] == []
     return found
 

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 
 import onnx_models
-from onnx_models.gradient.rules.registry import REAL
+from onnx_models.gradient.registry import REAL
 
 LIMIT = 30
 """Seconds for a call; then the process ends with a traceback."""

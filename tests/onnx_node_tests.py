@@ -16,8 +16,8 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
 from gradient_checks import Array
-from onnx_models.gradient.rules.registry import REAL
-from onnx_models.gradient_check.inner_product import Run
+from onnx_models.gradient.registry import REAL
+from onnx_models.gradient_check import Run
 from onnx_models.portable import attach
 
 _IR_VERSION = 11

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import ortops
 from onnx_models.__main__ import main
 from onnx_models.gradient.rules import RULES
-from onnx_models.gradient_check.inner_product import GRADIENTS, Comparison, check
+from onnx_models.gradient_check import GRADIENTS, Comparison, check
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "t" : 1, "ai.onnx.contrib" : 1]>'
 RNG = np.random.default_rng(0)

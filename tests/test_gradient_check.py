@@ -13,11 +13,11 @@ import pytest
 from gradient_checks import Array, transposes
 from gradient_nodes import node_model, not_of_old, uniform
 from onnx_models.gradient import coverage, gradient
-from onnx_models.gradient.coverage import COMPOSITION, FUNCTION, RULE, coverage_of
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.registry import REAL, Incoming, Part
+from onnx_models.gradient.reports import COMPOSITION, FUNCTION, RULE, coverage_of
 from onnx_models.gradient.rules import REFUSED, RULES
-from onnx_models.gradient.rules.registry import REAL, Incoming, Part
-from onnx_models.gradient_check.inner_product import Load, check
+from onnx_models.gradient_check import Load, check
 from onnx_models.tools.protos import normalize_domain
 from onnx_node_tests import Case, cases, in_reference, in_session
 

@@ -16,10 +16,10 @@ from gradient_checks import Array, check, parsed, run
 from gradient_samples import ONE_EACH, ROUNDED, opened
 from onnx_models import gradient, jvp, vjp
 from onnx_models.gradient.builder import GradientBuilder
-from onnx_models.gradient.coverage import NONE, REFUSAL, coverage_of
+from onnx_models.gradient.registry import REAL
+from onnx_models.gradient.reports import NONE, REFUSAL, coverage_of
 from onnx_models.gradient.rules import DECOMPOSITIONS, RULES, ZEROS
-from onnx_models.gradient.rules.registry import REAL
-from onnx_models.gradient_check.inner_product import GRADIENTS
+from onnx_models.gradient_check import GRADIENTS
 from onnx_models.tools.protos import normalize_domain
 
 pytestmark = [

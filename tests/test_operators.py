@@ -18,7 +18,7 @@ import ortops
 from conformance.cases import collect
 from conformance.families import PARTS, Family, family_of
 from docs.operators import row
-from onnx_models.gradient.rules.registry import RULES
+from onnx_models.gradient.registry import RULES
 from ortops.library.drivers import ENTRIES
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_22

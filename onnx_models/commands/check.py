@@ -16,12 +16,12 @@ import onnx
 
 from onnx_models.commands.common import MODEL, OPERATORS, count, imported, show_table
 from onnx_models.files import click_errors, load_model, one_line
-from onnx_models.gradient.rules.registry import REAL
+from onnx_models.gradient.registry import REAL
 from onnx_models.tools.protos import meant
 from onnx_models.tools.types import single_line_errors
 
 if TYPE_CHECKING:
-    from onnx_models.gradient_check.inner_product import Comparison, Load
+    from onnx_models.gradient_check import Comparison, Load
 
 _MAX_ROWS = 30
 
@@ -78,7 +78,7 @@ def check_command(
     behind disagree for every step size tried, so there is no derivative to compare. The exit status is 0 if all gradients
     agree or have a kink, 1 if one is wrong, and 2 if nothing was compared.
     """
-    from onnx_models.gradient_check.inner_product import check, in_session  # which load ONNX Runtime
+    from onnx_models.gradient_check import check, in_session  # which load ONNX Runtime
 
     lengths, given = _lengths(dims), imported(operators)
     try:

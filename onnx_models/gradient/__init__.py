@@ -9,9 +9,8 @@ from typing import Literal, get_args
 import onnx
 
 from onnx_models.gradient.builder import PARAMETERS, GradientBuilder, Names, ZeroGradientWarning
-from onnx_models.gradient.coverage import Coverage, coverage
 from onnx_models.gradient.ours import Operator
-from onnx_models.gradient.report import Report, operators_between, own_operators
+from onnx_models.gradient.reports import Coverage, Report, coverage, operators_between, own_operators
 from onnx_models.gradient.tied import TiedParametersWarning
 from onnx_models.gradient.whole import Seeds, elements
 from onnx_models.tools.protos import input_names
@@ -52,7 +51,7 @@ def gradient(
     where ONNX has none (their names end in Grad). ONNX Runtime runs the latter after `ortops.register`, or unregistered
     after `onnx_models.portable.attach`. Dynamic shapes stay dynamic, and a length declared as -1 is unknown, as for ONNX
     Runtime. Functions of the model are inlined, and opsets before 18 are converted to 18. The model's own nodes stay, except
-    those of sequences (`onnx_models.gradient.sequences`): its outputs keep their values bit for bit in a session without
+    those of sequences (`onnx_models.gradient.prepare`): its outputs keep their values bit for bit in a session without
     optimizations, while ONNX Runtime may fuse other nodes than before, which round differently.
 
     Args:

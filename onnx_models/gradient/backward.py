@@ -10,9 +10,9 @@ import onnx
 from onnx_models.gradient.expand import expanded
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.ours import WITH_ROIS
+from onnx_models.gradient.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
-from onnx_models.gradient.rules.custom import custom_rule
-from onnx_models.gradient.rules.registry import REAL, Gradients, Incoming, Part, Zero
+from onnx_models.gradient.rules.own import custom_rule
 from onnx_models.tools.attributes import remedy
 from onnx_models.tools.protos import input_names, label, normalize_domain, subgraphs
 

@@ -2,18 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import onnx
 
-from onnx_models.gradient.masks import Masks
 from onnx_models.gradient.tensors import Tensors
-from onnx_models.tools.nodes import NodeView, Value
+from onnx_models.tools.nodes import Length, NodeView, Value
 from onnx_models.tools.protos import needed
 from onnx_models.tools.types import constant_attribute
+
+
+class Masks:
+    """By tensor name, the conditions of Where: the tensor is 0 where one of them is false.
+
+    A derivative may be infinite or NaN where Where did not select its input, such as that of log(x) in
+    Where(x > 0, log(x), 0); 0 times it would be NaN. A gradient that only happens to be 0 is not masked: an infinite
+    derivative shows. Relu, Clip and others do not mask either, as in PyTorch: a mask costs about as much as a product.
+
+    Args:
+        graph: the graph to add nodes to.
+        known: the masks of tensors of the enclosing graph.
+    """
+
+    def __init__(self, graph: Tensors, known: MutableMapping[str, tuple[str, ...]] | None = None) -> None:
+        self._graph, self._masks = graph, ChainMap({}, {} if known is None else known)
+
+    def inner(self, graph: Tensors) -> Masks:
+        """The masks in a subgraph: it sees those that are known here, and adds to its own."""
+        return Masks(graph, self._masks)
+
+    def selected(self, condition: str, name: str, like: str) -> str:
+        """The gradient of an input of Where: `name` where the condition holds, else zeros of the element type of `like`."""
+        made = self._graph.op("Where", condition, name, self._graph.number(0.0, like))
+        self._masks[made] = (*self._masks.get(name, ()), condition)
+        return made
+
+    def remasked(self, name: str, gradient: str, like: str) -> str:
+        """Mask a tensor that is computed elementwise from a gradient like the gradient itself."""
+        for condition in self._masks.get(gradient, ()):
+            if condition not in self._masks.get(name, ()):
+                name = self.selected(condition, name, like)
+        return name
+
+    def without_nan(self, name: str, gradient: str, like: str) -> str:
+        """The tensor, with 0 in place of NaN wherever a Where that masks the gradient did not select it."""
+        graph = self._graph
+        for condition in self._masks.get(gradient, ()):
+            kept = graph.op("Or", condition, graph.op("Not", graph.op("IsNaN", name)))
+            name = graph.op("Where", kept, name, graph.number(0.0, like))
+        return name
+
+    def keep(self, node: onnx.NodeProto) -> None:
+        """Remember the masks of a new tensor that is 0 wherever its inputs are masked."""
+        if not self._masks:
+            return
+        terms = list(node.input)
+        if node.op_type in ("Cast", "CastLike", "Neg"):
+            del terms[1:]
+        elif node.op_type == "Mul":
+            factor = self._graph.constant(terms.pop())
+            if factor is None or not np.isfinite(factor.astype(np.float64)).all():
+                return
+        elif node.op_type == "Where":
+            terms = [name for name in terms[1:] if (value := self._graph.constant(name)) is None or value.any()]
+        elif node.op_type not in ("Add", "Sum"):
+            return
+        first, *others = [self._masks.get(name, ()) for name in terms] or [()]
+        if shared := tuple(one for one in first if all(one in masks for masks in others)):
+            self._masks[node.output[0]] = shared
 
 
 class Reverse(Protocol):
@@ -206,3 +266,47 @@ class Expr(Value):
 
 def _first_output(node: onnx.NodeProto) -> str:
     return next(filter(None, node.output), "")
+
+
+def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
+    """Sum a gradient over the axes along which `source` was broadcast to the shape of `output`.
+
+    Args:
+        gradient: name of a tensor with the shape of `output`.
+        source: name of the tensor that was broadcast.
+        output: name of a tensor with the shape that it was broadcast to.
+    """
+    axes = _axes(graph.lengths(source), graph.lengths(output))
+    if axes is None:
+        # A leading axis of length 1 is added and summed: a sum over no axis at all is an error in onnxruntime 1.20 if
+        # the tensor is empty or has rank 0.
+        whole = graph.op("Unsqueeze", gradient, graph.ints([0]))
+        summed = graph.op("ReduceSum", whole, _axes_at_run_time(graph, whole, source), keepdims=1)
+    elif axes:
+        summed = graph.op("ReduceSum", gradient, graph.ints(axes), keepdims=0)
+    else:
+        return gradient
+    return graph.reshaped(summed, source)
+
+
+def _axes(source: list[Length] | None, output: list[Length] | None) -> list[int] | None:
+    """The axes to sum, [] if the shapes are equal, None if that is only known at run time."""
+    if source is None or output is None or len(output) < len(source):
+        return None
+    missing = len(output) - len(source)
+    axes = list(range(missing))
+    for axis, (before, after) in enumerate(zip(source, output[missing:], strict=True), missing):
+        if (before is not None and before == after) or (isinstance(before, int) and before != 1):
+            continue  # a length other than 1 is not broadcast, so `after` is the same even if it is unknown
+        if before != 1:
+            return None
+        axes.append(axis)
+    return axes
+
+
+def _axes_at_run_time(graph: Graph, gradient: str, source: str) -> str:
+    shape, one = graph.shape(source), graph.ints([1])
+    missing = graph.op("Sub", graph.op("Size", graph.op("Shape", gradient)), graph.op("Size", shape))
+    ones = graph.op("Expand", one, graph.op("Reshape", missing, graph.ints([1])))
+    padded = graph.op("Concat", ones, shape, axis=0)
+    return graph.op("Reshape", graph.op("NonZero", graph.op("Equal", padded, one)), graph.ints([-1]))

@@ -2,16 +2,209 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
-from onnx_models.gradient.roles import Roles, is_single, values_of
-from onnx_models.gradient.rules.registry import REAL
+from onnx_models.gradient.ours import REGIONS
+from onnx_models.gradient.registry import REAL
 from onnx_models.tools.protos import iter_nodes, normalize_domain, subgraphs
+
+MOVED = {
+    "Cast", "CastLike", "Expand", "Flatten", "Identity", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+}  # fmt: skip
+"""Operators whose output is their first input in another shape or type, or repeated: what reads the output decides."""
+
+_BOUND, _STATE, _SCALE = "a bound", "an initial state", "a scale of quantization"
+
+_SETTINGS: Mapping[str, Mapping[int, str]] = {
+    "Attention": {4: "a cache", 5: "a cache"},
+    "BatchNormalization": {3: "a running statistic", 4: "a running statistic"},
+    "Clip": {1: _BOUND, 2: _BOUND},
+    "DequantizeLinear": {1: _SCALE},
+    "Dropout": {1: "a probability"},
+    "GRU": {5: _STATE},
+    "LSTM": {5: _STATE, 6: _STATE},
+    "NegativeLogLikelihoodLoss": {2: "a weight of a class"},
+    "OneHot": {2: "values for on and off"},
+    "Pad": {2: "a value to pad with"},
+    "QuantizeLinear": {1: _SCALE},
+    "RNN": {5: _STATE},
+    "Range": dict.fromkeys(range(3), "an end or a step of a range"),
+    "Resize": {1: "a region to resize", 2: "a scale to resize by"},
+    "RotaryEmbedding": {1: "a table of positions", 2: "a table of positions"},
+    "STFT": {2: "a window"},
+    "SoftmaxCrossEntropyLoss": {2: "a weight of a class"},
+}
+"""The inputs that no network learns, by ONNX operator and input index."""
+
+WEIGHTS: Mapping[str, Collection[int]] = {
+    "BatchNormalization": (1, 2),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "DeformConv": (1, 3),
+    "GRU": (1, 2, 3),
+    "Gemm": (0, 1, 2),
+    "GroupNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LSTM": (1, 2, 3, 7),
+    "LayerNormalization": (1, 2),
+    "MatMul": (0, 1),
+    "PRelu": (1,),
+    "RMSNormalization": (1,),
+    "RNN": (1, 2, 3),
+}
+"""The inputs that are weights even if they have one element, by ONNX operator and input index."""
+
+_NORMALIZATIONS = {
+    "BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization",
+}  # fmt: skip
+"""Operators whose inputs 1 and 2 are a scale and a bias."""
+
+_BEFORE_SOFTMAX = {
+    "Add", "Concat", "Div", "Gather", "Max", "Min", "Mul", "Slice", "Sub", "Sum", "Where", *MOVED,
+}  # fmt: skip
+"""Operators by which a mask reaches the Softmax that it is for."""
+
+_PRODUCTS, _SCALINGS = {"Einsum", "MatMul"}, {"Div", "Mul", *MOVED}
+"""Operators that compute the scores of an attention, and those that scale queries and keys."""
+
+_EXCLUDED = -1e3
+"""What excludes a position from an attention is this or less; no network learns such a summand."""
+
+_LONGEST = 4096
+"""The largest length of a vector whose root is taken for the scale of an attention."""
+
+_ROUNDING: Mapping[int, float] = {onnx.TensorProto.BFLOAT16: 2**-7, onnx.TensorProto.FLOAT16: 2**-10}
+"""The relative distance of numbers of short types."""
+
+
+class Roles:
+    """The roles of a graph's constants.
+
+    A node counts as a reader of a tensor if it reads it directly or after nodes that only move its elements.
+
+    Args:
+        graph: a graph with its constants.
+        tensors: the constants with their data, by name.
+    """
+
+    def __init__(self, graph: onnx.GraphProto, tensors: Mapping[str, onnx.TensorProto]) -> None:
+        self._tensors = tensors
+        self._readers: dict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        self._origins = {name: name for name in tensors}
+        """The constants, by the tensors that they are moved to."""
+        self._scores, self._queries = set[str](), set[str]()
+        """What reaches a Softmax element by element, and what first is a factor of a product."""
+        nodes = list(iter_nodes(graph))
+        for node in nodes:
+            for i, name in enumerate(node.input):
+                self._readers[name].append((node, i))
+            if _moves(node) and node.input[0] in self._origins:
+                self._origins.update(dict.fromkeys(node.output, self._origins[node.input[0]]))
+        for node in reversed(nodes):
+            is_score, is_query = (not names.isdisjoint(node.output) for names in (self._scores, self._queries))
+            if node.op_type == "Softmax" or (is_score and node.op_type in _BEFORE_SOFTMAX):
+                self._scores.update(node.input)
+            elif node.op_type == "Attention":
+                self._scores.update(node.input[3:4])
+            elif (is_score and node.op_type in _PRODUCTS) or (is_query and node.op_type in _SCALINGS):
+                self._queries.update(node.input)
+
+    def reason(self, name: str) -> str | None:
+        """Why no network learns a tensor: by its values, or by its role wherever it is read; None for others."""
+        tensor = self._tensors.get(name)
+        array = None if tensor is None else values_of(tensor)
+        if array is not None and not np.isfinite(array).all():
+            return "not finite"
+        if tensor is not None and name in self._scores and _is_mask(tensor.dims, array):
+            return "a mask"
+        found = [setting(node, i) or self._neutral(array, node, i) for node, i in self.readers(name)]
+        return found[0] if found and None not in found else None
+
+    def is_of_layer(self, name: str) -> bool:
+        """Whether an operator reads a tensor as a weight or a bias."""
+        return any(not node.domain and i in WEIGHTS.get(node.op_type, ()) for node, i in self.readers(name))
+
+    def is_scale_of_attention(self, name: str) -> bool:
+        """Whether a tensor of one element is the root of a length, or of such a root, and scales scores or queries."""
+        array = values_of(self._tensors[name])
+        if array is None or (name not in self._scores and name not in self._queries):
+            return False
+        value, tolerance = abs(float(array.item())), 4 * _ROUNDING.get(self._tensors[name].data_type, 2**-23)
+        lengths = (value**power for power in (-4, -2, 2, 4)) if 1 / _LONGEST < value < _LONGEST else ()
+        return any(1.5 < length < _LONGEST and abs(length / round(length) - 1) < tolerance for length in lengths)
+
+    def readers(self, name: str) -> Iterator[tuple[onnx.NodeProto, int]]:
+        """Yield the readers of a tensor, each with the index of the input."""
+        waiting, known = [name], {name}
+        while waiting:
+            for node, i in self._readers.get(waiting.pop(), ()):
+                if i == 0 and _moves(node):
+                    new = set(node.output) - known
+                    known |= new
+                    waiting += new
+                else:
+                    yield node, i
+
+    def _neutral(self, array: NDArray[Any] | None, node: onnx.NodeProto, i: int) -> str | None:
+        """The role of ones for a scale and of zeros for a bias if a learned one follows.
+
+        So exporters write a GroupNormalization by an InstanceNormalization of groups.
+        """
+        if node.op_type not in _NORMALIZATIONS or i not in (1, 2) or array is None or (array != 2 - i).any():
+            return None
+        return "a neutral scale or bias" if self._is_followed(node, "Mul" if i == 1 else "Add") else None
+
+    def _is_followed(self, node: onnx.NodeProto, op_type: str) -> bool:
+        """Whether all readers of a node's output are of this type and have a constant of several elements."""
+        readers = [reader for reader, _ in self.readers(node.output[0])]
+        return bool(readers) and all(
+            any(not is_single(self._tensors[self._origins[name]]) for name in reader.input if name in self._origins)
+            and (reader.op_type == op_type or (reader.op_type == "Mul" and self._is_followed(reader, op_type)))
+            for reader in readers
+        )
+
+
+def is_single(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor has one element."""
+    return bool(math.prod(tensor.dims) == 1)
+
+
+def values_of(tensor: onnx.TensorProto) -> NDArray[Any] | None:
+    """The elements of a tensor; None if they are external."""
+    return None if tensor.data_location == onnx.TensorProto.EXTERNAL else onnx.numpy_helper.to_array(tensor)
+
+
+def _is_mask(lengths: Sequence[int], array: NDArray[Any] | None) -> bool:
+    """Whether a tensor that reaches a Softmax is a mask, and not a learned bias, such as one of relative positions.
+
+    A mask excludes, or has 0 and one other value. One without data or of zeros alone is the same for all heads.
+    """
+    is_for_all_heads = len(lengths) > 2 and lengths[-3] == 1
+    if array is None or not array.any():
+        return is_for_all_heads
+    return bool(array.min() <= _EXCLUDED) or (array.size > 2 and 0 in array and len(np.unique(array)) == 2)
+
+
+def _moves(node: onnx.NodeProto) -> bool:
+    return node.op_type in MOVED and bool(node.input) and not normalize_domain(node.domain)
+
+
+def setting(node: onnx.NodeProto, i: int) -> str | None:
+    """The role of input i of a node if no network learns it; None if it may be learned."""
+    domain = normalize_domain(node.domain)
+    if (domain, node.op_type, i) in REGIONS:
+        return "a region of interest"
+    return _SETTINGS.get(node.op_type, {}).get(i) if domain == "" else None
+
 
 _NUMBER = "a number of a formula"
 _INSIDE = "inside a subgraph, of which no gradient is an output"

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.cloning import clone_graph, taken_branch
+from onnx_models.gradient.expand import clone_graph, taken_branch
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.merging import RANDOM
+from onnx_models.gradient.registry import RANDOM
 from onnx_models.tools.nodes import Length
 from onnx_models.tools.protos import input_names, iter_nodes, label, needed, normalize_domain, outer_names, subgraphs
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnx_models.gradient.parameters import real_constants
-from onnx_models.gradient.roles import MOVED, WEIGHTS, setting
-from onnx_models.gradient.rules.registry import ZEROS
+from onnx_models.gradient.parameters import MOVED, WEIGHTS, real_constants, setting
+from onnx_models.gradient.registry import ZEROS
 from onnx_models.tools.protos import iter_graphs, iter_nodes, label, normalize_domain, tensor_names
 
 _MAX_SHOWN = 10

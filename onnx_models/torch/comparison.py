@@ -15,7 +15,7 @@ import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 import ortops
-from onnx_models.gradient.merging import RANDOM
+from onnx_models.gradient.registry import RANDOM
 from onnx_models.tools.attributes import CUSTOM
 from onnx_models.tools.protos import input_names, iter_nodes
 from onnx_models.torch.custom_gradients import needed_nodes

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnx_models.gradient.cloning import taken_branch
+from onnx_models.gradient.expand import taken_branch
 from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.rules.indexing import scatter_added
-from onnx_models.gradient.rules.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
 from onnx_models.tools.nodes import Length
 from onnx_models.tools.protos import input_names, normalize_domain

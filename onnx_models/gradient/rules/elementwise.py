@@ -1,6 +1,9 @@
 """Gradients of elementwise operators, as a table with an expression for each input.
 
-At a kink the derivative is the one from the left, but Abs and HardSigmoid have 0 there, and HardSwish 1 at 3, as in PyTorch.
+At a kink the derivative is the one from the left, but Abs and HardSigmoid have 0 there, and HardSwish 1 at 3, as in
+PyTorch. A norm is a root of a sum of powers, as exported for PyTorch's vector_norm, std and similar functions: it has no
+derivative at 0, and PyTorch (2.13) defines it as 0. The product of the derivatives of the root, which is infinite, and of
+the powers, which is 0, would be NaN.
 """
 
 from __future__ import annotations
@@ -11,10 +14,64 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from onnx_models.gradient.broadcast import sum_to
-from onnx_models.gradient.graph import Expr, Graph, Node
-from onnx_models.gradient.rules.norms import constant_number, is_norm
-from onnx_models.gradient.rules.registry import Gradients, rule
+import onnx
+
+from onnx_models.gradient.graph import Expr, Graph, Node, sum_to
+from onnx_models.gradient.registry import Gradients, rule
+
+_ROUNDING = 1e-6
+"""The relative error of an exponent such as 1/3 in float32."""
+
+
+def is_norm(graph: Graph, name: str, power: float) -> bool:
+    """Whether a tensor to this power is a norm: a sum or mean of powers, perhaps times a number of elements."""
+    node = graph.producer(name)
+    if node is None:
+        return False
+    if node.op_type in ("Mul", "Div"):
+        a, b = node.input
+        of_quotient = _is_count(graph, b) and is_norm(graph, a, power)
+        return of_quotient or (node.op_type == "Mul" and _is_count(graph, a) and is_norm(graph, b, power))
+    if node.op_type == "ReduceSumSquare":
+        return power == 0.5
+    return node.op_type in ("ReduceSum", "ReduceMean") and _is_power(graph, node.input[0], power)
+
+
+def _is_power(graph: Graph, name: str, power: float) -> bool:
+    """Whether a tensor is another one to the power 1/power > 1, and never negative."""
+    node = graph.producer(name)
+    if node is None or not 0 < power < 1:
+        return False
+    if node.op_type == "Mul":
+        return power == 0.5 and node.input[0] == node.input[1]
+    if node.op_type != "Pow":
+        return False
+    exponent = constant_number(graph, node.input[1])
+    if exponent is None or abs(exponent * power - 1) >= _ROUNDING:
+        return False
+    base = graph.producer(node.input[0])
+    return exponent % 2 != 1 or (base is not None and base.op_type == "Abs")
+
+
+def constant_number(graph: Graph, name: str) -> float | None:
+    """The value of a constant of one element, possibly after casts; None for any other tensor."""
+    node = graph.producer(name)
+    if node is not None and node.op_type in ("Cast", "CastLike"):
+        return constant_number(graph, node.input[0])
+    value = graph.constant(name)
+    return float(value.item()) if value is not None and value.size == 1 and value.dtype.kind in "fiu" else None
+
+
+def _is_count(graph: Graph, name: str) -> bool:
+    """Whether a tensor is computed from numbers of elements and constants only."""
+    if constant_number(graph, name) is not None:
+        return True
+    node = graph.producer(name)
+    if node is None:
+        return False
+    if node.op_type in ("Cast", "CastLike"):
+        return graph.element_type(node.input[0]) in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
+    return node.op_type in ("Sub", "Add", "Max") and all(_is_count(graph, one) for one in node.input)
 
 
 @dataclass(frozen=True)
@@ -63,7 +120,7 @@ Formula = Callable[[Terms], Expr]
 
 
 def _sqrt(n: Terms) -> Expr:
-    """The derivative at 0 is infinite, or 0 if y is a norm (`norms`)."""
+    """The derivative at 0 is infinite, or 0 if y is a norm (`is_norm`)."""
     infinite = 0.5 / n.y
     is_flat_at_0 = is_norm(n.g.graph, n.node.inputs[0], 0.5)
     return n.g * (n.x.of(0.0).where(n.y.equals(0.0), infinite) if is_flat_at_0 else infinite)
@@ -101,7 +158,7 @@ def _mish(n: Terms) -> Expr:
 
 
 def _power_by_base(n: Terms) -> Expr:
-    """0 if the exponent is 0, and infinite if x = 0 and the exponent is between 0 and 1, unless y is a norm (`norms`)."""
+    """0 if the exponent is 0, and infinite if x = 0 and the exponent is between 0 and 1, unless y is a norm (`is_norm`)."""
     constant = constant_number(n.g.graph, n.node.inputs[1])
     is_flat_at_0 = constant is not None and is_norm(n.g.graph, n.node.inputs[0], constant)
     flat = (n.y if is_flat_at_0 else n.exponent).equals(0.0)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node
-from onnx_models.gradient.rules.products import product_of_others
-from onnx_models.gradient.rules.registry import Gradients, rule
+from onnx_models.gradient.registry import Gradients, rule
+from onnx_models.gradient.rules.reduce import product_of_others
 from onnx_models.tools.nodes import HALF, downcast, upcast
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.registry import decomposition
+from onnx_models.gradient.registry import decomposition
 
 
 @decomposition("NegativeLogLikelihoodLoss")

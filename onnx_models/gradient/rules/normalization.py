@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.gradient.broadcast import sum_to
-from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
+from onnx_models.gradient.graph import Graph, Node, sum_to
+from onnx_models.gradient.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
 from onnx_models.tools.nodes import HALF, downcast, upcast
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.registry import Gradients, decomposition, rule
+from onnx_models.gradient.rules.convolution import Windows, image_gradient, sliced, windows
 from onnx_models.gradient.rules.indexing import scatter_added
-from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
-from onnx_models.gradient.rules.windows import Windows, image_gradient, sliced, windows
 from onnx_models.tools.nodes import downcast, upcast
 
 _EXACT = 2**20

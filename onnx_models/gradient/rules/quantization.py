@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_models.gradient.broadcast import sum_to
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import Graph, Node, sum_to
+from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.gradient.rules.indexing import element_indices, scatter_added
-from onnx_models.gradient.rules.registry import Gradients, rule
 
 _FLOAT = onnx.TensorProto.FLOAT
 

@@ -14,7 +14,7 @@ from typing import Any
 import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node
-from onnx_models.gradient.rules.registry import decomposition
+from onnx_models.gradient.registry import decomposition
 from onnx_models.gradient.subgraph import Subgraph, slice_type, tensor_type
 
 _X, _W, _R, _B, _SEQUENCE_LENS, _INITIAL_H, _INITIAL_C, _P = range(8)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.rules.registry import Gradients, decomposition, rule
+from onnx_models.gradient.registry import Gradients, decomposition, rule
 from onnx_models.tools.nodes import downcast, upcast
 
 _AXIS_IS_INPUT = 20

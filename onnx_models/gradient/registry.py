@@ -14,6 +14,11 @@ from onnx_models.tools.compositions import COMPOSITIONS, ML
 REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 """The element types of tensors whose gradients have the same type."""
 
+RANDOM = {
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
+}  # fmt: skip
+"""Operators that may draw random numbers; Dropout does in training."""
+
 
 @dataclass(frozen=True)
 class Zero:

@@ -1,4 +1,4 @@
-"""Reports on a gradient without building it."""
+"""Reports on a gradient without building it, and how each operator is differentiated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import onnx
 
 from onnx_models.gradient.backward import DiffContext, reachable_from
-from onnx_models.gradient.coverage import Coverage, coverage_of
+from onnx_models.gradient.expand import has_body
 from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION, OPERATORS
+from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 from onnx_models.tools.attributes import operator_of
+from onnx_models.tools.compositions import COMPOSITIONS, ML
 from onnx_models.tools.functions import is_body
 from onnx_models.tools.protos import input_names, iter_nodes, normalize_domain
 
@@ -67,3 +70,50 @@ def operators_between(
             nodes.append(node)
     names = Counter((node.op_type, normalize_domain(node.domain)) for node in reversed(nodes))
     return tuple((coverage_of(*name, graph.opsets.get(name[1], 1)), count) for name, count in names.items())
+
+
+RULE, COMPOSITION, FUNCTION = "rule", "composition", "function of the specification"
+ZERO, REFUSAL, NONE = "zero", "refused", "none"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How an operator is differentiated.
+
+    domain: "" for ONNX's own.
+    way: "rule"; "composition" of other operators; "function of the specification"; "zero" if the derivative is 0 wherever
+        it exists; "refused" if there is no gradient; "none" if the operator is unknown.
+    reason: the reason of a zero or a refusal, else "".
+    """
+
+    domain: str
+    operator: str
+    way: str
+    reason: str = ""
+
+
+def coverage_of(operator: str, domain: str, version: int) -> Coverage:
+    """How an operator is differentiated at opset `version` of its domain."""
+    key = domain, operator
+    if key in ZEROS:
+        return Coverage(*key, ZERO, ZEROS[key].reason)
+    if key in REFUSED:
+        return Coverage(*key, REFUSAL, REFUSED[key])
+    if key in RULES:
+        return Coverage(*key, RULE)
+    if key in DECOMPOSITIONS:
+        return Coverage(*key, COMPOSITION)
+    node = onnx.NodeProto(op_type=operator, domain=domain)
+    return Coverage(*key, FUNCTION if has_body(node, version) else NONE)
+
+
+def coverage() -> list[Coverage]:
+    """How each operator is differentiated: ONNX's operators at the newest opsets, then fused and this project's ones."""
+    schemas = {
+        (one.domain, one.name)
+        for one in onnx.defs.get_all_schemas()
+        if one.domain == ML or (one.domain == "" and not one.deprecated)
+    }
+    names = [*sorted(schemas), *sorted(COMPOSITIONS.keys() - schemas)]
+    found = [coverage_of(name, domain, onnx.defs.onnx_opset_version()) for domain, name in names]
+    return found + [coverage_of(one.name, DOMAIN, DOMAIN_VERSION) for one in OPERATORS]

@@ -1,1 +1,0 @@
-"""Checks gradients of models against finite differences."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 
+Array = npt.NDArray[np.float64]
 InterpolationMode = Literal["linear", "nearest_neighbor"]
 RoundingDirection = Literal["half_up", "increasing", "decreasing"]
 
@@ -22,32 +23,16 @@ _ROUNDED: Mapping[RoundingDirection, Callable[[float], int]] = {
 }
 
 
-def dml_resample(
-    x: npt.NDArray[np.float64],
-    *,
-    interpolation_mode: InterpolationMode,
-    scales: Sequence[float],
-    input_pixel_offsets: Sequence[float],
-    output_pixel_offsets: Sequence[float],
-    rounding_direction: RoundingDirection,
-    output_sizes: Sequence[int],
-) -> npt.NDArray[np.float64]:
+def dml_resample(x: Array, *, scales: Sequence[float], output_sizes: Sequence[int], **resampling: Any) -> Array:
     """Scale the tensor `x` along each of its axes, all in the same way.
 
     Along one axis, with S the scale, I and O the input's and the output's pixel offset, output o reads the coordinate
-    `(o - O)/S - I`. A coordinate before the first or after the last pixel reads that pixel.
+    `(o - O)/S - I`. A coordinate before the first or after the last pixel reads that pixel. Without `scales` the coordinate
+    is computed as `(o - O)*N/M - I` in this order, exact if its terms are.
 
     Args:
-        x: [N0, ...] of rank 1 to 4.
-        interpolation_mode: linear between the pixels at floor and ceil of a coordinate, which are the same on a pixel;
-            nearest_neighbor for the pixel that `rounding_direction` gives.
-        scales: S of each axis, output pixels for each input pixel, finite and above 0. Empty for the ratio of the two
-            lengths: the coordinate is then computed as `(o - O)*N/M - I` in this order, exact if its terms are.
-        input_pixel_offsets: I of each axis, in input pixels, finite; empty for 0.5.
-        output_pixel_offsets: O of each axis, in output pixels, finite; empty for -0.5.
-        rounding_direction: half_up for the nearest pixel, the later of two at the same distance; increasing for the next
-            pixel, decreasing for the previous pixel. It has no effect on linear.
-        output_sizes: M of each axis, at least 0; empty for N*S rounded down. `scales` and this must not both be empty.
+        x, scales, output_sizes: as in `ortops.dml_resample`; `scales` and `output_sizes` must not both be empty.
+        resampling: the other attributes, arguments of `resampled_axes`.
 
     Returns:
         [M0, ...] with the rank of `x`.
@@ -65,28 +50,10 @@ def dml_resample(
         return np.zeros(sizes)
     if x.size == 0:
         raise ValueError(f"InputTensor has shape {list(x.shape)}: must have elements where OutputTensor has some")
-    axes = resampled_axes(
-        x.shape,
-        sizes,
-        interpolation_mode=interpolation_mode,
-        scales=scales,
-        input_pixel_offsets=input_pixel_offsets,
-        output_pixel_offsets=output_pixel_offsets,
-        rounding_direction=rounding_direction,
-    )
-    return along_each(axes, resample_axis, x)
+    return along_each(resampled_axes(x.shape, sizes, scales=scales, **resampling), resample_axis, x)
 
 
-def dml_resample_grad(
-    dy: npt.NDArray[np.float64],
-    x_shape: Sequence[int] | npt.NDArray[np.int64],
-    *,
-    interpolation_mode: InterpolationMode,
-    scales: Sequence[float],
-    input_pixel_offsets: Sequence[float],
-    output_pixel_offsets: Sequence[float],
-    rounding_direction: RoundingDirection,
-) -> npt.NDArray[np.float64]:
+def dml_resample_grad(dy: Array, x_shape: Sequence[int] | npt.NDArray[np.int64], **resampling: Any) -> Array:
     """The gradient of `sum(dy * dml_resample(x, ...))` by `x`: the transpose of the scaling, applied to `dy`.
 
     It has the forward operator's parameters. An output that reads beyond an edge adds its gradient to the pixel at the edge.
@@ -95,13 +62,8 @@ def dml_resample_grad(
     output_pixel_offsets here, and its OutputPixelOffsets are input_pixel_offsets.
 
     Args:
-        dy: [M0, ...] of rank 1 to 4, the gradient by the forward operator's output.
-        x_shape: N0 and so on, one length for each axis of `dy`.
-        interpolation_mode: as in the forward operator.
-        scales: as in the forward operator; empty for the ratio of the lengths of `dy` and `x`.
-        input_pixel_offsets: as in the forward operator.
-        output_pixel_offsets: as in the forward operator.
-        rounding_direction: as in the forward operator.
+        dy, x_shape: as in `ortops.dml_resample_grad`.
+        resampling: the attributes, arguments of `resampled_axes`.
 
     Returns:
         [N0, ...]; 0 for a pixel that no output reads.
@@ -118,16 +80,7 @@ def dml_resample_grad(
         return np.zeros(shape)
     if 0 in shape:
         raise ValueError(f"x_shape is {list(shape)}: must not have a 0 where InputGradientTensor has elements")
-    axes = resampled_axes(
-        shape,
-        dy.shape,
-        interpolation_mode=interpolation_mode,
-        scales=scales,
-        input_pixel_offsets=input_pixel_offsets,
-        output_pixel_offsets=output_pixel_offsets,
-        rounding_direction=rounding_direction,
-    )
-    return along_each(axes, transpose_axis, dy)
+    return along_each(resampled_axes(shape, dy.shape, **resampling), transpose_axis, dy)
 
 
 class Tap(NamedTuple):
@@ -207,9 +160,9 @@ def resampled_axes(
 
 def along_each(
     axes: Sequence[ResampledAxis],
-    step: Callable[[ResampledAxis, npt.NDArray[np.float64]], npt.NDArray[np.float64]],
-    array: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+    step: Callable[[ResampledAxis, Array], Array],
+    array: Array,
+) -> Array:
     """Apply `step`, which transforms the first axis of an array, to each axis in turn."""
     with np.errstate(over="ignore", invalid="ignore"):
         for axis in axes:
@@ -218,7 +171,7 @@ def along_each(
     return array
 
 
-def resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def resample_axis(axis: ResampledAxis, x: Array) -> Array:
     """Resample [length, ...] to [size, ...]. Reads only pixels with a weight, so others may be infinite or NaN."""
     y = np.zeros((axis.size, *x.shape[1:]))
     for o in range(axis.size):
@@ -227,7 +180,7 @@ def resample_axis(axis: ResampledAxis, x: npt.NDArray[np.float64]) -> npt.NDArra
     return y
 
 
-def transpose_axis(axis: ResampledAxis, dy: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def transpose_axis(axis: ResampledAxis, dy: Array) -> Array:
     """The transpose of `resample_axis`, from [size, ...] to [length, ...]."""
     dx = np.zeros((axis.length, *dy.shape[1:]))
     for o in range(axis.size):

@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.roi_align import AxesOfRoi, Mode, check_data, check_gradient, pool, pool_grad
+from ortops.reference.roi_align import (
+    Array,
+    AxesOfRoi,
+    Gradients,
+    Mode,
+    check_data,
+    check_gradient,
+    pool,
+    pool_grad,
+)
 from ortops.reference.sampling import SampledAxis, Tap, adaptive_samples, derivatives_by_ends, ends_of
 
 ReductionFunction = Literal["average", "max"]
@@ -21,50 +30,32 @@ _MODES: dict[ReductionFunction, Mode] = {"average": "avg", "max": "max_interpola
 
 
 def dml_roi_align(
-    x: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    x: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     *,
     output_height: int,
     output_width: int,
     reduction_function: ReductionFunction,
-    interpolation_mode: InterpolationMode,
-    spatial_scale_x: float,
-    spatial_scale_y: float,
-    input_pixel_offset: float,
-    output_pixel_offset: float,
     out_of_bounds_input_value: float,
-    minimum_samples_per_output: int,
-    maximum_samples_per_output: int,
-    align_regions_to_corners: int,
-) -> npt.NDArray[np.float64]:
+    **sampling: Any,
+) -> Array:
     """Pool feature maps over regions: the mean or maximum of each bin's samples.
 
     Along one axis, with P bins, S the scale, I and O the input's and the output's pixel offset, the region goes from
     `a = r1*S` to `b = r2*S` and each bin has `k = ceil((b - a)/P)` samples, at least the minimum and at most the
     maximum. Of all `n = P*k` samples, sample s lies at `a + (b - a)*t - I` where `t = (s - O)/n`; aligned to corners,
     `t = (s - O)/(n - 1)`, and 0.5 where n is 1. It belongs to bin `floor(s/k)`. An empty region is a point, and a region
-    with r2 < r1 is mirrored.
+    with r2 < r1 is mirrored. A NaN is larger than every number.
+
+    A sample a pixel or more before the first pixel, or more than a pixel after the last, is out_of_bounds_input_value, and
+    counts like others. A closer sample reads the first or the last pixel. Linear interpolation is between the pixels at
+    floor and ceil of a coordinate, which are the same on a pixel.
 
     Args:
-        x: [N, C, H, W], the feature map.
-        rois: [R, 4] after up to two axes of length 1; x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
-        batch_indices: [R] after up to three axes of length 1; each RoI's image index, from 0 to N - 1.
-        output_height: number of bins along y, at least 1.
-        output_width: number of bins along x, at least 1.
-        reduction_function: average for the mean of a bin's samples, max for the largest of them. A NaN is larger than
-            every number.
-        interpolation_mode: linear between the pixels at floor and ceil of a sample's coordinate, which are the same on a
-            pixel; nearest_neighbor for the nearest pixel, the later of two at the same distance.
-        spatial_scale_x: pixels of `x` for each unit of x1 and x2, above 0.
-        spatial_scale_y: pixels of `x` for each unit of y1 and y2, above 0.
-        input_pixel_offset: I, in pixels.
-        output_pixel_offset: O, in samples.
-        out_of_bounds_input_value: value of a sample a pixel or more before the first pixel, or more than a pixel after the
-            last; the sample counts like others. A closer sample reads the first or the last pixel.
-        minimum_samples_per_output: smallest number of a bin's samples along each axis, at least 1.
-        maximum_samples_per_output: largest number of a bin's samples along each axis, at least the minimum.
-        align_regions_to_corners: 1 to spread the samples up to the region's corners, 0 not to.
+        x, rois, batch_indices, output_height, output_width: as in `ortops.dml_roi_align`.
+        reduction_function, out_of_bounds_input_value: as in `ortops.dml_roi_align`.
+        sampling: the other attributes, arguments of `sampled_by`.
 
     Returns:
         [R, C, output_height, output_width].
@@ -81,36 +72,21 @@ def dml_roi_align(
     rois, batch_indices = rois.reshape(-1, 4), batch_indices.reshape(-1)
     check_data(rois, batch_indices, x.shape, names=("ROITensor", "BatchIndicesTensor", "InputTensor"))
     size = (output_height, output_width)
-    axes = region_axes(
-        size,
-        x.shape[2:],
-        interpolation_mode=interpolation_mode,
-        scales=(spatial_scale_y, spatial_scale_x),
-        offsets=(input_pixel_offset, output_pixel_offset),
-        samples=(minimum_samples_per_output, maximum_samples_per_output),
-        to_corners=align_regions_to_corners != 0,
-    )
+    axes = sampled_by(size, x.shape[2:], **sampling)
     return pool(x, rois, batch_indices, size, axes, _MODES[reduction_function], out_of_bounds_input_value)
 
 
 def dml_roi_align_grad(
-    dy: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    dy: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     x_shape: Sequence[int] | npt.NDArray[np.int64],
-    x: npt.NDArray[np.float64] | None = None,
+    x: Array | None = None,
     *,
     reduction_function: ReductionFunction,
-    interpolation_mode: InterpolationMode,
-    spatial_scale_x: float,
-    spatial_scale_y: float,
-    input_pixel_offset: float,
-    output_pixel_offset: float,
-    minimum_samples_per_output: int,
-    maximum_samples_per_output: int,
-    align_regions_to_corners: int,
     outputs: Sequence[str] = _GRADIENTS,
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    **sampling: Any,
+) -> Gradients:
     """The gradients of `sum(dy * dml_roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
     For max, all of an output's gradient goes to its winner, the first of equal samples by (iy, ix). A sample out of bounds
@@ -119,21 +95,9 @@ def dml_roi_align_grad(
     pixel, and for nearest_neighbor. The number of samples counts as constant.
 
     Args:
-        dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
-        rois: as in the forward operator.
-        batch_indices: as in the forward operator.
-        x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required only for the RoIs' gradient and for max.
-        reduction_function: as in the forward operator.
-        interpolation_mode: as in the forward operator.
-        spatial_scale_x: as in the forward operator.
-        spatial_scale_y: as in the forward operator.
-        input_pixel_offset: as in the forward operator.
-        output_pixel_offset: as in the forward operator.
-        minimum_samples_per_output: as in the forward operator.
-        maximum_samples_per_output: as in the forward operator.
-        align_regions_to_corners: as in the forward operator.
+        dy, rois, batch_indices, x_shape, x, reduction_function: as in `ortops.dml_roi_align_grad`.
         outputs: the gradients wanted, at least one of outputgradienttensor and outputroigradienttensor.
+        sampling: as in `dml_roi_align`.
 
     Returns:
         The gradient by `x` [N, C, H, W] and the gradient by `rois` in the shape of `rois`; None for a gradient that is not
@@ -159,22 +123,39 @@ def dml_roi_align_grad(
     check_gradient(
         dy.shape, outputs, known=_GRADIENTS, names=("InputGradientTensor", "InputTensor"), x_required_by=x_required_by
     )
-    axes = region_axes(
-        dy.shape[2:],
-        shape[2:],
+    # A product with the slope 0 would be NaN if a pixel or a gradient is infinite or NaN.
+    is_flat = sampling["interpolation_mode"] == "nearest_neighbor"
+    wanted = (wants_dx, wants_drois and not is_flat)
+    axes = sampled_by(dy.shape[2:], shape[2:], **sampling)
+    dx, drois = pool_grad(dy, flat_rois, indices, shape, x, axes, _MODES[reduction_function], wanted)
+    if wants_drois:
+        drois = np.zeros(rois.shape) if drois is None else drois.reshape(rois.shape)
+    return dx, drois
+
+
+def sampled_by(
+    output_size: Sequence[int],
+    map_size: Sequence[int],
+    *,
+    interpolation_mode: InterpolationMode,
+    spatial_scale_x: float,
+    spatial_scale_y: float,
+    input_pixel_offset: float,
+    output_pixel_offset: float,
+    minimum_samples_per_output: int,
+    maximum_samples_per_output: int,
+    align_regions_to_corners: int,
+) -> AxesOfRoi:
+    """A function from a region to its axes y and x, from the attributes that decide where samples lie."""
+    return region_axes(
+        output_size,
+        map_size,
         interpolation_mode=interpolation_mode,
         scales=(spatial_scale_y, spatial_scale_x),
         offsets=(input_pixel_offset, output_pixel_offset),
         samples=(minimum_samples_per_output, maximum_samples_per_output),
         to_corners=align_regions_to_corners != 0,
     )
-    # A product with the slope 0 would be NaN if a pixel or a gradient is infinite or NaN.
-    is_flat = interpolation_mode == "nearest_neighbor"
-    wanted = (wants_dx, wants_drois and not is_flat)
-    dx, drois = pool_grad(dy, flat_rois, indices, shape, x, axes, _MODES[reduction_function], wanted)
-    if wants_drois:
-        drois = np.zeros(rois.shape) if drois is None else drois.reshape(rois.shape)
-    return dx, drois
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,7 @@ def max_roi_pool(
     that are on the map.
 
     Args:
-        x: [N, C, H, W], the feature map.
-        rois: [R, 5], batch_id x1 y1 x2 y2; batch_id is a whole number from 0 to N - 1, the others are in units of
-            1/spatial_scale pixels and finite.
-        pooled_shape: numbers of bins along y and along x, at least 1 each.
-        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
+        x, rois, pooled_shape, spatial_scale: as in `ortops.max_roi_pool`.
 
     Returns:
         [R, C, *pooled_shape]; NaN where a pixel of the bin is NaN, 0 where the bin has no pixels.
@@ -72,10 +68,7 @@ def max_roi_pool_grad(
     A bin without pixels passes nothing.
 
     Args:
-        dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
-        x: [N, C, H, W], as in the forward operator.
-        rois: [R, 5], as in the forward operator.
-        spatial_scale: as in the forward operator.
+        dy, x, rois, spatial_scale: as in `ortops.max_roi_pool_grad`.
 
     Returns:
         dx, [N, C, H, W].

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from ortops.reference.sampling import Bin, Corner, Sample, SampledAxis, axes_of_roi, bins_of, summed_roi_derivatives
 
 Mode = Literal["avg", "max", "max_interpolated"]
-CoordinateTransformationMode = Literal["half_pixel", "output_half_pixel"]
+Array = npt.NDArray[np.float64]
+Gradients = tuple[Array | None, Array | None]
 Channel = list[list[float]]
 AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
 """Takes x1 y1 x2 y2; returns the samples along y and along x."""
@@ -22,34 +23,26 @@ AxesOfRoi = Callable[[Sequence[float]], tuple[SampledAxis, SampledAxis]]
 
 
 def roi_align(
-    x: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    x: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.int64],
     *,
     output_height: int,
     output_width: int,
-    sampling_ratio: int,
-    spatial_scale: float,
     mode: Mode,
-    coordinate_transformation_mode: CoordinateTransformationMode,
-) -> npt.NDArray[np.float64]:
+    position_sensitive: bool = False,
+    **sampling: Any,
+) -> Array:
     """Pool feature maps over RoIs: the mean or maximum of each bin's samples.
 
     Along one axis, with P bins, g samples in each bin and S the scale, sample i of bin p lies at
     `start + p*size/P + (i + 0.5)*size/(P*g)`, where `start = r1*S` (less 0.5 for half_pixel) and `size = (r2 - r1)*S`
-    (at least 1 for output_half_pixel). A sample outside the map is 0.
+    (at least 1 for output_half_pixel). A sample outside the map is 0. A NaN is larger than every number.
 
     Args:
-        x: [N, C, H, W], the feature map.
-        rois: [R, 4], x1 y1 x2 y2 in units of 1/spatial_scale pixels, finite.
-        batch_indices: [R], each RoI's image index, from 0 to N - 1.
-        output_height: number of bins along y, at least 1.
-        output_width: number of bins along x, at least 1.
-        sampling_ratio: number of a bin's samples along each axis; 0 for the bin's size in pixels, rounded up.
-        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
-        mode: avg for the mean of the interpolated samples, max for the largest product of a pixel and its weight in any
-            sample, max_interpolated for the largest sample. A NaN is larger than every number.
-        coordinate_transformation_mode: half_pixel, or output_half_pixel as before opset 16.
+        x, rois, batch_indices, output_height, output_width, mode: as in `ortops.roi_align`.
+        position_sensitive: whether each bin reads its own channels, as in `ortops.ps_roi_align`.
+        sampling: the other attributes, arguments of `axes_of_roi`.
 
     Returns:
         [R, C, output_height, output_width]; 0 where a RoI has no samples.
@@ -61,32 +54,23 @@ def roi_align(
         ONNX RoiAlign-10, -16 and -22; where their text is silent, `onnx.reference.ops.op_roi_align`.
     """
     check_data(rois, batch_indices, x.shape, names=("rois", "batch_indices", "X"))
-
-    axes = partial(
-        axes_of_roi,
-        output_size=(output_height, output_width),
-        map_size=x.shape[2:],
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-    )
-
-    return pool(x, rois, batch_indices, (output_height, output_width), axes, mode)
+    size = (output_height, output_width)
+    axes = partial(axes_of_roi, output_size=size, map_size=x.shape[2:], **sampling)
+    return pool(x, rois, batch_indices, size, axes, mode, position_sensitive=position_sensitive)
 
 
 def roi_align_grad(
-    dy: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    dy: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.int64],
     x_shape: Sequence[int] | npt.NDArray[np.int64],
-    x: npt.NDArray[np.float64] | None = None,
+    x: Array | None = None,
     *,
-    sampling_ratio: int,
-    spatial_scale: float,
     mode: Mode,
-    coordinate_transformation_mode: CoordinateTransformationMode,
     outputs: Sequence[str] = ("dx", "drois"),
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    position_sensitive: bool = False,
+    **sampling: Any,
+) -> Gradients:
     """The gradients of `sum(dy * roi_align(x, rois, ...))` by `x` and by the stored coordinates in `rois`.
 
     In the max modes, all of an output's gradient goes to its winner, the first of equal candidates by (iy, ix, corner); a
@@ -96,16 +80,8 @@ def roi_align_grad(
     pixel. The number of samples counts as constant.
 
     Args:
-        dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
-        rois: [R, 4], as in the forward operator.
-        batch_indices: [R], as in the forward operator.
-        x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required only for drois and in the max modes.
-        sampling_ratio: as in the forward operator.
-        spatial_scale: as in the forward operator.
-        mode: as in the forward operator.
-        coordinate_transformation_mode: as in the forward operator.
-        outputs: the gradients wanted, at least one of dx and drois.
+        dy, rois, batch_indices, x_shape, x, mode, outputs: as in `ortops.roi_align_grad`.
+        position_sensitive, sampling: as in `roi_align`.
 
     Returns:
         dx [N, C, H, W] and drois [R, 4]; None for a gradient that is not wanted.
@@ -127,23 +103,14 @@ def roi_align_grad(
         names=("dY", "X"),
         x_required_by=None if x is not None else x_required_by,
     )
-
-    axes = partial(
-        axes_of_roi,
-        output_size=dy.shape[2:],
-        map_size=shape[2:],
-        sampling_ratio=sampling_ratio,
-        spatial_scale=spatial_scale,
-        coordinate_transformation_mode=coordinate_transformation_mode,
-    )
-
+    axes = partial(axes_of_roi, output_size=dy.shape[2:], map_size=shape[2:], **sampling)
     wanted = ("dx" in outputs, "drois" in outputs)
-    return pool_grad(dy, rois, batch_indices, shape, x, axes, mode, wanted)
+    return pool_grad(dy, rois, batch_indices, shape, x, axes, mode, wanted, position_sensitive)
 
 
 def check_data(
-    rois: npt.NDArray[np.float64],
-    batch_indices: npt.NDArray[np.integer] | npt.NDArray[np.float64],
+    rois: Array,
+    batch_indices: npt.NDArray[np.integer] | Array,
     x_shape: Sequence[int],
     *,
     names: tuple[str, str, str],
@@ -199,15 +166,15 @@ def check_gradient(
 
 
 def pool(
-    x: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    x: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     output_size: tuple[int, int],
     axes_of: AxesOfRoi,
     mode: Mode,
     outside_value: float = 0.0,
     position_sensitive: bool = False,
-) -> npt.NDArray[np.float64]:
+) -> Array:
     """The output for RoIs whose samples `axes_of` places; samples outside the map are `outside_value`.
 
     Every bin reads the channel of its output, or a channel of its own if it is position-sensitive.
@@ -226,16 +193,16 @@ def pool(
 
 
 def pool_grad(
-    dy: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    dy: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     x_shape: tuple[int, ...],
-    x: npt.NDArray[np.float64] | None,
+    x: Array | None,
     axes_of: AxesOfRoi,
     mode: Mode,
     wanted: tuple[bool, bool],
     position_sensitive: bool = False,
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+) -> Gradients:
     """The gradients of `sum(dy * pool(x, rois, ...))` by `x` and by `rois`, where samples outside the map are 0."""
     dx = np.zeros(x_shape).tolist()
     drois = np.zeros((len(rois), 4)).tolist()
@@ -267,7 +234,7 @@ def images_of(batch_indices: npt.NDArray[np.integer]) -> list[int]:
     return [int(n) for n in batch_indices]
 
 
-def channels_of(x: npt.NDArray[np.float64], n: int) -> list[Channel]:
+def channels_of(x: Array, n: int) -> list[Channel]:
     """The channels of image `n`."""
     return cast("list[Channel]", x[n].tolist())
 

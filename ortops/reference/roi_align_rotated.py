@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ortops.reference.roi_align import Channel, channels_of, check_data, check_gradient, images_of
+from ortops.reference.roi_align import Array, Channel, Gradients, channels_of, check_data, check_gradient, images_of
 from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bin, taps
 
 MAX_SLACK = 64.0
@@ -20,17 +20,14 @@ MAX_SLACK = 64.0
 
 
 def roi_align_rotated(
-    x: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    x: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     *,
     output_height: int,
     output_width: int,
-    aligned: int,
-    clockwise: int,
-    sampling_ratio: int,
-    spatial_scale: float,
-) -> npt.NDArray[np.float64]:
+    **placement: Any,
+) -> Array:
     """Pool feature maps over rotated RoIs: the mean of each bin's samples.
 
     With S the scale, a RoI's centre is `(cx*S - o, cy*S - o)`, where o is 0.5 if aligned and else 0, and its size is
@@ -40,15 +37,8 @@ def roi_align_rotated(
     the map is 0.
 
     Args:
-        x: [N, C, H, W], the feature map.
-        rois: [R, 5], cx cy w h in units of 1/spatial_scale pixels and the angle in radians, finite.
-        batch_indices: [R], each RoI's image index, from 0 to N - 1.
-        output_height: number of bins along the region's height, at least 1.
-        output_width: number of bins along the region's width, at least 1.
-        aligned: 1 to shift the centre by -0.5 pixels, 0 not to shift it and to raise sizes to at least 1.
-        clockwise: 1 if a positive angle turns the region clockwise as seen on the image, whose y points down.
-        sampling_ratio: K, the number of a bin's samples along each axis; 0 for the bin's size in pixels, rounded up.
-        spatial_scale: pixels of `x` for each unit of `rois`, above 0.
+        x, rois, batch_indices, output_height, output_width: as in `ortops.roi_align_rotated`.
+        placement: the other attributes, arguments of `region_of`.
 
     Returns:
         [R, C, output_height, output_width]; 0 where a RoI has no samples.
@@ -65,7 +55,7 @@ def roi_align_rotated(
     y = np.zeros((len(rois), x.shape[1], *size))
     for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
         channels = channels_of(x, n)
-        region = region_of(roi, size, x.shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
+        region = region_of(roi, size, x.shape[2:], **placement)
         for p, q in np.ndindex(size):
             samples = list(region.samples(p, q))
             y[r, :, p, q] = [average(samples, channel, region) for channel in channels]
@@ -73,18 +63,15 @@ def roi_align_rotated(
 
 
 def roi_align_rotated_grad(
-    dy: npt.NDArray[np.float64],
-    rois: npt.NDArray[np.float64],
+    dy: Array,
+    rois: Array,
     batch_indices: npt.NDArray[np.integer],
     x_shape: Sequence[int] | npt.NDArray[np.int64],
-    x: npt.NDArray[np.float64] | None = None,
+    x: Array | None = None,
     *,
-    aligned: int,
-    clockwise: int,
-    sampling_ratio: int,
-    spatial_scale: float,
     outputs: Sequence[str] = ("dx", "drois"),
-) -> tuple[npt.NDArray[np.float64] | None, npt.NDArray[np.float64] | None]:
+    **placement: Any,
+) -> Gradients:
     """The gradients of `sum(dy * roi_align_rotated(x, rois, ...))` by `x` and by the stored numbers in `rois`.
 
     A sample's position has the derivative `S` by cx and cy; `S*((k + 0.5)/n - 0.5)` along the region's width by w and along
@@ -93,16 +80,8 @@ def roi_align_rotated_grad(
     constant.
 
     Args:
-        dy: [R, C, PH, PW], the gradient by the forward operator's output; PH and PW at least 1.
-        rois: [R, 5], as in the forward operator.
-        batch_indices: [R], as in the forward operator.
-        x_shape: N, C, H, W.
-        x: [N, C, H, W], the feature map; required only for drois.
-        aligned: as in the forward operator.
-        clockwise: as in the forward operator.
-        sampling_ratio: as in the forward operator.
-        spatial_scale: as in the forward operator.
-        outputs: the gradients wanted, at least one of dx and drois.
+        dy, rois, batch_indices, x_shape, x, outputs: as in `ortops.roi_align_rotated_grad`.
+        placement: as in `roi_align_rotated`.
 
     Returns:
         dx [N, C, H, W] and drois [R, 5]; None for a gradient that is not wanted.
@@ -123,7 +102,7 @@ def roi_align_rotated_grad(
     drois = np.zeros((len(rois), 5)).tolist()
     for r, (roi, n) in enumerate(zip(rois.tolist(), images_of(batch_indices), strict=True)):
         channels: list[Channel] = [] if x is None else channels_of(x, n)
-        region = region_of(roi, dy.shape[2:], shape[2:], aligned, clockwise, sampling_ratio, spatial_scale)
+        region = region_of(roi, dy.shape[2:], shape[2:], **placement)
         for p, q in np.ndindex(dy.shape[2:]):
             shares = [share / divisor_of(region) for share in dy[r, :, p, q].tolist()]
             for sample in region.samples(p, q):

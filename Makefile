@@ -31,9 +31,7 @@ bench: .venv/.bench library
 examples: .venv/.examples library
 	$(BIN)/python -m examples.fit_box
 	$(BIN)/python -m examples.train_detector
-	$(BIN)/python -m examples.grad_cam
-	$(BIN)/python -m examples.integrated_gradients
-	$(BIN)/python -m examples.fgsm
+	$(BIN)/python -m examples.attribution
 
 # Writes the generated parts of docs/ and its pictures. REPORTS are files that the suite wrote with `--json`: docs/findings.md
 # counts them.

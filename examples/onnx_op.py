@@ -39,10 +39,10 @@ def roi_align_grad(dy: Floats, rois: Floats, batch_indices: Integers, x_shape: I
 
 MODEL = """
     <ir_version: 8, opset_import: ["" : 16, "ai.onnx.contrib" : 1]>
-    both (float[n, c, h, w] x, float[r, 4] rois, int64[r] of, int64[4] shape)
+    both (float[n, c, h, w] x, float[r, 4] rois, int64[r] batch_indices, int64[4] x_shape)
         => (float[r, c, 2, 2] y, float[n, c, h, w] dx) {
-        y = ai.onnx.contrib.RoiAlign_16 <output_height = 2, output_width = 2> (x, rois, of)
-        dx = ai.onnx.contrib.RoiAlignGrad (y, rois, of, shape)
+        y = ai.onnx.contrib.RoiAlign_16 <output_height = 2, output_width = 2> (x, rois, batch_indices)
+        dx = ai.onnx.contrib.RoiAlignGrad (y, rois, batch_indices, x_shape)
     }"""
 
 
@@ -55,4 +55,5 @@ def session() -> onnxruntime.InferenceSession:
 
 if __name__ == "__main__":
     x, rois = np.arange(1, 26, dtype=np.float32).reshape(1, 1, 5, 5), np.array([[1, 1, 3, 3]], np.float32)
-    print(*session().run(None, {"x": x, "rois": rois, "of": np.array([0]), "shape": np.array(x.shape)}), sep="\n")
+    feeds = {"x": x, "rois": rois, "batch_indices": np.array([0]), "x_shape": np.array(x.shape)}
+    print(*session().run(None, feeds), sep="\n")

@@ -38,7 +38,7 @@ def outcome(folder: pathlib.Path, atol: float, rtol: float) -> str:
 
 def main(root: pathlib.Path) -> collections.Counter[str]:
     """Count the cases by outcome, after a check that the files of each have the digest in the index."""
-    found: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for case in json.loads((root / "index.json").read_text("utf-8"))["cases"]:
         folder, twin, bounds = root / case["folder"], case["twin"], (case["atol"], case["rtol"])
         names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
@@ -46,12 +46,12 @@ def main(root: pathlib.Path) -> collections.Counter[str]:
         if hashlib.sha256(sums.encode()).hexdigest() != case["sha256"]:
             raise ValueError(f"{folder} is not what was exported")
         if case["dialect"] != "standard" or case["folder"].startswith("huge/"):
-            found["not run"] += 1
+            counts["not run"] += 1
         elif twin and outcome(root / twin, *bounds) != "answered":
-            found["must fail, but its twin is not answered"] += 1
+            counts["must fail, but its twin is not answered"] += 1
         else:
-            found["must fail, " * case["must_fail"] + outcome(folder, *bounds)] += 1
-    return found
+            counts["must fail, " * case["must_fail"] + outcome(folder, *bounds)] += 1
+    return counts
 
 
 if __name__ == "__main__":

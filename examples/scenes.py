@@ -28,13 +28,13 @@ class Digits(NamedTuple):
 class Scenes(NamedTuple):
     """A batch of scenes.
 
-    images: [N, 1, SIDE, SIDE]. boxes: [R, 4] as x1, y1, x2, y2 in pixels. of: [R], the scene of each box.
-    labels: [R], the digit in each.
+    images: [N, 1, SIDE, SIDE]. boxes: [R, 4] as x1, y1, x2, y2 in pixels. batch_indices: [R], the scene of
+    each box. labels: [R], the digit in each.
     """
 
     images: Array
     boxes: Array
-    of: Array
+    batch_indices: Array
     labels: Array
 
 
@@ -54,7 +54,7 @@ def enlarged(image: Array, size: int) -> Array:
 def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
     """Make scenes of up to four digits of 14 to 20 pixels, one in each quarter, with boxes off by up to 2 pixels."""
     images = rng.normal(0, NOISE, (count, 1, SIDE, SIDE)).astype(np.float32)
-    boxes, of, labels = [], [], []
+    boxes, batch_indices, labels = [], [], []
     half = SIDE // 2
     for n in range(count):
         for quarter in rng.permutation(4)[: rng.integers(1, 5)]:
@@ -63,6 +63,6 @@ def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
             chosen = int(rng.integers(len(source.labels)))
             images[n, 0, row : row + size, column : column + size] += enlarged(source.images[chosen], size)
             boxes.append(np.array([column, row, column + size, row + size]) + rng.uniform(-2, 2, 4))
-            of.append(n)
+            batch_indices.append(n)
             labels.append(source.labels[chosen])
-    return Scenes(images, np.array(boxes, np.float32), np.array(of), np.array(labels))
+    return Scenes(images, np.array(boxes, np.float32), np.array(batch_indices), np.array(labels))

@@ -25,7 +25,7 @@ from examples.scenes import Array, Digits, Scenes, compose, digits
 DETECTOR = """
 <ir_version: 10, opset_import: ["" : 21]>
 detector (
-  float[N, 1, H, W] images, float[R, 4] boxes, int64[R] of,
+  float[N, 1, H, W] images, float[R, 4] boxes, int64[R] batch_indices,
   float[16, 1, 3, 3] conv1_weight, float[16] conv1_bias, float[32, 16, 3, 3] conv2_weight, float[32] conv2_bias,
   float[64, 1568] hidden_weight, float[64] hidden_bias, float[10, 64] output_weight, float[10] output_bias
 ) => (float[R, 10] scores)
@@ -34,7 +34,8 @@ detector (
   wide_positive = Relu (wide)
   half = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (wide_positive, conv2_weight, conv2_bias)
   map = Relu (half)
-  parts = RoiAlign <output_height = 7, output_width = 7, sampling_ratio = 2, spatial_scale = 0.5> (map, boxes, of)
+  parts = RoiAlign <output_height = 7, output_width = 7, sampling_ratio = 2, spatial_scale = 0.5>
+    (map, boxes, batch_indices)
   flat = Flatten (parts)
   hidden = Gemm <transB = 1> (flat, hidden_weight, hidden_bias)
   hidden_positive = Relu (hidden)
@@ -120,7 +121,7 @@ def draw(path: Path, losses: list[float], scenes: Scenes, guesses: Array, title:
     for n, axis in enumerate(axes.flat[1:]):
         axis.imshow(scenes.images[n, 0], cmap="gray")
         axis.axis("off")
-        for r in np.flatnonzero(scenes.of == n):
+        for r in np.flatnonzero(scenes.batch_indices == n):
             colour = "tab:green" if guesses[r] == scenes.labels[r] else "tab:red"
             left, top, right, bottom = scenes.boxes[r]
             axis.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, color=colour))

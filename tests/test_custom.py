@@ -799,10 +799,10 @@ def test_spawned_children_run_operators_and_are_sent_them() -> None:
 
 
 def test_it_is_still_the_function() -> None:
-    operator = importlib.import_module("examples.operators.suppress").suppress
-    assert operator.__name__ == "suppress"
-    assert "The boxes" in operator.__doc__
-    assert repr(operator) == "<ortops.operator examples::Suppress>"
+    operator = importlib.import_module("examples.operators.word_pieces").word_pieces
+    assert operator.__name__ == "word_pieces"
+    assert "The token ids" in operator.__doc__
+    assert repr(operator) == "<ortops.operator examples::WordPieces>"
     assert pickle.loads(pickle.dumps(operator)) is operator  # noqa: S301 - our own bytes
 
 
@@ -810,7 +810,6 @@ def test_it_is_still_the_function() -> None:
     ("name", "printed"),
     [
         ("word_pieces", "[1 2 3 4 5 0] [3 3]\n"),
-        ("suppress", "[2 1] [[1.0, 1.0, 11.0, 11.0], [50.0, 50.0, 60.0, 60.0]]\n"),
         ("standardize", "[[-1.0703125, -0.52978515625], [0.0, 1.599609375]]\n[[-1.0, 10.0], [-1.0, 10.0]]\n"),
     ],
 )

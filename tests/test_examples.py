@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-import ortops
-from examples import fgsm, grad_cam, integrated_gradients
-from examples import onnx_tests_strategies as strategies
-from examples.classifier import Array, Classifier, run
-from ortops import OPERATORS
-from ortops.reference import evaluate
+from examples import attribution
+from examples.attribution import Array, Classifier, run
 
 RNG = np.random.default_rng(3)
 WEIGHTS = {"kernel": RNG.normal(size=(4, 3, 3, 3)), "head": RNG.normal(size=(4, 2))}
@@ -42,47 +34,23 @@ def test_grad_cam_weights_features_as_the_last_layer_does(network: Classifier) -
     windows = np.lib.stride_tricks.sliding_window_view(IMAGE[0], (3, 3), (1, 2))
     features = np.einsum("chwij, kcij -> khw", windows, WEIGHTS["kernel"]).clip(0)
     wanted = np.tensordot(WEIGHTS["head"][:, 1], features, 1).clip(0) / features[0].size
-    np.testing.assert_allclose(grad_cam.grad_cam(network, IMAGE, 1), wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(attribution.grad_cam(network, IMAGE, 1), wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_integrated_gradients_add_up_to_the_difference_of_scores(network: Classifier) -> None:
-    added = integrated_gradients.integrated_gradients(network, IMAGE, BLANK, 0, 50)
+    added = attribution.integrated_gradients(network, IMAGE, BLANK, 0, 50)
     difference = (answers(network, IMAGE)[1] - answers(network, BLANK)[1])[0, 0]
     assert added.shape == IMAGE.shape
     assert added.sum() == pytest.approx(difference, rel=1e-3)
 
 
 def test_fgsm_moves_each_element_by_the_step_and_lowers_the_share_of_the_class(network: Classifier) -> None:
-    moved = fgsm.fgsm(network, IMAGE, 0, 0.01)
+    moved = attribution.fgsm(network, IMAGE, 0, 0.01)
     np.testing.assert_allclose(np.abs(moved - IMAGE), 0.01, rtol=1e-4)
     assert answers(network, moved)[0][0, 0] < answers(network, IMAGE)[0][0, 0]
 
 
-@pytest.mark.parametrize("example", [fgsm, grad_cam, integrated_gradients])
-def test_it_draws_a_picture(
-    example: ModuleType, network: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(example, "load", lambda: network)
-    example.main(tmp_path / "picture.png")
+def test_it_draws_a_picture(network: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribution, "load", lambda: network)
+    attribution.main(tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("strategy", "name"), [(strategies.roi_align, "RoiAlign_16"), (strategies.max_roi_pool, "MaxRoiPool_1")]
-)
-def test_our_operators_answer_what_is_drawn(strategy: Any, name: str) -> None:
-    definition = next(operator for operator in OPERATORS if operator.name == name)
-    sizes = []
-
-    @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        drawn = data.draw(strategy(np.dtype(np.float32), ortops))
-        answer = drawn.spox_fun(*drawn.inputs.values(), **drawn.attribute_kwargs)
-        (due,) = evaluate(definition, list(drawn.inputs.values()), drawn.attribute_kwargs)
-        assert due is not None
-        np.testing.assert_allclose(answer, due, rtol=1e-5, atol=1e-4)
-        sizes.append(due.size)
-
-    check()
-    assert max(sizes) > 0

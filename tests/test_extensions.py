@@ -85,7 +85,7 @@ import ortops
 from examples.onnx_op import session
 from samples import FORWARD
 x, rois, of = FORWARD.values()
-y, dx = session().run(None, {"x": x, "rois": rois, "of": of, "shape": np.array(x.shape)})
+y, dx = session().run(None, {"x": x, "rois": rois, "batch_indices": of, "x_shape": np.array(x.shape)})
 print(np.array_equal(y, ortops.roi_align(x, rois, of, output_height=2, output_width=2)))
 print(np.array_equal(dx, ortops.roi_align_grad(y, rois, of, x.shape, outputs=["dx"])[0]))
 """

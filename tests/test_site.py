@@ -52,7 +52,7 @@ def test_every_document_is_listed_once_in_the_order_in_which_the_readme_links_to
         (DOCS, "[a](../README.md#speed)", "[a](index.md#speed)"),
         (DOCS, "[a](design.md)", "[a](design.md)"),
         (DOCS, "[a](#x) [b](https://c.d/e)", "[a](#x) [b](https://c.d/e)"),
-        (DOCS, "[`a[0]`](../examples/fgsm.py)", f"[`a[0]`]({HERE}/blob/main/examples/fgsm.py)"),
+        (DOCS, "[`a[0]`](../examples/fit_box.py)", f"[`a[0]`]({HERE}/blob/main/examples/fit_box.py)"),
         (DOCS, "[a](no_such_file.md)", "[a](no_such_file.md)"),
         (DOCS, "```\n[a](../SECURITY.md)\n```\n", "```\n[a](../SECURITY.md)\n```\n"),
         (ROOT, '<img src="docs/images/speed.svg">', '<img src="images/speed.svg">'),
@@ -64,4 +64,4 @@ def test_a_link_leads_where_it_does_on_disk(folder: Path, text: str, expected: s
 
 
 def test_without_an_address_of_the_repository_a_link_to_a_source_is_plain_words() -> None:
-    assert with_links("See [the *loss*](../examples/fgsm.py).", DOCS, "") == "See the *loss*."
+    assert with_links("See [the *loss*](../examples/fit_box.py).", DOCS, "") == "See the *loss*."

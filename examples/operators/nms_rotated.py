@@ -23,11 +23,14 @@ def overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     for i in range(4):
         new, half = 0, b[2 + i % 2] / 2
         for j in range(count):  # each side is at the right, after quarter turns
-            one, other = corners[j], corners[(j + 1) % count]
-            if one.real <= half:
-                clipped[new], new = one * 1j, new + 1
-            if (one.real <= half) != (other.real <= half):
-                clipped[new], new = (one + (other - one) * (half - one.real) / (other.real - one.real)) * 1j, new + 1
+            start, end = corners[j], corners[(j + 1) % count]
+            if start.real <= half:
+                clipped[new], new = start * 1j, new + 1
+            if (start.real <= half) != (end.real <= half):
+                clipped[new], new = (
+                    (start + (end - start) * (half - start.real) / (end.real - start.real)) * 1j,
+                    new + 1,
+                )
         corners, clipped, count = clipped, corners, new
     for i in range(count):
         area += (corners[i].conjugate() * corners[(i + 1) % count]).imag / 2

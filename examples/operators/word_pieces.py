@@ -28,15 +28,15 @@ def word_pieces(
 
 def pieces(word: str, ids: dict[str, int]) -> list[int]:
     """The ids of the longest pieces of a word from left to right; [0] if a part of the word is not in the vocabulary."""
-    found, start = [], 0
+    tokens, start = [], 0
     while start < len(word):
         prefix = "##" if start else ""
         end = next((end for end in range(len(word), start, -1) if prefix + word[start:end] in ids), None)
         if end is None:
             return [0]
-        found.append(ids[prefix + word[start:end]])
+        tokens.append(ids[prefix + word[start:end]])
         start = end
-    return found
+    return tokens
 
 
 def main() -> None:

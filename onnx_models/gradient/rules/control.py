@@ -7,7 +7,7 @@ branches of an If are computed again, and so is what changes its shape from one 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,8 +25,6 @@ from onnx_models.tools.protos import input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
 
-_Kind = onnx.TypeProto.Tensor | None
-
 
 @multi_output_rule("If")
 def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
@@ -37,58 +35,47 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         inner = node.attribute(name)
         body, found = Subgraph(graph, node, inner), {}
         if taken is None or taken == inner:
-            seeds = {own: dy for own, dy in zip(body.outputs, incoming, strict=True) if dy is not None}
+            seeds = {output: dy for output, dy in zip(body.outputs, incoming, strict=True) if dy is not None}
             found = node.reverse(body.graph, body.graph.proto.node, seeds, body.captured)
         bodies[name] = body, found
     names = sorted({name for _, found in bodies.values() for name in found})
+    nothing = dict.fromkeys(node.captured, _NOTHING)
     if not names:
-        return dict.fromkeys(node.captured, _NOTHING)
+        return nothing
     branches = {
-        name: body.build([], [found.get(one) or body.graph.zeros(one) for one in names])
-        for name, (body, found) in bodies.items()
+        branch: body.build([], [found.get(name) or body.graph.zeros(name) for name in names])
+        for branch, (body, found) in bodies.items()
     }
     gradients = graph.ops("If", node.inputs[0], outputs=len(names), **branches)
-    return {**dict.fromkeys(node.captured, _NOTHING), **dict(zip(names, gradients, strict=True))}
+    return {**nothing, **dict(zip(names, gradients, strict=True))}
 
 
 @multi_output_rule("Scan")
 def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Iterations along an axis of some tensors.
-
-    The gradient is a Scan in the opposite direction. Its states are the gradients of the states, and running sums of those
-    gradients of outer tensors that are not summed after it (`_Total`).
-    """
+    """Iterations along an axis of some tensors: the gradient is a Scan in the opposite direction."""
     axes = ScanAxes.of(node)
     states = len(node.inputs) - len(axes.inputs)
     body = scan_body(graph, node, axes)
     scanned = [body.inputs[i] for i in range(states, len(node.inputs)) if node.wants(i)]
-    iteration = _Iteration.reversed(node, body, incoming, body.inputs[:states], body.outputs, scanned)
-    joined, rows = _totals(body, iteration)
-    summed = [name for name in body.captured if name in iteration.found and name not in joined]
-    scanned = [name for name in scanned if name in iteration.found]
-    sums, totals = iteration.accumulated(summed)
-    by_states = [
-        iteration.found.get(iteration.entries[i]) or body.graph.zeros(iteration.seeds[iteration.exits[i]])
-        for i in iteration.carried
-    ]
-    ends = [*by_states, *totals, *(iteration.found[name] for name in scanned)]
-    others = [*(iteration.entries[i] for i in iteration.carried), *summed, *scanned]
-    for end, other in zip(ends, others, strict=True):  # ONNX Runtime needs the ranks of all outputs of a Scan
+    iteration = _Reversed(graph, node, body, incoming, body.inputs[:states], body.outputs, scanned)
+    others = [*(iteration.entries[i] for i in iteration.carried), *iteration.summed, *iteration.scanned]
+    for end, other in zip(iteration.ends, others, strict=False):  # ONNX Runtime needs the ranks of a Scan's outputs
         body.like(end, other)
-    ends += rows
-    if not ends:
-        return _by_name(graph, node, [])
-    kept = _kept(body, ends)
+    if not iteration.ends:
+        return iteration.by_name([])
+    kept = _kept(body, iteration.ends)
     for name, outer in zip(iteration.entries, node.inputs, strict=False):
-        if body.reads_shape_alone(name, ends):
+        if body.reads_shape_alone(name, iteration.ends):
             body.shapes[name] = graph.shape(outer)
-    taped = [name for name in iteration.entries if name in body.read(ends) and name not in body.shapes] + kept
+    read = body.read(iteration.ends).difference(body.shapes)
+    taped = [name for name in iteration.entries if name in read] + kept
     finals, tape, _ = _taped(graph, node, body, taped)
+    # The name inside, the tensor outside, the axis and the direction of each tensor that the gradient iterates over.
     sides = [(body.shapes.get(name, name), tape[name], 0, 1) for name in taped]
     sides += [
         (name, outer, axis, 1 - direction)
         for name, outer, (axis, direction) in zip(body.inputs[states:], node.inputs[states:], axes.inputs, strict=True)
-        if name in body.read(ends) and name not in body.shapes
+        if name in read
     ]
     sides += [
         (iteration.seeds[name], dy, axis, 1 - direction)
@@ -98,53 +85,40 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     if not sides:  # a Scan needs at least one input to iterate over
         axis, direction = axes.inputs[0]
         sides = [(body.inputs[states], node.inputs[states], axis, 1 - direction)]
-    made_sides = [axes.inputs[body.inputs.index(name) - states] for name in scanned]
-    made_sides = [(axis, 1 - direction) for axis, direction in made_sides] + len(rows) * [(0, 0)]
-    inputs = [*(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums, *(side[0] for side in sides)]
-    starts = [*iteration.starts(graph, finals, incoming), *(graph.zeros(name) for name in summed)]
+    inside, outside, side_axes, directions = map(list, zip(*sides, strict=True))
+    stacked = [axes.inputs[body.inputs.index(name) - states] for name in iteration.scanned]
+    stacked = [(axis, 1 - direction) for axis, direction in stacked] + len(iteration.rows) * [(0, 0)]
     outputs = graph.ops(
         "Scan",
-        *starts,
-        *(side[1] for side in sides),
-        outputs=len(ends),
-        body=body.build(inputs, ends, hoisted=True),
+        *iteration.starts(finals),
+        *outside,
+        outputs=len(iteration.ends),
+        body=body.build([*iteration.states, *inside], iteration.ends, hoisted=True),
         num_scan_inputs=len(sides),
-        scan_input_axes=[side[2] for side in sides],
-        scan_input_directions=[side[3] for side in sides],
-        scan_output_axes=[side[0] for side in made_sides] or None,
-        scan_output_directions=[side[1] for side in made_sides] or None,
+        scan_input_axes=side_axes,
+        scan_input_directions=directions,
+        scan_output_axes=[axis for axis, _ in stacked] or None,
+        scan_output_directions=[direction for _, direction in stacked] or None,
     )
-    made = iter(outputs)
-    parts = [(node.inputs[i], next(made)) for i in iteration.carried]
-    parts += [(name, next(made)) for name in summed]
-    parts += [(node.inputs[body.inputs.index(name)], next(made)) for name in scanned]
-    return _by_name(graph, node, [*parts, *_joined(graph, joined, dict(zip(rows, made, strict=True)))])
+    return iteration.by_name(outputs)
 
 
 @multi_output_rule("Loop")
 def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
-    """Iterations whose number may be known at run time only.
+    """Iterations whose number may be known at run time only: the gradient is a Loop over them in reverse order.
 
-    The gradient is a Loop over the same iterations in reverse order. Its states are the gradients of the states, and
-    running sums of those gradients of outer tensors that are not summed after it (`_Total`). A Scan would slice what it
-    reads without copying it, but in ONNX Runtime it fails without iterations, and for states that change their shape.
+    A Scan would slice what it reads without copying it, but in ONNX Runtime it fails without iterations, and for states that
+    change their shape.
     """
     body = loop_body(graph, node)
-    iteration = _Iteration.reversed(node, body, incoming, body.inputs[2:], body.outputs[1:], [])
-    joined, rows = _totals(body, iteration)
-    summed = [name for name in body.captured if name in iteration.found and name not in joined]
-    sums, totals = iteration.accumulated(summed)
-    by_states = [
-        iteration.found.get(iteration.entries[i]) or body.graph.zeros(iteration.entries[i]) for i in iteration.carried
-    ]
-    ends = [*by_states, *totals, *rows]
-    if not ends:
-        return _by_name(graph, node, [])
-    kept = _kept(body, ends)
-    read = body.read(ends)
+    iteration = _Reversed(graph, node, body, incoming, body.inputs[2:], body.outputs[1:])
+    if not iteration.ends:
+        return iteration.by_name([])
+    kept = _kept(body, iteration.ends)
+    read = body.read(iteration.ends)
     counter, *others = body.inputs
     for name in others:
-        if body.reads_shape_alone(name, ends):
+        if body.reads_shape_alone(name, iteration.ends):
             body.shapes[name] = body.new_input("shape")
     values = [name for name in others if name in read and name not in body.shapes]
     flattened = [name for name in values if name in iteration.entries and not body.is_fixed(name)]
@@ -154,11 +128,8 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     count = graph.op("Size", tape[counter])
     place = body.before("Sub", graph.op("Sub", count, graph.integer(1)), number)
     slices = {body.shapes.get(name, name): outer for name, outer in tape.items()}
-    slices |= {
-        iteration.seeds[name]: str(dy)
-        for name, dy in zip(iteration.exits, incoming, strict=True)
-        if _is_scan_output(iteration, name)
-    }
+    scan_outputs = zip(iteration.exits[len(iteration.entries) :], incoming[len(iteration.entries) :], strict=True)
+    slices |= {iteration.seeds[name]: dy for name, dy in scan_outputs if dy is not None}
     for name, outer in slices.items():
         body.before("Gather", outer, place, output=name, axis=0)
     for name, flat_tape in flat_tapes.items():
@@ -167,97 +138,108 @@ def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         end = body.before("Add", first, body.before("ReduceProd", shape, keepdims=1))
         elements = body.before("Slice", flat_tape.elements, first, end, graph.ints([0]))
         body.before("Reshape", elements, shape, output=name, allowzero=1)
-    inputs = [number, goes_on, *(iteration.seeds[iteration.exits[i]] for i in iteration.carried), *sums]
     outputs = graph.ops(
         "Loop",
         count,
         graph.tensor(np.array(True)),
-        *iteration.starts(graph, finals, incoming),
-        *(graph.zeros(name) for name in summed),
-        outputs=len(ends),
-        body=body.build(inputs, [goes_on, *ends], hoisted=True),
+        *iteration.starts(finals),
+        outputs=len(iteration.ends),
+        body=body.build([number, goes_on, *iteration.states], [goes_on, *iteration.ends], hoisted=True),
     )
-    made = iter(outputs)
-    parts = [(name, next(made)) for name in (*(node.inputs[i + 2] for i in iteration.carried), *summed)]
-    return _by_name(graph, node, [*parts, *_joined(graph, joined, dict(zip(rows, made, strict=True)))])
+    return iteration.by_name(outputs)
 
 
-@dataclass
-class _Iteration:
-    """Reverse mode over the nodes of one iteration.
+class _Reversed:
+    """Reverse mode over the nodes of one iteration of a Loop or a Scan.
 
-    body: the subgraph with the new nodes. entries: names of the states at its start. exits: names of the states at its end,
-    then of the scan outputs. carried: indices of the states whose gradients are states of the gradient. seeds: by exits,
-    names of their gradients, inputs of the new body. found: names of the gradients of entries and outer tensors.
+    Its states are the gradients of the states that are `carried`, and running sums of the gradients of the outer tensors
+    `summed`. The gradients of other outer tensors are summed after the loop (`_Total`), from the stacked `rows`.
+
+    entries: names of the states at the start of an iteration. exits: names of the states at its end, then of the scan
+    outputs. seeds: by exits, names of their gradients. scanned: the scan inputs with a gradient. states, ends: names of the
+    states at the start of a reversed iteration, and of all that it computes.
     """
 
-    body: Subgraph
-    entries: Sequence[str]
-    exits: Sequence[str]
-    carried: Sequence[int]
-    seeds: Mapping[str, str]
-    found: Mapping[str, str]
-
-    @classmethod
-    def reversed(
-        cls,
+    def __init__(
+        self,
+        graph: Graph,
         node: Node,
         body: Subgraph,
         incoming: Incoming,
         entries: Sequence[str],
         exits: Sequence[str],
-        scanned: Sequence[str],
-    ) -> _Iteration:
-        first = body.inputs.index(entries[0]) if entries else 0
+        scanned: Sequence[str] = (),
+    ) -> None:
+        self._graph, self._node, self._body, self._incoming = graph, node, body, incoming
+        self.entries, self.exits = entries, exits
+        self._first = body.inputs.index(entries[0]) if entries else 0
         others = [*body.captured, *scanned]
-        wanted = {i for i in range(len(entries)) if node.wants(first + i)}
-        carried = _carried(node, body, incoming, entries, exits, others, wanted)
-        whole = [*carried, *(i for i in range(len(entries), len(exits)) if incoming[i] is not None)]
-        seeds = {exits[i]: body.new_input("state", body.graph.type_of(exits[i])) for i in whole}
-        wrt = [*(entries[i] for i in carried), *others]
-        found = node.reverse(body.graph, body.graph.proto.node, seeds, wrt)
-        return cls(body, entries, exits, carried, seeds, found)
+        self.carried = self._carried(others)
+        whole = [*self.carried, *(i for i in range(len(entries), len(exits)) if incoming[i] is not None)]
+        self.seeds = {exits[i]: body.new_input("state", body.graph.type_of(exits[i])) for i in whole}
+        wrt = [*(entries[i] for i in self.carried), *others]
+        self._found = node.reverse(body.graph, body.graph.proto.node, self.seeds, wrt)
+        self._totals, self.rows = self._summed_later()
+        self.summed = [name for name in body.captured if name in self._found and name not in self._totals]
+        self.scanned = [name for name in scanned if name in self._found]
+        sums = [body.new_input("sum", body.graph.type_of(name)) for name in self.summed]
+        ends = [body.graph.op("Add", term, self._found[name]) for term, name in zip(sums, self.summed, strict=True)]
+        # The shape of a state of a Loop may change; that of a Scan is known from its gradient.
+        shapes = [self.seeds[exits[i]] if node.proto.op_type == "Scan" else entries[i] for i in self.carried]
+        by_states = [
+            self._found.get(entries[i]) or body.graph.zeros(shape)
+            for i, shape in zip(self.carried, shapes, strict=True)
+        ]
+        self.states = [*(self.seeds[exits[i]] for i in self.carried), *sums]
+        self.ends = [*by_states, *ends, *(self._found[name] for name in self.scanned), *self.rows]
 
-    def starts(self, graph: Graph, finals: Sequence[str], incoming: Incoming) -> list[str]:
-        """Names of the gradients of the final states, the tensors `finals`."""
-        return [incoming[i] or graph.zeros(finals[i]) for i in self.carried]
+    def _carried(self, others: Sequence[str]) -> list[int]:
+        """The indices of the states that depend on tensors whose gradients are needed, and that the loss depends on."""
 
-    def accumulated(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Names of the running sums of the gradients of outer tensors, before and after an iteration."""
-        kinds = [self.body.graph.type_of(name) for name in names]
-        sums = [self.body.new_input("sum", kind) for kind in kinds]
-        return sums, [self.body.graph.op("Add", one, self.found[name]) for one, name in zip(sums, names, strict=True)]
+        def reached(*names: str) -> set[int]:
+            """The indices of the outputs that depend on the tensors."""
+            found = self._node.reverse.reached(self._body.graph, self._body.graph.proto.node, names)
+            return {i for i, name in enumerate(self.exits) if name in found}
 
+        count = len(self.entries)
+        by_state = [reached(name) for name in self.entries]
+        depending = {i for i in range(count) if self._node.wants(self._first + i)} | reached(*others)
+        needed = {i for i, dy in enumerate(self._incoming) if dy is not None}
+        for _ in range(count):
+            depending = depending.union(*(by_state[i] for i in depending if i < count))
+            needed |= {i for i, ends in enumerate(by_state) if not needed.isdisjoint(ends)}
+        return [i for i in range(count) if i in depending and i in needed]
 
-def _is_scan_output(iteration: _Iteration, name: str) -> bool:
-    """Whether a name is a scan output with a gradient."""
-    return name in iteration.seeds and iteration.exits.index(name) >= len(iteration.entries)
+    def _summed_later(self) -> tuple[dict[str, _Total], list[str]]:
+        """The totals by names of outer tensors, and the names of all of their operands."""
+        named = ((name, self._found[name]) for name in self._body.captured if name in self._found)
+        found = {name: total for name, dy in named if (total := _Total.of(self._body, name, dy)) is not None}
+        # A sum over axes is as cheap to add up in each iteration, unless the tensor is an operand of a product anyway.
+        shared = {name for total in found.values() if len(total.operands) > 1 for name in total.operands}
+        found = {name: total for name, total in found.items() if shared.issuperset(total.operands)}
+        return found, list(dict.fromkeys(name for total in found.values() for name in total.operands))
 
+    def starts(self, finals: Sequence[str]) -> list[str]:
+        """Names of the first states: the gradients of the final states, the tensors `finals`, and zeros for sums."""
+        states = [self._incoming[i] or self._graph.zeros(finals[i]) for i in self.carried]
+        return [*states, *map(self._graph.zeros, self.summed)]
 
-def _carried(
-    node: Node,
-    body: Subgraph,
-    incoming: Incoming,
-    entries: Sequence[str],
-    exits: Sequence[str],
-    others: Sequence[str],
-    wanted: set[int],
-) -> list[int]:
-    """The indices of the states that depend on tensors whose gradients are needed, and that the loss depends on."""
-    nodes = body.graph.proto.node
-
-    def reached(*names: str) -> set[int]:
-        """The indices of the outputs that depend on the tensors."""
-        found = node.reverse.reached(body.graph, nodes, names)
-        return {i for i, name in enumerate(exits) if name in found}
-
-    by_state = [reached(name) for name in entries]
-    depending = wanted | reached(*others)
-    needed = {i for i, dy in enumerate(incoming) if dy is not None}
-    for _ in entries:
-        depending = depending.union(*(by_state[i] for i in depending if i < len(entries)))
-        needed |= {i for i, ends in enumerate(by_state) if not needed.isdisjoint(ends)}
-    return [i for i in range(len(entries)) if i in depending and i in needed]
+    def by_name(self, outputs: Sequence[str]) -> dict[str, Part]:
+        """The gradients that are needed by tensor name, summed for a tensor that the node reads as several inputs."""
+        graph, node = self._graph, self._node
+        names = [*(node.inputs[self._first + i] for i in self.carried), *self.summed]
+        names += [node.inputs[self._body.inputs.index(name)] for name in self.scanned]
+        parts = list(zip(names, outputs, strict=False))
+        stacks = dict(zip(self.rows, outputs[len(names) :], strict=True)) if outputs else {}
+        parts += [
+            (name, total.sum(graph, [stacks[one] for one in total.operands])) for name, total in self._totals.items()
+        ]
+        found: dict[str, list[str]] = {}
+        for name, part in parts:
+            found.setdefault(name, []).append(part)
+        wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
+        gradients: dict[str, Part] = dict.fromkeys([*wanted, *node.captured], _NOTHING)
+        return gradients | {name: graph.total(terms) for name, terms in found.items() if name in gradients}
 
 
 @dataclass(frozen=True)
@@ -347,19 +329,6 @@ def _taped(
             attribute.ints.extend(len(stacked) * [0])
     graph.replace(node.proto, [*first, other])
     return finals, tape, flat_tapes
-
-
-def _by_name(graph: Graph, node: Node, parts: Iterable[tuple[str, str]]) -> dict[str, Part]:
-    """The gradients that are needed by tensor name, summed for a tensor that the node reads as several inputs."""
-    found: dict[str, list[str]] = {}
-    for name, part in parts:
-        found.setdefault(name, []).append(part)
-    wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
-    gradients: dict[str, Part] = dict.fromkeys([*wanted, *node.captured], _NOTHING)
-    for name, terms in found.items():
-        if name in gradients:
-            gradients[name] = graph.total(terms)
-    return gradients
 
 
 def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
@@ -483,18 +452,3 @@ def _reduced(graph: Graph, stacks: Sequence[str], name: str, axes: Sequence[int]
 
 def _scattered(graph: Graph, stacks: Sequence[str], name: str) -> str:
     return scatter_added(graph, name, *stacks)
-
-
-def _totals(body: Subgraph, iteration: _Iteration) -> tuple[dict[str, _Total], list[str]]:
-    """The totals by names of outer tensors, and the names of all of their operands."""
-    named = ((name, iteration.found[name]) for name in body.captured if name in iteration.found)
-    found = {name: total for name, gradient in named if (total := _Total.of(body, name, gradient)) is not None}
-    # A sum over axes is as cheap to add up in each iteration, unless the tensor is an operand of a product anyway.
-    shared = {one for total in found.values() if len(total.operands) > 1 for one in total.operands}
-    found = {name: total for name, total in found.items() if shared.issuperset(total.operands)}
-    return found, list(dict.fromkeys(one for total in found.values() for one in total.operands))
-
-
-def _joined(graph: Graph, totals: Mapping[str, _Total], stacks: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The gradients of outer tensors by name, from their operands of all iterations."""
-    return [(name, total.sum(graph, [stacks[one] for one in total.operands])) for name, total in totals.items()]

@@ -161,11 +161,7 @@ def _named(argument: str, names: Sequence[str], known: Sequence[str], default: S
 
 
 class _Point:
-    """A model in one element type, at one point.
-
-    Args:
-        group: what all outputs together are called; "" to compare the gradients of each of them.
-    """
+    """A model in one element type, at one point; `group` is the name of all outputs together, "" for each alone."""
 
     def __init__(
         self,

@@ -50,12 +50,8 @@ def backward(
 ) -> dict[str, str]:
     """Add nodes that compute gradients; return the names of the gradients that exist, by names in `wrt`.
 
-    Args:
-        graph: the graph to add nodes to.
-        nodes: the nodes to differentiate, in topological order.
-        seeds: names of given gradients, by the names of outputs of `nodes`.
-        wrt: names of tensors.
-        context: options; errors and zeros are added to it.
+    The nodes to differentiate are in topological order. `seeds` are names of given gradients, by the names of their outputs.
+    Errors and zeros are added to `context`.
     """
     reached = reachable_from(graph, nodes, wrt, context)
     parts: dict[str, list[str]] = {name: [gradient] for name, gradient in seeds.items()}

@@ -37,15 +37,10 @@ def merge(
 ) -> tuple[list[onnx.NodeProto], dict[str, str]]:
     """Keep the first of several equal new nodes, and drop a new node that equals an earlier one.
 
-    Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched separately.
-
-    Args:
-        nodes: the new nodes in topological order; their inputs and subgraphs are modified.
-        earlier: nodes of the same graph. Their floating-point constants are not shared: one that happens to equal a number
-            in a derivative may be a weight, which training changes.
-
-    Returns:
-        The remaining nodes, and for the name of each dropped tensor the name of the tensor that replaces it.
+    Nodes are equal if they have the same operator, attributes and inputs. Each subgraph is searched separately. The
+    floating-point constants of the earlier nodes are not shared: one that happens to equal a number in a derivative may be a
+    weight, which training changes. Returns the remaining nodes, whose inputs are modified, and for the name of each dropped
+    tensor the name of the tensor that replaces it.
     """
     known: dict[_Key, onnx.NodeProto] = {}
     operators = {node.op_type for node in nodes}
@@ -115,17 +110,10 @@ class ZeroGradientWarning(UserWarning):
 class GradientBuilder:
     """Builds a differentiated copy of a model.
 
+    The arguments, and the errors for them, are those of `onnx_models.gradient`.
+
     prepared_model: the prepared copy. graph: its graph, with the new nodes. context: refusals and zeros from reverse mode.
     left_out: the constants that are no parameters, with the reasons, if `PARAMETERS` was asked for.
-
-    Args:
-        model: not modified.
-        stop_at: names of tensors to treat as constants.
-        through_rois: False to treat the RoIs of RoiAlign as constants.
-        untie: True to give each layer its own copy of a parameter that an exporter merged with others.
-
-    Raises:
-        ValueError, TypeError: as `onnx_models.gradient`, for the model and for `stop_at`.
     """
 
     def __init__(
@@ -155,12 +143,7 @@ class GradientBuilder:
     # Checking arguments.
 
     def named(self, argument: str, names: Names, suffix: str) -> dict[str, str]:
-        """The names of new outputs or inputs by the names of floating-point tensors: as given, or with the suffix.
-
-        Raises:
-            ValueError: a name is unknown, repeated or not of a floating-point type, or there is no name.
-            TypeError: `names` is not a collection of names.
-        """
+        """The names of new outputs or inputs by the names of floating-point tensors: as given, or with the suffix."""
         if isinstance(names, str):
             if (argument, names) != ("wrt", PARAMETERS):
                 raise ValueError(
@@ -237,8 +220,7 @@ class GradientBuilder:
         self._new_inputs.append(onnx.ValueInfoProto(name=name))
         self._new_inputs[-1].type.tensor_type.CopyFrom(kind)
         self.graph.declare(name, kind)
-        lengths = self.graph.lengths(like)
-        if lengths is not None and all(isinstance(length, int) for length in lengths):
+        if self.graph.numbers(like) is not None:
             return name
         # A session does not check dynamic lengths: a tensor with another number of elements would be broadcast.
         made = self.graph.reshaped(name, like)
@@ -268,15 +250,10 @@ class GradientBuilder:
     # Building the model.
 
     def build(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
-        """The prepared model with the new outputs and the new nodes that they need.
+        """The prepared model with the new outputs, `names` by tensor, and the new nodes that they need.
 
-        Args:
-            found: names of derivatives by the names of tensors. A tensor without one has an output of 0, with a warning.
-            names: names of the outputs by the names of tensors.
-            zero: format of the warning, with a place for the tensor's name.
-
-        Raises:
-            ValueError: operators cannot be differentiated, or an output's name is taken.
+        A tensor without a derivative in `found` has an output of 0, with a warning of the format `zero`. Operators that
+        cannot be differentiated, and names of outputs that are taken, are a ValueError.
         """
         if errors := self.refused:
             lines = [f"- {error}" for error in errors[:_MAX_SHOWN]]
@@ -324,11 +301,7 @@ def _data(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
 
 
 def _as_list(argument: str, names: object) -> list[str]:
-    """The names as a list; they may come from an iterator.
-
-    Raises:
-        TypeError: `names` is not a collection of str.
-    """
+    """The names as a list; they may come from an iterator."""
     if isinstance(names, bytes) or not isinstance(names, Iterable):
         raise TypeError(f"{argument} = {names!r}: must be a list or another collection of names")
     listed = list(names)
@@ -339,11 +312,7 @@ def _as_list(argument: str, names: object) -> list[str]:
 
 
 def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:
-    """The names of all tensors of a graph, after a check that each is computed once and before it is read.
-
-    Args:
-        graph: of a model, or a subgraph.
-        outside: names of tensors of the enclosing graph.
+    """The names of all tensors of a graph, and of those `outside` it.
 
     Raises:
         ValueError: the graph or a subgraph is not in topological order, two nodes have an output of one name, or an output

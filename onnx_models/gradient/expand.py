@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import onnx
 import onnx.inliner
 
-from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.registry import DECOMPOSITIONS, REAL
+from onnx_models.gradient.tensors import known_value
 from onnx_models.portable.attach import attach
 from onnx_models.tools.attributes import custom_of, operator_of
 from onnx_models.tools.protos import label, normalize_domain, subgraphs
@@ -28,13 +28,7 @@ def clone_nodes(
     """Add copies of nodes with new names for their outputs; return the new names of `outputs`.
 
     An If whose condition is known is replaced by the nodes of the branch: inference would not find the ranks of its outputs
-    if the branches differ in them.
-
-    Args:
-        graph: the graph to add nodes to.
-        nodes: in topological order.
-        names: new names of outer tensors, where these change.
-        outputs: names of outputs of the nodes, or "".
+    if the branches differ in them. `names` are new names of outer tensors, where these change.
     """
     names = dict(names)
     for node in nodes:
@@ -66,15 +60,10 @@ def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.Gra
 
 
 def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
-    """A copy of a subgraph with new names.
+    """A copy of a subgraph with new names, which begin with `base`.
 
-    Each output is computed by a node of the copy, and no two outputs are the same tensor.
-
-    Args:
-        graph: the enclosing graph.
-        inner: the subgraph to copy.
-        names: new names of outer tensors, where these change; the new names of the subgraph's own tensors are added.
-        base: prefix of new names.
+    Each output is computed by a node of the copy, and no two outputs are the same tensor. `names` are new names of outer
+    tensors, where these change; those of the subgraph's own tensors are added.
     """
     made = onnx.GraphProto(name=graph.name(base))
     for value in inner.input:
@@ -121,11 +110,7 @@ Expansion = tuple[list[onnx.NodeProto], list[str]]
 def expanded(graph: Graph, node: Node) -> Expansion | None:
     """Add nodes that compute the same as a node: its decomposition, or its function body from ONNX or from this project.
 
-    Returns:
-        None if the operator has neither.
-
-    Raises:
-        ValueError: the function body depends on unknown types.
+    Returns None if the operator has neither. A function body that depends on unknown types is a ValueError.
     """
     start = len(graph.added)
     decomposition = DECOMPOSITIONS.get((normalize_domain(node.proto.domain), node.proto.op_type))

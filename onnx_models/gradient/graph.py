@@ -22,10 +22,6 @@ class Masks:
     A derivative may be infinite or NaN where Where did not select its input, such as that of log(x) in
     Where(x > 0, log(x), 0); 0 times it would be NaN. A gradient that only happens to be 0 is not masked: an infinite
     derivative shows. Relu, Clip and others do not mask either, as in PyTorch: a mask costs about as much as a product.
-
-    Args:
-        graph: the graph to add nodes to.
-        known: the masks of tensors of the enclosing graph.
     """
 
     def __init__(self, graph: Tensors, known: MutableMapping[str, tuple[str, ...]] | None = None) -> None:
@@ -166,11 +162,7 @@ class Graph(Tensors):
         return [one for node in self.proto.node for one in self.replaced.get(_first_output(node), [node])]
 
     def reserve(self, name: str) -> str:
-        """Mark a name as in use, and return it.
-
-        Raises:
-            ValueError: the name is in use already.
-        """
+        """Mark a name as in use, and return it."""
         if name in self.names:
             raise ValueError(
                 f"the model has a tensor {name!r} already: choose another name with a mapping, as in wrt={{'x': 'dx'}}"
@@ -180,9 +172,8 @@ class Graph(Tensors):
 
     def shape(self, name: str, start: int = 0, end: int | None = None) -> str:
         """The shape of a tensor, or lengths start to end of it, as an int64 tensor; a constant if it is known."""
-        lengths = self.lengths(name)
-        if lengths is not None and all(isinstance(length, int) for length in lengths[start:end]):
-            return self.ints([length for length in lengths[start:end] if isinstance(length, int)])
+        if (numbers := self.numbers(name, start, end)) is not None:
+            return self.ints(numbers)
         part = {"start": start} if start else {}
         part |= {} if end is None else {"end": end}
         key = name, start, end
@@ -248,6 +239,10 @@ class Graph(Tensors):
         """A tensor in a shape that is given as in `joined`; a length of 0 means 0, and not a length to copy."""
         return self.op("Reshape", name, self.joined(*lengths), allowzero=1)
 
+    def flat(self, name: str) -> str:
+        """A tensor with all elements along one axis."""
+        return self.op("Reshape", name, self.ints([-1]))
+
     def needed(self, names: Collection[str]) -> list[onnx.NodeProto]:
         """The new nodes that these tensors depend on, in topological order."""
         return needed(self.added, names)
@@ -269,13 +264,7 @@ def _first_output(node: onnx.NodeProto) -> str:
 
 
 def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
-    """Sum a gradient over the axes along which `source` was broadcast to the shape of `output`.
-
-    Args:
-        gradient: name of a tensor with the shape of `output`.
-        source: name of the tensor that was broadcast.
-        output: name of a tensor with the shape that it was broadcast to.
-    """
+    """Sum a gradient, of the shape of `output`, over the axes along which `source` was broadcast to that shape."""
     axes = _axes(graph.lengths(source), graph.lengths(output))
     if axes is None:
         # A leading axis of length 1 is added and summed: a sum over no axis at all is an error in onnxruntime 1.20 if
@@ -309,4 +298,4 @@ def _axes_at_run_time(graph: Graph, gradient: str, source: str) -> str:
     missing = graph.op("Sub", graph.op("Size", graph.op("Shape", gradient)), graph.op("Size", shape))
     ones = graph.op("Expand", one, graph.op("Reshape", missing, graph.ints([1])))
     padded = graph.op("Concat", ones, shape, axis=0)
-    return graph.op("Reshape", graph.op("NonZero", graph.op("Equal", padded, one)), graph.ints([-1]))
+    return graph.flat(graph.op("NonZero", graph.op("Equal", padded, one)))

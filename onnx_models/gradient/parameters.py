@@ -87,13 +87,9 @@ _ROUNDING: Mapping[int, float] = {onnx.TensorProto.BFLOAT16: 2**-7, onnx.TensorP
 
 
 class Roles:
-    """The roles of a graph's constants.
+    """The roles of a graph's constants, which are given with their data.
 
     A node counts as a reader of a tensor if it reads it directly or after nodes that only move its elements.
-
-    Args:
-        graph: a graph with its constants.
-        tensors: the constants with their data, by name.
     """
 
     def __init__(self, graph: onnx.GraphProto, tensors: Mapping[str, onnx.TensorProto]) -> None:
@@ -220,11 +216,7 @@ _FOLDED_NAME, _OF_NUMBER = re.compile(r"'([^']*)'"), re.compile(r"val_\d+")
 
 @dataclass
 class Parameters:
-    """The weights of a model.
-
-    names: the weights' names in the order of the graph: initializers, then Constant nodes.
-    left_out: for the name of each other floating-point constant, the reason why it is not a weight.
-    """
+    """The names of a model's weights, and the reason for each other floating-point constant why it is none."""
 
     names: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -238,12 +230,8 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
     weight or a bias, and it has rank 0, a whole value, a value that another such constant has as well, or is the scale of
     an attention. In 15 trained networks that tells the learned factors and summands of one element, of shape [1] (PP-OCR
     has 56 of each), from the numbers of Gelu, HardSwish, LayerNormalization and attention. In a model with initializers
-    called NAME.weight, as PyTorch's exporters keep parameters, Constant nodes have none.
-
-    Args:
-        graph: with functions inlined.
-        stop_at: names of tensors that count as constants.
-        source: the model's own graph, with the exporter's notes and the data that `graph` may lack; None for `graph`.
+    called NAME.weight, as PyTorch's exporters keep parameters, Constant nodes have none. `source` is the model's own graph,
+    with the exporter's notes and the data that `graph` may lack.
     """
     source = source or graph
     own, known = dict(real_constants(graph)), dict(real_constants(source))

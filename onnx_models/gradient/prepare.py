@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from onnx_models.gradient.folding import known_value
 from onnx_models.gradient.graph import Graph
-from onnx_models.gradient.tensors import named_lengths
+from onnx_models.gradient.tensors import known_value, named_lengths
 from onnx_models.tools.functions import check_attributes, inline_functions
 from onnx_models.tools.nodes import NodeView
 from onnx_models.tools.protos import input_names, iter_nodes, normalize_domain, strip_weights, subgraphs
@@ -31,11 +30,6 @@ def prepared(model: onnx.ModelProto, stop_at: Collection[str] = ()) -> onnx.Mode
 
     Only the bodies of this project's operators stay functions. Declared shapes of intermediate tensors are ignored, because
     they may not fit the shapes of the inputs. The data of large initializers is left out; `restore_weights` restores it.
-
-    Raises:
-        ValueError: the model imports no opset or one that cannot be converted, an attribute of an operator of
-            this project breaks its rule, or functions cannot be inlined.
-        TypeError: such an attribute is unknown or has the wrong type.
     """
     check_attributes(model)
     made = inline_functions(strip_weights(model), OLDEST_OPSET)
@@ -153,12 +147,8 @@ def replace_reads(graph: Graph, stop_at: Collection[str], outer: Mapping[str, _K
     """Replace nodes that read from sequences, here and in subgraphs, by nodes that read the sequences' tensors.
 
     The tensors are known if positions are constants and a split tensor has a known number of parts. If not, each part of a
-    split tensor can be read alone. What is read otherwise stays. Sequences that nothing reads any more are removed.
-
-    Args:
-        graph: with inferred types; its `proto` is changed.
-        stop_at: names of tensors and sequences to treat as constants; what is read from such a sequence stays.
-        outer: the sequences of the enclosing graph, by name.
+    split tensor can be read alone. What is read otherwise, or from a sequence in `stop_at`, stays. Sequences that nothing
+    reads any more are removed. `outer` are the sequences of the enclosing graph, by name.
     """
     known = dict(outer or {})
     for proto in graph.proto.node:

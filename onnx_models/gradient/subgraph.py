@@ -21,14 +21,7 @@ _MAX_LOOP_DEPTH = 3
 
 
 class Subgraph:
-    """A copy of a subgraph under new names, with nodes to be appended.
-
-    Args:
-        graph: the enclosing graph.
-        node: the node that the subgraph belongs to.
-        inner: the subgraph.
-        types: types of its inputs, None for an unknown one.
-    """
+    """A copy of a subgraph of a node under new names, with nodes to be appended; `types` are those of its inputs."""
 
     def __init__(
         self, graph: Graph, node: Node, inner: onnx.GraphProto, types: Sequence[onnx.TypeProto.Tensor | None] = ()
@@ -89,14 +82,8 @@ class Subgraph:
     def build(self, inputs: Sequence[str], outputs: Sequence[str], *, hoisted: bool = False) -> onnx.GraphProto:
         """The graph with these inputs and outputs, and no more nodes than the outputs need.
 
-        Args:
-            inputs: names of the inputs.
-            outputs: names of the outputs.
-            hoisted: whether to compute outside, once, what the new nodes compute from outer tensors alone. Those of the
-                copy stay, since they may fail in a loop that has no iterations.
-
-        Raises:
-            ValueError: it would draw random numbers, which differ from those of the model's own subgraph.
+        If `hoisted`, what the new nodes compute from outer tensors alone is computed outside, once. Nodes of the copy stay,
+        since they may fail in a loop that has no iterations.
         """
         self._check_drawn(outputs)
         inside = {name for node in self._nodes() for name in node.output}
@@ -245,11 +232,7 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     """Infer ranks that ONNX's inference does not find: of outputs of Loop and Scan, and of If with a known condition.
 
     A loop may stack shapes, whose lengths are ranks as well. Deeply nested loops are left out: each level multiplies how
-    often the innermost one is visited.
-
-    Args:
-        graph: the graph; the types are added to what it knows.
-        nodes: all nodes of that graph, after inference.
+    often the innermost one is visited. `nodes` are all nodes of the graph, which gets the types.
     """
     while _depth(graph) <= _MAX_LOOP_DEPTH:
         found: dict[str, onnx.TypeProto.Tensor] = {}

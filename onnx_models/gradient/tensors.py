@@ -10,18 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from onnx.reference import ReferenceEvaluator
 
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.tools.attributes import CUSTOM, unknown_among
 from onnx_models.tools.nodes import Length, NodeBuilder
-from onnx_models.tools.protos import input_names, label, tensor_names
+from onnx_models.tools.protos import input_names, label, normalize_domain, tensor_names
 from onnx_models.tools.types import constant_attribute, forget_lengths_inside, infer_shapes, node_checker
 
 if TYPE_CHECKING:
     from typing import Self
 
 _MAX_FOLDED = 1024
-"""The most elements of a constant whose value is given to shape inference."""
+"""The most elements of a constant whose value is given to shape inference, or folded."""
+
+_MAX_STEPS = 1000
+_COMPUTED = {
+    "Abs", "Add", "And", "Cast", "Concat", "Div", "Equal", "Gather", "Greater", "GreaterOrEqual", "Identity", "Less",
+    "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
+    "Reshape", "Slice", "Squeeze", "Sub", "Unsqueeze", "Where", "Xor",
+}  # fmt: skip
+"""The operators to fold; their outputs are not much larger than their inputs."""
 
 
 @dataclass
@@ -46,12 +55,9 @@ class _Known:
 
 
 class Tensors(NodeBuilder):
-    """The tensors in scope of a graph; types of new ones are inferred when they are asked for.
+    """The tensors in scope of a graph `proto` with inferred types; those of new ones are inferred when they are asked for.
 
-    Args:
-        proto: the graph, with inferred types and shapes; not modified.
-        opsets: version of each domain that the model imports.
-        outer: the enclosing graph of a subgraph; None for the graph of a model.
+    opsets: version of each domain that the model imports. outer: the enclosing graph of a subgraph.
     """
 
     def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Self | None = None) -> None:
@@ -121,12 +127,13 @@ class Tensors(NodeBuilder):
             return None
         return [getattr(dim, which) if (which := dim.WhichOneof("value")) else None for dim in kind.shape.dim]
 
-    def rank(self, name: str, node: object) -> int:
-        """The rank of a tensor.
+    def numbers(self, name: str, start: int = 0, end: int | None = None) -> list[int] | None:
+        """A tensor's shape, or lengths start to end of it, if all of these are known; else None."""
+        lengths = self.lengths(name)
+        return None if lengths is None else all_known(lengths[start:end])
 
-        Raises:
-            ValueError: shape inference does not find it; the message names `node`.
-        """
+    def rank(self, name: str, node: object) -> int:
+        """The rank of a tensor; if shape inference does not find it, a ValueError that names `node`."""
         lengths = self.lengths(name)
         if lengths is None:
             raise ValueError(
@@ -182,12 +189,7 @@ class Tensors(NodeBuilder):
         self.infer(list(behind.values()))
 
     def infer(self, nodes: Sequence[onnx.NodeProto], more: Mapping[str, onnx.TypeProto.Tensor] | None = None) -> None:
-        """Infer types and shapes of the outputs of nodes.
-
-        Args:
-            nodes: in topological order.
-            more: types that inference would not find. Symbolic lengths that no input of the nodes has are dropped.
-        """
+        """Infer types and shapes of the outputs of nodes in topological order; `more` are types that it would not find."""
         model = self.fragment(nodes)
         # Inference invents names for unknown lengths in each model that it gets: they have to be made unique here.
         renamed = {dim.dim_param: dim.dim_param for dim in named_lengths(model.graph)}
@@ -251,7 +253,77 @@ def _values(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
     yield from graph.output
 
 
+def all_known(lengths: Sequence[Length] | None) -> list[int] | None:
+    """The lengths if all are numbers, else None."""
+    numbers = [length for length in lengths or () if isinstance(length, int)]
+    return numbers if lengths is not None and len(numbers) == len(lengths) else None
+
+
 def named_lengths(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Yield the lengths of a graph's tensors that have a symbolic name."""
     for value in _values(graph):
         yield from (dim for dim in value.type.tensor_type.shape.dim if dim.dim_param)
+
+
+def known_value(graph: Tensors, name: str) -> np.ndarray[Any, Any] | None:
+    """The value of a tensor if constants and known shapes determine it, with little work; else None."""
+    constants: dict[str, np.ndarray[Any, Any]] = {}
+    nodes: list[onnx.NodeProto] = []
+    waiting = [name]
+    for _ in range(_MAX_STEPS):
+        if not waiting:
+            break
+        one = waiting.pop()
+        value = _folded(graph, one)
+        if value is not None and value.size <= _MAX_FOLDED:
+            constants[one] = value
+            continue
+        node = graph.producer(one)
+        if node is None or normalize_domain(node.domain) or node.op_type not in _COMPUTED:
+            return None
+        if node in nodes:
+            nodes.remove(node)
+        nodes.append(node)
+        waiting += filter(None, node.input)
+    if waiting:
+        return None
+    if name in constants:
+        return constants[name]
+    tensors = [onnx.numpy_helper.from_array(value, tensor) for tensor, value in constants.items()]
+    output = onnx.helper.make_value_info(name, onnx.TypeProto())
+    opsets = [onnx.helper.make_opsetid("", graph.opsets[""])]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes[::-1], "known", [], [output], tensors), opset_imports=opsets
+    )
+    try:
+        results: Any = ReferenceEvaluator(model).run(None, {})
+    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError):
+        return None  # an invalid node is reported by the session that runs it
+    return np.asarray(results[0])
+
+
+def _folded(graph: Tensors, name: str) -> np.ndarray[Any, Any] | None:
+    """The value of a constant, or of Shape, Size or Gather of Shape if the lengths are known."""
+    node = graph.producer(name)
+    if node is None or normalize_domain(node.domain) or node.op_type not in ("Gather", "Shape", "Size"):
+        return graph.constant(name)
+    if node.op_type == "Gather":
+        shape, places = graph.producer(node.input[0]), graph.constant(node.input[1])
+        if shape is None or shape.op_type != "Shape" or places is None:
+            return None
+        lengths = _read_lengths(graph, shape)
+        if lengths is None or not ((places >= -len(lengths)) & (places < len(lengths))).all():
+            return None
+        numbers = all_known([lengths[place] for place in places.ravel()])
+        return None if numbers is None else np.array(numbers, np.int64).reshape(places.shape)
+    numbers = all_known(_read_lengths(graph, node))
+    if numbers is None:
+        return None
+    return np.array(numbers, np.int64) if node.op_type == "Shape" else np.array(np.prod(numbers), np.int64)
+
+
+def _read_lengths(graph: Tensors, shape: onnx.NodeProto) -> list[Length] | None:
+    """The known lengths that a Shape or Size node reads; None if even the rank is unknown."""
+    lengths = graph.lengths(shape.input[0])
+    bounds: dict[str, int] = {str(a.name): a.i for a in shape.attribute}
+    return None if lengths is None else lengths[bounds.get("start", 0) : bounds.get("end")]

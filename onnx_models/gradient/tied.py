@@ -106,10 +106,7 @@ def find_tied(graph: onnx.GraphProto, names: Collection[str], values: Mapping[st
        either belong to one module by the exporter's names, or have another weight in common: their own, or that of the
        nearest layer before each of them. So a head that is applied to all levels of a pyramid is one layer.
 
-    Args:
-        graph: of a model, with functions inlined; nodes of gradients in it do not count.
-        names: names of initializers and Constants; others are ignored.
-        values: initializers with their data, where `graph` lacks it.
+    Nodes of gradients do not count. `values` are initializers with their data, where `graph` lacks it.
     """
     readers = _Readers(graph, values)
     found = []

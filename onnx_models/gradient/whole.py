@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Graph
@@ -15,29 +14,26 @@ from onnx_models.tools.protos import input_names
 class Seeds:
     """The unit vectors of some tensors, one after another: number `index` is 1 at that element, and 0 elsewhere.
 
-    Args:
-        graph: the graph to add nodes to.
-        names: of the tensors.
-        per_sample: True for a 1 at each index of the first axis, which is then not counted.
+    With `per_sample`, there is a 1 at each index of the first axis, which is then not counted.
     """
 
     def __init__(self, graph: Graph, names: Sequence[str], *, per_sample: bool) -> None:
         self._graph, self._first, self._ranges = graph, int(per_sample), dict[str, tuple[str, str]]()
         self.index = graph.name("seed")
         graph.declare(self.index, onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type)
-        end = _number(graph, 0)
+        end = graph.integer(0)
         for name in names:
             size = self._size(name)
             start, end = end, graph.op("Add", end, size) if self._ranges else size
             self._ranges[name] = start, end
         self._is_one_tensor = len(names) == 1 and bool(elements(graph, names, self._first))
         # A Scan fails without iterations: tensors without elements get a row, which is not read.
-        self._count = end if self._is_one_tensor else graph.op("Max", end, _number(graph, 1))
+        self._count = end if self._is_one_tensor else graph.op("Max", end, graph.integer(1))
 
     def unit(self, name: str) -> str:
         """Unit vector number `index` in the shape of a tensor: zeros if its 1 is in another tensor."""
         graph = self._graph
-        places = graph.op("Range", *self._ranges[name], _number(graph, 1))
+        places = graph.op("Range", *self._ranges[name], graph.integer(1))
         seed = graph.op("CastLike", graph.op("Equal", places, self.index), name)
         if not self._first:
             return graph.reshaped(seed, name)
@@ -45,16 +41,12 @@ class Seeds:
         return graph.op("Expand", graph.op("Reshape", seed, sample, allowzero=1), graph.shape(name))
 
     def scan(self, found: Mapping[str, str]) -> dict[str, str]:
-        """Compute tensors for all seeds. What does not depend on the seed is computed once.
+        """Compute tensors [number of seeds, elements] for all seeds. What does not depend on the seed is computed once.
 
-        Args:
-            found: names of tensors that are computed from `index`, each by the name of a tensor of its type.
-
-        Returns:
-            By the same names, tensors [number of seeds, elements].
+        The tensors in `found`, computed from `index`, have the keys of the result: names of tensors of their types.
         """
         graph = self._graph
-        flat = {name: graph.op("Reshape", value, graph.ints([-1])) for name, value in found.items()}
+        flat = {name: graph.flat(value) for name, value in found.items()}
         inside, nodes = {self.index, *flat.values()}, []
         for node in graph.needed(flat.values()):
             if not inside.isdisjoint([*input_names(node), *node.output]):
@@ -66,21 +58,14 @@ class Seeds:
             for name, value in flat.items()
         ]
         body = onnx.helper.make_graph(nodes, graph.name("body"), [entry], ends)
-        numbers = graph.op("Range", _number(graph, 0), self._count, _number(graph, 1))
+        numbers = graph.op("Range", graph.integer(0), self._count, graph.integer(1))
         rows = graph.ops("Scan", numbers, outputs=len(flat), body=body, num_scan_inputs=1)
         return dict(zip(flat, rows, strict=True))
 
     def block(self, rows: Mapping[str, str], y: str, x: str, *, by_outputs: bool) -> str:
-        """The derivative of an output by an input.
+        """The derivative of an output y by an input x, of the shape of y followed by that of x, from `rows` of `scan`.
 
-        Args:
-            rows: from `scan`.
-            y: the output.
-            x: the input.
-            by_outputs: whether the seeds are of outputs, and not of inputs.
-
-        Returns:
-            A tensor of the shape of y followed by that of x; per sample without the first axis of x.
+        Per sample it lacks the first axis of x. `by_outputs` tells whether the seeds are of outputs, and not of inputs.
         """
         graph, first = self._graph, self._first
         name, of = (y, x) if by_outputs else (x, y)
@@ -108,7 +93,7 @@ class Seeds:
         """The number of unit vectors of a tensor, int64 of rank 0."""
         known = elements(self._graph, [name], self._first)
         if known is not None:
-            return _number(self._graph, known)
+            return self._graph.integer(known)
         return self._graph.op("ReduceProd", self._graph.shape(name, self._first), keepdims=0)
 
 
@@ -116,14 +101,7 @@ def elements(graph: Graph, names: Sequence[str], first: int = 0) -> int | None:
     """The number of elements of tensors, without the axes before `first`; None if it is not known."""
     total = 0
     for name in names:
-        lengths = graph.lengths(name)
-        known = [length for length in (lengths or [None])[first:] if isinstance(length, int)]
-        if lengths is None or len(known) < len(lengths) - first:
+        if (lengths := graph.numbers(name, first)) is None:
             return None
-        total += math.prod(known)
+        total += math.prod(lengths)
     return total
-
-
-def _number(graph: Graph, value: int) -> str:
-    """A constant of int64 and rank 0."""
-    return graph.tensor(np.array(value, np.int64))

@@ -24,7 +24,8 @@ class NodeView:
 
     def __init__(self, proto: onnx.NodeProto) -> None:
         self.proto = proto
-        self._attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        self.attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
+        """The attributes as ONNX's helper gives them: strings as bytes."""
 
     @property
     def inputs(self) -> list[str]:
@@ -46,7 +47,7 @@ class NodeView:
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """The value of an attribute, or the default; strings as str."""
-        value = self._attributes.get(name, default)
+        value = self.attributes.get(name, default)
         return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
 
     def __str__(self) -> str:

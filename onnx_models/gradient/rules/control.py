@@ -20,7 +20,7 @@ from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
-from onnx_models.tools.nodes import Length
+from onnx_models.tools.nodes import Length, NodeView
 from onnx_models.tools.protos import input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
@@ -257,17 +257,10 @@ class _FlatTape:
 def _taped(
     graph: Graph, node: Node, body: Subgraph, stacked: Sequence[str], flattened: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, str], dict[str, _FlatTape]]:
-    """Add outputs to a Loop or a Scan: the values of inputs of its body in each iteration.
+    """Add outputs to a Loop or a Scan, with the values of tensors of its body in each iteration.
 
-    Args:
-        graph: the graph that contains the node, which is replaced.
-        node: the node.
-        body: the copy of its body.
-        stacked: names of tensors of the copy that have the same shape in each iteration, or of which the shape is needed.
-        flattened: names of states of a Loop whose shape may change.
-
-    Returns:
-        Names of the node's own outputs, omitted ones included, and the new outputs by the names of tensors of the copy.
+    The tensors have the names that they have in the copy `body`. The shape of those in `flattened`, states of a Loop, may
+    change. Returns the names of the node's own outputs, omitted ones included, and the new outputs by tensor.
     """
     other = copy.deepcopy(node.proto)
     other.output[:] = [name or graph.name("state") for name in other.output]
@@ -392,7 +385,7 @@ class _Total:
         if node.op_type in ("Add", "Sum"):
             terms = [cls.of(body, name, term) for term in node.input]
             return None if None in terms else cls._of_terms([term for term in terms if term is not None])
-        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        attributes = NodeView(node).attributes
         operands = list(node.input)
         numbers: list[Length] = []  # without iterations, a Loop in ONNX Runtime takes other lengths for 0
         lengths = [body.graph.lengths(one) or [] for one in operands]

@@ -47,19 +47,7 @@ class Windows:
 
 
 def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: str) -> Windows:
-    """The windows of a node.
-
-    Args:
-        graph: the graph to add nodes to, for pads that are known at run time only.
-        node: a Conv, ConvTranspose or AveragePool.
-        rank: number of spatial axes.
-        image: name of the tensor that the windows slide over.
-        grid: name of the tensor with an element for each window.
-        kernel: name of the int64 tensor of a window's lengths.
-
-    Raises:
-        ValueError: there are no spatial axes, or pads are negative.
-    """
+    """The windows of a node with `rank` spatial axes; `kernel` is the int64 tensor of a window's lengths."""
     if rank < 1:
         raise ValueError(f"{node}: {image!r} has no spatial axes: must have one or more after samples and channels")
     strides = tuple(node.attribute("strides") or [1] * rank)
@@ -127,7 +115,7 @@ def _flipped_pads(graph: Graph, kernel: str, layout: Windows) -> list[int] | Non
     """The pads of the convolution with the flipped kernel; None if the kernel is one pixel or a pad would be negative."""
     reach = [
         (length - 1) * dilation
-        for length, dilation in zip(known_lengths(graph, kernel)[2:], layout.dilations, strict=True)
+        for length, dilation in zip(graph.numbers(kernel, 2) or [], layout.dilations, strict=True)
     ]
     pads = [whole - pad for whole, pad in zip(reach * 2, layout.pads, strict=True)]
     return pads if any(reach) and min(pads) >= 0 else None
@@ -135,7 +123,7 @@ def _flipped_pads(graph: Graph, kernel: str, layout: Windows) -> list[int] | Non
 
 def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
     """A kernel [group * n, m, ...] as [group * m, n, ...], flipped along all spatial axes."""
-    lengths = known_lengths(graph, kernel)
+    lengths = graph.numbers(kernel) or []
     ends = graph.ints([-1] * layout.rank)
     # The symbolic shape inference of ONNX Runtime (1.32 at least) takes -length - 1 for 0, but not this.
     before_all = graph.ints([np.iinfo(np.int64).min] * layout.rank)
@@ -146,13 +134,6 @@ def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
     parted = graph.op("Reshape", backwards, graph.ints([group, n, m, *rest]))
     swapped = graph.op("Transpose", parted, perm=[0, 2, 1, *range(3, 3 + layout.rank)])
     return graph.op("Reshape", swapped, graph.ints([group * m, n, *rest]))
-
-
-def known_lengths(graph: Graph, name: str) -> list[int]:
-    """The shape of a tensor if all of it is known, else []."""
-    lengths = graph.lengths(name) or []
-    numbers = [length for length in lengths if isinstance(length, int)]
-    return numbers if len(numbers) == len(lengths) else []
 
 
 def sliced(graph: Graph, name: str, starts: str, ends: str, axes: Sequence[int]) -> str:
@@ -229,17 +210,8 @@ _LONG_ROW = 28
 
 
 def weight_gradient(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
-    """The gradient with respect to the kernel [grid channels, image channels of a group, ...].
-
-    Args:
-        graph: the graph to add nodes to.
-        image: name of a tensor [samples, image channels, ...], or of its gradient.
-        grid: name of a tensor [samples, grid channels, ...], or of its gradient.
-        kernel: name of the kernel; only its shape is read.
-        layout: strides, dilations and pads of the windows.
-        group: number of groups of channels.
-    """
-    lengths = known_lengths(graph, kernel)
+    """The gradient with respect to the kernel [grid channels, image channels of a group, ...]; only its shape is read."""
+    lengths = graph.numbers(kernel) or []
     if 0 in lengths:
         return graph.zeros(kernel)
     image = padded(graph, image, layout)
@@ -278,10 +250,9 @@ def _has_samples(graph: Graph, *names: str) -> bool:
 
 def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """A matrix product for each pixel of the kernel: of the grid with the pixels of the image under that kernel pixel."""
-    lengths, samples_and_pixels = known_lengths(graph, kernel), list(graph.lengths(grid) or [None])
-    del samples_and_pixels[1:2]
-    known = [length for length in samples_and_pixels if isinstance(length, int)]
-    count = math.prod(known) if len(known) == len(samples_and_pixels) else -1
+    lengths, pixels = graph.numbers(kernel) or [], graph.numbers(grid, 2)
+    samples = (graph.lengths(grid) or [None])[0]
+    count = samples * math.prod(pixels) if isinstance(samples, int) and pixels is not None else -1
     whole, windows = (_channels_first(graph, name, layout) for name in (_with_pads(graph, image, layout), grid))
     left = _matrices(graph, windows, group, lengths[0] // group, count)
     products = []
@@ -309,7 +280,7 @@ def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
     """
     if _has_samples(graph, image, grid):
         return product
-    flat = graph.op("Reshape", product, graph.ints([-1]))
+    flat = graph.flat(product)
     return graph.masked(graph.op("Greater", graph.shape(grid, 0, 1), graph.ints([0])), flat, grid)
 
 

@@ -123,12 +123,12 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
     As in PyTorch's scatter_reduce, equal maxima or minima share the gradient equally, and the gradient of a factor is the
     product of the others, zeros included. Half precision is computed in float32.
     """
-    x, updates, line = node.inputs[0], node.inputs[2], graph.ints([-1])
-    lines = [graph.op("Reshape", upcast(graph, name), line) for name in (x, updates, dy)]
+    x, updates = node.inputs[0], node.inputs[2]
+    lines = [graph.flat(upcast(graph, name)) for name in (x, updates, dy)]
     data, values, gradient = (Expr(graph, name, lines[0]) for name in lines)
     reduction = node.attribute("reduction")
     joined = _product if reduction == "mul" else _extreme
-    parts = joined(_Places(graph, graph.op("Reshape", places, line), reduction), data, values, gradient)
+    parts = joined(_Places(graph, graph.flat(places), reduction), data, values, gradient)
     dx, by_updates = (downcast(graph, one.name, x) for one in parts)
     return [graph.reshaped(dx, x), None, graph.reshaped(by_updates, updates)]
 
@@ -191,11 +191,10 @@ def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
 def unique(graph: Graph, node: Node, dy: str) -> Gradients:
     """The unique elements or slices: dy goes to the first of equal ones, at the output `indices`."""
     x, axis = node.inputs[0], node.attribute("axis")
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
-    indices = node.output(1) or graph.ops("Unique", x, outputs=2, **given)[1]
+    indices = node.output(1) or graph.ops("Unique", x, outputs=2, **node.attributes)[1]
     numbers = element_indices(graph, x)
     if axis is None:
-        numbers = graph.op("Reshape", numbers, graph.ints([-1]))
+        numbers = graph.flat(numbers)
     return [scatter_added(graph, x, graph.op("Gather", numbers, indices, axis=axis or 0), dy)]
 
 
@@ -209,9 +208,8 @@ def scatter_added(graph: Graph, x: str, places: str, values: str) -> str:
 
     float16 and bfloat16 are added in float32: ONNX Runtime's CPU has no ScatterElements with add for these.
     """
-    line = graph.ints([-1])
-    flat_places, flat_values = (graph.op("Reshape", name, line) for name in (places, upcast(graph, values)))
+    flat_places, flat_values = map(graph.flat, (places, upcast(graph, values)))
     zero = graph.op("Constant", value_float=0.0) if graph.element_type(x) in HALF else graph.number(0.0, x)
-    flat_zeros = graph.op("Expand", zero, graph.op("Reshape", graph.op("Size", x), line))
+    flat_zeros = graph.op("Expand", zero, graph.flat(graph.op("Size", x)))
     added = graph.op("ScatterElements", flat_zeros, flat_places, flat_values, axis=0, reduction="add")
     return graph.reshaped(downcast(graph, added, x), x)

@@ -115,7 +115,7 @@ def tile(graph: Graph, node: Node, dy: str) -> Gradients:
     x, repeats = node.inputs
     column = graph.ints([1])
     pairs = graph.op("Concat", *(graph.op("Unsqueeze", n, column) for n in (repeats, graph.shape(x))), axis=1)
-    lengths = graph.op("Reshape", pairs, graph.ints([-1]))
+    lengths = graph.flat(pairs)
     blocks = graph.in_shape(dy, lengths)
     copies = graph.op("Range", graph.integer(0), graph.op("Size", lengths), graph.integer(2))
     return [graph.op("ReduceSum", blocks, copies, keepdims=0, noop_with_empty_axes=1)]

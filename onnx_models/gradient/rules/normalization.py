@@ -135,14 +135,7 @@ def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
-    """The gradients of the inputs x, scale and bias, where x is reshaped and normalized along its last axis.
-
-    Args:
-        graph: the graph to add nodes to.
-        node: an InstanceNormalization or GroupNormalization.
-        dy: name of the gradient of the output.
-        shape: name of the shape [samples, groups, pixels] that x is reshaped to.
-    """
+    """The gradients of x, scale and bias, where x is reshaped to [samples, groups, pixels] and normalized along pixels."""
     x = node.input(0)
     wide, scale, wide_dy = (_upcast(graph, name, x) for name in (x, node.input(1), dy))
     of_groups = node.proto.op_type == "GroupNormalization" and node.version < 21
@@ -174,7 +167,7 @@ def _for_channels(graph: Graph, node: Node, name: str) -> str:
     groups = node.attribute("num_groups")
     count = graph.op("Div", graph.shape(node.input(0), 1, 2), graph.ints([groups]))
     lines = graph.op("Expand", graph.op("Unsqueeze", name, graph.ints([1])), graph.joined(groups, count))
-    return graph.op("Reshape", lines, graph.ints([-1]))
+    return graph.flat(lines)
 
 
 def _by_channel(graph: Graph, node: Node, name: str) -> str:

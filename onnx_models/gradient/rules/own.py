@@ -7,14 +7,11 @@ Derivatives for which there is no operator, such as that of a gradient with resp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from onnx_models.build import node as make_node
 from onnx_models.gradient.graph import Graph, Node
 from onnx_models.gradient.ours import BY_NAME, DOMAIN, OPERATORS, STANDARD, AttributeValue, Operator
 from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 from onnx_models.tools.attributes import CUSTOM, custom_of, node_attribute_values, prefix_errors
-from onnx_models.tools.nodes import Length
 
 
 def forward_of(node: Node) -> Operator:
@@ -106,18 +103,12 @@ def add_operator(
 
 def _sizes(graph: Graph, node: Node, forward: Operator) -> dict[str, AttributeValue] | None:
     """The attributes of the forward operator that hold the size of dY; None if it is unknown."""
-    lengths = _numbers(graph.lengths(node.input(0)))
+    lengths = graph.numbers(node.input(0))
     if lengths is None:
         return None
     if any(attribute.name == "output_sizes" for attribute in forward.attributes):
         return {"output_sizes": lengths}
     return dict(zip(("output_height", "output_width"), lengths[2:], strict=True))
-
-
-def _numbers(lengths: Sequence[Length] | None) -> list[int] | None:
-    """The lengths if all are known, else None."""
-    numbers = [length for length in lengths or [] if isinstance(length, int)]
-    return numbers if lengths is not None and len(numbers) == len(lengths) else None
 
 
 for _operator in OPERATORS:

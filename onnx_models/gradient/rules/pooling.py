@@ -27,8 +27,7 @@ def _places(graph: Graph, node: Node) -> str:
     """The row-major index in X of each maximum: an output of the node, or of a copy of it."""
     if len(node.outputs) > 1 and node.outputs[1] and not node.attribute("storage_order", 0):
         return node.outputs[1]
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
-    return graph.ops("MaxPool", node.input(0), outputs=2, **{**given, "storage_order": 0})[1]
+    return graph.ops("MaxPool", node.input(0), outputs=2, **{**node.attributes, "storage_order": 0})[1]
 
 
 @rule("AveragePool")
@@ -165,9 +164,8 @@ def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
     ends = [graph.op("Div", numbers, parts), graph.op("Mod", numbers, parts)]
     ends = [graph.op("Cast", end, to=onnx.TensorProto.FLOAT) for end in ends]
     high, low = (graph.op("Cast", graph.replay(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
-    line = graph.ints([-1])
-    places = graph.op("Reshape", graph.op("Add", graph.op("Mul", high, parts), low), line)
-    nothing = graph.op("Expand", graph.number(0.0, x), graph.op("Reshape", graph.op("Add", size, one), line))
-    found = graph.op("ScatterElements", nothing, places, graph.op("Reshape", dy, line))
+    places = graph.flat(graph.op("Add", graph.op("Mul", high, parts), low))
+    nothing = graph.op("Expand", graph.number(0.0, x), graph.flat(graph.op("Add", size, one)))
+    found = graph.op("ScatterElements", nothing, places, graph.flat(dy))
     # Index 0 stands for outputs that no element went to.
     return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]

@@ -118,9 +118,6 @@ def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
     """Determinants: dy times the cofactors, which are determinants with one row replaced by a unit vector.
 
     This is right for singular matrices too, where PyTorch gives 0 for some, and takes n^2 determinants.
-
-    Raises:
-        ValueError: the number of rows is unknown or too large.
     """
     x = node.input(0)
     rows = next((n for n in (graph.lengths(x) or [])[-2:] if isinstance(n, int)), None)
@@ -151,12 +148,7 @@ def _equation(node: Node) -> str:
 def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
     """The labels of all axes of the operands and of the output, one letter each, with ellipses replaced by letters.
 
-    Args:
-        node: the Einsum.
-        ranks: ranks of the operands; only needed if the equation has an ellipsis.
-
-    Raises:
-        ValueError: an operand has fewer axes than labels, or there are more axes than letters.
+    The ranks of the operands are only needed if the equation has an ellipsis.
     """
     left, arrow, output = _equation(node).partition("->")
     terms = left.split(",")
@@ -209,7 +201,7 @@ def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output:
         product = graph.op("Mul", product, dy)
     if kept != term:
         product = broadcast_back(graph, x, product, kept, term)
-    elif not _same_lengths(graph, x, product):
+    elif (lengths := graph.lengths(x)) is None or None in lengths or lengths != graph.lengths(product):
         # An axis of an ellipsis may have length 1 and be broadcast, in this operand or in another one.
         product = graph.op("Expand", product, graph.shape(x))
     return sum_to(graph, product, x, product)
@@ -231,11 +223,6 @@ def _without_ones(graph: Graph, name: str, term: str, labels: str) -> tuple[str,
         return term, name
     kept = "".join(letter for letter in term if letter not in ones)
     return kept, graph.op("Squeeze", name, graph.ints(ones.values()))
-
-
-def _same_lengths(graph: Graph, a: str, b: str) -> bool:
-    lengths = graph.lengths(a)
-    return lengths is not None and None not in lengths and lengths == graph.lengths(b)
 
 
 def broadcast_back(graph: Graph, x: str, product: str, kept: str, term: str) -> str:

@@ -248,12 +248,7 @@ def _cell(
 ) -> tuple[_Cell, list[str]]:
     """The cell of a direction, and the products of x [T, N, I] with W, biases included, for gates and candidate.
 
-    Args:
-        graph: the graph to add nodes to.
-        node: the layer.
-        x: name of the inputs.
-        weights: names of W [G*H, I], R [G*H, H], B [2*G*H] or "", and P [3*H] or "".
-        activations: the activation functions.
+    The weights are W [G*H, I], R [G*H, H], B [2*G*H] or "", and P [3*H] or "".
     """
     w, r, b, p = weights
     gates = _GATES[node.proto.op_type]
@@ -280,15 +275,9 @@ def _cell(
 def _scanned(
     graph: Graph, cell: _Cell, xs: Sequence[str], starts: Sequence[str], ends: _Ends | None, is_backwards: bool
 ) -> list[str]:
-    """The outputs of all steps [T, N, H], and the final states [N, H].
+    """The outputs of all steps [T, N, H], and the final states [N, H], from the initial ones.
 
-    Args:
-        graph: the graph to add nodes to.
-        cell: the step.
-        xs: names of what it reads of each step, [T, N, G*H]; with `ends` in the order in which the steps are visited.
-        starts: names of the initial states [N, H].
-        ends: where sequences end; None if all have all steps.
-        is_backwards: whether the last step is visited first.
+    What the cell reads of each step, `xs` [T, N, G*H], is with `ends` in the order in which the steps are visited.
     """
     body = Subgraph(graph, cell.node, onnx.GraphProto(name="step"))
     sequences = list(xs) if ends is None else [*xs, graph.op("CastLike", ends.mask, xs[0])]

@@ -17,12 +17,7 @@ def product_of_others(factors: Expr, product: Reduction, total: Reduction) -> Ex
     """The product of the other factors for each factor; 0 if one of these is 0.
 
     It is the whole product divided by the factor. Zeros are left out of the product and multiplied again, so that the second
-    derivative is right too, unless several factors are 0.
-
-    Args:
-        factors: the factors of one or more products.
-        product: reduces by products.
-        total: reduces by sums.
+    derivative is right too, unless several factors are 0. `product` and `total` reduce by products and by sums.
     """
     is_zero = factors.op("Equal", 0.0)
     others = factors.of(1.0).where(is_zero, factors)

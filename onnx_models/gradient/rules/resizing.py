@@ -232,7 +232,7 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
         raise ValueError(f"sizes = {node.input(_SIZES)!r} must be a constant")
     if _may_be_copied(axes):
         raise ValueError("Y must not have the shape of X, since runtimes then copy X")
-    given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
+    given = dict(node.attributes)
     if _may_shrink_to_one(node, axes):
         given["coordinate_transformation_mode"] = "half_pixel"
     chosen = [axes[axis % len(axes)] for axis in node.attribute("axes") or range(len(axes))]
@@ -302,8 +302,7 @@ class _Column:
         graph, node = self.graph, self.node
         square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", self.x, self.x, axis=0))
         columns = graph.op("Unsqueeze", graph.op("EyeLike", square), graph.ints([0, 3]))
-        given = {one.name: onnx.helper.get_attribute_value(one) for one in node.proto.attribute}
-        given = {name: value for name, value in given.items() if name not in ("axes", "keep_aspect_ratio_policy")}
+        given = {k: value for k, value in node.attributes.items() if k not in ("axes", "keep_aspect_ratio_policy")}
         given["extrapolation_value"] = 0.0
         roi, one = "", graph.ints([1])
         if node.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":

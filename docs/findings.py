@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import jinja2
 
 from conformance.outcome import Outcome
 from conformance.printable import PrintableError
 from conformance.report.record import Report, read_merged
+from docs import template
 from ortops import atomic_file
 
 HARMS = {
@@ -37,16 +35,13 @@ HARMS = {
 OUTCOMES = (Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED, Outcome.UNSUPPORTED)
 """The outcomes of a run without a list of expected failures, in the order of the columns."""
 
-PARTS = ("summary", "findings", "counts")
-"""The parts of the document that are written from data."""
-
 KEPT = Path(__file__).parent / "findings.json"
 """The counts of earlier runs."""
 
+_BAD = (Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED)
+
 MAX_NAMED = 5
 """The largest number of cases without a finding that are named."""
-
-_BAD = (Outcome.FAILED, Outcome.CRASHED, Outcome.DEPARTED)
 
 
 class FindingsError(PrintableError):
@@ -88,10 +83,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A runtime and what was found in it, the most harmful first.
+    """A runtime by the name of its list, and what was found in it, the most harmful first.
 
-    name: of the list's file.
-    title: its name in headings.
     about: what was tested, in whole sentences.
     backend: as reports name it.
     releases: the tested releases, the oldest first.
@@ -111,13 +104,9 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many cases of each operator had which outcome, in one run.
+    """How many cases of each operator had which outcome in a run: `operators`, by operator and outcome.
 
-    runtime: name of its list.
-    version: its release.
-    suite, onnx, python, platform, date: as in `conformance.report.record.Origin`.
-    digest: of the outcome of every case; equal digests mean that all cases had the same outcome.
-    operators: the counts by outcome, by operator.
+    The digest is that of the outcome of every case. The other fields are those of `conformance.report.record.Origin`.
     """
 
     runtime: str
@@ -133,17 +122,16 @@ class Counts:
 
 def runtimes() -> list[Runtime]:
     """The runtimes whose lists name a title, in the order of the document: by the number in `order`."""
-    folder = resources.files("conformance.expected_failures")
-    files = {file.name.removesuffix(".json"): file for file in folder.iterdir() if file.name.endswith(".json")}
-    lists = {name: json.loads(file.read_text("utf-8")) for name, file in sorted(files.items())}
-    described = [name for name, data in lists.items() if "title" in data]
-    return [_runtime(name, lists[name]) for name in sorted(described, key=lambda name: lists[name]["order"])]
-
-
-def _runtime(name: str, data: Mapping[str, Any]) -> Runtime:
-    found = [Finding(**entry, tested=data["releases"]) for entry in data["failures"]]
-    findings = tuple(sorted(found, key=lambda finding: list(HARMS).index(finding.harm)))
-    return Runtime(name, data["title"], data["about"], data.get("backend", name), data["releases"], findings)
+    known = []
+    for file in resources.files("conformance.expected_failures").iterdir():
+        data = json.loads(file.read_text("utf-8")) if file.name.endswith(".json") else {}
+        if "title" in data:
+            findings = [Finding(**entry, tested=data["releases"]) for entry in data["failures"]]
+            findings.sort(key=lambda finding: list(HARMS).index(finding.harm))
+            name = file.name.removesuffix(".json")
+            words = data["title"], data["about"], data.get("backend", name)
+            known.append((data["order"], Runtime(name, *words, data["releases"], tuple(findings))))
+    return [runtime for _, runtime in sorted(known, key=lambda pair: (pair[0], pair[1].name))]
 
 
 def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
@@ -162,15 +150,12 @@ def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[F
     """The failing cases that no finding lists, and the findings without a failing case.
 
     Findings that ended before the report's release list nothing. Findings without a case in the report are left out.
-
-    Raises:
-        FindingsError: no list is of this backend.
     """
     runtime, version = of_report(report, known)
     present = [finding for finding in runtime.findings if not finding.ended or version in finding.releases]
     bad = [case_id for case_id, entry in report.entries.items() if entry.outcome in _BAD]
     unlisted = [case_id for case_id in bad if not any(finding.lists(case_id) for finding in present)]
-    tested = [finding for finding in present if any(finding.lists(case_id) for case_id in report.entries)]
+    tested = [finding for finding in present if any(map(finding.lists, report.entries))]
     return unlisted, [finding for finding in tested if not any(map(finding.lists, bad))]
 
 
@@ -192,16 +177,15 @@ def count(report: Report, known: Sequence[Runtime]) -> Counts:
                 "F being empty"
             )
         operators.setdefault(case_id.partition("/")[0], Counter())[entry.outcome.value] += 1
-    supported = {name: kinds for name, kinds in operators.items() if set(kinds) != {Outcome.UNSUPPORTED.value}}
+    ordered = {
+        name: {outcome.value: counts[outcome.value] for outcome in OUTCOMES if counts[outcome.value]}
+        for name, counts in operators.items()
+        if set(counts) != {Outcome.UNSUPPORTED.value}
+    }
     outcomes = sorted((case_id, entry.outcome.value) for case_id, entry in report.entries.items())
     digest = hashlib.sha256(json.dumps(outcomes).encode()).hexdigest()[:16]
-    origin = report.origin
-    made = (origin.suite, origin.onnx, origin.python, origin.platform, origin.date[:10])
-    ordered = {
-        name: {outcome.value: kinds[outcome.value] for outcome in OUTCOMES if kinds[outcome.value]}
-        for name, kinds in supported.items()
-    }
-    return Counts(runtime.name, version, *made, digest, ordered)
+    origin = dataclasses.asdict(report.origin) | {"version": version, "date": report.origin.date[:10]}
+    return Counts(runtime.name, **origin, digest=digest, operators=ordered)
 
 
 def read_counts() -> list[Counts]:
@@ -239,54 +223,38 @@ def merged(old: Iterable[Counts], new: Iterable[Counts], known: Sequence[Runtime
         key = (run.runtime, run.version)
         if key not in runs or runs[key].digest != run.digest:
             runs[key] = run
-    order = [runtime.name for runtime in known]
-    named = [run for run in runs.values() if run.runtime in order]
-    return sorted(named, key=lambda run: (order.index(run.runtime), _numbers(run.version)))
 
+    def numbers(run: Counts) -> list[int]:
+        return list(map(int, re.findall(r"\d+", run.version)))
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
+    return [
+        run
+        for runtime in known
+        for run in sorted((run for run in runs.values() if run.runtime == runtime.name), key=numbers)
+    ]
 
 
 def rewritten(text: str, known: Sequence[Runtime], runs: Sequence[Counts]) -> str:
-    """The document with its parts written from data.
+    """The document with its parts written from data: the macros of the template `findings.md`.
 
     Raises:
         FindingsError: a part has no markers.
     """
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("docs"),
-        autoescape=False,  # noqa: S701  # Markdown, of our own texts
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"anchor": _anchor, "thread": _thread}
-    environment.globals |= {
-        "runtimes": known,
-        "harms": HARMS,
-        "outcomes": [outcome.value for outcome in OUTCOMES],
-        "groups": [(runtime, list(group)) for runtime in known for group in _same_outcomes(runtime, runs)],
-    }
-    macros = environment.get_template("findings.md.jinja").module
-    for name in PARTS:
-        begin, end = _markers(name)
-        before, found, rest = text.partition(begin)
-        _, ended, after = rest.partition(end)
-        if not found or not ended:
-            raise FindingsError(f"the document has no part {name}: must have the lines {begin} and {end}")
-        text = f"{before}{begin}\n\n{str(getattr(macros, name)()).strip()}\n\n{end}{after}"
+    groups = [  # of neighbouring releases of a runtime with the same outcomes
+        (runtime, list(group))
+        for runtime in known
+        for _, group in itertools.groupby((run for run in runs if run.runtime == runtime.name), lambda run: run.digest)
+    ]
+    names = {"runtimes": known, "harms": HARMS, "outcomes": [outcome.value for outcome in OUTCOMES], "groups": groups}
+    macros = template("findings.md", anchor=_anchor, thread=_thread).make_module(names)
+    for part in ("summary", "findings", "counts"):
+        begin, end = f"<!-- {part}: written by python -m docs -->", f"<!-- end of {part} -->"
+        before, marker, rest = text.partition(begin)
+        _, end_marker, after = rest.partition(end)
+        if not marker or not end_marker:
+            raise FindingsError(f"the document has no part {part}: must have the lines {begin} and {end}")
+        text = f"{before}{begin}\n\n{str(getattr(macros, part)()).strip()}\n\n{end}{after}"
     return text
-
-
-def _same_outcomes(runtime: Runtime, runs: Sequence[Counts]) -> Iterator[Iterator[Counts]]:
-    """The runs of a runtime, neighbouring releases with the same outcomes together."""
-    own = (run for run in runs if run.runtime == runtime.name)
-    return (group for _, group in itertools.groupby(own, lambda run: run.digest))
-
-
-def _markers(name: str) -> tuple[str, str]:
-    return f"<!-- {name}: written by python -m docs -->", f"<!-- end of {name} -->"
 
 
 def _thread(url: str) -> str:

@@ -48,7 +48,7 @@ def stale(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
 
 def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
     """Write the stale files, remove the pictures that are not generated, and say so: one line for each file."""
-    done = []
+    lines = []
     for name in stale(files, folder):
         path = folder / name
         if name in files:
@@ -56,5 +56,5 @@ def write(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:
             path.write_text(files[name], "utf-8")
         else:
             path.unlink()
-        done.append(f"{'wrote' if name in files else 'removed'} {os.path.normpath(f'docs/{name}')}")
-    return done
+        lines.append(f"{'wrote' if name in files else 'removed'} {os.path.normpath(f'docs/{name}')}")
+    return lines

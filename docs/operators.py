@@ -6,9 +6,8 @@ import inspect
 import re
 from itertools import groupby
 
-import jinja2
-
 import ortops
+from docs import template
 from docs.pictures import PICTURES
 from ortops.operators import OPERATORS
 from ortops.spec import VARIABLE_AXES, Attribute, Operator, Tensor
@@ -16,17 +15,9 @@ from ortops.spec import VARIABLE_AXES, Attribute, Operator, Tensor
 
 def operators_document() -> str:
     """The text of operators.md."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("docs"),
-        autoescape=False,  # noqa: S701  # Markdown, of our own texts
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"line": line, "shape": shape, "allowed": allowed, "default": default, "anchor": str.lower}
-    return environment.get_template("operators.md.jinja").render(
-        families={family: list(group) for family, group in groupby(OPERATORS, lambda one: one.family)},
+    filters = {"line": line, "shape": shape, "allowed": allowed, "default": default, "anchor": str.lower}
+    return template("operators.md", **filters).render(
+        families={family: list(group) for family, group in groupby(OPERATORS, lambda operator: operator.family)},
         operators=OPERATORS,
         row=row,
         twin=twin,
@@ -51,21 +42,20 @@ def row(operator: Operator) -> str:
 def twin(operator: Operator) -> Operator | None:
     """An operator before this one that differs from it in name, element types and source alone, or None."""
 
-    def told(one: Operator) -> tuple[object, ...]:
-        tensors = [(t.name, t.shape, line(t.doc)) for t in (*one.inputs, *one.outputs)]
-        return one.function, one.formula, tensors, [(a.name, a.default, line(a.doc), a.rule) for a in one.attributes]
+    def described(it: Operator) -> tuple[object, ...]:
+        tensors = [(t.name, t.shape, line(t.doc)) for t in (*it.inputs, *it.outputs)]
+        return it.function, it.formula, tensors, [(a.name, a.default, line(a.doc), a.rule) for a in it.attributes]
 
     before = OPERATORS[: OPERATORS.index(operator)]
-    return next((one for one in before if told(one) == told(operator)), None)
+    return next((earlier for earlier in before if described(earlier) == described(operator)), None)
 
 
 def call(operator: Operator) -> str:
     """The call of the function on NumPy arrays, with its required arguments."""
     parameters = inspect.signature(getattr(ortops, operator.function)).parameters.values()
-    required = [p for p in parameters if p.default is p.empty]
-    positional, keywords = (
-        [p.name for p in required if (p.kind is p.KEYWORD_ONLY) == is_key] for is_key in (False, True)
-    )
+    required = [parameter for parameter in parameters if parameter.default is parameter.empty]
+    positional = [parameter.name for parameter in required if parameter.kind is not parameter.KEYWORD_ONLY]
+    keywords = [parameter.name for parameter in required if parameter.kind is parameter.KEYWORD_ONLY]
     return f"ortops.{operator.function}({', '.join([*positional, '*', *keywords, '...'])})"
 
 

@@ -28,15 +28,15 @@ class Picture(NamedTuple):
     drawings: tuple[tuple[Case, str, str], ...]
 
 
-def drawn(one: Picture) -> dict[Theme, str]:
+def drawn(shown: Picture) -> dict[Theme, str]:
     """A picture as an SVG file for each theme."""
     drawings = []
-    for case, name, detail in one.drawings:
+    for case, name, detail in shown.drawings:
         drawing = explain(case).drawing
         if drawing is not None:
             drawings.append(replace(drawing, name=name, detail=detail))
     themes: tuple[Theme, ...] = get_args(Theme)
-    return {theme: picture(one.title, one.detail, drawings, theme) for theme in themes}
+    return {theme: picture(shown.title, shown.detail, drawings, theme) for theme in themes}
 
 
 def _case(operator: str, attributes: dict[str, Any], *inputs: npt.ArrayLike) -> Case:

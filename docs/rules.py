@@ -155,11 +155,10 @@ def counted(text: str) -> str:
     cases = Counter(rule_of(case) for case in every if case.basis is Basis.OURS)
     text = re.sub(r"(suite\s+of|asks it) \d+ ((small )?cases)", rf"\1 {len(every)} \2", text)
     count = len(all_mutants())
-    found = f"{count - len(lives())} of {count}"
-    text = re.sub(r"\b(rejects|fails) \d+ of \d+( deliberately| wrong)", rf"\1 {found}\2", text)
+    share = f"{count - len(lives())} of {count}"
+    text = re.sub(r"\b(rejects|fails) \d+ of \d+( deliberately| wrong)", rf"\1 {share}\2", text)
     text = re.sub(r"has \d+ \*wrong implementations\*", f"has {count} *wrong implementations*", text)
     broken = Counter(lives().values())
     rows = [f"| {rule.words} | {cases[rule.words]} | {broken[rule.words]} |" for rule in RULES]
-    return re.sub(
-        r"(\| rule \| cases \| .*\n\| .*\n)(?:\|.*\n)+", lambda found: found[1] + "\n".join(rows) + "\n", text
-    )
+    table = re.compile(r"(\| rule \| cases \| .*\n\| .*\n)(?:\|.*\n)+")
+    return table.sub(lambda match: match[1] + "\n".join(rows) + "\n", text)

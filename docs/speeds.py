@@ -37,6 +37,6 @@ def _ratios(tables: str, comparison: str, operation: str, runtime: str) -> Itera
     place, name, workload = columns.index(runtime), "", ""
     for row in rows:
         name, workload = row[0] or name, row[1] or workload
-        found = re.search(r"\(([\d.]+)\)", row[place])
-        if name == operation and workload != _ALONE and found:
-            yield float(found[1])
+        ratio = re.search(r"\(([\d.]+)\)", row[place])
+        if name == operation and workload != _ALONE and ratio:
+            yield float(ratio[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,9 +40,9 @@ def main(out: Path, clone: bool, all_targets: bool, pythons: Sequence[str]) -> N
     """
     if out.exists():
         raise click.BadParameter(f"{out} exists already", param_hint="DIR")
-    with step("release"), tempfile.TemporaryDirectory() as folder:
+    with step("release") as folder:
         out.mkdir(parents=True)
-        sources = Path(folder, "ortops") if clone else ROOT
+        sources = folder / "ortops" if clone else ROOT
         if clone:
             with step("clone"):
                 run("git", "clone", "--quiet", ROOT, sources, cwd=out)

@@ -18,14 +18,10 @@ class Builders(griffe.Extension):
         if pkg.path != "onnx_models":
             return
         for name, function in BUILDERS.items():
-            parameters = (
-                griffe.Parameter(
-                    one.name, annotation=str(one.annotation), kind=griffe.ParameterKind(one.kind.description)
-                )
-                for one in inspect.signature(function).parameters.values()
-            )
+            parameters = griffe.Parameters()
+            for parameter in inspect.signature(function).parameters.values():
+                kind = griffe.ParameterKind(parameter.kind.description)
+                parameters.add(griffe.Parameter(parameter.name, annotation=str(parameter.annotation), kind=kind))
             docstring = griffe.Docstring(inspect.getdoc(function) or "")
-            made = griffe.Function(
-                name, parameters=griffe.Parameters(*parameters), returns="onnx.ModelProto", docstring=docstring
-            )
-            pkg.set_member(name, made)
+            member = griffe.Function(name, parameters=parameters, returns="onnx.ModelProto", docstring=docstring)
+            pkg.set_member(name, member)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,12 @@ import click
 
 
 @contextlib.contextmanager
-def step(what: str) -> Iterator[None]:
-    """Print what is done, and its time when it is done."""
+def step(what: str) -> Iterator[Path]:
+    """Print what is done, and its time when it is done; yield a temporary folder outside of the repository."""
     started = time.monotonic()
     click.echo(f"{what} ...")
-    yield
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
     click.echo(f"{what}: {time.monotonic() - started:.0f} s")
 
 
@@ -34,13 +36,13 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
         click.ClickException: the exit status is not 0. The message has the end of the output.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(  # noqa: S603
+    process = subprocess.run(  # noqa: S603
         command, cwd=cwd, env=inherited | environment, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        shown = " ".join(map(str, command))
-        raise click.ClickException(f"{shown}: status {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}")
-    return done.stdout
+    if process.returncode:
+        output = (process.stdout + process.stderr)[-4000:]
+        raise click.ClickException(f"{' '.join(map(str, command))}: status {process.returncode}\n{output}")
+    return process.stdout
 
 
 def new_environment(folder: Path, *requirements: str, base: str = sys.executable) -> Path:

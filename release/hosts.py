@@ -78,27 +78,12 @@ def try_host(target: str, library: Path) -> str:
         run(*python, "pip", "download", "--quiet", *wheel, f"onnxruntime=={emulator.release}", cwd=folder)
         with zipfile.ZipFile(next(folder.glob("*.whl"))) as files:
             files.extractall(folder)
-        compiler = (
-            *python,
-            "ziglang",
-            "cc",
-            "-target",
-            emulator.zig,
-            "-O2",
-            "-s",
-        )  # as for libraries: zig keeps what it needs
-        run(*compiler, SOURCE, "-o", "host", cwd=folder)
-        host: tuple[str | Path, ...] = (
-            *emulator.command,
-            "./host",
-            f"onnxruntime/capi/{emulator.runtime}",
-            library,
-            "model.onnx",
-            "100",
-        )
-        said = run(*host, cwd=folder, WINEDEBUG="-all")
-    if RESULT not in said.splitlines():
-        raise click.ClickException(f"the library for {target} computes {said}, must be {RESULT}")
+        # As for libraries: zig keeps what it needs.
+        run(*python, "ziglang", "cc", "-target", emulator.zig, "-O2", "-s", SOURCE, "-o", "host", cwd=folder)
+        arguments = (f"onnxruntime/capi/{emulator.runtime}", library, "model.onnx", "100")
+        output = run(*emulator.command, "./host", *arguments, cwd=folder, WINEDEBUG="-all")
+    if RESULT not in output.splitlines():
+        raise click.ClickException(f"the library for {target} computes {output}, must be {RESULT}")
     return ""
 
 
@@ -106,8 +91,8 @@ def try_host(target: str, library: Path) -> str:
 def main() -> None:
     """Build the library for each of these platforms, and try it."""
     for target in EMULATORS:
-        with step(f"library for {target}"), tempfile.TemporaryDirectory() as folder:
-            library = Path(folder, f"library{TARGETS[target].ending}")
+        with step(f"library for {target}") as folder:
+            library = folder / f"library{TARGETS[target].ending}"
             run(sys.executable, "-m", "ortops.build", "--target", target, "--out", library, cwd=SOURCE.parents[2])
             if lacks := try_host(target, library):
                 raise click.ClickException(lacks)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -39,16 +37,16 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 def pythons_here(given: Sequence[str] = ()) -> dict[str, str]:
     """Return the Pythons of `VERSIONS` in PATH, and those that are given, by their versions."""
-    code, found = "import sys; print('%d.%d' % sys.version_info[:2])", dict[str, str]()
+    code, pythons = "import sys; print('%d.%d' % sys.version_info[:2])", dict[str, str]()
     for python in (*(f"python{version}" for version in VERSIONS), sys.executable, *given):
         try:
-            said = run(python, "-c", code, cwd=Path.cwd())
+            version = run(python, "-c", code, cwd=Path.cwd())
         except (OSError, click.ClickException):
             if python in given:
                 raise
         else:
-            found[said.strip()] = python
-    return found
+            pythons[version.strip()] = python
+    return pythons
 
 
 def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
@@ -71,28 +69,25 @@ def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
     ):
         raise click.ClickException(f"{extras / SUMS} has other sums than the files")
     (sdist,) = (out / "dist").glob("*.tar.gz")
-    example = first_example((sources / "README.md").read_text("utf-8"))
-    with step("README's first example from the sdist"), elsewhere() as folder:
-        python = new_environment(folder / "environment", str(sdist))
-        run_program(folder, python, example)
-    wheel = wheels(out)[this_machine()]
-    for version, base in pythons.items():
-        with step(f"README's first example from the wheel in Python {version}"), elsewhere() as folder:
-            python = new_environment(folder / "environment", str(wheel), base=base)
+    example, wheel = first_example((sources / "README.md").read_text("utf-8")), wheels(out)[this_machine()]
+    installed = {f"the wheel in Python {version}": (wheel, base) for version, base in pythons.items()}
+    for name, (file, base) in {"the sdist": (sdist, sys.executable), **installed}.items():
+        with step(f"README's first example from {name}") as folder:
+            python = new_environment(folder / "environment", str(file), base=base)
             run_program(folder, python, example)
-    with step(f"library for {this_machine()} with nothing but onnxruntime"), elsewhere() as folder:
+    with step(f"library for {this_machine()} with nothing but onnxruntime") as folder:
         model = onnx_models.roi_align(16, output_height=2, output_width=2)
         (folder / "model.onnx").write_bytes(model.SerializeToString())
         python = new_environment(folder / "environment", "onnxruntime")
         run_program(folder, python, HOST, str(extras / library(this_machine())))
-    with step("corpus with nothing but onnx and onnxruntime"), elsewhere() as folder:
+    with step("corpus with nothing but onnx and onnxruntime") as folder:
         with tarfile.open(extras / CORPUS) as tar:
             tar.extractall(folder, filter="data")
         python = new_environment(folder / "environment", "onnx", "onnxruntime")
-        said = run(python, sources / "examples/read_corpus.py", folder / "corpus", cwd=folder)
-        if not re.search(r"^\d+ answered$", said, re.MULTILINE):
-            raise click.ClickException(f"ONNX Runtime answers no case of the corpus:\n{said}")
-        click.echo(said.rstrip())
+        counts = run(python, sources / "examples/read_corpus.py", folder / "corpus", cwd=folder)
+        if not re.search(r"^\d+ answered$", counts, re.MULTILINE):
+            raise click.ClickException(f"ONNX Runtime answers no case of the corpus:\n{counts}")
+        click.echo(counts.rstrip())
     missing = [f"the wheel in Python {version}: it is not installed" for version in VERSIONS if version not in pythons]
     return [*missing, *_try_others(out)]
 
@@ -105,11 +100,7 @@ def _try_others(out: Path) -> Iterator[str]:
         if target not in EMULATORS:
             yield f"the wheel for {target}: there is nothing that emulates it"
             continue
-        with (
-            step(f"library of the wheel for {target} in a host"),
-            elsewhere() as folder,
-            zipfile.ZipFile(wheel) as files,
-        ):
+        with step(f"library of the wheel for {target} in a host") as folder, zipfile.ZipFile(wheel) as files:
             (name,) = (name for name in files.namelist() if name.startswith("ortops/built/"))
             if why := try_host(target, Path(files.extract(name, folder))):
                 yield f"the wheel for {target}: {why}"
@@ -117,17 +108,10 @@ def _try_others(out: Path) -> Iterator[str]:
 
 def first_example(document: str) -> str:
     """Return the first block of Python in a document."""
-    found = re.search(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
-    if found is None:
+    block = re.search(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    if block is None:
         raise click.ClickException("README.md has no block of Python")
-    return found[1]
-
-
-@contextmanager
-def elsewhere() -> Iterator[Path]:
-    """A new folder outside of the repository."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+    return block[1]
 
 
 def run_program(folder: Path, python: Path, text: str, *arguments: str) -> None:

@@ -150,6 +150,11 @@ class Case:
         return self.types[first.name].dtype
 
     @property
+    def compute_dtype(self) -> np.dtype[Any]:
+        """The least precise type in which a runtime may compute the case: float32, or double for double tensors."""
+        return self.dtype if self.is_in_own_type or self.dtype == np.float64 else np.dtype(np.float32)
+
+    @property
     def types(self) -> Mapping[str, TensorType]:
         """The type and the shape of each input, without computing arrays."""
         return types_of(self.inputs)

@@ -24,9 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import compute_dtype, overflow_threshold, smallest_subnormal, unit_roundoff
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats, call_key, expected_outputs, shared
+from conformance.error_terms import ErrorTerms, Floats, overflow_threshold, smallest_subnormal, unit_roundoff
+from conformance.expected_values import call_key, expected_outputs, shared
 from conformance.families import error_terms
 from conformance.outcome import Difference
 from conformance.printable import printable
@@ -47,7 +46,7 @@ def _terms(case: Case) -> dict[str, ErrorTerms]:
         return error_terms(case)
     fields = [field.name for field in dataclasses.fields(ErrorTerms)]
     arrays = shared(
-        (call_key(case.definition, case.attributes, case.inputs, case.outputs), compute_dtype(case)),
+        (call_key(case.definition, case.attributes, case.inputs, case.outputs), case.compute_dtype),
         lambda: {
             f"{name} {field}": np.asarray(getattr(terms, field), np.float64)
             for name, terms in error_terms(case).items()
@@ -58,7 +57,7 @@ def _terms(case: Case) -> dict[str, ErrorTerms]:
 
 
 def _allowed(case: Case, expected: Floats, terms: ErrorTerms) -> Floats:
-    widest = compute_dtype(case)
+    widest = case.compute_dtype
     smallest = np.where(terms.magnitude > 0, smallest_subnormal(widest) / 2, 0.0)
     sums = (terms.terms + 8) * (unit_roundoff(widest) * terms.magnitude + smallest)
     printed = 0.0 if case.decimals is None else 0.5 * 10.0**-case.decimals

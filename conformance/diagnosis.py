@@ -16,7 +16,7 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, scenario_of
 from conformance.compare import allowed_errors
 from conformance.conditions import Condition, in_common
-from conformance.error_bounds import compute_dtype, unit_roundoff
+from conformance.error_terms import unit_roundoff
 from conformance.families import all_mutants, family_of
 from conformance.mutants.base import Mutant
 from conformance.outcome import ACCEPTED, Outcome, Result
@@ -333,5 +333,5 @@ def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
     first, second = np.where(is_finite, first, 0), np.where(is_finite, second, 0)
     # Sums of numbers that the right answer does not read: its tolerance may be 0.
     rounding = unit_roundoff(result.case.dtype) * np.abs(second)
-    sums = SUMS * unit_roundoff(compute_dtype(result.case)) * np.abs(second).max(initial=0.0)
+    sums = SUMS * unit_roundoff(result.case.compute_dtype) * np.abs(second).max(initial=0.0)
     return bool(np.all(np.abs(first - second) <= np.nan_to_num(allowed) + rounding + sums))

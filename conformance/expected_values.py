@@ -11,15 +11,14 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from conformance.case import Array, Case
+import ortops
+from conformance.case import Array, Case, Source
+from conformance.error_terms import Floats
 from conformance.stored_results import stored
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import Operator
-
-Floats = npt.NDArray[np.float64]
 
 _cache: dict[Hashable, Mapping[str, Floats]] = {}
 
@@ -45,6 +44,11 @@ def evaluated(
     wanted = tuple(tensor.name in outputs for tensor in operator.outputs)
     values = evaluate(operator, _widened(operator, inputs), attributes, wanted)
     return {t.name: y for t, y in zip(operator.outputs, values, strict=True) if y is not None}
+
+
+def by_reference(function: str) -> Source:
+    """The source of expected values that the reference computes."""
+    return Source(f"ortops/reference/{function.removesuffix('_grad')}.py", f"ortops {ortops.__version__}", function)
 
 
 def call_key(

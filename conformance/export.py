@@ -48,8 +48,8 @@ from conformance.backends import UnsupportedError
 from conformance.backends.base import is_standard, require_standard
 from conformance.case import DTYPES, MAX_SAMPLES, Array, Case
 from conformance.compare import allowed_errors
-from conformance.error_bounds import smallest_subnormal, unit_roundoff
-from conformance.expected_values import Floats, expected_outputs
+from conformance.error_terms import Floats, smallest_subnormal, unit_roundoff
+from conformance.expected_values import expected_outputs
 from conformance.families import family_of
 from conformance.model import Dialect, build
 

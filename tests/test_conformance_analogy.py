@@ -14,7 +14,7 @@ import pytest
 from conformance.case import Case
 from conformance.cases import collect
 from conformance.compare import allowed_errors
-from conformance.error_bounds import unit_roundoff
+from conformance.error_terms import unit_roundoff
 from conformance.expected_values import expected_outputs
 from conformance.explain.explanation import explain
 from conformance.families import family_of

@@ -18,8 +18,8 @@ from conformance import backends
 from conformance.case import Array, Case, Source
 from conformance.cases import collect
 from conformance.explain import Explanation, explain
-from conformance.explain.drawing import MAX_CELLS, MAX_SAMPLES, picture
-from conformance.explain.parts import MAX_ROWS, Table
+from conformance.explain.drawing import MAX_CELLS, picture
+from conformance.families.view import MAX_ROWS, MAX_SAMPLES, Table
 from conformance.run import Answer, ask, judge
 from docs.pictures import PICTURES, drawn
 from ortops.operators import BY_NAME

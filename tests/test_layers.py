@@ -42,35 +42,41 @@ LAYERS = (
     ("onnx_models.training", "onnx_models.torch", "onnx_models.gradient_check"),
     ("onnx_models.commands",),
     ("onnx_models",),
-    # A case, and what is known of it without a look at an answer.
+    # The floors of the suite: a case and its expected values; the families of operators; runtimes, all cases, tolerances;
+    # verdicts; explanations, diagnoses and child processes; reports and fuzz campaigns; commands; the command line.
     (
-        "conformance.case",
-        "conformance.conventions",
-        "conformance.error_terms",
-        "conformance.expected_failures",
-        "conformance.expected_values",
-        "conformance.formula",
-        "conformance.outcome",
-        "conformance.printable",
-        "conformance.stopping",
-        "conformance.stored_results",
+        *(
+            "conformance.case",
+            "conformance.conventions",
+            "conformance.error_terms",
+            "conformance.expected_values",
+            "conformance.formula",
+            "conformance.model",
+            "conformance.mutants",
+            "conformance.outcome",
+        ),
+        *(
+            "conformance.printable",
+            "conformance.stopping",
+            "conformance.stored_results",
+            "conformance.surroundings",
+            "conformance.terminal",
+            "conformance.worker_process",
+        ),
     ),
-    ("conformance.error_bounds",),
-    # The parts of each family, cases, the runtimes that answer them, and how an answer is judged.
+    ("conformance.expected_failures", "conformance.families"),
+    ("conformance.backends", "conformance.cases", "conformance.compare"),
+    ("conformance.export", "conformance.run"),
     (
-        "conformance.backends",
-        "conformance.compare",
+        "conformance.cluster",
+        "conformance.conditions",
+        "conformance.diagnosis",
         "conformance.explain",
-        "conformance.families",
-        "conformance.fuzz.corrupt",
-        "conformance.fuzz.perturbation",
-        "conformance.families.random_draw",
-        "conformance.model",
-        "conformance.mutants",
-        "conformance.run",
-        "conformance.surroundings",
-        "conformance.cases",
+        "conformance.isolate",
+        "conformance.workers",
     ),
+    ("conformance.fuzz", "conformance.report"),
+    ("conformance.commands", "conformance.pytest_items", "conformance.pytest_plugin"),
     ("conformance",),
 )
 """Folders and modules from the lowest layer to the highest. A name stands for all that it contains and no other name does;
@@ -138,6 +144,20 @@ def test_the_engine_knows_operators_by_their_definitions_alone() -> None:
     assert [name for name in imported if not name.startswith(below)] == []
     engine = (path for module, path in MODULES.items() if module.startswith("ortops.engine"))
     assert [path.name for path in engine if "roi" in path.read_text("utf-8").lower()] == []
+
+
+def test_the_suite_has_eight_floors_and_no_folder_imports_its_neighbour() -> None:
+    assert sum(names[0].startswith("conformance") for names in LAYERS) <= 8
+    rooms = {module: ".".join(module.split(".")[:2]) for module in MODULES if module.startswith("conformance.")}
+    neighbours = [
+        f"{module} imports {other}"
+        for module, room in rooms.items()
+        for other in imports()[module] & rooms.keys()
+        # Files of the suite's own folder make one room on each floor.
+        if room != rooms[other] and _layer(module) == _layer(other)
+        if "__init__.py" in (MODULES[room].name, MODULES[rooms[other]].name)
+    ]
+    assert neighbours == []
 
 
 def test_every_layer_has_modules() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from conformance.case import Array, Case
 from conformance.cases.expand import FLOATS, expand
 from conformance.cases.scenes import Scene
-from conformance.families.upright.geometry import DIRECTML_NAMES, ONNX_NAMES
+from conformance.families.rois import DIRECTML_NAMES, ONNX_NAMES
 from ortops.operators import OPERATORS
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import ELEMENT_DTYPES, AttributeValue

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import ortops
 from conformance.case import Array, Case, Source
-from conformance.error_bounds import unit_roundoff
+from conformance.error_terms import unit_roundoff
+from conformance.expected_values import by_reference
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
 
@@ -71,11 +71,6 @@ def expand(
                 input_error=input_error + _rounding(inputs, element_type, published_type),
                 **rest,
             )
-
-
-def by_reference(function: str) -> Source:
-    """The source of expected values that the reference computes."""
-    return Source(f"ortops/reference/{function.removesuffix('_grad')}.py", f"ortops {ortops.__version__}", function)
 
 
 def _own_attributes(

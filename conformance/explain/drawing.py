@@ -1,7 +1,4 @@
-"""Drawings of a map of pixels, and on it a RoI with its bins and samples, and the SVG files that hold them.
-
-The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.5. A point is y before x.
-"""
+"""Drawings of a map of pixels, and on it a RoI with its bins and samples, as SVG files."""
 
 from __future__ import annotations
 
@@ -9,22 +6,17 @@ import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from conformance.expected_values import Floats
+from conformance.families.view import Drawing, Point, number
 
 Theme = Literal["light", "dark"]
-Point = tuple[float, float]
 
 WIDTH = 800
 """The width of every picture, in pixels."""
 
 MAX_CELLS = 40
 """The largest number of pixels of the map that a drawing shows along an axis."""
-
-MAX_SAMPLES = 400
-"""The largest number of samples in a drawing. If there are more, it shows none."""
 
 _COLOURS = {
     "light": {
@@ -43,42 +35,6 @@ _SMALL = 12  # pixels: a map of at most this length is shown as a whole
 _SMALLEST_WITH_NUMBER = 30  # pixels of a cell
 _LINE_HEIGHT, _DIGIT = 9, 6.6  # pixels: the height of a pixel's value, and the width of a character
 _DOT = 3.5  # pixels: the radius of a sample
-
-
-class Sample(NamedTuple):
-    """A point that the operator reads; `largest` marks the pixel that is a maximum."""
-
-    y: float
-    x: float
-    kind: Literal["sample", "sample outside", "largest"] = "sample"
-
-
-class Outline(NamedTuple):
-    """A polygon, or a line between two points."""
-
-    kind: Literal["roi", "bin", "block", "worst"]
-    corners: Sequence[Point]
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """What an operator reads of a map.
-
-    name, detail: the lines above it.
-    hint: how to read it, in sentences.
-    map_size: height and width of the map.
-    pixels: [H, W], the values of the map; None if the case does not have them.
-    result: the line below it; empty for none.
-    """
-
-    name: str
-    detail: str
-    hint: Sequence[str]
-    map_size: tuple[int, int]
-    pixels: Floats | None
-    outlines: Sequence[Outline]
-    samples: Sequence[Sample]
-    result: str = ""
 
 
 class _Frame(NamedTuple):
@@ -255,14 +211,3 @@ def _labels(frame: _Frame) -> Iterator[tuple[str, str, Point]]:
     every = 1 if frame.cell >= 20 else 5
     yield from (("label", str(j), (frame.at((0, j))[0], _MARGIN / 2)) for j in frame.columns if j % every == 0)
     yield from (("label", str(i), (_MARGIN / 2, frame.at((i, 0))[1])) for i in frame.rows if i % every == 0)
-
-
-def number(value: float) -> str:
-    """A value as drawings and tables print it: with 6 significant digits."""
-    return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
-
-
-def number_list(values: Floats) -> str:
-    """The values of an array [rows, columns] in brackets; a single value has no brackets."""
-    rows = [", ".join(map(number, row)) for row in values.tolist()]
-    return rows[0] if values.size == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"

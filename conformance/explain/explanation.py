@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.case import DTYPES, Array, Case
-from conformance.expected_values import Floats, expected_outputs, reference
-from conformance.explain.drawing import Drawing, number
-from conformance.explain.parts import Focus, Table, View
+from conformance.error_terms import Floats
+from conformance.expected_values import expected_outputs, reference
 from conformance.families import family_of
+from conformance.families.view import Drawing, Focus, Table, View, number
 from conformance.outcome import Result
 from conformance.run import Answer
 

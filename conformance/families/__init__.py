@@ -1,14 +1,13 @@
 """The suite's part of each family of operators, in one folder for each family: `Operator.family` is its name.
 
-A folder has a record `FAMILY`, which names its parts, and these files:
+A folder has a record `FAMILY`, which finds its parts, and these files:
 
     vectors/*.json   cases with published or derived numbers (`conformance.cases.printed`)
     refusals.json    what the operators must refuse (`conformance.cases.refusals`)
-    geometry.py      where the operators read their input, and `samples` if they sample RoIs
+    geometry.py      where the operators read their input, also for the drawings of `explain`
     bounds.py        how much an answer may differ
-    random.py        random cases, and whether rounding decides their results
+    random.py        random cases, and the perturbations by which rounding changes their inputs
     mutants.py       deliberately wrong implementations
-    drawing.py       what `explain` shows
 
 The folder `upright` has what families with upright RoIs share. No family imports another one. A family by analogy
 (`analogy.py`) has only a record and mutants.
@@ -19,40 +18,41 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from conformance.case import Array, Case
-from conformance.error_bounds import compute_dtype, unit_roundoff
-from conformance.error_terms import ErrorTerms
+from conformance.case import Case
+from conformance.error_terms import ErrorTerms, unit_roundoff
+from conformance.mutants.base import Mutant
 from ortops.operators import OPERATORS
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import Operator
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-    # The modules of a family import this one.
-    from conformance.explain.parts import Focus, View
-    from conformance.families.random_draw import RandomDraw
-    from conformance.mutants.base import Mutant
-
-DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
-"""The attributes, the inputs (float64 or integer, by name) and the names of the outputs of a random case."""
-
 PARTS: Mapping[str, tuple[str, ...]] = {
     "bounds": ("error_terms",),
-    "random": ("random_case", "work", "is_well_posed"),
+    "random": ("random_case", "work", "perturbed"),
     "mutants": ("MUTANTS",),
-    "drawing": ("explanation",),
-    "geometry": (),
+    "geometry": ("samples", "explanation"),
 }
-"""The modules of every family that is not by analogy, and the names in them."""
+"""The modules of every family that is not by analogy, and the names in them.
+
+    error_terms(case)             the terms of the error bounds of a valid case's outputs, by name
+    random_case(draw, operator)   a random case for a fuzz campaign (`random_draw.DrawnCase`)
+    work(case)                    an estimate of the number of samples that the reference computes for a valid case
+    perturbed(case)               how rounding may change a valid case (`roundings.Perturbed`); None if it decides the result
+    samples(case)                 the number of samples of a valid case in one channel; 0 without sampled RoIs
+    explanation(case, focus)      the tables and the drawing of a valid case (`view.View`)
+"""
 
 
 class Family:
-    """The record of a family. A part is loaded at its first use, because some parts need more packages than others.
+    """The record of a family. Its attributes are the names in `PARTS`, too.
+
+    A part is loaded at its first use, because some parts need more packages than others.
 
     Args:
         package: the package of the family.
@@ -65,6 +65,13 @@ class Family:
     def __init__(self, package: str, **elsewhere: str) -> None:
         self.package, self.name = package, package.rpartition(".")[2]
         self.modules = {part: elsewhere.get(part, f"{package}.{part}") for part in PARTS}
+
+    def __getattr__(self, name: str) -> Any:
+        """A name of a part."""
+        part = next((part for part, names in PARTS.items() if name in names), None)
+        if part not in self.modules:
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self.modules[part]), name)
 
     @property
     def folder(self) -> Traversable:
@@ -83,43 +90,15 @@ class Family:
         file = self.folder / "refusals.json"
         return dict(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
 
-    def _part(self, name: str) -> Any:
-        return importlib.import_module(self.modules[name])
+    @property
+    def mutants(self) -> Mapping[str, Mutant]:
+        """Implementations with one mistake each, by name."""
+        return self.MUTANTS  # type: ignore[no-any-return]
 
     def cases_like(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Its cases that follow from cases of other families."""
         del cases
         return iter(())
-
-    def samples(self, case: Case) -> float:
-        """The number of samples of a valid case in one channel; 0 for operators that do not sample RoIs."""
-        found = getattr(self._part("geometry"), "samples", None)
-        return float(found(case)) if found else 0.0
-
-    def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
-        """The terms of the error bounds of a valid case's outputs, by name."""
-        return self._part("bounds").error_terms(case)  # type: ignore[no-any-return]
-
-    def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
-        """A random case for a fuzz campaign."""
-        return self._part("random").random_case(draw, operator)  # type: ignore[no-any-return]
-
-    def work(self, case: Case) -> float:
-        """An estimate of the number of samples that the reference computes for a valid case."""
-        return self._part("random").work(case)  # type: ignore[no-any-return]
-
-    def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
-        """Whether a valid case's result does not depend on how a number is rounded. The oracle is the reference."""
-        return self._part("random").is_well_posed(case, oracle)  # type: ignore[no-any-return]
-
-    @property
-    def mutants(self) -> Mapping[str, Mutant]:
-        """Implementations with one mistake each, by name."""
-        return self._part("mutants").MUTANTS  # type: ignore[no-any-return]
-
-    def explanation(self, case: Case, focus: Focus) -> View:
-        """The tables and the drawing of a valid case."""
-        return self._part("drawing").explanation(case, focus)  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -144,9 +123,9 @@ def families() -> tuple[Family, ...]:
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The terms of the error bounds of a valid case's outputs, by name."""
     if case.formula is not None:
-        rounding = unit_roundoff(compute_dtype(case))
+        rounding = unit_roundoff(case.compute_dtype)
         return {name: case.formula.error_terms(name, rounding) for name in case.outputs}
-    return family_of(case.definition).error_terms(case)
+    return family_of(case.definition).error_terms(case)  # type: ignore[no-any-return]
 
 
 @functools.cache

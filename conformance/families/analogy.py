@@ -14,21 +14,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.cases.expand import by_reference
 from conformance.error_terms import ErrorTerms
-from conformance.explain.parts import Focus, View
-from conformance.families import DrawnCase, Family, family_of
+from conformance.expected_values import by_reference
+from conformance.families import Family, family_of
+from conformance.families.roundings import Perturbed
+from conformance.families.view import Focus, View
 from ortops.operators import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
 Inputs = Mapping[str, Array]
 
@@ -156,19 +157,19 @@ class FamilyByAnalogy(Family):
         return own
 
     def samples(self, case: Case) -> float:
-        """See `Family`."""
-        return self._family.samples(self.other(case))
+        """See `PARTS`."""
+        return float(self._family.samples(self.other(case)))
 
     def error_terms(self, case: Case) -> dict[str, ErrorTerms]:
-        """See `Family`: the other case's terms, at the places of the own outputs."""
-        places, found = self.places(case), self._family.error_terms(self.other(case))
-        for name in places.keys() & found.keys():
-            one, taken = found[name], places[name].taken
-            found[name] = ErrorTerms(*map(taken, (one.magnitude, one.terms, one.coordinate_error, one.condition)))
-        return found
+        """See `PARTS`: the other case's terms, at the places of the own outputs."""
+        places, terms = self.places(case), dict[str, ErrorTerms](self._family.error_terms(self.other(case)))
+        for name in places.keys() & terms.keys():
+            each, taken = terms[name], places[name].taken
+            terms[name] = ErrorTerms(*map(taken, (each.magnitude, each.terms, each.coordinate_error, each.condition)))
+        return terms
 
     def random_case(self, draw: RandomDraw, operator: Operator) -> DrawnCase:
-        """See `Family`: a random case of the other operator, with new numbers for tensors whose shape changes."""
+        """See `PARTS`: a random case of the other operator, with new numbers for tensors whose shape changes."""
         known, changes = {attribute.name for attribute in operator.attributes}, None
         while changes is None:
             attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
@@ -178,21 +179,21 @@ class FamilyByAnalogy(Family):
         return {name: value for name, value in attributes.items() if name in known}, own, outputs
 
     def work(self, case: Case) -> float:
-        """See `Family`: the other case's work, times the share of elements that the own reference computes."""
+        """See `PARTS`: the other case's work, times the share of elements that the own reference computes."""
         share = max((places.share for places in self.places(case).values()), default=1.0)
-        return share * self._family.work(self.other(case))
+        return float(share * self._family.work(self.other(case)))
 
-    def is_well_posed(self, case: Case, oracle: Callable[[Case], Any]) -> bool:
-        """See `Family`. A case is well-posed only if all elements of the other case are."""
-        return self._family.is_well_posed(self.other(case), oracle)
+    def perturbed(self, case: Case) -> Perturbed | None:
+        """See `PARTS`: the other case, all of whose elements must be stable, and its perturbations."""
+        return self._family.perturbed(self.other(case))  # type: ignore[no-any-return]
 
     def explanation(self, case: Case, focus: Focus) -> View:
-        """See `Family`: the explanation of the other case, with the elements of all channels of the RoI."""
+        """See `PARTS`: the explanation of the other case, with the elements of all channels of the RoI."""
         other, places, worst = self.other(case), self.places(case), focus.worst
         if worst is not None and worst[0] in places:
             at = np.broadcast_arrays(*places[worst[0]].at)
             worst = worst[0], tuple(int(axis[worst[1]]) for axis in at)
-        view = self._family.explanation(other, Focus(focus.roi, worst))
+        view: View = self._family.explanation(other, Focus(focus.roi, worst))
         note = f"{case.operator} is drawn as {other.operator}, some of whose elements are its own."
         return view._replace(part=view.part[:1], notes=(note, *view.notes))
 

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from conformance.case import Array
-from conformance.error_bounds import smallest_subnormal
+from conformance.error_terms import smallest_subnormal
 from ortops.spec import AttributeValue, Operator
 
 FEW = 48
@@ -24,6 +24,9 @@ STEPS = 2**20
 T = TypeVar("T")
 FLOAT = np.dtype(np.float32)
 Shape = Sequence[int]
+
+DrawnCase = tuple[dict[str, AttributeValue], dict[str, Array], tuple[str, ...]]
+"""The attributes, the inputs (float64 or integer, by name) and the names of the outputs of a random case."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import Literal
 from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.expected_values import clear_cache
-from conformance.fuzz.perturbation import in_double
-from conformance.fuzz.well_posed import is_well_posed
+from conformance.fuzz.well_posed import in_double, is_well_posed
 from conformance.outcome import Outcome
 from conformance.run import AnswerFunction, CaseRunner, ask
 

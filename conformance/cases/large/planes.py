@@ -88,7 +88,7 @@ class Planes(ByRole):
         return np.asarray(self._rois() if role == "rois" else self._images(), dtype)
 
     def error_terms(self, _name: str, rounding: float) -> ErrorTerms:
-        """See `Formula`: the bounds of `conformance.error_bounds`, with the largest number for each of their terms."""
+        """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""
         level, down, right = (float(np.abs(one).max()) for one in self._planes())
         height, width = self.x_shape[2:]
         sizes = self._boxes()[1]

@@ -76,7 +76,7 @@ class Repetitions(ByRole):
         return repeating(sums, few, [step * (1 + (i in self._axes)) for i, step in enumerate(steps)], dtype)
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
-        """See `Formula`: the bounds of `conformance.error_bounds`, with the largest number for each of their terms."""
+        """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""
         count = 2 ** len(self._axes)
         if self._is_doubled:
             return uniform(LARGEST * (1 if self.roles[name] == "y" else count), count)

@@ -24,8 +24,7 @@ from conformance.case import Array
 from conformance.cases.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
 from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats
+from conformance.error_terms import ErrorTerms, Floats
 from ortops.spec import AttributeValue
 
 BLOCKS = (16, 32, 64, 65, 100, 128)
@@ -158,7 +157,7 @@ class Windows(ByRole):
         return np.ascontiguousarray(values, dtype)
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
-        """See `Formula`: the bounds of `conformance.error_bounds`, with the largest number for each of their terms."""
+        """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""
         role, delta = self.roles[name], self._delta(rounding)
         if role == "y":
             if self.mode == "pixels":

@@ -16,9 +16,7 @@ from functools import reduce
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import compute_dtype, finite, unit_roundoff
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats
+from conformance.error_terms import ErrorTerms, Floats, finite, unit_roundoff
 from conformance.families.dml_resample.geometry import Axis, axes_of
 
 ROUNDINGS = 8
@@ -62,7 +60,7 @@ def _weights_and_errors(case: Case, axis: Axis) -> tuple[Floats, Floats]:
         nearest = np.clip(reads[arguments["rounding_direction"]], 0, axis.length - 1)
         return np.equal.outer(nearest, pixels).astype(np.float64), np.zeros((axis.outputs, axis.length))
     reach = (np.arange(axis.outputs) + abs(axis.after)) / axis.scale + abs(axis.before)
-    delta = ROUNDINGS * unit_roundoff(compute_dtype(case)) * reach
+    delta = ROUNDINGS * unit_roundoff(case.compute_dtype) * reach
     clamped = np.clip(x, 0, axis.length - 1)
     # A coordinate that is clamped in spite of its error has no error after that.
     delta = np.where(np.abs(x - clamped) > delta, 0.0, np.minimum(delta, 1.0))

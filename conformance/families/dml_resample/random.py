@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import compute_dtype, unit_roundoff
-from conformance.families import DrawnCase
+from conformance.error_terms import unit_roundoff
 from conformance.families.dml_resample.geometry import axes_of
-from conformance.fuzz.perturbation import FACTORS, have_few_bits, is_near_integer, is_power_of_2
-from conformance.run import AnswerFunction
+from conformance.families.roundings import FACTORS, Perturbed, have_few_bits, is_near_integer, is_power_of_2
 from ortops.operators.dml_resample import DML_RESAMPLE
 from ortops.shapes import output_shapes
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
-__all__ = ["is_well_posed", "random_case", "work"]
+__all__ = ["perturbed", "random_case", "work"]
 
 
 def work(case: Case) -> float:
@@ -50,11 +48,10 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     return attributes, {"InputGradientTensor": draw.values(shapes[0]), "x_shape": np.array(lengths)}, outputs
 
 
-def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
-    """Whether rounding decides neither an output length nor which pixel an output reads."""
-    del oracle
+def perturbed(case: Case) -> Perturbed | None:
+    """See `conformance.families.PARTS`: None if rounding decides an output length or which pixel an output reads."""
     arguments = case.definition.check_attributes(case.attributes)
-    rounding = unit_roundoff(compute_dtype(case)) * max(FACTORS)
+    rounding = unit_roundoff(case.compute_dtype) * max(FACTORS)
     is_nearest = arguments["interpolation_mode"] == "nearest_neighbor"
     is_floored = not arguments.get("output_sizes", (0,))
     has_numbers = all(np.isfinite(a.astype(np.float64)).all() for a in case.inputs.values())
@@ -63,7 +60,7 @@ def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
         is_exact = is_power_of_2(axis.scale)
         size = np.array([axis.length * axis.scale])
         if is_floored and not is_exact and is_near_integer(size, rounding * axis.outputs):
-            return False
+            return None
         # If a pixel is infinite or NaN, it also matters whether linear interpolation reads it at all.
         if (has_numbers and not is_nearest) or (is_exact and have_few_bits([axis.before, axis.after])):
             continue
@@ -72,5 +69,5 @@ def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
             x = x[(x > -1) & (x < axis.length)]
             reach = axis.length + 1.5 + 2 * abs(axis.before) + abs(axis.after) / axis.scale
             if is_near_integer(x + shift, 4 * rounding * reach):
-                return False
-    return True
+                return None
+    return Perturbed(case)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import finite
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats, reference
+from conformance.error_terms import ErrorTerms, Floats, finite
+from conformance.expected_values import reference
 
 
 def error_terms(case: Case) -> dict[str, ErrorTerms]:

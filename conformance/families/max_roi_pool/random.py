@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import compute_dtype
-from conformance.expected_values import Floats
-from conformance.families import DrawnCase
+from conformance.error_terms import Floats
 from conformance.families.max_roi_pool.geometry import pixels_of, rois_of
+from conformance.families.roundings import Perturbed
 from conformance.families.upright.random import random_indices, random_rois, random_sizes
-from conformance.run import AnswerFunction
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
-__all__ = ["is_well_posed", "random_case", "work"]
+__all__ = ["perturbed", "random_case", "work"]
 
 PIXELS_A_SAMPLE = 20
 """How many pixels the reference compares in the time of one RoiAlign sample."""
@@ -52,14 +50,13 @@ def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:
     return attributes, inputs, (operator.outputs[0].name,)
 
 
-def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
-    """Whether rounding of RoI ends and bin bounds decides nowhere which pixel is the maximum of a bin.
+def perturbed(case: Case) -> Perturbed | None:
+    """See `conformance.families.PARTS`: None if rounding of RoI ends or bin bounds decides which pixel is a maximum.
 
     Ties have a rule, the first pixel in row order, so their gradient is well-posed. Which of several NaN is the maximum has
     no rule, so their gradient is not.
     """
-    del oracle
-    dtypes, is_gradient = {np.dtype(np.float64), compute_dtype(case)}, case.definition.is_gradient
+    dtypes, is_gradient = {np.dtype(np.float64), case.compute_dtype}, case.definition.is_gradient
     x = case.inputs["X"].astype(np.float64)
     for n, sides in rois_of(case):
         rows, columns = (list(pixels_of(side, *dtypes)) for side in sides)
@@ -67,11 +64,11 @@ def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
             for column in columns:
                 widest = _largest(x[n], row.widest, column.widest, is_gradient)
                 if is_gradient and np.isnan(x[n][:, row.widest, column.widest]).any():
-                    return False
+                    return None
                 is_exact = row.widest == row.narrowest and column.widest == column.narrowest
                 if not is_exact and widest != _largest(x[n], row.narrowest, column.narrowest, is_gradient):
-                    return False
-    return True
+                    return None
+    return Perturbed(case)
 
 
 def _largest(image: Floats, rows: slice, columns: slice, is_gradient: bool) -> list[Any]:

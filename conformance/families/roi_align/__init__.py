@@ -6,5 +6,4 @@ FAMILY = Family(
     __name__,
     geometry="conformance.families.upright.geometry",
     bounds="conformance.families.upright.bounds",
-    drawing="conformance.families.upright.drawing",
 )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from conformance.families import DrawnCase
-from conformance.families.upright.geometry import ONNX_NAMES
+from conformance.families.rois import ONNX_NAMES
 from conformance.families.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.families.upright.well_posed import is_well_posed
+from conformance.families.upright.well_posed import perturbed
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
-__all__ = ["is_well_posed", "random_case", "work"]
+__all__ = ["perturbed", "random_case", "work"]
 
 
 def random_case(draw: RandomDraw, operator: Operator) -> DrawnCase:

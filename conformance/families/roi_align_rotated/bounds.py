@@ -27,9 +27,7 @@ import math
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import compute_dtype, finite, largest_and_steepest, unit_roundoff, with_neighbours
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats
+from conformance.error_terms import ErrorTerms, Floats, finite, largest_and_steepest, unit_roundoff, with_neighbours
 from conformance.families.roi_align_rotated.geometry import Geometry, samples_of
 from ortops.reference.roi_align_rotated import Region
 
@@ -37,7 +35,7 @@ from ortops.reference.roi_align_rotated import Region
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of the outputs of a valid case, by name."""
     geometry = Geometry(case)
-    rounding = unit_roundoff(compute_dtype(case))
+    rounding = unit_roundoff(case.compute_dtype)
     regions = [
         _Region(geometry, n, region, Roundings(region, float(roi[4]), rounding))
         for n, roi, region in zip(geometry.indices.tolist(), geometry.rois, geometry.regions(), strict=True)

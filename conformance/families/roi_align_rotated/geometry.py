@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.case import Case
-from conformance.expected_values import Floats
-from conformance.families.upright.geometry import ONNX_NAMES, RoiCase
+from conformance.error_terms import Floats
+from conformance.families.rois import ONNX_NAMES, RoiCase, RoiPlace, view_of_roi
+from conformance.families.view import Focus, Point, View
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
+from ortops.reference.sampling import Corner, corners, is_inside, taps
 
 NUMBERS = ("cx", "cy", "w", "h", "angle")
 """The numbers of a RoI."""
@@ -117,3 +119,29 @@ def work_of(geometry: Geometry) -> float:
 def samples(case: Case) -> float:
     """The number of samples of a valid case in one channel."""
     return float(sum(region.height.samples * region.width.samples for region in Geometry(case).regions()))
+
+
+def explanation(case: Case, focus: Focus) -> View:
+    """The view of a valid case; raises ValueError if it has no such RoI."""
+    geometry = Geometry(case)
+    sampling = geometry.sampling
+    centre = "half a pixel is subtracted from the centre" if sampling.aligned else "sizes are at least 1 pixel"
+    direction = "clockwise" if sampling.clockwise else "counter-clockwise"
+    convention = f"aligned {sampling.aligned}: {centre}; positive angles turn {direction}"
+    return view_of_roi(
+        geometry, focus, NUMBERS, convention, lambda r: _placed(sampling.region(geometry.rois[r].tolist()))
+    )
+
+
+def _placed(region: Region) -> RoiPlace:
+    height, width = region.map_size
+
+    def point(along_h: float, along_w: float) -> Point:
+        v, u = (along_h - 0.5) * region.height.size, (along_w - 0.5) * region.width.size
+        return region.center_y + v * region.cos - u * region.sin, region.center_x + u * region.cos + v * region.sin
+
+    def read(y: float, x: float) -> Sequence[Corner]:
+        return corners(taps(y, height), taps(x, width)) if is_inside(y, height) and is_inside(x, width) else ()
+
+    bins, per_bin = (region.height.bins, region.width.bins), (region.height.per_bin, region.width.per_bin)
+    return RoiPlace(point, bins, per_bin, lambda: coordinates(region), read)

@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import compute_dtype, unit_roundoff
-from conformance.families import DrawnCase
+from conformance.error_terms import unit_roundoff
 from conformance.families.roi_align_rotated.bounds import Roundings
 from conformance.families.roi_align_rotated.geometry import Geometry, coordinates, samples_of, work_of
-from conformance.families.upright.geometry import ONNX_NAMES
+from conformance.families.rois import ONNX_NAMES
+from conformance.families.roundings import (
+    MAX_EXACT,
+    Perturbations,
+    Perturbed,
+    have_few_bits,
+    in_all_directions,
+    is_power_of_2,
+)
 from conformance.families.upright.random import random_indices, random_rois, random_sizes, with_tensors
-from conformance.families.upright.well_posed import in_all_directions
-from conformance.fuzz.perturbation import MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.run import AnswerFunction
 from ortops.reference.roi_align_rotated import Region, Side
 from ortops.spec import Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
-__all__ = ["is_well_posed", "random_case", "work"]
+__all__ = ["perturbed", "random_case", "work"]
 
 QUARTERS = (0.0, math.pi / 2, -math.pi / 2, math.pi, 1e-3, 50 * math.pi)
 """Angles in radians: quarter turns, a small angle, and many turns."""
@@ -67,22 +71,21 @@ def _angle(draw: RandomDraw) -> float:
     return float(draw.uniform(-math.pi, math.pi) * (10 if draw.chance(0.2) else 1))
 
 
-def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
-    """Whether a valid case is well-posed; the oracle is the reference.
+def perturbed(case: Case) -> Perturbed | None:
+    """See `conformance.families.PARTS`. The RoIs are perturbed, unless all intermediate numbers are exact in float32.
 
-    It is if all intermediate numbers of its coordinates are exact in float32, which needs angle 0, or if all outputs stay
-    within their tolerance when the RoIs are perturbed by their rounding error. It is not if its result depends on infinities
-    or NaN in a way that no rule covers: multiplied by a weight of 0, or in the differences that drois is made of.
+    That needs angle 0. None if the result depends on infinities or NaN in a way that no rule covers: multiplied by a weight
+    of 0, or in the differences that drois is made of.
     """
     geometry = Geometry(case)
     regions = geometry.regions()
     are_finite = all(np.isfinite(a.astype(np.float64)).all() for a in case.inputs.values())
     if not are_finite and any(_is_unspecified(geometry, r, region) for r, region in enumerate(regions)):
-        return False
+        return None
     are_exact = [_is_exact(region, angle) for region, angle in zip(regions, geometry.rois[:, 4], strict=True)]
     if are_finite and all(are_exact):
-        return True
-    return is_stable(case, "rois", _perturbed(geometry, regions, are_exact, are_finite), oracle)
+        return Perturbed(case)
+    return Perturbed(case, _moved(geometry, regions, are_exact, are_finite))
 
 
 def _is_unspecified(geometry: Geometry, r: int, region: Region) -> bool:
@@ -118,16 +121,16 @@ def _is_exact(region: Region, angle: float) -> bool:
     return have_few_bits(shift) and all(have_few_bits(c) for c in coordinates(region))
 
 
-def _perturbed(geometry: Geometry, regions: list[Region], are_exact: list[bool], are_finite: bool) -> Perturbations:
+def _moved(geometry: Geometry, regions: list[Region], are_exact: list[bool], are_finite: bool) -> Perturbations:
     """The RoIs, moved, stretched and rotated by their rounding errors."""
     by = np.zeros_like(geometry.rois)
     for r, (region, is_exact) in enumerate(zip(regions, are_exact, strict=True)):
         if is_exact and are_finite:
             continue
-        error = Roundings(region, float(geometry.rois[r, 4]), unit_roundoff(compute_dtype(geometry.case)))
+        error = Roundings(region, float(geometry.rois[r, 4]), unit_roundoff(geometry.case.compute_dtype))
         sides = zip(error.stretch, (region.width, region.height), strict=True)
         stretch = [0.0 if _has_exact_size(side, region.scale) else most for most, side in sides]
         # Rounded down to a power of two, so that exact numbers stay exact in float64.
         shift = [2.0 ** math.floor(math.log2(one)) for one in error.shift]
         by[r] = [*(np.array([*shift, *stretch]) / region.scale), error.turn]
-    return in_all_directions(geometry.rois, by)
+    return in_all_directions("rois", geometry.rois, by)

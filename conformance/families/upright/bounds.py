@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_bounds import compute_dtype, finite, largest_and_steepest, unit_roundoff, with_neighbours
-from conformance.error_terms import ErrorTerms
-from conformance.expected_values import Floats, reference
+from conformance.error_terms import ErrorTerms, Floats, finite, largest_and_steepest, unit_roundoff, with_neighbours
+from conformance.expected_values import reference
 from conformance.families.upright.geometry import AxisGeometry, Geometry, Mode
 from ortops.reference.sampling import SampledAxis, points_inside
 
@@ -44,7 +43,7 @@ MAX_ADDED = 4096.0
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of the outputs of a valid case of RoiAlign, DmlRoiAlign or their gradients, by name."""
     geometry = Geometry(case)
-    indices, u = geometry.indices.tolist(), unit_roundoff(compute_dtype(case))
+    indices, u = geometry.indices.tolist(), unit_roundoff(case.compute_dtype)
     placed = zip(indices, geometry.placed(), strict=True)
     regions, names = [_Region(geometry, n, _axis_of(y, u), _axis_of(x, u)) for n, (y, x) in placed], geometry.names
     if geometry.dy is None:

@@ -8,27 +8,20 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from conformance.case import Array, Case
-from conformance.expected_values import Floats
+from conformance.case import Case
+from conformance.error_terms import Floats
+from conformance.families.rois import DIRECTML_NAMES, ONNX_NAMES, RoiCase, RoiPlace, view_of_roi
+from conformance.families.view import Focus, Point, View
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
-from ortops.reference.sampling import SampledAxis, axes_of_roi
+from ortops.reference.sampling import Corner, SampledAxis, axes_of_roi, corners
 from ortops.spec import AttributeValue
+
+NUMBERS = ("x1", "y1", "x2", "y2")
+"""The numbers of a RoI."""
 
 Mode = Literal["avg", "max", "max_interpolated"]
 Coordinates = Literal["half_pixel", "output_half_pixel"]
-
-ONNX_NAMES = {"x": "X", "rois": "rois", "indices": "batch_indices", "dy": "dY", "y": "Y", "dx": "dX", "drois": "drois"}
-DIRECTML_NAMES = {
-    "x": "InputTensor",
-    "rois": "ROITensor",
-    "indices": "BatchIndicesTensor",
-    "dy": "InputGradientTensor",
-    "y": "OutputTensor",
-    "dx": "OutputGradientTensor",
-    "drois": "OutputROIGradientTensor",
-}
-_SIZES = ("output_height", "output_width")
 
 
 class AxisGeometry(NamedTuple):
@@ -138,29 +131,6 @@ class Sampling:
         return AxisGeometry(axis, scale, r1 * scale, r2 * scale, size, self.offsets, steps)
 
 
-class RoiCase:
-    """A valid case with RoIs: its attributes, and its tensors in float64 and int64.
-
-    rois, indices: [R, 4], or [R, 5] for rotated RoIs, and [R].
-    x_shape: N, C, H and W.
-    x, dy: [N, C, H, W] and [R, C, PH, PW]; None if the case does not have the tensor.
-    bins, lengths: PH and PW, and H and W.
-    """
-
-    def __init__(self, case: Case, names: Mapping[str, str]) -> None:
-        """Read a case; `names` has the names of its tensors by role, as `ONNX_NAMES` does."""
-        wide = {name: array.astype(np.float64) for name, array in case.inputs.items() if array.dtype.kind not in "iu"}
-        self.case, self.names, self.attributes = case, names, case.definition.check_attributes(case.attributes)
-        self.x: Floats | None = wide.get(names["x"])
-        self.dy: Floats | None = wide.get(names["dy"])
-        self.rois: Floats = wide[names["rois"]].reshape(-1, wide[names["rois"]].shape[-1])
-        self.indices: Array = case.inputs[names["indices"]].astype(np.int64).reshape(-1)
-        images, channels, height, width = map(int, case.inputs["x_shape"] if self.x is None else self.x.shape)
-        self.x_shape, self.lengths = (images, channels, height, width), (height, width)
-        bins = self.attributes if self.dy is None else dict(zip(_SIZES, self.dy.shape[2:], strict=True))
-        self.bins = bins[_SIZES[0]], bins[_SIZES[1]]
-
-
 class Geometry(RoiCase):
     """The sampling geometry of a valid case of RoiAlign, DmlRoiAlign or their gradients."""
 
@@ -203,3 +173,33 @@ def sampling_of_directml(
 def samples(case: Case) -> float:
     """The number of samples of a valid case in one channel."""
     return sum(y.samples * x.samples for y, x in Geometry(case).placed())
+
+
+def explanation(case: Case, focus: Focus) -> View:
+    """The view of a valid case; raises ValueError if it has no such RoI."""
+    geometry = Geometry(case)
+    sampling = geometry.sampling
+    convention = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*sampling.offsets)
+    if sampling.coordinates is not None:
+        aligned = sampling.coordinates == "half_pixel"
+        convention = f"{sampling.coordinates}, as torchvision with aligned={aligned}"
+    return view_of_roi(geometry, focus, NUMBERS, convention, lambda r: _placed(sampling, geometry.rois[r].tolist()))
+
+
+def _placed(sampling: Sampling, roi: Sequence[float]) -> RoiPlace:
+    y, x = axes = sampling.place(roi)
+
+    def point(v: float, u: float) -> Point:
+        return y.start + v * y.size, x.start + u * x.size
+
+    def coordinates() -> tuple[Floats, Floats]:
+        along = [[a.axis.coordinate(p, i) for p in range(a.axis.bins) for i in range(a.axis.per_bin)] for a in axes]
+        rows, columns = np.meshgrid(*along, indexing="ij")
+        return rows, columns
+
+    def read(at_y: float, at_x: float) -> Sequence[Corner]:
+        is_on_map = y.axis.is_inside(at_y) and x.axis.is_inside(at_x)
+        return corners(y.axis.taps(at_y), x.axis.taps(at_x)) if is_on_map else ()
+
+    per_bin = y.axis.per_bin, x.axis.per_bin
+    return RoiPlace(point, sampling.bins, per_bin, coordinates, read, sampling.outside)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.families import DrawnCase
 from conformance.families.upright.geometry import Geometry
 from ortops.spec import AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from conformance.families.random_draw import RandomDraw
+    from conformance.families.random_draw import DrawnCase, RandomDraw
 
 
 class Sizes(NamedTuple):

@@ -16,37 +16,43 @@ import math
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.error_bounds import compute_dtype, unit_roundoff
-from conformance.expected_values import Floats
+from conformance.error_terms import unit_roundoff
+from conformance.families.roundings import (
+    MAX_EXACT,
+    Perturbations,
+    Perturbed,
+    have_few_bits,
+    in_all_directions,
+    is_power_of_2,
+)
 from conformance.families.upright.geometry import AxisGeometry, Geometry
-from conformance.fuzz.perturbation import FACTORS, MAX_EXACT, Perturbations, have_few_bits, is_power_of_2, is_stable
-from conformance.run import AnswerFunction
 from ortops.reference.sampling import points_inside
-
-FEW = 4
-"""Up to this many RoIs are perturbed in every direction; more only in some random directions."""
 
 ROUNDINGS = 16.0
 """The roundings of a candidate of a maximum, which is a sum of products of products."""
 
 
-def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
-    """Whether a valid case is well-posed; the oracle is the reference."""
+def perturbed(case: Case) -> Perturbed | None:
+    """See `conformance.families.PARTS`. The RoIs are perturbed, and for the gradient of a maximum also the pixels."""
     geometry = Geometry(case)
     floats = [a.astype(np.float64) for a in case.inputs.values() if a.dtype.kind not in "iu"]
     are_finite = all(np.isfinite(a).all() for a in floats)
     placed = geometry.placed()
     if not are_finite and any(_is_unspecified(geometry, r, *lines) for r, lines in enumerate(placed)):
-        return False
+        return None
     is_exact = are_finite and all(_is_exact(line) for lines in placed for line in lines)
-    if not is_exact and not is_stable(case, geometry.names["rois"], _perturbed(geometry, placed, are_finite), oracle):
-        return False
+    moved = iter(()) if is_exact else _moved(geometry, placed, are_finite)
     if geometry.sampling.mode == "avg" or geometry.dy is None or (is_exact and all(have_few_bits(a) for a in floats)):
-        return True
+        return Perturbed(case, moved)
+    return Perturbed(case, itertools.chain(moved, _with_noise(geometry)))
+
+
+def _with_noise(geometry: Geometry) -> Perturbations:
+    """The map with rounding errors."""
     assert geometry.x is not None  # noqa: S101  # the gradient of a maximum has X
-    rng, error = np.random.default_rng(0), ROUNDINGS * unit_roundoff(compute_dtype(case))
+    rng, error = np.random.default_rng(0), ROUNDINGS * unit_roundoff(geometry.case.compute_dtype)
     noise = (rng.uniform(-1.0, 1.0, geometry.x.shape) for _ in range(6))
-    return is_stable(case, geometry.names["x"], ((1.0, geometry.x * (1 + error * one)) for one in noise), oracle)
+    return ((geometry.names["x"], 1.0, geometry.x * (1 + error * one)) for one in noise)
 
 
 def _is_unspecified(geometry: Geometry, r: int, y: AxisGeometry, x: AxisGeometry) -> bool:
@@ -90,35 +96,17 @@ def _is_exact(line: AxisGeometry) -> bool:
     return have_few_bits([line.first, *line.offsets, *(line.axis.coordinate(p, i) for p, i in samples)])
 
 
-def _perturbed(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry]], are_finite: bool) -> Perturbations:
+def _moved(geometry: Geometry, placed: list[tuple[AxisGeometry, AxisGeometry]], are_finite: bool) -> Perturbations:
     """The RoIs, moved and stretched by their rounding errors."""
     by, is_rigid = np.zeros_like(geometry.rois), np.zeros(geometry.rois.shape, bool)
     for r, lines in enumerate(placed):
         for line, ends in zip(lines, ([1, 3], [0, 2]), strict=True):
             # The second end moves by the error of the size, which may change the number of samples.
             errors = np.array([10 * line.reach, max(10 * line.reach, 3 * (abs(line.first) + abs(line.last)))])
-            moved = unit_roundoff(compute_dtype(geometry.case)) / line.scale * errors
+            moved = unit_roundoff(geometry.case.compute_dtype) / line.scale * errors
             if _has_exact_size(line):
                 # Rounded down to a power of two, so that the size does not change in float64 either.
                 rigid = 2.0 ** math.floor(math.log2(moved[0]))
                 moved = np.full(2, 0.0 if are_finite and _is_exact(line) else rigid)
             by[r, ends], is_rigid[r, ends] = moved, _has_exact_size(line)
-    return in_all_directions(geometry.rois, by, is_rigid)
-
-
-def in_all_directions(rois: Floats, by: Floats, is_rigid: Array | None = None) -> Perturbations:
-    """Yield the RoIs, with each number moved up or down by its error times each of `FACTORS`.
-
-    Args:
-        rois: [R, 4], or [R, 5] for rotated RoIs.
-        by: the error of each number.
-        is_rigid: whether the second end of a RoI moves as the first does.
-    """
-    rng = np.random.default_rng(0)
-    whole = itertools.product((-1.0, 1.0), repeat=rois.shape[1]) if len(rois) <= FEW else ()
-    directions = [np.tile(signs, (len(rois), 1)) for signs in whole]
-    directions += [rng.choice([-1.0, 1.0], rois.shape) for _ in range(4)]
-    for factor, signs in itertools.product(FACTORS, directions):
-        if is_rigid is not None:
-            signs[:, 2:] = np.where(is_rigid[:, 2:], signs[:, :2], signs[:, 2:])
-        yield factor, rois + factor * by * signs
+    return in_all_directions(geometry.names["rois"], geometry.rois, by, is_rigid)

@@ -1,15 +1,61 @@
-"""A family's explanation of a case: the part in focus, a drawing and tables."""
+"""Where an operator reads the map in a valid case, as families describe it: a drawing and tables of one RoI.
+
+The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.5. A point is y before x.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from conformance.case import Case
-from conformance.explain.drawing import Drawing
+from conformance.error_terms import Floats
+
+Point = tuple[float, float]
+
+MAX_SAMPLES = 400
+"""The largest number of samples in a drawing. If there are more, it shows none."""
 
 MAX_ROWS = 24
 """The largest number of rows that a table shows."""
+
+
+class Sample(NamedTuple):
+    """A point that the operator reads; `largest` marks the pixel that is a maximum."""
+
+    y: float
+    x: float
+    kind: Literal["sample", "sample outside", "largest"] = "sample"
+
+
+class Outline(NamedTuple):
+    """A polygon, or a line between two points."""
+
+    kind: Literal["roi", "bin", "block", "worst"]
+    corners: Sequence[Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What an operator reads of a map.
+
+    name, detail: the lines above it.
+    hint: how to read it, in sentences.
+    map_size: height and width of the map.
+    pixels: [H, W], the values of the map; None if the case does not have them.
+    result: the line below it; empty for none.
+    """
+
+    name: str
+    detail: str
+    hint: Sequence[str]
+    map_size: tuple[int, int]
+    pixels: Floats | None
+    outlines: Sequence[Outline]
+    samples: Sequence[Sample]
+    result: str = ""
 
 
 class Table(NamedTuple):
@@ -28,7 +74,7 @@ class Table(NamedTuple):
 
 
 class View(NamedTuple):
-    """A family's view of a valid case.
+    """What a case shows of where its operator reads.
 
     heading: a description of the drawing.
     drawing: None if there is nothing to draw.
@@ -75,3 +121,14 @@ class Focus(NamedTuple):
             else:
                 r = index[-2]
         return (r, channel, bin_) if self.roi in (None, r) else (self.roi, channel, None)
+
+
+def number(value: float) -> str:
+    """A value as drawings and tables print it: with 6 significant digits."""
+    return "nan" if math.isnan(value) else f"{value + 0.0:.6g}"
+
+
+def number_list(values: Floats) -> str:
+    """The values of an array [rows, columns] in brackets; a single value has no brackets."""
+    rows = [", ".join(map(number, row)) for row in values.tolist()]
+    return rows[0] if values.size == 1 else f"[{', '.join(f'[{row}]' for row in rows)}]"

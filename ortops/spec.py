@@ -184,6 +184,11 @@ class Attribute:
         return kept
 
 
+def flag(name: str, default: int, doc: str = "") -> Attribute:
+    """An attribute that is 0 or 1."""
+    return Attribute(name, "INT", default, doc, minimum=0, maximum=1)
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A rule between attributes, in addition to each attribute's own rule.

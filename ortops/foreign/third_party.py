@@ -31,7 +31,7 @@ from ortops.compute import Bound
 from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS, OnnxEquivalent
 from ortops.operators import BY_NAME
 from ortops.operators.roi_align import AXES
-from ortops.spec import Allocate, Attribute, AttributeValue, Compute, Operator, Tensor
+from ortops.spec import Allocate, Attribute, AttributeValue, Compute, Operator, Tensor, flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _sampling_ratio(ours: Operator, default: int) -> AttributeMapping:
 _ROI_ALIGN, _ROTATED = BY_NAME["RoiAlign_22"], BY_NAME["RoIAlignRotated"]
 
 _PIXELS = AttributeMapping(
-    Attribute("aligned", "INT", 0, minimum=0, maximum=1),
+    flag("aligned", 0),
     "coordinate_transformation_mode",
     ("output_half_pixel", "half_pixel").__getitem__,
 )

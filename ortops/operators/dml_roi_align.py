@@ -7,7 +7,7 @@ DML_ROI_ALIGN_GRAD_OPERATOR_DESC.
 
 from __future__ import annotations
 
-from ortops.spec import Attribute, ElementType, Operator, Tensor, ordered
+from ortops.spec import Attribute, ElementType, Operator, Tensor, flag, ordered
 
 UINT32_MAX = 2**32 - 1
 
@@ -84,14 +84,11 @@ _SHARED = (
         minimum=1,
         maximum=UINT32_MAX,
     ),
-    Attribute(
+    flag(
         "align_regions_to_corners",
-        "INT",
         0,
         "1 spreads the samples so that, with output_pixel_offset 0, the outermost samples lie on the region's corners; 0 "
         "does not.",
-        minimum=0,
-        maximum=1,
     ),
 )
 _RULES = (ordered("minimum_samples_per_output", "maximum_samples_per_output"),)

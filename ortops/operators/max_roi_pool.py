@@ -10,16 +10,25 @@ section 2.1), for which the operator was made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import onnx
 
 from ortops.operators.roi_align import AXES as ROI_ALIGN_AXES
-from ortops.operators.roi_align import described, types_of
-from ortops.spec import Attribute, Operator, Tensor
+from ortops.operators.roi_align import ROI_ALIGN_GRAD, from_schema
+from ortops.spec import Operator, Tensor
 
 MAX_COORDINATE = 2**31
 """The limit of a RoI's rounded coordinates in pixels: they are clamped to [-MAX_COORDINATE, MAX_COORDINATE]."""
 
 AXES = {**ROI_ALIGN_AXES, "rois": ("num_rois", 5)}
+
+RULES: Mapping[str, Mapping[str, Any]] = {
+    "pooled_shape": {"default": (1, 1), "minimum": 1, "axes": ("output_height", "output_width")},
+    "spatial_scale": {"positive": True},
+}
 
 NOTES = {
     "pooled_shape": "Both numbers of bins must be >= 1.",
@@ -54,39 +63,14 @@ A bin without pixels passes nothing."""
 
 def from_onnx(opset: int) -> Operator:
     """The definition of MaxRoiPool at `opset`."""
-    schema = onnx.defs.get_schema("MaxRoiPool", opset)
-    docs = {a.name: described(a.description, NOTES.get(a.name)) for a in schema.attributes.values()}
-    docs |= {t.name: described(t.description, NOTES.get(t.name)) for t in (*schema.inputs, *schema.outputs)}
+    arguments = from_schema(onnx.defs.get_schema("MaxRoiPool", opset), RULES, NOTES, AXES)
+    x, rois = arguments.pop("inputs")
     return Operator(
         name=f"MaxRoiPool_{opset}",
         family="max_roi_pool",
         function="max_roi_pool",
-        doc=(schema.doc or "").strip(),
-        attributes=(
-            Attribute(
-                "pooled_shape",
-                "INTS",
-                (1, 1),
-                docs["pooled_shape"],
-                minimum=1,
-                axes=("output_height", "output_width"),
-                required=schema.attributes["pooled_shape"].required,
-            ),
-            Attribute("spatial_scale", "FLOAT", 1.0, docs["spatial_scale"], positive=True),
-        ),
-        inputs=tuple(
-            Tensor(
-                t.name,
-                t.type_str,
-                AXES[t.name],
-                zero_gradient_reason="a pixel is in a bin or is not" if t.name == "rois" else "",
-                doc=docs[t.name],
-            )
-            for t in schema.inputs
-        ),
-        outputs=tuple(Tensor(t.name, t.type_str, AXES[t.name], doc=docs[t.name]) for t in schema.outputs),
-        types=types_of(schema),
-        standard=("MaxRoiPool", opset),
+        inputs=(x, replace(rois, zero_gradient_reason="a pixel is in a bin or is not")),
+        **arguments,
         gradient="MaxRoiPoolGrad",
         formula=_FORMULA,
         source=f"ONNX operator MaxRoiPool, version {opset}: {URL}; Fast R-CNN, section 2.1: https://arxiv.org/abs/1504.08083",
@@ -106,7 +90,7 @@ MAX_ROI_POOL_GRAD = Operator(
     ),
     attributes=tuple(a for a in MAX_ROI_POOL_22.attributes if a.name == "spatial_scale"),
     inputs=(
-        Tensor("dY", "T", AXES["Y"], doc="Gradient with respect to Y, with Y's shape; both output sizes are >= 1."),
+        replace(ROI_ALIGN_GRAD.inputs[0], type="T"),
         Tensor("X", "T", AXES["X"], doc="Feature map of the forward operator."),
         Tensor(
             "rois",

@@ -6,14 +6,14 @@ allowed; `RULES` does, and `NOTES` adds this to the texts. The mode `max_interpo
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import cast
+from collections.abc import Mapping
+from typing import Any
 
 import onnx
 
-from ortops.spec import Attribute, AttributeType, AttributeValue, ElementType, Operator, Tensor
+from ortops.spec import Attribute, AttributeValue, Operator, Tensor
 
-RULES: dict[str, dict[str, object]] = {
+RULES: Mapping[str, Mapping[str, Any]] = {
     "mode": {"choices": ("avg", "max", "max_interpolated")},
     "coordinate_transformation_mode": {"choices": ("half_pixel", "output_half_pixel")},
     "output_height": {"minimum": 1},
@@ -102,52 +102,60 @@ drois[r] is the sum over channels and samples of g * (slope of the interpolation
 The adaptive number of samples counts as constant."""
 
 
-def described(text: str, note: str | None) -> str:
-    """ONNX's text about an attribute or a tensor, followed by this project's note."""
-    return f"{text.strip()} {note or ''}".strip()
+def from_schema(
+    schema: onnx.defs.OpSchema,
+    rules: Mapping[str, Mapping[str, Any]],
+    notes: Mapping[str, str],
+    axes: Mapping[str, tuple[int | str, ...]],
+) -> dict[str, Any]:
+    """The arguments of `Operator` that ONNX's schema gives.
 
+    Args:
+        schema: the schema.
+        rules: the fields of each attribute that the schema does not have.
+        notes: this project's additions to the text about an attribute or a tensor.
+        axes: the axes of each tensor.
+    """
 
-def _attribute(schema: onnx.defs.OpSchema.Attribute) -> Attribute:
-    value = onnx.helper.get_attribute_value(schema.default_value)
-    default = cast(AttributeValue, value.decode() if isinstance(value, bytes) else value)
-    kind = cast(AttributeType, schema.type.name)  # type: ignore[attr-defined]
-    attribute = Attribute(schema.name, kind, default, described(schema.description, NOTES.get(schema.name)))
-    return replace(attribute, **RULES[schema.name])  # type: ignore[arg-type]
+    def described(name: str, text: str) -> str:
+        return f"{text.strip()} {notes.get(name, '')}".strip()
 
-
-def _tensor(schema: onnx.defs.OpSchema.FormalParameter) -> Tensor:
-    return Tensor(
-        schema.name,
-        schema.type_str,
-        AXES[schema.name],
-        doc=described(schema.description, NOTES.get(schema.name)),
-    )
-
-
-def types_of(schema: onnx.defs.OpSchema) -> dict[str, tuple[ElementType, ...]]:
-    """The element types of each type variable in a schema."""
-    return {
-        constraint.type_param_str: tuple(
-            cast(ElementType, name.removeprefix("tensor(").removesuffix(")")) for name in constraint.allowed_type_strs
+    def attribute(given: onnx.defs.OpSchema.Attribute) -> Attribute:
+        value = onnx.helper.get_attribute_value(given.default_value) if given.default_value.name else None
+        return Attribute(
+            name=given.name,
+            type=given.type.name,  # type: ignore[attr-defined]
+            doc=described(given.name, given.description),
+            required=given.required,
+            **{"default": value.decode() if isinstance(value, bytes) else value, **rules[given.name]},
         )
-        for constraint in schema.type_constraints
+
+    def tensor(given: onnx.defs.OpSchema.FormalParameter) -> Tensor:
+        return Tensor(given.name, given.type_str, axes[given.name], doc=described(given.name, given.description))
+
+    return {
+        "doc": (schema.doc or "").strip(),
+        "attributes": tuple(attribute(given) for _, given in sorted(schema.attributes.items())),
+        "inputs": tuple(map(tensor, schema.inputs)),
+        "outputs": tuple(map(tensor, schema.outputs)),
+        "types": {
+            constraint.type_param_str: tuple(
+                name.removeprefix("tensor(").removesuffix(")") for name in constraint.allowed_type_strs
+            )
+            for constraint in schema.type_constraints
+        },
+        "standard": (schema.name, schema.since_version),
     }
 
 
 def from_onnx(opset: int, **constants: AttributeValue) -> Operator:
     """The definition of RoiAlign at `opset`; `constants` are arguments for which this opset has no attribute."""
-    schema = onnx.defs.get_schema("RoiAlign", opset)
     return Operator(
         name=f"RoiAlign_{opset}",
         family="roi_align",
         function="roi_align",
-        doc=(schema.doc or "").strip(),
-        attributes=tuple(_attribute(a) for _, a in sorted(schema.attributes.items())),
-        inputs=tuple(map(_tensor, schema.inputs)),
-        outputs=tuple(map(_tensor, schema.outputs)),
-        types=types_of(schema),
+        **from_schema(onnx.defs.get_schema("RoiAlign", opset), RULES, NOTES, AXES),
         constants=constants,
-        standard=("RoiAlign", opset),
         gradient="RoiAlignGrad",
         formula=_FORMULA.format(start_and_size=_START_AND_SIZE[10 if opset < 16 else 16]),
         source=f"ONNX operator RoiAlign, version {opset}, and its reference evaluator: {URL}",

@@ -9,29 +9,25 @@ Source: mmcv's documentation of RoIAlignRotated and of the ONNX operator MMCVRoI
 
 from __future__ import annotations
 
-from ortops.operators.roi_align import AXES, ROI_ALIGN_22
-from ortops.spec import Attribute, Operator, Tensor
+from dataclasses import replace
+
+from ortops.operators.roi_align import AXES, ROI_ALIGN_22, ROI_ALIGN_GRAD
+from ortops.spec import Attribute, Operator, Tensor, flag
 
 MAX_SAMPLING_RATIO = 64
 """The largest sampling_ratio: a rotated bin's samples are computed one by one, so time grows with the ratio's square."""
 
 _ROIS = ("num_rois", 5)
 _SHARED = (
-    Attribute(
+    flag(
         "aligned",
-        "INT",
         1,
         "1 subtracts half a pixel of X from each RoI's scaled centre. 0 does not, and raises sizes below 1 pixel to 1.",
-        minimum=0,
-        maximum=1,
     ),
-    Attribute(
+    flag(
         "clockwise",
-        "INT",
         0,
         "1 if positive angles turn a RoI clockwise as seen on the image, whose y points down; 0 if counter-clockwise.",
-        minimum=0,
-        maximum=1,
     ),
     Attribute(
         "sampling_ratio",
@@ -54,6 +50,8 @@ _SIZES = (
     Attribute("output_height", "INT", 1, "Number of bins along the height of a RoI, >= 1.", minimum=1),
     Attribute("output_width", "INT", 1, "Number of bins along the width of a RoI, >= 1.", minimum=1),
 )
+_DY, _, _, _X_SHAPE, _X = ROI_ALIGN_GRAD.inputs
+_DX, _DROIS = ROI_ALIGN_GRAD.outputs
 _INDICES = Tensor("batch_indices", "T2", AXES["batch_indices"], doc="Each RoI's image index in X, >= 0 and < N.")
 
 _FORMULA = """\
@@ -132,34 +130,17 @@ ROI_ALIGN_ROTATED_GRAD = Operator(
     ),
     attributes=_SHARED,
     inputs=(
-        Tensor("dY", "T1", AXES["Y"], doc="Gradient with respect to Y, with Y's shape; both output sizes are >= 1."),
+        _DY,
         Tensor("rois", "T1", _ROIS, doc="RoIs of the forward operator, [[cx, cy, w, h, angle], ...]."),
         _INDICES,
-        Tensor(
-            "x_shape",
-            "T2",
-            (4,),
-            element_axes=AXES["X"],  # type: ignore[arg-type]
-            doc="Shape of X, the lengths N, C, H and W, each >= 0.",
-        ),
-        Tensor(
-            "X",
-            "T1",
-            AXES["X"],
-            optional=True,
-            required_for=("drois",),
-            doc="Feature map of the forward operator. It must be given for drois.",
-        ),
+        _X_SHAPE,
+        replace(_X, required_unless=None, doc="Feature map of the forward operator. It must be given for drois."),
     ),
     outputs=(
-        Tensor(
-            "dX", "T1", AXES["X"], optional=True, doc="Gradient with respect to X; 0 for a pixel that no RoI reads."
-        ),
-        Tensor(
-            "drois",
-            "T1",
-            _ROIS,
-            optional=True,
+        _DX,
+        replace(
+            _DROIS,
+            shape=_ROIS,
             doc="Gradient with respect to the stored numbers in rois; spatial_scale is a factor of the first four.",
         ),
     ),

@@ -7,7 +7,8 @@ its modules, but not its operators. There
 - RoiAlign is `_roi_align`, of PyTorch's operators: what tests compare with, gradients too, is then nothing of this
   project's. torchvision has one in Python as well, but it takes the map's edge for samples off the map, where the compiled
   one takes 0;
-- RoIPool, PSRoIAlign and the deformable convolution are likewise `_roi_pool`, `_ps_roi_align` and `_deform_conv2d`;
+- RoIPool, position-sensitive RoIAlign and the deformable convolution are likewise `_roi_pool`, `_ps_roi_align` and
+  `_deform_conv2d`;
 - an exporter sees the operators by torchvision's names, with RoiAlign's values and gradient from `ortops.torch`.
 
 Where torchvision's operators are compiled, nothing is replaced.

@@ -1,4 +1,4 @@
-"""PSRoIAlign and its gradient on NumPy arrays."""
+"""Position-sensitive RoIAlign and its gradient on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The PyTorch operators ``torch.ops.ortops.*``: their kernels, fake kernels and gradients.
 
-RoIAlign has these operators. RoIAlignRotated's operators have one more option, and PSRoIAlign's lack `aligned`:
+roi_align has these operators. Those of roi_align_rotated have one more option, and those of ps_roi_align lack `aligned`:
 
     roi_align(input, rois, scale, output_height, output_width, sampling_ratio, aligned) -> output
     roi_align_dx(grad, rois, input_shape, scale, sampling_ratio, aligned) -> gradient with respect to input
@@ -73,7 +73,7 @@ def attributes_of_rotated(scale: float, sampling_ratio: int, aligned: bool, cloc
 
 
 def attributes_of_ps_roi_align(scale: float, sampling_ratio: int) -> dict[str, Any]:
-    """The attributes of PSRoIAlign, except the size, from torchvision's arguments."""
+    """The attributes of position-sensitive RoIAlign, except the size, from torchvision's arguments."""
     return {"spatial_scale": scale, "sampling_ratio": max(sampling_ratio, 0)}
 
 
@@ -182,82 +182,75 @@ def _bound(family: Family, operator: Operator, dtype: Any, options: tuple[Any, .
     return Bound(operator, checked)
 
 
-def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> tuple[Any, Any]:
-    """An operator's wanted output, and the array that shares its memory."""
-    made: list[tuple[Any, Any]] = []
+def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> Any:
+    """An operator's wanted output."""
+    output, memory = None, None
 
     def allocate(i: int, shape: Shape) -> Any:
-        if i != wanted:
-            return None
-        tensor = torch.empty(shape, dtype=dtype, device="cpu")
-        made.append((tensor, array(tensor)))
-        return made[0][1]
+        nonlocal output, memory
+        if i == wanted and output is None:
+            output = torch.empty(shape, dtype=dtype, device="cpu")
+            memory = array(output)
+        return memory if i == wanted else None
 
     bound(inputs, allocate, runner_on(torch.get_num_threads()))
-    return made[0]
+    return output
 
 
-def _forward(family: Family) -> Callable[..., Any]:
-    def kernel(x: Any, rois: Any, scale: float, height: int, width: int, *options: Any) -> Any:
+Kernel = tuple[Callable[..., Any], Callable[..., Any]]
+"""A function that checks the arguments and returns the outputs' shapes, and one that computes the outputs.
+
+The outputs have the type of the first argument."""
+
+
+def _forward(family: Family) -> Kernel:
+    def shape(x: Any, rois: Any, scale: float, height: Any, width: Any, *options: Any) -> Any:  # noqa: ARG001
         _check(family, rois, x.shape, input=x)
-        _output_shape(family, rois, x.shape, height, width)
+        return _output_shape(family, rois, x.shape, height, width)
+
+    def compute(x: Any, rois: Any, scale: float, height: int, width: int, *options: Any) -> Any:
         sizes: dict[str, Any]
         if family is ROI_POOL:
             inputs, sizes = [array(x), _copy(family, rois, x.shape)[0]], {"pooled_shape": (height, width)}
         else:
             inputs = [array(x), *_split(family, rois, x.shape)]
             sizes = {"output_height": height, "output_width": width}
-        return _call(_bound(family, family.forward, x.dtype, (scale, *options), **sizes), x.dtype, inputs)[0]
+        return _call(_bound(family, family.forward, x.dtype, (scale, *options), **sizes), x.dtype, inputs)
 
-    return kernel
-
-
-def _fake_forward(family: Family) -> Callable[..., Any]:
-    def kernel(x: Any, rois: Any, scale: float, height: Any, width: Any, *options: Any) -> Any:  # noqa: ARG001
-        _check(family, rois, x.shape, input=x)
-        return x.new_empty(_output_shape(family, rois, x.shape, height, width))
-
-    return kernel
+    return shape, compute
 
 
-def _dx(family: Family) -> Callable[..., Any]:
-    def kernel(dy: Any, rois: Any, x_shape: Sequence[int], *options: Any) -> Any:
+def _dx(family: Family) -> Kernel:
+    def shape(dy: Any, rois: Any, x_shape: Sequence[Any], *options: Any) -> Any:  # noqa: ARG001
         _check(family, rois, x_shape, grad=dy)
+        return x_shape
+
+    def compute(dy: Any, rois: Any, x_shape: Sequence[int], *options: Any) -> Any:
         inputs = [array(dy), *_split(family, rois, x_shape), np.array(x_shape, np.int64), None]
-        return _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs)[0]
+        return _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs)
 
-    return kernel
-
-
-def _fake_dx(family: Family) -> Callable[..., Any]:
-    def kernel(dy: Any, rois: Any, x_shape: Sequence[Any], *options: Any) -> Any:  # noqa: ARG001
-        _check(family, rois, x_shape, grad=dy)
-        return dy.new_empty(x_shape)
-
-    return kernel
+    return shape, compute
 
 
-def _drois(family: Family) -> Callable[..., Any]:
-    def kernel(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
+def _drois(family: Family) -> Kernel:
+    def shape(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
         _check(family, rois, x.shape, input=x, grad=dy)
+        return rois.shape
+
+    def compute(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
         inputs = [array(dy), *_split(family, rois, x.shape), np.array(x.shape, np.int64), array(x)]
-        found, _ = _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs, wanted=1)
-        return torch.nn.functional.pad(found, (1, 0))  # the image index
+        drois = _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs, wanted=1)
+        return torch.nn.functional.pad(drois, (1, 0))  # the image index
 
-    return kernel
-
-
-def _fake_drois(family: Family) -> Callable[..., Any]:
-    def kernel(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
-        _check(family, rois, x.shape, input=x, grad=dy)
-        return rois.new_empty(rois.shape)
-
-    return kernel
+    return shape, compute
 
 
-def _drois_grad(family: Family) -> Callable[..., Any]:
-    def kernel(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:
+def _drois_grad(family: Family) -> Kernel:
+    def shape(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
         _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
+        return dy.shape, rois.shape, x.shape
+
+    def compute(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:
         rows, images = _copy(family, rois, x.shape)
         scale = _bound(family, family.gradient, dy.dtype, options).attributes["spatial_scale"]
         places = torch.from_numpy(rows.astype(np.float64))
@@ -271,26 +264,22 @@ def _drois_grad(family: Family) -> Callable[..., Any]:
             by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
         return by_dy.to(dy.dtype), by_rois.to(rois.dtype), by_x.to(x.dtype)
 
-    return kernel
+    return shape, compute
 
 
-def _fake_drois_grad(family: Family) -> Callable[..., Any]:
-    def kernel(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
-        _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
-        return tuple(one.new_empty(one.shape) for one in (dy, rois, x))
-
-    return kernel
+def _shape_of_pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
+    _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
+    return x.shape
 
 
 def _pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:
-    _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
     rows, _ = _copy(ROI_POOL, rois, x.shape)
-    return _call(_bound(ROI_POOL, ROI_POOL.gradient, dy.dtype, options), dy.dtype, [array(dy), array(x), rows])[0]
+    return _call(_bound(ROI_POOL, ROI_POOL.gradient, dy.dtype, options), dy.dtype, [array(dy), array(x), rows])
 
 
-def _fake_pool_dx(dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
-    _check(ROI_POOL, rois, x.shape, input=x, grad=dy)
-    return x.new_empty(x.shape)
+def _shape_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: Any, width: Any) -> Any:  # noqa: ARG001
+    _check(ROI_POOL, rois, x.shape, input=x, values=values)
+    return rois.shape[0], x.shape[1], height, width
 
 
 def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, width: int) -> Any:
@@ -299,7 +288,6 @@ def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, w
     Maxima are found from the pixels' ranks, which are all different. The first of equal pixels has the highest rank, since
     the gradient goes to it.
     """
-    _check(ROI_POOL, rois, x.shape, input=x, values=values)
     rows, images = _copy(ROI_POOL, rois, x.shape)
     flat = x.detach().flatten(2)
     order = flat.shape[2] - 1 - flat.flip(2).argsort(stable=True)  # pixels by ascending rank; NaN has the highest
@@ -307,39 +295,44 @@ def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, w
     ranks.scatter_(2, order, torch.arange(1.0, flat.shape[2] + 1, dtype=torch.float64).expand(flat.shape))
     bound = _bound(ROI_POOL, ROI_POOL.forward, x.dtype, (scale,), pooled_shape=(height, width))
     inputs = [array(ranks.reshape(x.shape)), rows.astype(np.float64)]
-    found = _call(bound, torch.float64, inputs)[0].flatten(2).long()
+    maxima = _call(bound, torch.float64, inputs).flatten(2).long()
     sorted_values = values.detach().flatten(2).gather(2, order)[images]
-    picked = sorted_values.gather(2, (found - 1).clamp(min=0)) if len(rows) else found.to(x.dtype)
-    return torch.where(found > 0, picked, 0).reshape(*found.shape[:2], height, width)
-
-
-def _fake_pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: Any, width: Any) -> Any:  # noqa: ARG001
-    _check(ROI_POOL, rois, x.shape, input=x, values=values)
-    return x.new_empty((rois.shape[0], x.shape[1], height, width))
+    picked = sorted_values.gather(2, (maxima - 1).clamp(min=0)) if len(rows) else maxima.to(x.dtype)
+    return torch.where(maxima > 0, picked, 0).reshape(*maxima.shape[:2], height, width)
 
 
 _library = torch.library.Library("ortops", "FRAGMENT")
 """Kept alive, since PyTorch removes a library's operators when the library is garbage-collected."""
 
 
-def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> Callable[..., Any]:
+def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
     """Define an operator, and return it for calls."""
+    shape, compute = kernel
+
+    def checked(*arguments: Any) -> Any:
+        shape(*arguments)
+        return compute(*arguments)
+
+    def fake(first: Any, *others: Any) -> Any:
+        found = shape(first, *others)
+        return tuple(map(first.new_empty, found)) if schema.endswith(")") else first.new_empty(found)
+
     _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     # For all devices, so that the kernel, and not PyTorch, refuses devices other than the CPU.
-    _library.impl(name, kernel, "CompositeExplicitAutograd")
+    _library.impl(name, checked, "CompositeExplicitAutograd")
     torch.library.register_fake(f"ortops::{name}", fake, lib=_library)
     operator: Callable[..., Any] = getattr(torch.ops.ortops, name)
 
     def one_by_one(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
         # PyTorch would do the same but warn.
         pairs = list(zip(arguments, in_dims, strict=True))
-        found = [
+        results = [
             operator(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs))
             for i in range(info.batch_size)
         ]
-        if isinstance(found[0], torch.Tensor):
-            return torch.stack(found), 0
-        return tuple(map(torch.stack, zip(*found, strict=True))), (0,) * len(found[0])
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
 
     torch.library.register_vmap(f"ortops::{name}", one_by_one, lib=_library)
     return operator
@@ -348,7 +341,7 @@ def _define(name: str, schema: str, kernel: Callable[..., Any], fake: Callable[.
 def _define_forward(family: Family) -> Callable[..., Any]:
     sizes = "SymInt output_height, SymInt output_width"
     schema = f"(Tensor input, Tensor rois, float scale, {sizes}{family.options}) -> Tensor"
-    operator = _define(family.name, schema, _forward(family), _fake_forward(family))
+    operator = _define(family.name, schema, _forward(family))
     # As in torchvision, autocast computes in float32. The functions give the result the input's type.
     torch.library.register_autocast(f"ortops::{family.name}", "cpu", torch.float32, lib=_library)
     return operator
@@ -362,24 +355,12 @@ def _define_average(family: Family) -> Callable[..., Any]:
     """
     name, options = family.name, f"float scale{family.options}"
     forward = _define_forward(family)
-    dx_of = _define(
-        f"{name}_dx",
-        f"(Tensor grad, Tensor rois, SymInt[] input_shape, {options}) -> Tensor",
-        _dx(family),
-        _fake_dx(family),
-    )
-    drois_of = _define(
-        f"{name}_drois",
-        f"(Tensor grad, Tensor rois, Tensor input, {options}) -> Tensor",
-        _drois(family),
-        _fake_drois(family),
-    )
-    gradients_of = _define(
-        f"{name}_drois_grad",
-        f"(Tensor by_drois, Tensor grad, Tensor rois, Tensor input, {options}) -> (Tensor, Tensor, Tensor)",
-        _drois_grad(family),
-        _fake_drois_grad(family),
-    )
+    schema = f"(Tensor grad, Tensor rois, SymInt[] input_shape, {options}) -> Tensor"
+    dx_of = _define(f"{name}_dx", schema, _dx(family))
+    schema = f"(Tensor grad, Tensor rois, Tensor input, {options}) -> Tensor"
+    drois_of = _define(f"{name}_drois", schema, _drois(family))
+    schema = f"(Tensor by_drois, Tensor grad, Tensor rois, Tensor input, {options}) -> (Tensor, Tensor, Tensor)"
+    gradients_of = _define(f"{name}_drois_grad", schema, _drois_grad(family))
 
     def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
         x, rois = ctx.saved_tensors
@@ -422,8 +403,8 @@ def _define_average(family: Family) -> Callable[..., Any]:
         if by_rois is not None or by_x is not None:
             raise NotImplementedError(third)
         by_drois, _, rois, x = ctx.saved_tensors
-        found = gradients_of(by_drois, by_dy, rois, x, *ctx.options)
-        return drois_of(by_dy, rois, x, *ctx.options), None, *found[1:]
+        _, by_rois, by_x = gradients_of(by_drois, by_dy, rois, x, *ctx.options)
+        return drois_of(by_dy, rois, x, *ctx.options), None, by_rois, by_x
 
     def jvp_of_gradients(*_: Any) -> Iterable[Any]:
         raise NotImplementedError(f"{third}, and no second derivatives that use forward mode twice")
@@ -443,15 +424,11 @@ def _or_zeros(tangent: Any, x: Any) -> Any:
 def _define_maximum() -> Callable[..., Any]:
     """Define roi_pool and its derivatives, which treat the maxima's positions as constant; none with respect to RoIs."""
     forward = _define_forward(ROI_POOL)
-    dx_of = _define(
-        "roi_pool_dx", "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor", _pool_dx, _fake_pool_dx
-    )
-    at_maxima = _define(
-        "roi_pool_at_maxima",
-        "(Tensor values, Tensor rois, Tensor input, float scale, SymInt output_height, SymInt output_width) -> Tensor",
-        _pool_at_maxima,
-        _fake_pool_at_maxima,
-    )
+    schema = "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor"
+    dx_of = _define("roi_pool_dx", schema, (_shape_of_pool_dx, _pool_dx))
+    sizes = "SymInt output_height, SymInt output_width"
+    schema = f"(Tensor values, Tensor rois, Tensor input, float scale, {sizes}) -> Tensor"
+    at_maxima = _define("roi_pool_at_maxima", schema, (_shape_at_maxima, _pool_at_maxima))
 
     def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
         x, rois = ctx.saved_tensors

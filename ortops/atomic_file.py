@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import secrets
 import stat
 from collections.abc import Iterator
@@ -25,8 +26,13 @@ def write(path: Path, content: str | bytes) -> None:
     if file.exists() and not file.is_file():  # a device or a pipe must not be replaced
         file.write_bytes(data)
         return
-    with _part(file) as part:
-        part.write(data)
+    replace(file, data)
+
+
+def replace(file: Path, content: bytes, mode: int = 0o666) -> None:
+    """As `write`, but replace a link itself; the permissions of the file are `mode` without the bits of the umask."""
+    with _part(file, mode) as part:
+        part.write(content)
         part.close()
         Path(part.name).replace(file)
 
@@ -47,14 +53,15 @@ def check(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _part(file: Path) -> Iterator[BinaryIO]:
+def _part(file: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """A new empty file in the folder of `file`, removed at the end if it still exists.
 
     tempfile would make a file that nobody else can read, which is wrong for a report.
     """
     if not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"the folder {file.parent} does not exist")
-    with file.with_name(f".{secrets.token_hex(16)}.part").open("xb") as part:
+    name = file.with_name(f".{secrets.token_hex(16)}.part")
+    with open(name, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as part:
         try:
             yield part
         finally:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import pytest
 
-from ortops.compiler import cache, digests, machine_code, options
+from ortops.compiler import cache, digests, machine_code
 
 if os.name == "nt":
     pytest.skip("folders have other owners and rights on Windows", allow_module_level=True)
@@ -31,16 +31,15 @@ class Package:
     """A package with a compiler and one function, whose "compiled code" is its text and its element type."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "source" / "tiny.py"
-        self.compiler = self.path.parent / "compiler" / "compile.py"
-        self.compiler.parent.mkdir(parents=True)
-        self.compiler.write_text("def bitcode(): return 1\n")
-        self.compiler.with_name("machine_code.py").write_text("def emit_function(): return 1\n")
+        self.path = folder / "source"
+        (self.path / "kernels").mkdir(parents=True)
+        (self.path / "custom").mkdir()
+        (self.path / "custom" / "code.py").write_text("")
         self.says("2 * x")
 
-    def says(self, text: str, comment: str = "") -> None:
+    def says(self, text: str) -> None:
         self.text = text
-        self.path.write_text(f"def f(x):{comment}\n    return {text}\n")
+        (self.path / "kernels" / "tiny.py").write_text(f"def f(x):\n    return {text}\n")
 
     def compilations(self, element: str = "float", processor: tuple[str, ...] | None = None) -> int:
         """The number of functions that a new process compiles to load the function for an element type."""
@@ -56,7 +55,7 @@ class Package:
 
 def forget() -> None:
     """Forget what a process knows, as a new one does."""
-    for known in (cache.sources, cache._digests, cache.compiler):  # noqa: SLF001
+    for known in (cache._sources, cache._compiler):  # noqa: SLF001
         known.cache_clear()
 
 
@@ -64,11 +63,9 @@ def forget() -> None:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
     """A package whose code can only be stored in folders below tmp_path."""
     made = Package(tmp_path)
-    monkeypatch.setattr(cache, "PACKAGE", made.path.parent)
-    monkeypatch.setattr(cache, "PACKAGES", {"kernels": made.path.parent, "compiler": made.compiler.parent})
+    monkeypatch.setattr(digests, "ROOT", made.path)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    monkeypatch.setattr(sys, "pycache_prefix", None)
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "shared"))
     (tmp_path / "shared").mkdir()
     yield made
@@ -78,7 +75,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
 
 def files(folder: Path) -> list[Path]:
     """The files with machine code, if they may hold any."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix not in (".py", ".json"))
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".py")
 
 
 def shut(folder: Path) -> None:
@@ -90,7 +87,7 @@ def shut(folder: Path) -> None:
 def test_the_next_process_reads_what_one_has_compiled(package: Package, tmp_path: Path) -> None:
     assert package.compilations() == 1
     assert package.compilations() == 0
-    assert [path.parent for path in files(tmp_path)] == [package.path.parent / "__pycache__"]
+    assert [path.parent for path in files(tmp_path)] == [tmp_path / "user" / "ortops" / "compiled"]
 
 
 def test_each_element_type_has_a_file(package: Package, tmp_path: Path) -> None:
@@ -99,30 +96,53 @@ def test_each_element_type_has_a_file(package: Package, tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 4
 
 
-def test_a_changed_source_is_compiled_anew_in_the_place_of_the_old(package: Package, tmp_path: Path) -> None:
+def test_code_is_shared_by_clones_and_kept_for_each_version_of_the_sources(
+    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert package.compilations() == 1
     package.says("3 * x")
     assert package.compilations() == 1
+    shutil.copytree(package.path, tmp_path / "clone")
+    monkeypatch.setattr(digests, "ROOT", tmp_path / "clone")
     assert package.compilations() == 0
-    assert len(files(tmp_path)) == 1
+    monkeypatch.setattr(digests, "ROOT", package.path)
+    package.says("2 * x")
+    assert package.compilations() == 0
+    assert len(files(tmp_path)) == 2
 
 
-def test_a_process_does_not_read_the_sources_that_another_has_read(
-    package: Package, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert package.compilations("float", LIBRARY) == 1
-    monkeypatch.setattr(digests, "digests", None)
-    assert package.compilations("float", LIBRARY) == 0
-    assert package.compilations("double", LIBRARY) == 1
+SOURCES = {
+    "kernels/tiny.py": "from ortops.kernels.helpers import (\n    twice,\n)\ndef f(x):\n    import ortops.late\n",
+    "kernels/helpers.py": "from ortops.kernels import deep as other\nfrom ortops.kernels import tiny\n",
+    "kernels/deep.py": "from ortops.jit import WIDTH",
+    "jit/__init__.py": "WIDTH = 16",
+    "late.py": "",
+    "kernels/apart.py": "import ortops.kernels.tiny",
+}
 
 
-def test_damaged_digests_of_sources_are_read_anew(package: Package, tmp_path: Path) -> None:
-    assert package.compilations("float", LIBRARY) == 1
-    (path,) = (tmp_path / "user" / "ortops" / "libraries").glob("definitions-*.json")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    assert package.compilations("float", LIBRARY) == 0
-    assert path.read_bytes() == whole
+@pytest.mark.parametrize("file", SOURCES)
+def test_a_digest_covers_what_a_module_imports_however_far(package: Package, file: str) -> None:
+    for name, text in SOURCES.items():
+        (package.path / name).parent.mkdir(exist_ok=True)
+        (package.path / name).write_text(text)
+    before = digests.digest_of("kernels.tiny")
+    (package.path / file).write_text(SOURCES[file] + "\n")
+    assert (digests.digest_of("kernels.tiny") == before) == (file == "kernels/apart.py")
+
+
+def test_the_code_of_kernels_depends_on_how_they_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clone = tmp_path / "ortops"
+    shutil.copytree(digests.ROOT, clone, ignore=shutil.ignore_patterns("__pycache__", "built"))
+    modules = ("native.kernels.gather", "custom.code")
+    monkeypatch.setattr(digests, "ROOT", clone)
+    before = [digests.digest_of(module) for module in modules]
+    for file in ("machine_code", "compile", "float16"):
+        source = clone / "compiler" / f"{file}.py"
+        text = source.read_text("utf-8")
+        source.write_text(f"{text}\n")
+        assert not {*before} & {digests.digest_of(module) for module in modules}
+        source.write_text(text)
 
 
 @pytest.mark.parametrize("name", ["numba", "llvmlite"])
@@ -167,26 +187,6 @@ def test_options_that_change_no_code_compile_nothing_anew(package: Package, monk
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")
     monkeypatch.setenv("NUMBA_FULL_TRACEBACKS", "1")
     assert package.compilations() == 0
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "many")  # which numba takes for unset
-    options.check()
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "rule"),
-    [
-        ("NUMBA_DISABLE_JIT", "1", "must be 0 or unset"),
-        ("NUMBA_NUM_THREADS", "0", "must be > 0 or unset"),
-        ("NUMBA_CPU_FEATURES", "avx2", "must be features separated by commas, each prefixed by + or -"),
-        ("NUMBA_CPU_FEATURES", "+avx2, -fma", "must be features separated by commas, each prefixed by + or -"),
-    ],
-)
-def test_options_with_which_numba_compiles_nothing_are_named(
-    monkeypatch: pytest.MonkeyPatch, option: str, value: str, rule: str
-) -> None:
-    monkeypatch.setenv(option, value)
-    with pytest.raises(RuntimeError) as caught:
-        options.check()
-    assert str(caught.value).startswith(f"{option} = {value!r}: {rule}")
 
 
 @pytest.mark.parametrize(
@@ -219,31 +219,11 @@ def test_a_file_under_the_name_of_another_kernel_is_not_its_code(package: Packag
 
 def test_without_sources_nothing_is_kept_or_read(package: Package, tmp_path: Path) -> None:
     assert package.compilations() == 1
-    package.path.rename(package.path.with_suffix(".txt"))
-    shutil.rmtree(package.compiler.parent)
+    shutil.rmtree(package.path / "kernels")
     forget()
     cache.save("kernels.tiny.f", ("float64",), b"code")
     assert cache.find("kernels.tiny.f", ("float",)) is None
-    assert len(files(tmp_path)) == 2
-
-
-def test_a_read_only_installation_keeps_its_code_and_new_code_goes_to_the_user(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert package.compilations() == 1
-    beside, replace = package.path.parent / "__pycache__", os.replace
-
-    def refuse(part: str, target: str, src_dir_fd: int, dst_dir_fd: int) -> None:
-        # Root can write to any folder that is only marked as read-only.
-        if os.path.samestat(os.fstat(dst_dir_fd), beside.stat()):
-            raise PermissionError("Read-only file system")
-        replace(part, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-
-    monkeypatch.setattr(os, "replace", refuse)
-    assert package.compilations() == 0
-    assert package.compilations("double") == 1
-    assert package.compilations("double") == 0
-    assert len(files(tmp_path / "user" / "ortops")) == 1
+    assert len(files(tmp_path)) == 1
 
 
 def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
@@ -252,7 +232,6 @@ def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
     def unknown(_: int) -> Any:
         raise KeyError("getpwuid(): uid not found")
 
-    shut(package.path.parent / "__pycache__")
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
@@ -265,7 +244,7 @@ def test_without_a_home_the_code_goes_to_a_private_folder_for_temporary_files(
 
 
 def test_where_no_folder_can_be_written_each_process_compiles(package: Package, tmp_path: Path) -> None:
-    for folder in (package.path.parent / "__pycache__", tmp_path / "user", tmp_path / "shared"):
+    for folder in (tmp_path / "user", tmp_path / "shared"):
         shut(folder)
     assert package.compilations() == 1
     assert package.compilations() == 1
@@ -289,7 +268,7 @@ def no_umask() -> Iterator[None]:
     os.umask(umask)
 
 
-@pytest.fixture(params=["beside the sources", "named", "user", "temporary"])
+@pytest.fixture(params=["named", "user", "temporary"])
 def kept(
     request: pytest.FixtureRequest,
     package: Package,
@@ -300,8 +279,6 @@ def kept(
     """The file with the package's code, in the only folder that can be used."""
     if request.param == "named":
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "home" / "named"))
-    elif request.param != "beside the sources":
-        shut(package.path.parent / "__pycache__")
     if request.param == "user":
         shut(tmp_path / "shared")
     if request.param == "temporary":
@@ -312,9 +289,9 @@ def kept(
 
 
 def test_what_is_made_nobody_else_can_write_to_whatever_the_umask(kept: Path, tmp_path: Path) -> None:
-    is_private = not {tmp_path / "source", tmp_path / "home"} & {*kept.parents}
+    is_private = tmp_path / "home" not in kept.parents
     assert kept.stat().st_mode & 0o777 == (0o600 if is_private else 0o644)
-    made = [path for path in (kept.parent, kept.parent.parent) if path != tmp_path / "source"]
+    made = kept.parent, kept.parent.parent
     assert {path.stat().st_mode & 0o777 for path in made} == {0o700 if is_private else 0o755}
 
 
@@ -338,8 +315,6 @@ def test_code_that_others_may_have_written_is_not_read(package: Package, kept: P
     path = [kept, *kept.parents][depth]
     if attack == "owner" and os.geteuid() != 0:
         pytest.skip("only root can give a file away")
-    if path == package.path.parent and attack != "mode 777":
-        pytest.skip("whoever can write to the sources needs no machine code")
     ATTACKS[attack](path)
     before = files(path if path.is_dir() else path.parent)
     assert package.compilations() == 1
@@ -350,8 +325,8 @@ def test_code_that_others_may_have_written_is_not_read(package: Package, kept: P
 @pytest.mark.filterwarnings("ignore:NUMBA_CACHE_DIR:UserWarning")
 def test_nothing_is_made_where_others_could_replace_it(package: Package, kept: Path, tmp_path: Path) -> None:
     around = kept.parents[2]
-    if around in (tmp_path, package.path.parent):
-        pytest.skip("a folder of the sources")
+    if around == tmp_path:
+        pytest.skip("has the sources, too")
     shutil.rmtree(kept.parents[1])
     around.chmod(0o777)
     assert package.compilations() == 1
@@ -362,7 +337,7 @@ def test_nothing_is_made_where_others_could_replace_it(package: Package, kept: P
 
 
 def test_the_group_of_the_sources_may_write_code(package: Package, kept: Path) -> None:
-    for path in {kept, *kept.parents[:2], package.path.parent}:
+    for path in {kept, *kept.parents[:2], package.path}:
         path.chmod(path.stat().st_mode | 0o20)
     assert package.compilations() == 0
 
@@ -392,7 +367,7 @@ def test_a_full_disk_is_named_and_stops_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "named"))
-    monkeypatch.setattr(os, "replace", lambda *_, **__: full())
+    monkeypatch.setattr(Path, "replace", full)
     warnings.simplefilter(on_error)
     assert package.compilations() == 1
     assert package.compilations() == 1
@@ -401,15 +376,15 @@ def test_a_full_disk_is_named_and_stops_nothing(
     assert files(tmp_path / "named") == []
 
 
-def test_parts_that_processes_left_behind_are_removed_with_the_next_file(package: Package, tmp_path: Path) -> None:
+def test_parts_that_processes_left_behind_are_removed(package: Package, tmp_path: Path) -> None:
     assert package.compilations() == 1
     (kept,) = files(tmp_path)
-    stale, young, other = (kept.with_name(name) for name in (f"{kept.name}.{'0f' * 16}", f"f.o.{'a1' * 16}", "f.o.py"))
+    stale, young, other = (kept.with_name(f".{name}") for name in (f"{'0f' * 16}.part", f"{'a1' * 16}.part", "part"))
     for path in (stale, young, other):
         path.write_bytes(b"part of")
     for path in (stale, other, kept):
         os.utime(path, (0, 0))
-    assert package.compilations("double") == 1
+    cache.remove_unused()
     assert not stale.exists()
     assert young.exists(), "another process may still write it"
     assert other.exists()
@@ -438,6 +413,7 @@ def test_of_a_users_function_the_versions_used_last_are_kept_with_all_their_type
             stored(tmp_path, f"user.own.v{version}", version, kind)
     assert cache.find("user.own.v0", ("int64",)) == b"code"
     cache.save("user.own.new", ("int64",), b"code")
+    cache.remove_unused()
     last = [f"user.own.v{version}" for version in range(2, cache.MAX_VERSIONS)] * 2
     assert names(tmp_path) == sorted(
         ["kernels.tiny.f", "user.other.v0", "user.own.new", "user.own.v0", "user.own.v0", *last]
@@ -449,13 +425,14 @@ def test_beyond_the_bound_of_a_folder_the_code_used_longest_ago_goes(
 ) -> None:
     assert package.compilations() == 1
     for used in range(4):
-        stored(tmp_path, f"f{used}", used)
-    assert cache.find("f0", ("int64",)) == b"code"
+        stored(tmp_path, f"kernels.tiny.f{used}", used)
+    assert cache.find("kernels.tiny.f0", ("int64",)) == b"code"
     bound = sum(path.stat().st_size for path in files(tmp_path)) - 1
-    (package.path.parent / "__pycache__" / "tiny.pyc").write_bytes(bytes(bound))
+    files(tmp_path)[0].with_name("other").write_bytes(bytes(bound))
     monkeypatch.setattr(cache, "MAX_BYTES", bound)
-    cache.save("new", ("int64",), b"code")
-    assert names(tmp_path) == ["f0", "f3", "kernels.tiny.f", "new", "tiny.pyc"]
+    stored(tmp_path, "kernels.tiny.new", 9)
+    cache.remove_unused()
+    assert names(tmp_path) == [*(f"kernels.tiny.{name}" for name in ("f", "f0", "f3", "new")), "other"]
 
 
 def test_code_on_a_disk_that_refuses_the_time_of_its_use_is_read(
@@ -473,7 +450,7 @@ def test_processes_that_fill_an_empty_folder_at_once_do_not_mix_their_code(tmp_p
     code = """
 import hashlib, sys
 from ortops.compiler import cache
-name, found = "f", 0
+name, found = "native.tasks.f", 0
 for k in range(20):
     kinds, code = (str(k),), hashlib.sha256(f"{name} {k}".encode()).digest() * 10_000
     read = cache.find(name, kinds)
@@ -490,28 +467,6 @@ print(found)
     assert len(files(tmp_path)) == 20
 
 
-def test_code_for_libraries_is_shared_by_clones_and_kept_for_each_version_of_the_sources(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def found() -> bytes | None:
-        forget()
-        return cache.find("kernels.tiny.f", ("int64",), LIBRARY)
-
-    cache.save("kernels.tiny.f", ("int64",), b"first", LIBRARY)
-    package.says("3 * x")
-    assert found() is None
-    cache.save("kernels.tiny.f", ("int64",), b"second", LIBRARY)
-    assert found() == b"second"
-    package.says("2 * x", "  # a comment")
-    assert found() == b"first"
-    clone = tmp_path / "clone"
-    shutil.copytree(package.path.parent, clone)
-    monkeypatch.setattr(cache, "PACKAGE", clone)
-    monkeypatch.setattr(cache, "PACKAGES", {"kernels": clone, "compiler": clone / "compiler"})
-    assert found() == b"first"
-    assert [path.parent for path in files(tmp_path / "user")] == [tmp_path / "user" / "ortops" / "libraries"] * 2
-
-
 def test_code_for_libraries_does_not_depend_on_options_of_this_process(
     package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,12 +475,3 @@ def test_code_for_libraries_does_not_depend_on_options_of_this_process(
     monkeypatch.setenv("NUMBA_OPT", "0")
     assert cache.find("kernels.tiny.f", ("int64",), LIBRARY) == b"code"
     assert cache.find("kernels.tiny.f", ("int64",), cache.BITCODE) is None
-
-
-def test_code_for_libraries_beyond_the_bound_goes_when_asked(package: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert package.compilations() == 1
-    for kind in ("int64", "float64"):
-        cache.save("kernels.tiny.f", (kind,), b"code", LIBRARY)
-    monkeypatch.setattr(cache, "MAX_BYTES", cache.DIGEST + len(b"code"))
-    cache.remove_unused()
-    assert [cache.find("kernels.tiny.f", (kind,), LIBRARY) for kind in ("int64", "float64")].count(None) == 1

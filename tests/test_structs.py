@@ -6,13 +6,12 @@ import ctypes
 import struct
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 import struct_functions as functions
-from ortops.compiler import digests, machine_code
+from ortops.compiler import machine_code
 from ortops.compiler.compile import library_of
 from ortops.native.structs import POINTER, InPlace, Pointer, kind_of
 from struct_functions import Definition, Node, Rule, Tensor
@@ -135,30 +134,6 @@ def test_a_field_of_another_type_is_refused(hint: Any) -> None:
 def test_kinds_nest() -> None:
     rules = Annotated[list[Annotated[list[Annotated[Rule, POINTER]], POINTER]], 2]
     assert kind_of(rules) == InPlace(Pointer(Pointer(Rule, False), True), 2)
-
-
-SOURCES = {
-    "types.py": "class Inner(Struct):\n    size: int\nclass Outer(Struct):\n    inner: Annotated[list[Inner], POINTER]\n"
-    "class Other(Struct):\n    size: int\n",
-    "code.py": "from ortops.kernels.types import Outer, Other\n"
-    "def direct(outer: Outer): return outer.inner[0].size\n"
-    "def passes(outer: Outer): return direct(outer)\n"
-    "def local(): return local_struct(Outer).inner\n"
-    "def other(other: Other): return other.size\n",
-}
-
-
-def test_the_digest_of_a_function_covers_the_structs_that_it_uses(tmp_path: Path) -> None:
-    def digests_with(edit: tuple[str, str]) -> dict[str, str]:
-        for name, text in SOURCES.items():
-            (tmp_path / name).write_text(text.replace(*edit))
-        return digests.digests({"kernels": tmp_path})
-
-    before, after = (
-        digests_with(("", "")),
-        digests_with(("Inner(Struct):\n    size", "Inner(Struct):\n    more: int\n    size")),
-    )
-    assert {name.rpartition(".")[2] for name in before if before[name] != after[name]} == {"direct", "passes", "local"}
 
 
 def test_structs_need_no_compiler() -> None:

@@ -56,6 +56,7 @@ def _code_of(source: UserCode, processor: tuple[str, ...] | None = None) -> byte
             logging.getLogger("ortops").info("%s is compiled in each process: %s", source.operator, why)
         else:
             cache.save(_name(source, digest), source.types, code, processor)
+            cache.remove_unused()
     return code
 
 

@@ -26,7 +26,7 @@ def to_ort(array: npt.NDArray[Any]) -> Any:
     """
     if array.dtype != ml_dtypes.bfloat16:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
-    bits = np.ascontiguousarray(array).view(np.uint16)
+    bits = np.asarray(array, order="C").view(np.uint16)
     return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, BFLOAT16)
 
 

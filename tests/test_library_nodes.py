@@ -1,12 +1,12 @@
-"""Nodes that a library makes: what it says of attributes and infers of shapes, against sessions of this project."""
+"""Nodes that compiled code makes and infers the shapes of, against Python's own; and how a library registers with a host."""
 
 from __future__ import annotations
 
-import copy
 import ctypes
-import re
+import functools
+import math
 import threading
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,14 @@ from ortops.engine.extensions import OrtError
 from ortops.native.node import strings
 from ortops.native.ort.types import FAIL, Table
 from ortops.native.types import TEXT_BYTES, Call
+from ortops.operators import OPERATORS
 from ortops.runtime import library
-from samples import open_ranks, with_attributes
+from ortops.spec import Attribute, Operator
+from samples import open_ranks, samples
 
 OURS = ctypes.CDLL(library().path)
-POOL, RESAMPLE = open_ranks(onnx_models.max_roi_pool(22)), onnx_models.dml_resample(rank=2, scales=[1.0, 1.0])
-ROI_ALIGN, REGIONS = onnx_models.roi_align(16), onnx_models.dml_roi_align()
-GRADIENT = onnx_models.roi_align_grad()
+ROI_ALIGN = onnx_models.roi_align(16)
+Kind = onnx.AttributeProto
 
 
 def session(model: onnx.ModelProto, name: str = "RegisterCustomOps", host: Host | None = None) -> Any:
@@ -42,143 +43,113 @@ def session(model: onnx.ModelProto, name: str = "RegisterCustomOps", host: Host 
     return onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
 
 
-def said(make: Any, model: onnx.ModelProto) -> str:
-    """What the error says when a session is made."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the type is ONNX Runtime's own
-        make(model)
-    text, label = str(caught.value), f"{model.graph.node[0].op_type}: "
-    assert label in text, text
-    return text[text.index(label) :]
+@functools.cache
+def both_options(operator: Operator) -> tuple[Any, Any]:
+    """Session options with the library, and with an operator of a user that has the definition and a kernel in Python."""
+    of_library, of_python = options(), options()
+    Host().register(of_library, OURS)
+    plain = ortops.operator(
+        domain="python",
+        name=operator.name,
+        inputs=operator.inputs,
+        outputs=operator.outputs,
+        types=operator.types,
+        attributes=operator.attributes,
+    )(lambda **_: None)
+    rules: Any = {name: getattr(operator, name) for name in ("rules", "constants", "equations", "derived_axes")}
+    ortops.register(of_python, operators=[replace(plain, **rules)])
+    return of_library, of_python
 
 
-def said_by_ours(model: onnx.ModelProto) -> str:
-    """What the kernel says; the session may say the same before there is a kernel."""
-
-    def registered(model: onnx.ModelProto) -> Any:
-        chosen = options()
-        ortops.register(chosen)
-        return onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
-
-    text = said(registered, model)
-    with pytest.raises(Exception, match=re.escape(text.partition(": ")[2])):
-        ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-    return text
+def known(shape: list[Any]) -> list[Any]:
+    """A shape without the numbers that stand for unknown lengths, each of which must be a new one."""
+    unknown = [length for length in shape if isinstance(length, str) and length not in ("n", "r")]
+    assert len(set(unknown)) == len(unknown)
+    return [None if length in unknown else length for length in shape]
 
 
-@pytest.mark.parametrize(
-    ("model", "attributes"),
-    [
-        (ROI_ALIGN, {"sampling_ratio": 2.5}),
-        (ROI_ALIGN, {"sampling_ratio": -(2**63)}),
-        (ROI_ALIGN, {"sampling_ratio": 2**63 - 1, "output_width": -(2**63)}),
-        (ROI_ALIGN, {"sampling_ratio": []}),
-        (ROI_ALIGN, {"mode": 1}),
-        (ROI_ALIGN, {"mode": [0.1, 1e30]}),
-        (ROI_ALIGN, {"mode": ["max"]}),
-        (ROI_ALIGN, {"mode": np.ones(3)}),
-        (ROI_ALIGN, {"mode": "avg\0max"}),
-        (ROI_ALIGN, {"mode": "avg "}),
-        (ROI_ALIGN, {"mode": ""}),
-        (ROI_ALIGN, {"mode": "\u20ac\n" * 1000}),
-        (ROI_ALIGN, {"mode": [7] * 3000}),
-        (ROI_ALIGN, {"spatial_scale": 2}),
-        (ROI_ALIGN, {"spatial_scale": 0.0}),
-        (ROI_ALIGN, {"spatial_scale": float("nan")}),
-        (ROI_ALIGN, {"spatial_scale": float("inf")}),
-        (ROI_ALIGN, {"spatial_scale": [1.0, 2.0]}),
-        (ROI_ALIGN, {"output_width": "7"}),
-        (ROI_ALIGN, {"output_width": 0, "output_height": -1}),
-        (GRADIENT, {"mode": "mean"}),
-        (POOL, {"pooled_shape": 2}),
-        (POOL, {"pooled_shape": [1] * 9}),
-        (POOL, {"pooled_shape": [1, 0]}),
-        (RESAMPLE, {"scales": [2, 2]}),
-        (RESAMPLE, {"scales": []}),
-        (RESAMPLE, {"scales": np.ones(2)}),
-        (RESAMPLE, {"scales": [1.0] * 5}),
-        (RESAMPLE, {"output_sizes": [1, -(2**63)]}),
-        *(
-            (onnx_models.roi_align(10), {"coordinate_transformation_mode": value})
-            for value in ("half_pixel", 1, 0.5, [1], [0.5], ["x"], np.ones(3))
-        ),
-        (RESAMPLE, {"scales": [1.0, -0.5]}),
-        (RESAMPLE, {"output_sizes": [3]}),
-        (RESAMPLE, {"output_sizes": [3], "input_pixel_offsets": [1.0] * 3}),
-        (REGIONS, {"minimum_samples_per_output": 3, "maximum_samples_per_output": 2}),
-        (REGIONS, {"align_regions_to_corners": 2}),
-    ],
-)
-def test_a_library_says_of_attributes_what_a_session_says(model: onnx.ModelProto, attributes: dict[str, Any]) -> None:
-    model = copy.deepcopy(model)
-    for name, value in attributes.items():
-        model = with_attributes(model, {name: 0})
-        stored = onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
-        kind = onnx.AttributeProto.FLOATS if isinstance(value, list) and not value else None
-        model.graph.node[0].attribute[-1].CopyFrom(onnx.helper.make_attribute(name, stored, attr_type=kind))
-    expected = said_by_ours(model).encode()[: TEXT_BYTES - 1].decode(errors="ignore")  # as much as there is room for
-    assert said(session, model) == expected
+def both(operator: Operator, model: onnx.ModelProto) -> list[Any]:
+    """The shapes that a session of each has, or the text of its error from the operator's name on."""
+    outcomes: list[Any] = []
+    for chosen, domain in zip(both_options(operator), (operator.domain, "python"), strict=True):
+        model.graph.node[0].domain = domain
+        try:
+            made = onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
+            outcomes.append([known(output.shape) for output in made.get_outputs()])
+        except Exception as error:  # noqa: BLE001 - the type is ONNX Runtime's own
+            text = str(error).encode().partition(f"{operator.name}: ".encode())[2]
+            outcomes.append(text[: TEXT_BYTES - 1 - len(operator.name) - 2].decode(errors="ignore"))
+    return outcomes
 
 
-def test_an_attribute_that_onnx_requires_may_not_be_left_out() -> None:
-    model = open_ranks(onnx_models.max_roi_pool(22))
-    node = model.graph.node[0]
-    node.op_type, node.domain = "MaxRoiPool", ""
-    del node.attribute[:]
-    del model.opset_import[:]
-    model.opset_import.extend([onnx.helper.make_opsetid("", 22)])
-    text = said(lambda one: session(one, "RegisterOnnx22"), model)
-    assert text == "MaxRoiPool: pooled_shape is missing: MaxRoiPool requires it"
-
-
-def shaped(model: onnx.ModelProto, shapes: Sequence[Sequence[int | str | None] | None]) -> onnx.ModelProto:
-    """A model whose inputs have these shapes, None for an unknown rank, and whose outputs have unknown ranks."""
-    model = open_ranks(copy.deepcopy(model))
-    for value, shape in zip(model.graph.input, shapes, strict=True):
-        for length in shape or ():
-            dimension = value.type.tensor_type.shape.dim.add()
-            if length is not None:
-                setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
+def model_of(operator: Operator) -> onnx.ModelProto:
+    """A model of one node, which may also be of the domain of the operator in Python."""
+    model = open_ranks(samples(operator)[0].model())
+    model.opset_import.append(onnx.helper.make_opsetid("python", 1))
     return model
 
 
-def shapes_of(session: Any) -> list[Any]:
-    """The shapes of a session's outputs, without the numbers of unknown lengths, each of which must be a new one."""
-    shapes = [output.shape for output in session.get_outputs()]
-    unknown = [length for shape in shapes for length in shape if str(length).startswith("ortops_unknown_")]
-    assert len(set(unknown)) == len(unknown)
-    return [[None if length in unknown else length for length in shape] for shape in shapes]
+def of_any_kind(attribute: Attribute) -> st.SearchStrategy[Kind]:
+    """The attribute of a node, often with its own type."""
+    integers = st.sampled_from([0, 1, 2, 3, -1, -(2**63), 2**63 - 1])
+    floats = st.sampled_from([0.0, -0.0, 0.5, 2.0, -1.5, 1 / 3, 1e30, math.nan, math.inf, -math.inf])
+    texts = st.sampled_from([*attribute.choices, "", "7", "avg ", "avg\0max", "\u20ac\n" * 700, b"\xff"])
+    values: dict[int, st.SearchStrategy[Any]] = {
+        Kind.INT: integers,
+        Kind.FLOAT: floats,
+        Kind.STRING: texts,
+        Kind.INTS: st.lists(integers, max_size=6) | st.just([7] * 3000),
+        Kind.FLOATS: st.lists(floats, max_size=6),
+        Kind.TENSOR: st.just(onnx.numpy_helper.from_array(np.ones(2))),
+    }
+    if not attribute.is_per_axis:  # which compiled code takes for an empty list
+        values[Kind.STRINGS] = st.lists(st.sampled_from(["", "avg"]), max_size=2)
+    own = Kind.AttributeType.Value(attribute.type)
+    kinds = st.just(own) | st.sampled_from(sorted(values))
+    return kinds.flatmap(
+        lambda kind: values[kind].map(lambda value: onnx.helper.make_attribute(attribute.name, value, attr_type=kind))
+    )
 
 
-@pytest.mark.parametrize(
-    ("model", "shapes"),
-    [
-        (ROI_ALIGN, [("n", 4, 20, 30), ("r", 4), ("r",)]),
-        (ROI_ALIGN, [(None, "c", None, None), ("r", 4), ("s",)]),
-        (ROI_ALIGN, [(None, "c", None, None), (None, 4), ("s",)]),
-        (ROI_ALIGN, [(1, "c", None, None), (None, 4), (7,)]),
-        (ROI_ALIGN, [(1, None, None, None), (None, 4), (7,)]),
-        (ROI_ALIGN, [(None, None, None, None), (None, None), (None,)]),
-        (ROI_ALIGN, [None, ("r", 4), None]),
-        (ROI_ALIGN, [None, None, None]),
-        (ROI_ALIGN, [(1, 2, 5, 6), (3, 4), (2,)]),  # disagree: ONNX Runtime leaves the error to the call
-        (ROI_ALIGN, [(1, 2, 5), ("r", 4), ("r",)]),
-        (REGIONS, [("n", "c", 5, 5), (1, 1, "r", 4), (1, "r")]),
-        (REGIONS, [("n", "c", 5, 5), None, (1, "r")]),
-        (REGIONS, [None, (1, "r", 4), None]),
-        (RESAMPLE, [(3, 4)]),
-        (RESAMPLE, [("a", 4)]),
-        (GRADIENT, [("r", "c", 2, 2), ("r", 4), ("r",), (4,), (1, "c", 5, 6)]),
-        (GRADIENT, [("r", "c", 2, 2), ("r", 4), (3,), (4,), None]),
-        (onnx_models.ps_roi_align(output_height=2, output_width=3), [(1, 12, 5, 6), ("r", 4), ("r",)]),
-        (onnx_models.ps_roi_align(output_height=2, output_width=3), [(1, "c", 5, 6), ("r", 4), ("r",)]),
-    ],
-)
-def test_a_library_infers_the_shapes_that_a_session_infers(
-    model: onnx.ModelProto, shapes: Sequence[Sequence[int | str | None] | None]
-) -> None:
-    model = shaped(model, shapes)
-    ours = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
-    assert shapes_of(session(model)) == shapes_of(ours)
+@given(st.data())
+@settings(deadline=None, derandomize=True, max_examples=120)
+def test_compiled_and_python_nodes_refuse_the_same_attributes(data: st.DataObject) -> None:
+    operator = data.draw(st.sampled_from([operator for operator in OPERATORS if operator.attributes]))
+    model = model_of(operator)
+    chosen = st.lists(st.sampled_from(operator.attributes), min_size=1, max_size=3, unique_by=lambda one: one.name)
+    drawn = {attribute.name: data.draw(of_any_kind(attribute)) for attribute in data.draw(chosen)}
+    node = model.graph.node[0]
+    attributes = {attribute.name: attribute for attribute in node.attribute} | drawn
+    del node.attribute[:]
+    node.attribute.extend(attributes.values())
+    of_library, of_python = both(operator, model)
+    assert of_library == of_python
+
+
+@given(st.data())
+@settings(deadline=None, derandomize=True, max_examples=60)
+def test_compiled_and_python_nodes_infer_the_same_shapes(data: st.DataObject) -> None:
+    operator = data.draw(st.sampled_from(OPERATORS))
+    sample = data.draw(st.sampled_from(samples(operator)))
+    model = open_ranks(sample.model())
+    model.opset_import.append(onnx.helper.make_opsetid("python", 1))
+    for value in model.graph.input:
+        lengths = [
+            data.draw(st.just(n) | st.sampled_from([None, "n", "r", 1, 2])) for n in sample.inputs[value.name].shape
+        ]
+        for length in data.draw(st.sampled_from([lengths, lengths, lengths[1:], ()])):  # () for an unknown rank
+            dimension = value.type.tensor_type.shape.dim.add()
+            if length is not None:
+                setattr(dimension, "dim_value" if isinstance(length, int) else "dim_param", length)
+    of_library, of_python = both(operator, model)
+    assert of_library == of_python
+
+
+def test_kernel_refuses_node_without_attribute_that_onnx_requires() -> None:
+    model = open_ranks(onnx_models.max_roi_pool(22, standard=True))
+    del model.graph.node[0].attribute[:]
+    with pytest.raises(Exception, match="MaxRoiPool: pooled_shape is missing: MaxRoiPool requires it"):
+        session(model, "RegisterOnnx22")
 
 
 @pytest.mark.parametrize(

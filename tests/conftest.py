@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,3 +52,17 @@ def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("conformance.worker_process.WorkerProcess", NoProcess)
     isolate._loaded.cache_clear()  # noqa: SLF001  # backends of other tests may have the same name
+
+
+@pytest.fixture
+def own_schemas() -> Iterator[None]:
+    """Forgets the operators that a test registers with onnx."""
+    import onnx
+
+    from onnx_models.tools.attributes import CUSTOM
+
+    before = dict(CUSTOM)
+    yield
+    for domain, name in set(CUSTOM) - set(before):
+        del CUSTOM[domain, name]
+        onnx.defs.deregister_schema(name, 1, domain)

@@ -10,18 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
 import ortops
-from conformance.backends.session import CPU, options
+from conformance.backends.session import options
 from ortops.custom import objects
 from processes import python
+from sessions import session
 
 F = NDArray[np.float32]
 TWICE = "(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Count <step = 10> (y) }"
+WITH_BAD = "(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Bad(y) }"
 FEEDS = {"x": np.zeros(1, np.float32)}
 
 
@@ -55,29 +56,19 @@ class Log:
         return ortops.operator(domain="t")(Count)
 
 
-def model(graph: str = TWICE) -> bytes:
-    text = f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}'
-    proto: bytes = onnx.parser.parse_model(text).SerializeToString()
-    return proto
-
-
-def session(*operators: ortops.CustomOperator, graph: str = TWICE) -> ortops.InferenceSession:
-    return ortops.InferenceSession(model(graph), options(), [CPU], operators=operators)
-
-
 def run(runner: Any) -> list[float]:
     found: list[float] = runner.run(None, FEEDS)[0].tolist()
     return found
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Any:
+def no_session_left() -> Any:
     yield
     gc.collect()
     assert objects._sessions == {}  # noqa: SLF001
 
 
-def test_the_definition_is_that_of_the_call() -> None:
+def test_class_has_definition_of_its_call() -> None:
     operator = Log().operator()
     assert [(one.name, one.type) for one in operator.inputs] == [("x", "float")]
     assert [(one.name, one.type) for one in operator.attributes] == [("step", "INT")]
@@ -85,9 +76,9 @@ def test_the_definition_is_that_of_the_call() -> None:
     assert operator()(np.ones(1, np.float32)).tolist() == [2]  # it is still the class
 
 
-def test_nodes_of_a_session_share_an_object_that_is_closed_with_it() -> None:
+def test_session_closes_object_that_its_nodes_share() -> None:
     log = Log()
-    runner = session(log.operator())
+    runner = session(TWICE, log.operator())
     assert log.lines == ["made"]
     assert [run(runner), run(runner)] == [[1 + 20], [3 + 40]]
     assert log.lines == ["made"]
@@ -96,7 +87,7 @@ def test_nodes_of_a_session_share_an_object_that_is_closed_with_it() -> None:
     assert log.lines == ["made", "closed after 4"]
 
 
-def test_nodes_with_constants_are_neither_folded_nor_merged() -> None:
+def test_session_neither_folds_nor_merges_nodes() -> None:
     log = Log()
     graph = """(float[n] x) => (float[n] y, float[n] z) {
         c = Constant <value = float[1] {0}> ()
@@ -105,18 +96,18 @@ def test_nodes_with_constants_are_neither_folded_nor_merged() -> None:
         y = Add(x, a)
         z = Add(x, b)
     }"""
-    runner = session(log.operator(), graph=graph)
+    runner = session(graph, log.operator())
     for i in range(3):
         y, z = runner.run(None, FEEDS)
         assert sorted([y.item(), z.item()]) == [2 * i + 1, 2 * i + 2]
 
 
-def test_sessions_made_and_run_in_many_threads_share_nothing() -> None:
+def test_sessions_in_many_threads_share_no_object() -> None:
     log = Log()
     operator = log.operator()
 
     def work(_: int) -> list[float]:
-        runner = session(operator)
+        runner = session(TWICE, operator)
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda _: run(runner), range(4)))
         return run(runner)
@@ -127,33 +118,33 @@ def test_sessions_made_and_run_in_many_threads_share_nothing() -> None:
     assert sorted(log.lines) == ["closed after 10"] * 16 + ["made"] * 16
 
 
-def test_an_error_of_the_constructor_is_one_of_the_session() -> None:
+def test_session_raises_error_of_constructor() -> None:
     log = Log()
     with pytest.raises(Exception, match="t::Count: its constructor: FileNotFoundError: no such model") as caught:
-        session(log.operator(fails=True))
+        session(TWICE, log.operator(fails=True))
     assert isinstance(caught.value.__cause__, FileNotFoundError)
     assert log.lines == ["made"]
 
 
-def test_an_object_is_closed_if_its_session_cannot_be_made() -> None:
+def test_failed_session_closes_object() -> None:
     log = Log()
 
     def Bad(x: F, *, n: int) -> F: ...  # noqa: N802 - the operator's name
 
     operators = log.operator(), ortops.operator(domain="t")(Bad)
     with pytest.raises(Exception, match="t::Bad: n is missing"):
-        session(*operators, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Bad(y) }")
+        session(WITH_BAD, *operators)
     gc.collect()
     assert log.lines == ["made", "closed after 0"]
     # A node of the operator itself.
     log.lines.clear()
     with pytest.raises(Exception, match=r"t::Count: step = 1\.5 has type FLOAT: must be INT"):
-        session(log.operator(), graph="(float[n] x) => (float[n] z) { z = t.Count <step = 1.5> (x) }")
+        session("(float[n] x) => (float[n] z) { z = t.Count <step = 1.5> (x) }", log.operator())
     gc.collect()
     assert log.lines == ["made", "closed after 0"]
 
 
-def test_the_traceback_of_an_error_does_not_keep_an_object_open() -> None:
+def test_traceback_of_error_keeps_no_object_open() -> None:
     closed: list[int] = []
 
     class Failing:
@@ -169,7 +160,7 @@ def test_the_traceback_of_an_error_does_not_keep_an_object_open() -> None:
         # On a thread of its own the frames of a call have no caller's frame, which would have the session.
         chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
         graph = "(float[n] x) => (float[n] z) { a = t.Count(x)  b = t.Count(x)  z = Add(a, b) }"
-        runner = ortops.InferenceSession(model(graph), chosen, [CPU], operators=[operator])
+        runner = session(graph, operator, chosen=chosen)
         with pytest.raises(Exception, match="ValueError: 1") as caught:
             run(runner)
         return caught.value.__cause__
@@ -181,7 +172,7 @@ def test_the_traceback_of_an_error_does_not_keep_an_object_open() -> None:
     assert closed == [1]
 
 
-def test_an_error_of_close_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_close_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", lambda report: told.append(report.exc_value))
 
@@ -194,37 +185,11 @@ def test_an_error_of_close_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
     log = Log()
     operators = ortops.operator(domain="t")(Bad), log.operator()
-    runner = session(*operators, graph="(float[n] x) => (float[n] z) { y = t.Count(x)  z = t.Bad(y) }")
+    runner = session(WITH_BAD, *operators)
     del runner
     gc.collect()
     assert [str(error) for error in told] == ["cannot close"]
     assert log.lines == ["made", "closed after 0"]
-
-
-class _NoCall: ...
-
-
-class _Needs:
-    def __init__(self, path: str) -> None: ...
-
-    def __call__(self, x: F) -> F: ...
-
-
-class _Async:
-    async def __call__(self, x: F) -> F: ...
-
-
-@pytest.mark.parametrize(
-    ("kind", "says"),
-    [
-        (_NoCall, "t::f: the class _NoCall has no __call__: must have one that computes"),
-        (_Needs, "t::f: the class _Needs must be made without arguments: missing a required argument: 'path'"),
-        (_Async, "t::f is async: must be a function that returns its result"),
-    ],
-)
-def test_a_class_that_is_no_operator_is_refused(kind: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
-        ortops.operator(domain="t", name="f")(kind)
 
 
 SCRIPT = """
@@ -262,5 +227,5 @@ inside.wait()
 """
 
 
-def test_the_exit_of_the_interpreter_closes_each_object_once_after_running_calls() -> None:
+def test_interpreter_closes_each_object_once_after_running_calls() -> None:
     assert python(SCRIPT).split() == ["made", "made", "closed", "computed", "closed"]

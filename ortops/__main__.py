@@ -36,9 +36,9 @@ def warmup(arguments: Sequence[str]) -> None:  # noqa: ARG001 - those of earlier
 
 def _names(choices: Iterable[str]) -> Callable[[click.Context, click.Parameter, str | None], list[str] | None]:
     """The callback for an option whose value is a list of names, separated by commas."""
-    one = click.Choice(list(choices))
+    choice = click.Choice(list(choices))
     return lambda context, option, value: (
-        None if value is None else [one.convert(name, option, context) for name in value.split(",")]
+        None if value is None else [choice.convert(name, option, context) for name in value.split(",")]
     )
 
 
@@ -48,8 +48,8 @@ def _operators(context: click.Context, option: click.Parameter, value: str | Non
         return None
     ours = click.Choice(list(BY_NAME))
     return [
-        _imported(one, context, option) if ":" in one else ours.convert(one, option, context)
-        for one in value.split(",")
+        _imported(name, context, option) if ":" in name else ours.convert(name, option, context)
+        for name in value.split(",")
     ]
 
 

@@ -13,8 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 MAX_WAIT_SECONDS = 60.0
 """The longest time that a fork, or the interpreter's exit, waits for other threads."""
@@ -65,8 +64,9 @@ def _taken() -> contextlib.ExitStack | None:
         _new.acquire()
         stack.callback(_new.release)
         numba = getattr(sys.modules.get("numba.core.compiler_lock"), "global_compiler_lock", None)
-        of_numba = [] if numba is None else [numba._lock]  # noqa: SLF001 - users' own functions take it as well
-        for lock in (*_locks.values(), *of_numba):
+        # Functions of users take the lock of numba as well.
+        locks = [*_locks.values()] if numba is None else [*_locks.values(), numba._lock]  # noqa: SLF001
+        for lock in locks:
             if not lock.acquire(blocking=False):
                 return None
             stack.callback(lock.release)
@@ -76,14 +76,14 @@ def _taken() -> contextlib.ExitStack | None:
 def _is_importing() -> bool:
     """Whether another thread imports one of the packages."""
     mine = (None, threading.get_ident())
-    locks = [(name, reference()) for name, reference in list(_module_locks().items())]
-    return any(one and one.owner not in mine and name.split(".")[0] in _PACKAGES for name, one in locks)
+    locks = [reference() for name, reference in list(_module_locks().items()) if name.split(".")[0] in _PACKAGES]
+    return any(lock is not None and lock.owner not in mine for lock in locks)
 
 
 def _module_locks() -> dict[str, Any]:
     """Python's locks of the modules that threads import."""
-    found: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
-    return found
+    locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
+    return locks
 
 
 def _wait() -> None:
@@ -111,20 +111,3 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     # What was registered last is called first. The modules logging and concurrent.futures.thread, which are imported above,
     # register functions that take locks. Threads for which `_wait` waits may need these.
     os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_reset)
-
-
-T = TypeVar("T")
-
-
-class Lazy(Generic[T]):
-    """A method that becomes its result: `functools.cached_property`, which holds a lock meanwhile before Python 3.12."""
-
-    def __init__(self, method: Callable[[Any], T]) -> None:
-        self._method = method
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Any, owner: type | None = None) -> T:
-        result = instance.__dict__[self._name] = self._method(instance)
-        return result

@@ -100,13 +100,13 @@ class Library:
     """
 
     def __init__(self) -> None:
-        found = library_file() or _build()
-        if found is None:
+        file = library_file() or _build()
+        if file is None:
             raise RuntimeError(
                 f"{BUILT} has no library of these sources: must come with a wheel for this platform, or be built by "
                 f"`python -m ortops.build`, which needs the extra `compile`: {INSTALL_COMPILER}"
             )
-        self.path = str(found)
+        self.path = str(file)
         self._library = ctypes.CDLL(self.path)
         get = self._library.OrtopsGetInterface
         get.restype = ctypes.c_void_p
@@ -157,9 +157,9 @@ def _load() -> Library:
 
 def _operators_in(listed: OperatorList) -> dict[tuple[str, str, int], list[int]]:
     operators: dict[tuple[str, str, int], list[int]] = {}
-    for one in listed.operators[: listed.count]:
-        domain, name = (ctypes.string_at(text).decode() for text in (one.domain, one.name))
-        operators.setdefault((domain, name, one.version), []).append(ctypes.addressof(one.operator))
+    for typed in listed.operators[: listed.count]:
+        domain, name = (ctypes.string_at(text).decode() for text in (typed.domain, typed.name))
+        operators.setdefault((domain, name, typed.version), []).append(ctypes.addressof(typed.operator))
     return operators
 
 

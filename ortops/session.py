@@ -19,7 +19,7 @@ from ortops.engine.domains import Domains, check_options
 from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import awaited_at_exit, register_exit_function
-from ortops.foreign.missing import remedy
+from ortops.foreign.error_hints import hint_for
 from ortops.foreign.model_nodes import served_operators
 from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.foreign.standard import standard_operators
@@ -286,7 +286,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     f"operators ({error})"
                 ) from error
             alone = None if registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
-            hint = remedy(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
+            hint = hint_for(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = _OTHER_LIBRARY
             if hint is not None:

@@ -158,7 +158,7 @@ class Attribute:
             raise ValueError(f"{self.name} = {list(value)}: must have {len(self.axes)} values, {', '.join(self.axes)}")
         if len(value) > MAX_RANK and not self.any_length:
             raise ValueError(f"{self.name} has {len(value)} values: must have at most {MAX_RANK}, one for each axis")
-        return tuple(self._check_one(f"{self.name}[{i}]", one) for i, one in enumerate(value))
+        return tuple(self._check_one(f"{self.name}[{i}]", item) for i, item in enumerate(value))
 
     def _check_one(self, name: str, value: object) -> int | float | str:
         if isinstance(value, bool) or not isinstance(value, _PYTHON_TYPES[self._kind]):
@@ -367,9 +367,9 @@ class Quotient:
             ValueError: the lengths contradict the equation.
         """
         divisors, part, whole = [known.get(name) for name in self.by], known.get(self.axis), known.get(self.of)
-        if not all(isinstance(one, int) and one > 0 for one in divisors):
+        if not all(isinstance(length, int) and length > 0 for length in divisors):
             return {}
-        divisor, rule = math.prod(one for one in divisors if isinstance(one, int)), " * ".join(self.by)
+        divisor, rule = math.prod(length for length in divisors if isinstance(length, int)), " * ".join(self.by)
         if isinstance(part, int):
             if isinstance(whole, int) and whole != part * divisor:
                 raise ValueError(f"{given}: {self.of} = {whole} must be {part * divisor} ({self.axis} * {rule})")

@@ -80,15 +80,15 @@ class SessionErrors:
             # Drop errors that no call took, as when several nodes fail at once. A call that begins after the next line has
             # errors with larger numbers.
             number = next(_numbers)
-            for old in [] if self._calls else [one for one in list(self._kept) if one < number]:
+            for old in [] if self._calls else [key for key in list(self._kept) if key < number]:
                 self._kept.pop(old, None)
         return kept or (None, False)
 
     def _taken(self, raised: BaseException) -> tuple[BaseException, bool] | None:
-        found = _NUMBER.search(_text_of(raised))
-        kept = self._kept.pop(int(found[1]), None) if found else None
-        if found and kept is not None:
-            raised.args = (found.string[: found.start()] + found.string[found.end() :], *raised.args[1:])
+        match = _NUMBER.search(_text_of(raised))
+        kept = self._kept.pop(int(match[1]), None) if match else None
+        if match and kept is not None:
+            raised.args = (match.string[: match.start()] + match.string[match.end() :], *raised.args[1:])
         return kept
 
 

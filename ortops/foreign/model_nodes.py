@@ -68,10 +68,10 @@ def served_operators(model: object, users: Iterable[Operator] = (), *, serves: b
         if data[4:8] == _ORT_FORMAT:
             return None
         try:
-            found = _Found(data, parts)
+            nodes = _SearchedModel(data, parts)
         except (IndexError, ValueError, DecodeError):
             return []
-        return found.definitions(known, serves=serves)
+        return nodes.definitions(known, serves=serves)
 
 
 def is_ort_format(model: object) -> bool:
@@ -89,7 +89,7 @@ def nodes_of(model: object, name: str) -> list[onnx.NodeProto]:
     """
     with _content(model) as data:
         try:
-            scopes = _Found(data, [_short_field(_OP_TYPE, name)]).scopes()
+            scopes = _SearchedModel(data, [_short_field(_OP_TYPE, name)]).scopes()
         except (IndexError, ValueError, DecodeError):
             return []
         return [node for _, _, nodes in scopes for node in _all(nodes) if node.op_type == name]
@@ -126,7 +126,7 @@ def _short_field(number: int, text: str) -> bytes:
     return (bytes([number << 3 | _LENGTH, len(content)]) if len(content) < 0x80 else b"") + content
 
 
-class _Found:
+class _SearchedModel:
     """A model's opsets, functions, and the nodes that may use one of the operators.
 
     Raises:
@@ -157,13 +157,16 @@ class _Found:
         opset = _opset(map(onnx.OperatorSetIdProto.FromString, self._opsets))
         return [
             ("", opset, self._nodes),
-            *((f" in function {one.name}", _opset(one.opset_import) or opset, one.node) for one in self._functions),
+            *(
+                (f" in function {function.name}", _opset(function.opset_import) or opset, function.node)
+                for function in self._functions
+            ),
         ]
 
     def definitions(self, known: Mapping[tuple[str, str], Operator], *, serves: bool) -> list[Operator]:
         """See `served_operators`; `known` has the operators of this project and of users."""
         functions = {(_domain(function.domain), function.name) for function in self._functions}
-        found, scopes = dict[tuple[str, str], Operator](), self.scopes() if self._nodes or self._functions else []
+        definitions, scopes = dict[tuple[str, str], Operator](), self.scopes() if self._nodes or self._functions else []
         for place, import_, nodes in scopes:
             opset = scopes[0][1]
             for node in _all(nodes):
@@ -181,8 +184,8 @@ class _Found:
                         f"{where}: its function imports opset {import_}, the model {opset}: must be the same opset, or "
                         "must be converted (onnx_models.convert)"
                     )
-                found[identity] = definition
-        return list(found.values())
+                definitions[identity] = definition
+        return list(definitions.values())
 
 
 def _definition(domain: str, name: str, opset: int) -> Operator | None:
@@ -208,7 +211,7 @@ def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     """The version of ONNX's domain among imports, the last of several, as in ONNX Runtime; 0 if it is not imported."""
     # Not `next` of a generator: an exception that a signal handler raises while Python closes that is lost.
-    return [0, *(one.version for one in imports if not _domain(one.domain))][-1]
+    return [0, *(item.version for item in imports if not _domain(item.domain))][-1]
 
 
 def _domain(domain: str) -> str:

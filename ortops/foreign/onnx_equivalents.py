@@ -108,9 +108,9 @@ class OnnxEquivalent:
 
         model, threads = self._model(attributes, kind), THREADS.get()
         known = _sessions.get((model, threads))
-        found = None if known is None else known()
-        if found is not None:
-            return found
+        session = None if known is None else known()
+        if session is not None:
+            return session
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
@@ -118,7 +118,7 @@ class OnnxEquivalent:
         # The threads of the session around this one need the processors.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            made = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"], enable_fallback=0)
+            session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"], enable_fallback=0)
         except Exception as error:
             if not _is_of_onnxruntime(error):
                 raise
@@ -126,16 +126,16 @@ class OnnxEquivalent:
                 f"onnxruntime {onnxruntime.__version__} cannot run it as ONNX's {self.standard}: must be {self.release} "
                 f"or a later release ({error})"
             ) from error
-        for gone in [one for one, session in list(_sessions.items()) if session() is None]:
-            _sessions.pop(gone, None)
-        _sessions[model, threads] = ref(made)
-        return made
+        for key in [key for key, reference in list(_sessions.items()) if reference() is None]:
+            _sessions.pop(key, None)
+        _sessions[model, threads] = ref(session)
+        return session
 
     def _model(self, attributes: Mapping[str, AttributeValue], kind: str) -> bytes:
         """A model with a single ONNX node."""
         number = onnx.helper.np_dtype_to_tensor_dtype(ELEMENT_DTYPES[kind])
         node = onnx.helper.make_node(self.standard, self.order, ["Y"], **self.convert(attributes, OPSET))
-        inputs = [onnx.helper.make_tensor_value_info(one.name, number, one.shape) for one in self.inputs]
+        inputs = [onnx.helper.make_tensor_value_info(tensor.name, number, tensor.shape) for tensor in self.inputs]
         output = onnx.helper.make_tensor_value_info("Y", number, self.lengths)
         model = onnx.helper.make_model(
             onnx.helper.make_graph([node], self.standard, inputs, [output]),

@@ -41,7 +41,7 @@ def has_only_cpu(options: onnxruntime.SessionOptions, providers: Sequence[object
         options: the session's options, which may also name providers.
         providers: as for the session: names, or pairs of names and options.
     """
-    names = [one[0] if isinstance(one, tuple) else one for one in providers or ()]
+    names = [provider[0] if isinstance(provider, tuple) else provider for provider in providers or ()]
     if not names and getattr(options, "has_providers", bool)():
         return False
     available = set(onnxruntime.get_available_providers())  # ONNX Runtime skips the others with a warning
@@ -148,7 +148,7 @@ def check_override() -> None:
     """
     options, domains = onnxruntime.SessionOptions(), Domains()
     options.intra_op_num_threads = 1
-    roi_align = next(one for one in standard_operators(16) if one.name == "RoiAlign")
+    roi_align = next(operator for operator in standard_operators(16) if operator.name == "RoiAlign")
     ops, kernels, cause = ops_of(roi_align), 0, None
     try:
         domains.add(options, "", ops)

@@ -39,7 +39,7 @@ def implementation(name: str, opset: int) -> Operator:
         raise ValueError(f"ONNX has no {name} there")
     since = onnx.defs.get_schema(name, opset, "").since_version
     if (name, since) not in _OURS:
-        known = ", ".join(str(version) for one, version in _OURS if one == name)
+        known = ", ".join(str(version) for known_name, version in _OURS if known_name == name)
         raise ValueError(f"is version {since}, must be one of {known}")
     return _OURS[name, since]
 
@@ -54,7 +54,7 @@ def onnx_definition(ours: Operator) -> Operator:
 
 def _as_in_onnx(attribute: Attribute) -> Attribute:
     """An attribute without this project's values, and without this project's default if ONNX requires a value."""
-    choices = tuple(one for one in attribute.choices if one not in _ADDED_MODES)
+    choices = tuple(choice for choice in attribute.choices if choice not in _ADDED_MODES)
     return replace(attribute, default=None if attribute.required else attribute.default, choices=choices)
 
 

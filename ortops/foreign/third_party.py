@@ -113,11 +113,11 @@ class ThirdPartyOperator:
             attributes: the node's checked attributes.
         """
         values = {carried.name: carried.value(attributes) for carried in self.attributes if carried.name}
-        of_ours = Bound(self.ours, self.ours.check_attributes(values))
+        bound = Bound(self.ours, self.ours.check_attributes(values))
 
         def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
             x, rois = inputs
-            of_ours([x, *self._split(rois, *x.shape[:1])], allocate, runner)
+            bound([x, *self._split(rois, *x.shape[:1])], allocate, runner)
 
         return run
 

@@ -126,7 +126,7 @@ def _arrays(
             dtype = array.dtype
         expected = types.setdefault(variable, dtype)
         if dtype not in allowed or dtype != expected:
-            names = [str(one) for one in ([expected] if expected in allowed else allowed)]
+            names = [str(dtype) for dtype in ([expected] if expected in allowed else allowed)]
             raise TypeError(f"{name} has type {dtype}: must be {' or '.join(names)}")
         arrays.append(for_kernels(array))
     return arrays, types

@@ -109,13 +109,13 @@ def check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]
     for tensor in operator.inputs:
         if tensor.name not in arrays:
             continue
-        found = arrays[tensor.name].dtype
+        dtype = arrays[tensor.name].dtype
         allowed = operator.element_types(tensor)
-        if found not in [ELEMENT_DTYPES[element] for element in allowed]:
-            raise TypeError(f"{tensor.name} has type {found}: must be one of {', '.join(allowed)}")
+        if dtype not in [ELEMENT_DTYPES[element] for element in allowed]:
+            raise TypeError(f"{tensor.name} has type {dtype}: must be one of {', '.join(allowed)}")
         agreed = first.setdefault(tensor.type, tensor.name)
-        if found != arrays[agreed].dtype:
-            raise TypeError(f"{tensor.name} has type {found}: must be {arrays[agreed].dtype}, as {agreed}")
+        if dtype != arrays[agreed].dtype:
+            raise TypeError(f"{tensor.name} has type {dtype}: must be {arrays[agreed].dtype}, as {agreed}")
 
 
 def _to_float64(array: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:

@@ -45,7 +45,7 @@ def differentiate(
         is_kept: takes a tensor's number and the context's ``needs_input_grad``; returns whether `backward` reads the tensor.
     """
     operator = getattr(torch.ops.ortops, name).default
-    count = sum(isinstance(one.type, torch.TensorType) for one in operator._schema.arguments)  # noqa: SLF001
+    count = sum(isinstance(argument.type, torch.TensorType) for argument in operator._schema.arguments)  # noqa: SLF001
 
     def without_derivatives(*inputs: Any) -> Any:
         *arguments, keys = inputs
@@ -67,8 +67,8 @@ def differentiate(
         ctx.save_for_backward(*(x if is_kept(i, ctx.needs_input_grad) else None for i, x in enumerate(tensors)))
 
     def reverse(ctx: Any, *grads: Any) -> Any:
-        found = (None,) * count if all(grad is None for grad in grads) else backward(ctx, *grads)
-        return *found, *[None] * (len(ctx.options) + 1)
+        gradients = (None,) * count if all(grad is None for grad in grads) else backward(ctx, *grads)
+        return *gradients, *[None] * (len(ctx.options) + 1)
 
     def tangents_of(ctx: Any, *tangents: Any) -> Any:
         tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]

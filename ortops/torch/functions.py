@@ -23,7 +23,7 @@ def _traceable(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, 
     @functools.wraps(function)
     def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         lists = (value if isinstance(value, list | tuple) else (value,) for value in (*args, *kwargs.values()))
-        proxies = [one for values in lists for one in values if isinstance(one, torch.fx.Proxy)]
+        proxies = [value for values in lists for value in values if isinstance(value, torch.fx.Proxy)]
         if proxies:
             recorded: _Result = torch.overrides.handle_torch_function(call, proxies, *args, **kwargs)
             return recorded
@@ -176,7 +176,7 @@ def roi_align_rotated(
 
 def _pooled(name: str, x: Any, rois: Any, output_size: Size, scale: float, *options: Any) -> Any:
     sizes = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size, output_size)
-    if len(sizes) != 2 or not all(isinstance(one, int | torch.SymInt) and one >= 1 for one in sizes):
+    if len(sizes) != 2 or not all(isinstance(size, int | torch.SymInt) and size >= 1 for size in sizes):
         raise ValueError(f"output_size = {output_size!r}: must be an int >= 1, or two of them")
     # Under autocast the operator computes in float32.
     return OPERATORS[name](x, rois, scale, *sizes, *options).to(x.dtype)
@@ -188,15 +188,15 @@ def _rows(boxes: Any) -> Any:
         return boxes
     if not isinstance(boxes, list | tuple) or not boxes:
         raise ValueError(f"boxes = {boxes!r}: must be a tensor [K, 5] or a list with a tensor [L, 4] for each image")
-    for i, one in enumerate(boxes):
-        if not isinstance(one, torch.Tensor) or one.dim() != 2 or one.shape[1] != 4 or not one.is_floating_point():
-            found = f"{one.dtype} {list(one.shape)}" if isinstance(one, torch.Tensor) else repr(one)
-            raise ValueError(f"boxes[{i}] = {found}: must be a floating-point tensor [L, 4]")
-        if one.device != boxes[0].device:
-            raise ValueError(f"boxes[{i}].device = {one.device}: must be {boxes[0].device}, the device of boxes[0]")
+    for i, rows in enumerate(boxes):
+        if not isinstance(rows, torch.Tensor) or rows.dim() != 2 or rows.shape[1] != 4 or not rows.is_floating_point():
+            given = f"{rows.dtype} {list(rows.shape)}" if isinstance(rows, torch.Tensor) else repr(rows)
+            raise ValueError(f"boxes[{i}] = {given}: must be a floating-point tensor [L, 4]")
+        if rows.device != boxes[0].device:
+            raise ValueError(f"boxes[{i}].device = {rows.device}: must be {boxes[0].device}, the device of boxes[0]")
     if len(boxes) > 1 + 2 / torch.finfo(boxes[0].dtype).eps:
         raise ValueError(f"boxes has {len(boxes)} images: must have at most as many as {boxes[0].dtype} can count")
-    return torch.cat([torch.nn.functional.pad(one, (1, 0), value=float(i)) for i, one in enumerate(boxes)])
+    return torch.cat([torch.nn.functional.pad(rows, (1, 0), value=float(i)) for i, rows in enumerate(boxes)])
 
 
 class _Layer(torch.nn.Module):  # type: ignore[misc]

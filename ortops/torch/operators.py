@@ -257,9 +257,9 @@ def _drois_grad(family: Family) -> Kernel:
         if family is POSITION_SENSITIVE:
             # RoIAlign with a dY that is 0 except in the channel that each bin reads.
             spread = dy.flatten(2).diag_embed().reshape(len(rows), -1, *dy.shape[2:])
-            of_all, by_rois, by_x = gradients_of_drois(by_drois, spread, places, images, x, scale, options[1], True)
+            by_spread, by_rois, by_x = gradients_of_drois(by_drois, spread, places, images, x, scale, options[1], True)
             bins = dy.shape[2] * dy.shape[3]
-            by_dy = of_all.reshape(*dy.shape[:2], bins, bins).diagonal(dim1=2, dim2=3).reshape(dy.shape).contiguous()
+            by_dy = by_spread.reshape(*dy.shape[:2], bins, bins).diagonal(dim1=2, dim2=3).reshape(dy.shape).contiguous()
         else:
             by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
         return by_dy.to(dy.dtype), by_rois.to(rois.dtype), by_x.to(x.dtype)
@@ -314,8 +314,8 @@ def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
         return compute(*arguments)
 
     def fake(first: Any, *others: Any) -> Any:
-        found = shape(first, *others)
-        return tuple(map(first.new_empty, found)) if schema.endswith(")") else first.new_empty(found)
+        shapes = shape(first, *others)
+        return tuple(map(first.new_empty, shapes)) if schema.endswith(")") else first.new_empty(shapes)
 
     _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     # For all devices, so that the kernel, and not PyTorch, refuses devices other than the CPU.

@@ -67,14 +67,14 @@ def gradients_of_drois(
     Raises:
         ValueError: a RoI has more than 2**22 samples.
     """
-    v, dy, rois, x = (one.detach().double().contiguous() for one in (v, dy, rois, x))
+    v, dy, rois, x = (tensor.detach().double().contiguous() for tensor in (v, dy, rois, x))
     by_dy, by_rois, by_x = torch.zeros_like(dy), torch.zeros_like(rois), torch.zeros_like(x)
     bins = dy.shape[2:]
     for r, image in enumerate(images.tolist()):
         _, *roi = rois[r].tolist()
         lengths = (roi[3] - roi[1], roi[2] - roi[0]) if clockwise is None else (roi[3], roi[2])
         raised = [not aligned and scale * length < 1 for length in lengths]
-        sizes = [1.0 if one else scale * length for one, length in zip(raised, lengths, strict=True)]
+        sizes = [1.0 if is_raised else scale * length for is_raised, length in zip(raised, lengths, strict=True)]
         counts = [ratio if ratio > 0 else max(math.ceil(a / n), 0) for a, n in zip(sizes, bins, strict=True)]
         if (number := math.prod(bins) * math.prod(counts)) > _MOST_SAMPLES:
             raise ValueError(
@@ -83,7 +83,7 @@ def gradients_of_drois(
         if number:
             steps = [n * count for n, count in zip(bins, counts, strict=True)]
             parts = [(torch.arange(n, dtype=torch.float64) + 0.5) / n for n in steps]
-            grows = [0.0 if one else scale for one in raised]
+            grows = [0.0 if is_raised else scale for is_raised in raised]
             places = (roi, parts[0].unsqueeze(1), parts[1], sizes, grows, scale, 0.5 * aligned)
             samples = (
                 _upright(*places) if clockwise is None else _rotated(*places, -1.0 if clockwise else 1.0, v[r, 1:])
@@ -130,7 +130,7 @@ def _rotated(
     centre_x, centre_y, _, _, angle = roi
     cos, sin = math.cos(direction * angle), math.sin(direction * angle)
     moves = torch.zeros(5, 2, len(down), len(across), dtype=torch.float64)
-    turns, one = torch.zeros_like(moves), torch.ones_like(moves[0, 0])
+    turns, ones = torch.zeros_like(moves), torch.ones_like(moves[0, 0])
 
     def turned(right: Any, below: Any) -> Any:
         """A vector, given along the RoI's axes, as (y, x) on the map."""
@@ -140,11 +140,11 @@ def _rotated(
         """The derivative, with respect to the angle, of a vector (y, x) that turns with the RoI."""
         return direction * torch.stack([-vector[1], vector[0]])
 
-    arms = turned(sizes[1] * (across - 0.5) * one, sizes[0] * (down - 0.5) * one)
-    places = arms + torch.stack([(centre_y * scale - shift) * one, (centre_x * scale - shift) * one])
+    arms = turned(sizes[1] * (across - 0.5) * ones, sizes[0] * (down - 0.5) * ones)
+    places = arms + torch.stack([(centre_y * scale - shift) * ones, (centre_x * scale - shift) * ones])
     moves[0, 1], moves[1, 0] = scale, scale
-    moves[2] = turned(grows[1] * (across - 0.5) * one, 0 * one)
-    moves[3] = turned(0 * one, grows[0] * (down - 0.5) * one)
+    moves[2] = turned(grows[1] * (across - 0.5) * ones, 0 * ones)
+    moves[3] = turned(0 * ones, grows[0] * (down - 0.5) * ones)
     moves[4] = quarter(arms)
     turns[2], turns[3] = v[4] * quarter(moves[2]), v[4] * quarter(moves[3])
     turns[4] = v[2] * quarter(moves[2]) + v[3] * quarter(moves[3]) + v[4] * quarter(moves[4])
@@ -176,7 +176,7 @@ def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[
     share = is_on_map.double() / math.prod(counts)
     # Sums, since the bits of matrix products depend on the number of threads.
     down, across = (v.reshape(-1, 1, 1, 1) * moves).sum(0)
-    found, by_roi = torch.zeros_like(dy), torch.zeros_like(v)
+    by_dy, by_roi = torch.zeros_like(dy), torch.zeros_like(v)
     step = max(_AT_ONCE // share.numel(), 1)
     for i in range(0, channels, step):
         part = slice(i, i + step)
@@ -188,7 +188,7 @@ def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[
                 change = share * (by_y * down + by_x_axis * across)
                 index = (rows.pixels[j] * width + columns.pixels[k]).flatten()
                 pixels = flat[:, index].reshape(each.shape)
-                found[part] += (
+                by_dy[part] += (
                     (pixels * change).unflatten(2, (-1, counts[1])).sum(3).unflatten(1, (-1, counts[0])).sum(2)
                 )
                 by_flat.scatter_add_(1, index.expand(len(flat), -1), (each * change).flatten(1))
@@ -197,4 +197,4 @@ def _add_up(samples: _Samples, v: Any, dy: Any, x: Any, by_x: Any, counts: list[
                 terms = both * (down * moves[:, 1] + across * moves[:, 0])
                 terms += by_y * samples.turns[:, 0] + by_x_axis * samples.turns[:, 1]
                 by_roi += (total * terms).sum((1, 2))
-    return found, by_roi
+    return by_dy, by_roi

@@ -1,4 +1,4 @@
-"""Remedies for ONNX Runtime's errors about operators that a model needs and a session lacks, and about element types."""
+"""Hints for ONNX Runtime's errors about operators that a model needs and a session lacks, and about element types."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _OTHERS = ("ai.onnx.ml", "com.microsoft")
 _THIRD_PARTY = {domain for domain, _ in THIRD_PARTY}
 
 
-def remedy(
+def hint_for(
     message: str, model: object, users: Sequence[Operator], nodes: Iterable[Operator], alone: str | None = None
 ) -> str | None:
-    """The remedy for an ONNX Runtime error; None if the error is not about an operator, a kernel or an element type.
+    """The hint for an ONNX Runtime error; None if the error is not about an operator, a kernel or an element type.
 
     Args:
         message: the error's text.
         model: the model, as for a session.
         users: the user's operators that the session has.
         nodes: the definitions of nodes of ONNX and other projects that the session runs.
-        alone: the remedy for an unknown operator in this project's domain, if onnxruntime-extensions' operators are missing.
+        alone: the hint for an unknown operator in this project's domain, if onnxruntime-extensions' operators are missing.
     """
     operators = (*OPERATORS, *users)
     if (lacking := _NO_KERNEL.search(message)) and lacking["name"] in STANDARD_NAMES:
@@ -58,12 +58,12 @@ def remedy(
             return f"For a model in ONNX Runtime's own format, ortops runs {lacking['name']} after {call}."
         return f"ortops runs {lacking['name']} on the CPU with standard=True, or after onnx_models.convert."
     if wrong := _WRONG_TYPE.search(message):
-        return _remedy_for_type(wrong, model, (*operators, *nodes))
+        return _hint_for_type(wrong, model, (*operators, *nodes))
     missing = next(filter(None, (pattern.search(message) for pattern in _MISSING)), None)
-    return missing and _remedy_for_operator(missing, model, users, operators, alone)
+    return missing and _hint_for_operator(missing, model, users, operators, alone)
 
 
-def _remedy_for_type(wrong: re.Match[str], model: object, operators: Iterable[Operator]) -> str | None:
+def _hint_for_type(wrong: re.Match[str], model: object, operators: Iterable[Operator]) -> str | None:
     known = {(operator.domain, operator.name): operator for operator in operators}
     kind, name = wrong["type"], wrong["tensor"]
     for node in nodes_of(model, wrong["name"]):
@@ -73,10 +73,10 @@ def _remedy_for_type(wrong: re.Match[str], model: object, operators: Iterable[Op
         for given, tensor in zip(node.input, _repeated(operator.inputs), strict=False):
             if given == name and kind not in operator.element_types(tensor):
                 allowed = " or ".join(operator.element_types(tensor))
-                told = f"{operator.label} takes {tensor.name} as {allowed}: cast {name!r} in the model (Cast)"
+                hint = f"{operator.label} takes {tensor.name} as {allowed}: cast {name!r} in the model (Cast)"
                 if isinstance(operator, CustomOperator) and kind in ELEMENT_DTYPES:
-                    told += f", or annotate {tensor.name} with NDArray[np.{ELEMENT_DTYPES[kind].name}]"
-                return f"{told}."
+                    hint += f", or annotate {tensor.name} with NDArray[np.{ELEMENT_DTYPES[kind].name}]"
+                return f"{hint}."
     return None
 
 
@@ -85,7 +85,7 @@ def _repeated(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
     return itertools.chain(tensors, itertools.cycle(tensors[-1:]))
 
 
-def _remedy_for_operator(
+def _hint_for_operator(
     missing: re.Match[str], model: object, users: Sequence[Operator], operators: Iterable[Operator], alone: str | None
 ) -> str | None:
     name, domain = missing["name"], missing["domain"]

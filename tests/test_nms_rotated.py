@@ -129,25 +129,6 @@ def test_the_area_that_two_boxes_share_is_known(a: list[float], b: list[float], 
         assert overlap(np.array(one, float), np.array(other, float)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_the_area_that_two_boxes_share_is_that_of_the_points_in_both() -> None:
-    draw, step = np.random.default_rng(0), 0.02
-    points = np.stack(np.meshgrid(*[np.arange(-8, 8, step) + step / 2] * 2), axis=-1)
-    shared = 0
-    for _ in range(25):
-        boxes = np.concatenate(
-            [draw.uniform(-2, 2, (2, 2)), draw.uniform(0.5, 5, (2, 2)), draw.uniform(-7, 7, (2, 1))], axis=1
-        )
-        inside = np.ones(points.shape[:2], bool)
-        for x, y, width, height, angle in boxes:
-            at = points - (x, y)
-            inside &= np.abs(at @ (math.cos(angle), math.sin(angle))) <= width / 2
-            inside &= np.abs(at @ (-math.sin(angle), math.cos(angle))) <= height / 2
-        found = overlap(boxes[0], boxes[1])
-        assert found == pytest.approx(np.count_nonzero(inside) * step**2, abs=0.1)
-        shared += found > 0.2
-    assert shared > 10
-
-
 @pytest.mark.parametrize(("images", "count"), [(1, 0), (0, 3), (2, 3)])
 def test_nothing_may_be_left(images: int, count: int) -> None:
     boxes, scores = np.ones((images, count, 5)), np.zeros((images, 2, count))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import math
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ortops.foreign import onnx_equivalents
 from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS
 from ortops.spec import ELEMENT_DTYPES
 from processes import python
+from test_standard import check_on_threads_of_onnxruntime
 
 Array = NDArray[Any]
 
@@ -349,22 +349,8 @@ def test_a_node_has_as_many_threads_as_its_session(threads: int) -> None:
 
 
 def test_threads_of_onnxruntime_run_such_nodes() -> None:
-    body = f"a = mmdeploy.{SAMPLED} b = mmdeploy.{GRID.format(1, 1, 1)} y = Add (a, b)"
-    model, chosen = parse("", body=body), options()
-    chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
-    session = ortops.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
-    feeds, expected = {"c": np.array(True), **FEEDS}, run(model).tobytes()
-    assert session.run(["y"], feeds)[0].tobytes() == expected
-    told: list[Any] = []
-    done = threading.Event()
-
-    def report(results: Any, _: Any, error: str) -> None:
-        told.extend([results[0].tobytes() == expected, error])
-        done.set()
-
-    session.run_async(["y"], feeds, report, None)
-    assert done.wait(60)
-    assert told == [True, ""]
+    model = parse("", body=f"a = mmdeploy.{SAMPLED} b = mmdeploy.{GRID.format(1, 1, 1)} y = Add (a, b)")
+    check_on_threads_of_onnxruntime(model, {"c": np.array(True), **FEEDS}, run(model).tobytes())
 
 
 class AlarmError(Exception):

@@ -223,6 +223,3 @@ def test_quarter_turns_are_roi_align_on_a_map_that_is_turned_back(turns: int) ->
         mode = {"coordinate_transformation_mode": "half_pixel" if aligned else "output_half_pixel"}
         expected = of_three("RoiAlign_22", upright, x, indices, {**given, **mode})
         np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-12)
-
-
-# `evaluate`.

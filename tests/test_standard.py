@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import threading
 from pathlib import Path
@@ -150,17 +149,13 @@ SCAN = f"""
 FUNCTION = f'<domain: "f", opset_import: ["" : {{opset}}]> g (x, boxes, of) => (p) {{{{ p = {ROI_ALIGN} }}}}'
 
 
-@pytest.mark.parametrize("body", [IF, LOOP, SCAN], ids=["If", "Loop", "Scan"])
 @pytest.mark.parametrize("opset", [16, 22])
-def test_nodes_in_graphs_of_nodes_are_served(body: str, opset: int) -> None:
-    model = parse(body, opset)
-    assert [one.name for one in served_operators(saved(model)) or []] == ["RoiAlign"]
-    assert run(model).tobytes() == converted(model).tobytes()
-
-
-@pytest.mark.parametrize("of_function", [16, 22])
-def test_nodes_in_functions_are_served(of_function: int) -> None:
-    model = parse("y = f.g (x, boxes, of)", 22, imports=', "f" : 1', functions=FUNCTION.format(opset=of_function))
+@pytest.mark.parametrize("body", [IF, LOOP, SCAN, "y = f.g (x, boxes, of)"], ids=["If", "Loop", "Scan", "function"])
+def test_nodes_in_graphs_of_nodes_and_in_functions_are_served(body: str, opset: int) -> None:
+    is_call = "f.g" in body
+    functions, imports = (FUNCTION.format(opset=opset), ', "f" : 1') if is_call else ("", "")
+    model = parse(body, 22 if is_call else opset, imports=imports, functions=functions)
+    assert [operator.name for operator in served_operators(saved(model)) or []] == ["RoiAlign"]
     assert run(model).tobytes() == converted(model).tobytes()
 
 
@@ -362,17 +357,6 @@ def test_a_converted_model_refuses_a_batch_index_that_is_no_whole_number(kind: s
             session.run(None, feeds)
 
 
-def test_a_profile_has_the_name_of_the_node(tmp_path: Path) -> None:
-    model, chosen = parse(f"y = {ROI_ALIGN}"), options()
-    model.graph.node[0].name = "roi_heads/box_pooler"
-    chosen.enable_profiling, chosen.profile_file_prefix = True, str(tmp_path / "profile")
-    session = ortops.InferenceSession(saved(model), chosen, providers=[CPU])
-    session.run(None, FEEDS)
-    events = json.loads(Path(session.end_profiling()).read_text())
-    found = [event for event in events if event.get("args", {}).get("op_name") == "RoiAlign"]
-    assert {event["name"] for event in found} >= {"roi_heads/box_pooler_kernel_time"}
-
-
 def test_graphs_around_such_nodes_are_optimised(tmp_path: Path) -> None:
     model, chosen = parse("i = Identity (x)  j = Identity (i)  y = RoiAlign (j, boxes, of)"), options()
     chosen.optimized_model_filepath = str(tmp_path / "optimised.onnx")
@@ -382,23 +366,27 @@ def test_graphs_around_such_nodes_are_optimised(tmp_path: Path) -> None:
     assert run(optimised).tobytes() == converted(model).tobytes()
 
 
-def test_run_async_and_threads_of_onnxruntime_run_such_nodes() -> None:
-    model, chosen = parse(f"a = {ROI_ALIGN}  b = {ROI_ALIGN}  y = Add (a, b)"), options()
+def check_on_threads_of_onnxruntime(model: onnx.ModelProto, feeds: dict[str, Any], expected: bytes) -> None:
+    """Run a model's output y by `run` and by `run_async`, with nodes in parallel."""
+    chosen = options()
     chosen.execution_mode, chosen.inter_op_num_threads = onnxruntime.ExecutionMode.ORT_PARALLEL, 2
     session = ortops.InferenceSession(saved(model), chosen, providers=[CPU])
-    expected = converted(model).tobytes()
-    assert session.run(None, FEEDS)[0].tobytes() == expected
-    told: list[Any] = []
+    assert session.run(["y"], feeds)[0].tobytes() == expected
+    reported: list[Any] = []
     done = threading.Event()
 
     def report(results: Any, _: Any, error: str) -> None:
-        told.extend([results, error])
+        reported.extend([results[0].tobytes() == expected, error])
         done.set()
 
-    session.run_async(None, FEEDS, report, None)
+    session.run_async(["y"], feeds, report, None)
     assert done.wait(60)
-    assert told[1] == ""
-    assert told[0][0].tobytes() == expected
+    assert reported == [True, ""]
+
+
+def test_threads_of_onnxruntime_run_such_nodes() -> None:
+    model = parse(f"a = {ROI_ALIGN}  b = {ROI_ALIGN}  y = Add (a, b)")
+    check_on_threads_of_onnxruntime(model, FEEDS, converted(model).tobytes())
 
 
 def test_an_error_names_the_node_of_the_model() -> None:

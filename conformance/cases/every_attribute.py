@@ -3,9 +3,9 @@
 The reference computes the expected values. Tests verify its gradient: dX by the adjoint identity, drois by finite
 differences.
 
-DirectML's pixel offsets, limits, scales, types and ranks alternate from case to case. A case takes the first pair of
-offsets, in its order, that keeps its samples away from where rounding decides: the border of the map, the middle between
-two pixels with nearest_neighbor, the pixels with linear interpolation, and whole numbers of samples.
+DirectML's pixel offsets, limits, scales, types and ranks alternate from case to case. The offsets keep samples away from
+where rounding decides: the border of the map, the middle between two pixels with nearest_neighbor, the pixels with linear
+interpolation, and whole numbers of samples. Where those of a case's turn do not, a scene names later ones (`Scene.later`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.cases.dialects import BOTH, Attributes, of_scene
-from conformance.cases.scenes import SCENES, Scene, clearance, is_nearly_whole
-from conformance.families.upright.geometry import AxisGeometry, Sampling, sampling_of_directml
+from conformance.cases.dialects import BOTH, of_scene
+from conformance.cases.scenes import SCENES, Scene
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
 from ortops.operators.roi_align import ROI_ALIGN_22
 from ortops.spec import AttributeValue
@@ -61,9 +60,6 @@ STRETCH = (1.0, 0.75, 1.25)
 
 INDEX_TYPES = (np.uint32, np.int64)
 
-MARGIN = 2e-3
-"""In pixels. Rounding of float32 coordinates moves a sample of the scenes by less than a twentieth of this."""
-
 
 def cases() -> Iterator[Case]:
     """The cases of all scenes and attribute values."""
@@ -99,6 +95,7 @@ def _of_directml() -> Iterator[Case]:
         rois, indices = tensors["rois"], tensors["indices"].astype(INDEX_TYPES[turn % 2])
         # DirectML's documentation mirrors inverted regions, but says neither where the map ends nor how samples are aligned
         # to corners.
+        variant = f"{reduction}/{interpolation}/{'corners' if corners else 'inside'}"
         is_silent = (scene.basis is not Basis.TEXT and scene.name != "swapped_ends") or corners
         yield from of_scene(
             "matrix",
@@ -110,42 +107,23 @@ def _of_directml() -> Iterator[Case]:
                 "rois": rois.reshape((1,) * (turn % 3) + rois.shape),
                 "indices": indices.reshape((1,) * (turn // 2 % 4) + indices.shape),
             },
-            more={**chosen, **_sampling(scene, turn, chosen), **outside},
+            more={**chosen, **_sampling(scene, turn, scene.later.get(variant, 0)), **outside},
             dialects=["dml_roi_align"],
-            variant=f"{reduction}/{interpolation}/{'corners' if corners else 'inside'}",
+            variant=variant,
             basis=Basis.OURS if is_silent else Basis.TEXT,
         )
 
 
-def _sampling(scene: Scene, turn: int, chosen: Attributes) -> dict[str, AttributeValue]:
-    """The attributes that decide where samples lie: the first ones from `turn` on with which the scene is well-posed."""
-    for i in range(turn, turn + len(OFFSETS) * len(STRETCH)):
-        ratio = scene.sampling_ratio
-        least, most = (ratio, ratio) if ratio else LIMITS[turn % len(LIMITS)]
-        tried: dict[str, AttributeValue] = {
-            "spatial_scale_x": scene.spatial_scale,
-            "spatial_scale_y": float(np.float32(scene.spatial_scale * STRETCH[i % len(STRETCH)])),
-            "input_pixel_offset": OFFSETS[i % len(OFFSETS)][0],
-            "output_pixel_offset": OFFSETS[i % len(OFFSETS)][1],
-            "minimum_samples_per_output": least,
-            "maximum_samples_per_output": most,
-        }
-        if _is_well_posed(scene, {**chosen, **tried}):
-            return tried
-    raise ValueError(f"scene {scene.name}: no offsets of {OFFSETS} keep its samples away from where rounding decides")
-
-
-def _is_well_posed(scene: Scene, attributes: Attributes) -> bool:
-    given = DML_ROI_ALIGN.check_attributes(attributes)
-    sampling = sampling_of_directml(given, scene.bins, (scene.x_shape[2], scene.x_shape[3]))
-    return all(is_clear(placed, sampling) for roi in scene.rois for placed in sampling.place(roi[:4]))
-
-
-def is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
-    """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
-    axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
-    is_free = least - MARGIN < wanted < most + MARGIN and least < most
-    if is_free and is_nearly_whole(wanted, MARGIN):
-        return False
-    c = np.array([axis.coordinate(p, i) for p in range(axis.bins) for i in range(axis.per_bin)])
-    return clearance(c, axis.length, MARGIN, shift=0.5 * sampling.nearest) > MARGIN
+def _sampling(scene: Scene, turn: int, later: int) -> dict[str, AttributeValue]:
+    """The attributes that decide where samples lie: those of a turn, but offsets and scales of a later one."""
+    ratio = scene.sampling_ratio
+    least, most = (ratio, ratio) if ratio else LIMITS[turn % len(LIMITS)]
+    before, after = OFFSETS[(turn + later) % len(OFFSETS)]
+    return {
+        "spatial_scale_x": scene.spatial_scale,
+        "spatial_scale_y": float(np.float32(scene.spatial_scale * STRETCH[(turn + later) % len(STRETCH)])),
+        "input_pixel_offset": before,
+        "output_pixel_offset": after,
+        "minimum_samples_per_output": least,
+        "maximum_samples_per_output": most,
+    }

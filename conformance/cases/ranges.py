@@ -68,7 +68,7 @@ def _scaled(scenario: str, scale: float, mode: str) -> Iterator[Case]:
     yield from exact_rois.cases(f"ranges/{scenario}", note, crop)
     yield from pooled_crop(f"ranges/{scenario}", note, crop)
     rois = tuple((*(number / scale for number in roi[:4]), *roi[4:]) for roi in SMALL.rois)
-    scene = replace(SMALL, name=scenario, note=note, rois=rois, spatial_scale=scale, step=SMALL.step / scale)
+    scene = replace(SMALL, name=scenario, note=note, rois=rois, spatial_scale=scale)
     yield from of_rotated("ranges", scene, 1, 0, **BY_ROTATED)
 
 
@@ -155,7 +155,13 @@ def _other_lengths() -> Iterator[Case]:
     scenes = [
         SMALL,
         replace(SMALL, x_shape=(1, 2, 5, 6), rois=SMALL.rois[1:], bins=(1, 1)),
-        replace(SMALL, x_shape=(3, 5, 8, 9), rois=(*SMALL.rois, SMALL.rois[0]), bins=(3, 4)),
+        replace(
+            SMALL,
+            x_shape=(3, 5, 8, 9),
+            rois=(*SMALL.rois, SMALL.rois[0]),
+            bins=(3, 4),
+            shifts=((1, 0, 1, 1 / 16, 0.0),),
+        ),
     ]
     named = [replace(scene, name="after_other_lengths", note=words[1], outputs=outputs) for scene in scenes]
     asked, *before = (list(of_rotated("session", scene, 1, 0, types=["float"], variant="")) for scene in named)

@@ -8,7 +8,8 @@ away from where rounding of a coordinate decides: borders, pixels, ties between 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ class Scene:
     bins: output height and width.
     basis: the authority for the samples of these RoIs.
     levels: the number of distinct pixel values; 0 if all pixels are distinct.
+    later: by values of DmlRoiAlign's attributes, how many turns later its offsets are taken, lest rounding decides.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Scene:
     spatial_scale: float = 1.0
     basis: Basis = Basis.TEXT
     levels: int = 0
+    later: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tensors(self) -> dict[str, Array]:
@@ -86,23 +89,3 @@ def scatter(shape: tuple[int, ...], *, seed: int) -> Array:
 
 
 SCENES = load("roi_align.json", Scene)
-
-
-def clearance(c: Array, length: int, margin: float, *, shift: float = 0.0, has_slopes: bool = True) -> float:
-    """The least distance of samples along an axis from where rounding decides.
-
-    Args:
-        c: the coordinates of the samples.
-        length: the number of pixels.
-        margin: how far outside the map a sample still counts as inside.
-        shift: the distance of the places where the pixels that a sample reads change from the pixels.
-        has_slopes: whether these places matter.
-    """
-    inside = c[(c > -margin) & (c < length - 1 + margin)] - shift if has_slopes else c[:0]
-    distances = [np.abs(c + 1), np.abs(c - length), np.abs(inside - np.round(inside))]
-    return min(float(np.min(distance, initial=1.0)) for distance in distances)
-
-
-def is_nearly_whole(wanted: float, margin: float) -> bool:
-    """Whether rounding may decide the number of samples of a bin of this many pixels."""
-    return abs(wanted - round(wanted)) < margin and not (wanted * 2**20).is_integer()

@@ -14,7 +14,7 @@ import numpy as np
 from conformance import backends
 from conformance.backends.base import Backend, Session
 from conformance.case import Array, Case
-from conformance.cases.dialects import NAMES
+from conformance.cases.make import NAMES
 
 
 class Seam(NamedTuple):

@@ -16,7 +16,7 @@ import pytest
 
 from conformance.case import Case
 from conformance.cases import collect, scenes
-from conformance.cases.dialects import NAMES, Rule
+from conformance.cases.make import NAMES, Rule
 from conformance.cases.scenes import scatter
 from conformance.expected_values import expected_outputs, reference
 from conformance.families.roi_align_rotated.geometry import coordinates
@@ -196,11 +196,10 @@ def test_directml_is_onnx_where_the_number_of_samples_is_given(coordinates: str)
     for scene in scenes.SCENES:
         if scene.sampling_ratio and (coordinates == "half_pixel" or not is_raised(scene)):
             rule = Rule(None, coordinates, scene.spatial_scale, scene.sampling_ratio)
-            sizes = {"output_height": scene.bins[0], "output_width": scene.bins[1]}
             x, rois, indices = (scene.tensors[role] for role in ("x", "rois", "indices"))
             for reduction, mode in (("average", "avg"), ("max", "max_interpolated")):
-                directml = {**rule.attributes("dml_roi_align"), **sizes, "reduction_function": reduction}
-                onnx = {**rule.attributes("roi_align"), **sizes, "mode": mode}
+                directml = {**rule.attributes("dml_roi_align", scene.bins), "reduction_function": reduction}
+                onnx = {**rule.attributes("roi_align", scene.bins), "mode": mode}
                 found = of_three("DmlRoiAlign", rois, x, indices, directml)
                 expected = of_three("RoiAlign_16", rois, x, indices, onnx)
                 np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=scene.name)

@@ -1,7 +1,7 @@
 """The suite's cases: those that several operators share, and those of one operator.
 
 Each module of `MODULES` has a function `cases`. Families of operators have JSON files with printed numbers (`printed.py`)
-and with faults (`refusals.py`); other numbers are in the folder `data`. `make_cases` of `dialects.py` makes the cases of an
+and with faults (`refusals.py`); other numbers are in the folder `data`. `make` of `make.py` makes the cases of an
 operator and of its gradient from tensors that are named by their roles; `expand` makes one of them for each version of the
 operator and each element type.
 """

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from conformance.case import Basis, Case, weakest
-from conformance.cases.dialects import BOTH, of_scene
+from conformance.cases.make import BOTH, of_scene
 from conformance.cases.scenes import SCENES, Scene
 from ortops.operators.dml_roi_align import DML_ROI_ALIGN, UINT32_MAX
 from ortops.operators.roi_align import ROI_ALIGN_22
@@ -28,9 +28,9 @@ OF_MODE = {"avg": Basis.TEXT, "max": Basis.VECTORS, "max_interpolated": Basis.OU
 """The basis of each mode. ONNX's text for max is ambiguous, but its vectors and its evaluator agree on one meaning."""
 
 
-def basis_of(mode: str, dialect: str) -> Basis:
+def basis_of(mode: str, operator: str) -> Basis:
     """The basis of a mode: DirectML's page defines its maximum, and ONNX has no mode max_interpolated."""
-    return OF_MODE[mode] if dialect == BOTH[0] else Basis.TEXT
+    return OF_MODE[mode] if operator == BOTH[0] else Basis.TEXT
 
 
 WANTED = (("dx", "drois"), ("dx",), ("drois",))
@@ -77,7 +77,7 @@ def _of_onnx() -> Iterator[Case]:
             ["y", *WANTED[(i + j + k) % len(WANTED)]],
             mode,
             coordinates,
-            dialects=["roi_align"],
+            operators=["roi_align"],
             basis=weakest(scene.basis, OF_MODE[mode]),
         )
 
@@ -103,12 +103,11 @@ def _of_directml() -> Iterator[Case]:
             ["y", *WANTED[turn % len(WANTED)]],
             "avg" if reduction == "average" else "max_interpolated",
             tensors={
-                **tensors,
                 "rois": rois.reshape((1,) * (turn % 3) + rois.shape),
                 "indices": indices.reshape((1,) * (turn // 2 % 4) + indices.shape),
             },
             more={**chosen, **_sampling(scene, turn, scene.later.get(variant, 0)), **outside},
-            dialects=["dml_roi_align"],
+            operators=["dml_roi_align"],
             variant=variant,
             basis=Basis.OURS if is_silent else Basis.TEXT,
         )

@@ -17,10 +17,9 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Case, Source
-from conformance.cases.dialects import BOTH, Rule, of_rule
 from conformance.cases.every_attribute import basis_of
-from conformance.cases.expand import FLOATS
 from conformance.cases.large.repeating import FINE
+from conformance.cases.make import BOTH, FLOATS, Rule, make
 
 Inputs = dict[str, Array]
 
@@ -120,7 +119,7 @@ def cases(
     types: Sequence[str] = FLOATS,
     outputs: Sequence[str] = ("y", "dx", "drois"),
     change: Callable[[Inputs], Inputs] = lambda inputs: inputs,
-    dialects: Sequence[str] = BOTH,
+    operators: Sequence[str] = BOTH,
     **rest: Any,
 ) -> Iterator[Case]:
     """Make the cases of a crop for RoiAlign, DmlRoiAlign and their gradients.
@@ -129,31 +128,23 @@ def cases(
         scenario: the part `family/scenario` of the ids.
         note: a description of what the cases test.
         crop: the RoIs.
-        types: see `make_cases`.
+        types: see `make`.
         outputs: the roles of the outputs.
         change: a function that changes x and dy, by their roles, before the expected values are computed.
-        dialects: the operators, see `dialects`.
+        operators: the functions of the operators.
         rest: further fields of `Case`.
     """
     # DirectML has no maximum of weighted pixels.
-    known = [dialect for dialect in dialects if dialect == "roi_align" or crop.mode != "max"]
+    known = [operator for operator in operators if operator == "roi_align" or crop.mode != "max"]
     for alike, factor in by_precision(types):
         data = change({"x": factor * crop.x, "dy": factor * crop.dy})
         with np.errstate(invalid="ignore"):
             answers = crop.answers(data["x"], data["dy"], outputs)
         data |= {"rois": crop.rois, "indices": crop.indices, "x_shape": np.array(crop.x_shape)}
-        for dialect in known:
-            yield from of_rule(
-                scenario,
-                Rule(crop.mode, crop.coordinates, crop.scale, ratio=1),
-                data,
-                outputs,
-                bins=crop.bins,
-                expected=answers,
-                dialects=[dialect],
-                types=alike,
-                **{"basis": basis_of(crop.mode, dialect), "source": SOURCE, "note": note, **rest},
-            )
+        rule = Rule(crop.mode, crop.coordinates, crop.scale, ratio=1)
+        for operator in known:
+            given = {"basis": basis_of(crop.mode, operator), "source": SOURCE, "note": note, **rest}
+            yield from make(scenario, operator, rule, data, outputs, expected=answers, types=alike, **given)
 
 
 def by_precision(types: Sequence[str]) -> Iterator[tuple[list[str], float]]:

@@ -16,9 +16,8 @@ import numpy as np
 
 import ortops
 from conformance.case import Basis, Case, Source, weakest
-from conformance.cases.dialects import BOTH, POOL, RESAMPLE, ROTATED, Attributes, make_cases, of_scene
 from conformance.cases.every_attribute import CHOICES, DML_CHOICES, OF_MODE
-from conformance.cases.expand import FLOATS
+from conformance.cases.make import BOTH, FLOATS, POOL, RESAMPLE, ROTATED, Attributes, make, of_scene
 from conformance.cases.rotated import SCENES as ROTATED_SCENES
 from conformance.cases.scenes import SCENES, Scene, load, scatter
 
@@ -78,14 +77,12 @@ def _defaults() -> Iterator[Case]:
             "write_defaults": False,
         }
         if not scenario.endswith("without"):
-            yield from make_cases(
-                f"defaults/{scenario}", operator, attributes, tensors[operator], row["outputs"], **rest
-            )
+            yield from make(f"defaults/{scenario}", operator, attributes, tensors[operator], row["outputs"], **rest)
             continue
         for name in attributes:
             others = {other: value for other, value in attributes.items() if other != name}
             named = f"defaults/{scenario}_{name}", operator, others, tensors[operator], row["outputs"]
-            for case in make_cases(*named, **{**rest, "types": ["float"]}):
+            for case in make(*named, **{**rest, "types": ["float"]}):
                 if any(attribute.name == name for attribute in case.definition.attributes):
                     yield case
 
@@ -97,7 +94,7 @@ def _empty() -> Iterator[Case]:
         for (scenario, note), (x_shape, count) in zip(row["notes"].items(), shapes, strict=True):
             x, y, rois = np.zeros(x_shape), np.zeros((count, x_shape[1], 2, 3)), np.zeros((count, len(row["roi"])))
             indices, shape = np.zeros(count, np.int64), np.array(x_shape)
-            yield from make_cases(
+            yield from make(
                 f"empty/{scenario}",
                 row["operator"],
                 row["attributes"],
@@ -116,9 +113,9 @@ def _far() -> Iterator[Case]:
     note = "coordinates have more digits than the tensors' type: float16 cannot represent 300.3"
     fine = Scene("coordinates_are_not_half", 0, note, (1, 1, 1, 320), ((1000, 0, 1004, 2, 0),), (1, 4), 1, 0.3)
     row = np.abs(np.mod(np.arange(320.0), 8.0) - 4.0) / 4.0
-    tensors = {**fine.tensors, "x": row.reshape(fine.x_shape)}
-    for dialect, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
-        yield from of_scene("matrix", fine, ["y"], tensors=tensors, dialects=[dialect], variant="", basis=basis)
+    tensors = {"x": row.reshape(fine.x_shape)}
+    for operator, basis in ((ONNX, Basis.REFERENCE), (DIRECTML, Basis.VECTORS)):
+        yield from of_scene("matrix", fine, ["y"], tensors=tensors, operators=operator, variant="", basis=basis)
     note = "adaptive: a {} of 2^31 pixels that starts far from the map"
     huge = Scene(
         "huge_from_far",
@@ -135,8 +132,8 @@ def _far() -> Iterator[Case]:
             ["y"],
             mode,
             "half_pixel",
-            {**huge.tensors, "x": np.arange(1.0, 31.0).reshape(huge.x_shape)},
-            dialects=[ONNX],
+            {"x": np.arange(1.0, 31.0).reshape(huge.x_shape)},
+            operators=ONNX,
             variant=mode,
             note=note.format("RoI"),
             basis=weakest(Basis.REFERENCE, OF_MODE[mode]),
@@ -152,7 +149,7 @@ def _far() -> Iterator[Case]:
             huge,
             ["y"],
             more={**chosen, **outside},
-            dialects=[DIRECTML],
+            operators=DIRECTML,
             variant=f"{reduction}/{interpolation}",
             types=["double"],
         )
@@ -164,7 +161,7 @@ def _many_at_one_place() -> Iterator[Case]:
         (height, width), each, pixels = row["bins"], row.get("each", 1.0), np.array(row["pixels"])
         dx, count = np.zeros((1, 1, 3, 3)), MANY // (height * width)
         dx[0, 0, pixels[:, 0], pixels[:, 1]] = MANY * each / len(pixels)
-        yield from make_cases(
+        yield from make(
             row["scenario"],
             row["operator"],
             row["attributes"],

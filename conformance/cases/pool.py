@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 import ortops
-from conformance.case import Basis, Case, Source
-from conformance.cases.dialects import pooled
+from conformance.case import Array, Basis, Case, Source
 from conformance.cases.exact_rois import ExactRois, Inputs, by_precision, filled, reversed_channels
-from conformance.cases.expand import FLOATS
 from conformance.cases.extremes import MANY
+from conformance.cases.make import FLOATS, POOL, Rule, make
 from conformance.cases.scenes import Scene, load, scatter
 from conformance.cases.sessions import CROP, in_one_session, several_calls, single_calls
 from conformance.cases.sessions import OTHERS as OTHER_CROPS
@@ -43,11 +42,25 @@ INEXACT = {
 SCENES = load("pool.json", Scene)
 
 
+def _pooled(
+    scenario: str,
+    x: Array,
+    rois: Array | Sequence[Sequence[float]],
+    dy: Array,
+    outputs: Sequence[str] = (),
+    spatial_scale: float = 1.0,
+    **rest: Any,
+) -> Iterator[Case]:
+    """The cases of a map, RoIs with their images, and a gradient, whose shape is also that of Y."""
+    tensors = {"x": x, "rois": np.array(rois, np.float64).reshape(-1, 5), "dy": dy}
+    yield from make(scenario, POOL, Rule(scale=spatial_scale), tensors, outputs, **rest)
+
+
 def cases() -> Iterator[Case]:
     """The cases of this module."""
     for scene in SCENES:
         tensors = scene.tensors
-        made = pooled(
+        made = _pooled(
             f"matrix/{scene.name}",
             tensors["x"],
             np.column_stack([tensors["indices"], tensors["rois"]]),
@@ -96,7 +109,7 @@ def _exact_bounds() -> Iterator[Case]:
         lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
         x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
         ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
-        yield from pooled(
+        yield from _pooled(
             f"matrix/{bins}_bins_of_{size}_pixels",
             x,
             [[0.0, *ends]],
@@ -113,7 +126,7 @@ def _exact_bounds() -> Iterator[Case]:
 def _coordinates() -> Iterator[Case]:
     """Scaled ends that float16 cannot represent, from RoIs that it can; each pixel is its index modulo 8."""
     x = np.mod(np.arange(320.0), 8.0).reshape(1, 1, 1, 320)
-    yield from pooled(
+    yield from _pooled(
         "matrix/coordinates_are_not_half",
         x,
         [[0, 1001.5, 0, 1001.5, 0], [0, 998.5, 0, 1001.5, 0]],
@@ -146,7 +159,7 @@ def of_crop(
         pixels = crop.pixels(x)
         is_largest = np.arange(4)[:, None, None, None] == pixels.argmax(axis=1)[:, None]
         y, dx = pixels.max(axis=1), crop.scattered(np.where(is_largest, dy[:, None], 0.0), x.shape)
-        yield from pooled(scenario, x, rois, dy, expected={"y": y, "dx": dx}, types=alike, **fixed, **rest)
+        yield from _pooled(scenario, x, rois, dy, expected={"y": y, "dx": dx}, types=alike, **fixed, **rest)
 
 
 def _long_bins() -> Iterator[Case]:
@@ -158,7 +171,7 @@ def _long_bins() -> Iterator[Case]:
             for c, place in enumerate((0, n // 2, n - 2, n - 1)):
                 lines[0, c, c % 2, place] = c + 1
             corner = (n - 1, 1) if along_x else (1, n - 1)
-            yield from pooled(
+            yield from _pooled(
                 f"sizes/bin_of_{n}_pixels",
                 x,
                 [[0, 0, 0, *corner]],
@@ -187,7 +200,7 @@ def _odd_pixels() -> Iterator[Case]:
     several = [i for i in range(16) if i.bit_count() > 1]
     x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
     first = np.array([np.arange(4) == (i & -i).bit_length() - 1 for i in several]).reshape(x.shape)
-    yield from pooled(
+    yield from _pooled(
         "values/several_nan",
         x,
         [[0, 0, 0, 1, 1]],
@@ -201,7 +214,7 @@ def _odd_pixels() -> Iterator[Case]:
         x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
         x[0, 0][place] = NAN
         dx = np.where(np.isnan(x), 2.0, 0.0)
-        yield from pooled(
+        yield from _pooled(
             f"values/nan_at_{place[0]}_{place[1]}",
             x,
             [[0, 0, 0, 1, 1]],
@@ -231,7 +244,7 @@ def _large_and_tiny() -> Iterator[Case]:
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
-            made = pooled(
+            made = _pooled(
                 f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
@@ -272,7 +285,7 @@ def _sessions() -> Iterator[Case]:
 
 def _of_fine_ends(scenario: str, note: str) -> Iterator[Case]:
     """The cases of RoIs of which an end is below the middle of two pixels, and would be above it in float16."""
-    yield from pooled(
+    yield from _pooled(
         f"session/{scenario}",
         scatter((2, 3, 6, 7), seed=61),
         [[1, 8 + 341 / 1024, 3.5625, 18.15625, 15.1875], [0, 4.1875, 8 + 341 / 1024, 11.59375, 18.8125]],

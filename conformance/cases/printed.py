@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
-from conformance.cases.expand import FLOATS, expand
+from conformance.cases.make import FLOATS, expand
 from conformance.cases.scenes import tuples
 from conformance.families import families
 

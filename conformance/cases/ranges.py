@@ -13,9 +13,9 @@ import numpy as np
 
 from conformance.case import Basis, Case, weakest
 from conformance.cases import exact_rois
-from conformance.cases.dialects import BOTH, ROTATED, Rule, of_rule, of_scene
 from conformance.cases.every_attribute import OF_MODE, basis_of
 from conformance.cases.exact_rois import ExactRois
+from conformance.cases.make import BOTH, ROTATED, Rule, make, of_scene
 from conformance.cases.pool import of_crop as pooled_crop
 from conformance.cases.rotated import SMALL, of_rotated
 from conformance.cases.scenes import Scene
@@ -80,7 +80,7 @@ def _tiny() -> Iterator[Case]:
     for ratio in (0, 2):
         scene = Scene(f"tiny_ratio_{ratio}", 331, note, (1, 2, 6, 7), rois, (2, 3), ratio)
         for mode in ("avg", "max"):
-            for dialect in BOTH:
+            for operator in BOTH:
                 yield from of_scene(
                     "ranges",
                     scene,
@@ -88,8 +88,8 @@ def _tiny() -> Iterator[Case]:
                     ["y", "dx", "drois"] if mode == "avg" else ["y", "dx"],
                     mode,
                     "half_pixel",
-                    dialects=[dialect],
-                    basis=basis_of(mode, dialect),
+                    operators=operator,
+                    basis=basis_of(mode, operator),
                     types=["float", "double"],
                 )
     turned = tuple((2.3125, 2.1875, w, h, 0.5, 0) for w, h in sides)
@@ -114,11 +114,10 @@ def _far(far: float) -> Iterator[Case]:
     note = f"RoIs with ends {far:g} pixels from the map: 0, unless their only sample is in the middle of the map"
     rest: dict[str, Any] = {"note": note, "types": ["float", "double"], "expected": {"y": y}}
     scenario = f"ranges/ends_2_to_{exponent}"
-    yield from of_rule(scenario, Rule("avg", "half_pixel", 1.0, 1), tensors, ["y"], **rest)
+    yield from make(scenario, BOTH, Rule("avg", "half_pixel", 1.0, 1), tensors, **rest)
     x1, y1, x2, y2 = rois.T
     turned = np.column_stack([(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1, 0 * x1])
-    rest |= {"dialects": [ROTATED], "variant": ""}
-    yield from of_rule(scenario, Rule(ratio=1), {**tensors, "rois": turned}, ["y"], **rest)
+    yield from make(scenario, ROTATED, Rule(ratio=1), {**tensors, "rois": turned}, **rest)
 
 
 def _of_ratio(ratio: int, mode: str) -> Iterator[Case]:
@@ -126,15 +125,15 @@ def _of_ratio(ratio: int, mode: str) -> Iterator[Case]:
     # All samples along y are at one place, which the reference visits once.
     box = ((0.25, 1.1875, 2.5625, 1.1875, 0),)
     note = f"{ratio * ratio} samples of a bin, in a RoI without height"
-    for dialect in BOTH:
+    for operator in BOTH:
         yield from of_scene(
             "ranges",
             Scene(f"ratio_{ratio}", 340 + ratio % 7, note, (1, 1, 3, 4), box, (1, 1), ratio),
             ["y", "dx"],
-            mode if dialect == BOTH[0] or mode == "avg" else "max_interpolated",
+            mode if operator == BOTH[0] or mode == "avg" else "max_interpolated",
             "half_pixel",
-            dialects=[dialect],
-            basis=weakest(Basis.REFERENCE, basis_of(mode, dialect)),
+            operators=operator,
+            basis=weakest(Basis.REFERENCE, basis_of(mode, operator)),
             types=["float", "double"],
         )
 

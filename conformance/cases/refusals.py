@@ -24,7 +24,7 @@ import numpy as np
 
 import ortops
 from conformance.case import Array, Basis, Case, Source
-from conformance.cases.expand import expand
+from conformance.cases.make import expand
 from conformance.cases.scenes import tuples
 from conformance.families import families
 from ortops.operators import BY_NAME

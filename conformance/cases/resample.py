@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Basis, Case, Source
-from conformance.cases.dialects import NO_ARRAYS, NONE, RESAMPLE, Attributes, make_cases
 from conformance.cases.every_attribute import OFFSETS
+from conformance.cases.make import NO_ARRAYS, NONE, RESAMPLE, Attributes, make
 from conformance.cases.scenes import load, scatter
 from conformance.cases.sessions import TWO_THREADS, in_one_session
 from ortops.operators.dml_resample import DML_RESAMPLE, INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
@@ -89,11 +89,11 @@ def _of_scene(
         scene: the shapes.
         attributes: in addition to those of scaling.
         expected: y and dx, or only one of them, for tensors of ones; empty for quasi-random numbers and the reference.
-        rest: further arguments of `make_cases`.
+        rest: further arguments of `make`.
     """
     x, dy = scatter(scene.x_shape, seed=scene.seed), scatter(scene.y_shape, seed=100 + scene.seed)
     tensors = {"x": np.ones(x.shape), "dy": np.ones(dy.shape)} if expected else {"x": x, "dy": dy}
-    yield from make_cases(
+    yield from make(
         f"{family}/{scene.name}",
         RESAMPLE,
         {**attributes, **scene.scaling},

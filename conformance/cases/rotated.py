@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array, Case
-from conformance.cases.dialects import ROTATED, of_scene
 from conformance.cases.every_attribute import WANTED
 from conformance.cases.exact_rois import ExactRois
+from conformance.cases.make import ROTATED, of_scene
 from conformance.cases.scenes import (
     MORE_THAN_A_TURN,
     OF_30,
@@ -74,7 +74,7 @@ def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, *
         scene.outputs,
         tensors=scene.tensors_of(aligned, clockwise),
         more={"aligned": aligned, "clockwise": clockwise},
-        dialects=[ROTATED],
+        operators=ROTATED,
         **{"types": scene.types, "variant": words, **rest},
     )
 
@@ -96,7 +96,7 @@ SMALL = RotatedScene(
 )
 
 
-OF_SMALL: dict[str, Any] = {"dialects": [ROTATED], "types": ["float"], "variant": ""}
+OF_SMALL: dict[str, Any] = {"operators": [ROTATED], "types": ["float"], "variant": ""}
 
 
 def cases() -> Iterator[Case]:
@@ -139,7 +139,7 @@ def _odd_values() -> Iterator[Case]:
         taps = samples_of(sampling.region(roi)).taps
         unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
     for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
-        changed = {**tensors, "x": np.where(unread, value, tensors["x"])}
+        changed = {"x": np.where(unread, value, tensors["x"])}
         note = f"pixels that no sample reads are {scenario}, and change nothing"
         beside = replace(SMALL, name=f"{scenario}_beside_the_samples", note=note)
         yield from of_scene("values", beside, SMALL.outputs, tensors=changed, **OF_SMALL)
@@ -149,7 +149,7 @@ def _odd_values() -> Iterator[Case]:
             where = "in a sample" if role == "x" else "in a gradient"
             note = f"{scenario} {where} changes only the results that depend on it"
             within = replace(SMALL, name=f"{scenario}_{where.replace(' ', '_')}", note=note)
-            yield from of_scene("values", within, outputs, tensors={**tensors, role: odd}, **OF_SMALL)
+            yield from of_scene("values", within, outputs, tensors={role: odd}, **OF_SMALL)
 
 
 def _on_pixels() -> Iterator[Case]:
@@ -162,9 +162,9 @@ def _on_pixels() -> Iterator[Case]:
                 "values",
                 scene,
                 ["drois"],
-                tensors={**scene.tensors, "dy": np.ones((1, 1, 1, 1))},
+                tensors={"dy": np.ones((1, 1, 1, 1))},
                 more={"aligned": 0},
-                dialects=[ROTATED],
+                operators=ROTATED,
                 variant=f"along_{along}",
                 types=("float", "double"),
                 basis=OF_A_KINK[scenario],

@@ -11,9 +11,9 @@ from functools import partial
 
 from conformance.case import Basis, Case
 from conformance.cases import exact_rois
-from conformance.cases.dialects import of_scene
 from conformance.cases.every_attribute import OF_MODE
 from conformance.cases.exact_rois import ExactRois, reversed_channels
+from conformance.cases.make import of_scene
 from conformance.cases.scenes import Scene
 from conformance.model import with_named_axes
 
@@ -136,7 +136,7 @@ def _of_fine_rois(scenario: str, note: str) -> Iterator[Case]:
     """The cases of RoIs that float16 would move, and in double also float32."""
     scene = replace(FINE, name=scenario, note=note)
     for element_type, more in (("float", 0.0), ("double", 2.0**-26)):
-        tensors = {**scene.tensors, "rois": scene.tensors["rois"] + more}
+        tensors = {"rois": scene.tensors["rois"] + more}
         yield from of_scene(
             "session", scene, ["y", "dx", "drois"], "avg", "output_half_pixel", tensors, types=[element_type]
         )

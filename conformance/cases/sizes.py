@@ -16,9 +16,9 @@ import numpy as np
 import ortops
 from conformance.case import Basis, Case, Source, weakest
 from conformance.cases import exact_rois
-from conformance.cases.dialects import BOTH, RESAMPLE, make_cases, of_scene
 from conformance.cases.every_attribute import OF_MODE, basis_of
 from conformance.cases.exact_rois import ExactRois, sixteenths
+from conformance.cases.make import BOTH, RESAMPLE, make, of_scene
 from conformance.cases.scenes import Scene
 
 MODES = tuple(OF_MODE)
@@ -79,7 +79,7 @@ def _of_crop(scenario: str, note: str, crop: ExactRois, **rest: Any) -> Iterator
     yield from exact_rois.cases(f"sizes/{scenario}", note, crop, **rest)
     if crop.mode == "max":
         instead = replace(crop, mode="max_interpolated")
-        yield from exact_rois.cases(f"sizes/{scenario}", note, instead, dialects=["dml_roi_align"], **rest)
+        yield from exact_rois.cases(f"sizes/{scenario}", note, instead, operators=["dml_roi_align"], **rest)
 
 
 def each_size() -> Iterator[tuple[str, str, ExactRois]]:
@@ -124,15 +124,15 @@ def _images_without_rois() -> Iterator[Case]:
 def _ratios() -> Iterator[Case]:
     """Many samples per bin, including odd numbers of them."""
     box = ((0.25, 0.3125, 1.5625, 1.1875, 0),)
-    for (turn, ratio), dialect in itertools.product(enumerate(RATIOS), BOTH):
+    for (turn, ratio), operator in itertools.product(enumerate(RATIOS), BOTH):
         mode, note = MODES[turn % len(MODES)], f"{ratio * ratio} samples of a bin"
         yield from of_scene(
             "sizes",
             Scene(f"ratio_{ratio}", ratio, note, (1, 1, 7, 9), box, (1, 2), ratio, 4.5),
             ["y", "dx"] if mode == "avg" else ["y"],  # rounding may choose another one of so many samples
             mode,
-            dialects=[dialect],
-            basis=basis_of(mode, dialect),
+            operators=operator,
+            basis=basis_of(mode, operator),
             types=["float", "double"] if ratio <= 65 else ["float"],
         )
 
@@ -153,7 +153,7 @@ def _narrow() -> Iterator[Case]:
     """Adaptive sampling of RoIs that are narrower than a pixel, which have one sample across."""
     x1, y1 = 2.3125, 1.1875
     widths = enumerate((0.75, 0.25, 1 / 16, 1 / 64))
-    for (turn, width), mode, dialect in itertools.product(widths, ("avg", "max"), BOTH):
+    for (turn, width), mode, operator in itertools.product(widths, ("avg", "max"), BOTH):
         sides = ((width, 3.125), (3.125, width), (width, width))
         rois = tuple((x1, y1, x1 + w, y1 + h, 0) for w, h in sides)
         name, note = (
@@ -161,15 +161,15 @@ def _narrow() -> Iterator[Case]:
             f"adaptive: RoIs of {width:g} of a pixel along either axis or both",
         )
         coordinates = COORDINATES[turn % 2]
-        is_raised = dialect == "roi_align" and coordinates == "output_half_pixel"
+        is_raised = operator == "roi_align" and coordinates == "output_half_pixel"
         yield from of_scene(
             "sizes",
             Scene(name, 320 + turn, note, (1, 2, 6, 7), rois, (2, 3)),
             ["y", "dx", "drois"],
             mode,
             coordinates,
-            dialects=[dialect],
-            basis=weakest(Basis.REFERENCE if is_raised else Basis.TEXT, basis_of(mode, dialect)),
+            operators=operator,
+            basis=weakest(Basis.REFERENCE if is_raised else Basis.TEXT, basis_of(mode, operator)),
             types=["float", "double"],
         )
 
@@ -192,7 +192,7 @@ def _resamples() -> Iterator[Case]:
             dy = sixteenths(y.shape, 3)
             pairs = dy.reshape(*shape[: axis + 1], 2, *shape[axis + 1 :]).sum(axis + 1) if scale == 2 else None
             dx = dy.repeat(2, axis) / 2 if pairs is None else pairs
-            yield from make_cases(
+            yield from make(
                 f"sizes/axis_{axis}_{2 * n}",
                 RESAMPLE,
                 {"interpolation_mode": interpolation, "scales": scales},

@@ -19,10 +19,9 @@ import numpy as np
 import ortops
 from conformance.case import Basis, Case, Source
 from conformance.cases import exact_rois
-from conformance.cases.dialects import RESAMPLE, ROTATED, Rule, make_cases, of_rule, of_scene
 from conformance.cases.every_attribute import OF_MODE, basis_of
 from conformance.cases.exact_rois import ExactRois, Inputs, sixteenths
-from conformance.cases.expand import FLOATS
+from conformance.cases.make import FLOATS, RESAMPLE, ROTATED, Rule, make, of_scene
 from conformance.cases.scenes import OF_30, OF_135, Scene
 from ortops.spec import ELEMENT_DTYPES
 
@@ -122,24 +121,23 @@ def _constant(scenario: str, note: str, note_of_rotated: str, value: float, elem
     common: dict[str, Any] = {"source": SOURCE, "types": [element_type]}
     if 64 * abs(value) > FLT_MAX and element_type != "double":
         common["basis"] = Basis.OURS  # sums are float32 at least, so a runtime may add before it divides
-    for dialect, mode, rois in (
+    for operator, mode, rois in (
         ("roi_align", "avg", boxes),
         ("roi_align", "max_interpolated", boxes),
         ("dml_roi_align", "", boxes),
         (ROTATED, "", rotated),
     ):
-        yield from of_rule(
+        yield from make(
             f"values/{scenario}",
+            operator,
             Rule(mode or None, ratio=8),
             {"x": np.full((1, 2, 8, 11), value), "rois": rois, "indices": np.array([0, 0])},
-            bins=(1, 2),
             expected={"y": np.full((2, 2, 1, 2), value)},
-            dialects=[dialect],
             variant=mode,
-            note=note_of_rotated if dialect == ROTATED else note,
-            **{"basis": basis_of(mode or "avg", dialect), **common},
+            note=note_of_rotated if operator == ROTATED else note,
+            **{"basis": basis_of(mode or "avg", operator), **common},
         )
-    yield from make_cases(
+    yield from make(
         f"values/{scenario}",
         RESAMPLE,
         {"scales": (0.5, 0.5)},
@@ -191,7 +189,7 @@ def _on_pixels() -> Iterator[Case]:
     )
     for (scenario, (c, slope)), along_x in itertools.product(places.items(), (True, False)):
         # Along the other axis, the map is constant for ONNX and rises by 1 per pixel for DirectML.
-        for dialect, note, on_axis, on_other in (
+        for operator, note, on_axis, on_other in (
             ("roi_align", of_onnx, slope, 0.0),
             ("dml_roi_align", of_directml, 0.0, 1.0),
         ):
@@ -206,12 +204,12 @@ def _on_pixels() -> Iterator[Case]:
                 scene,
                 ["drois"],
                 coordinates="output_half_pixel",
-                tensors={**scene.tensors, "x": x, "dy": np.ones((1, 1, 1, 1))},
+                tensors={"x": x, "dy": np.ones((1, 1, 1, 1))},
                 expected={"drois": np.array([droi[::step] * 2])},
-                dialects=[dialect],
+                operators=operator,
                 variant="along_x" if along_x else "along_y",
                 source=SOURCE,
-                basis=Basis.TEXT if dialect == "dml_roi_align" else OF_A_KINK[scenario],
+                basis=Basis.TEXT if operator == "dml_roi_align" else OF_A_KINK[scenario],
             )
 
 
@@ -242,7 +240,7 @@ def _among_samples() -> Iterator[Case]:
         ["y", "dx"],
         "max_interpolated",
         "output_half_pixel",
-        {**scene.tensors, "x": several, "dy": sixteenths((1, 4, 1, 2), 5)},
+        {"x": several, "dy": sixteenths((1, 4, 1, 2), 5)},
     )
     # Each sample lies in the middle between four pixels that no other sample reads.
     samples = x[..., 1:, 1:].reshape(1, 4, 2, 2, 4, 2).mean(axis=(3, 5))
@@ -252,7 +250,7 @@ def _among_samples() -> Iterator[Case]:
         ["y"],
         "max_interpolated",
         "output_half_pixel",
-        {**scene.tensors, "x": x},
+        {"x": x},
         expected={"y": samples.reshape(1, 4, 2, 2, 2).max(axis=(2, 4))[:, :, None]},
         source=SOURCE,
     )

@@ -1,4 +1,4 @@
-"""Formulas whose tensors are named by the roles of `dialects.py`."""
+"""Formulas whose tensors are named by the roles of `make.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array
-from conformance.cases.dialects import NAMES, ROTATED
+from conformance.cases.make import NAMES, ROTATED
 from conformance.error_terms import ErrorTerms
 from conformance.formula import Formula, TensorType
 from ortops.operators import BY_NAME, OPERATORS
@@ -48,7 +48,7 @@ class ByRole(Formula):
         return BY_NAME[self.operator]
 
     @property
-    def dialect(self) -> str:
+    def forward(self) -> str:
         """The function of the operator, or of the one whose gradient it is."""
         return self.definition.function.removesuffix("_grad")
 
@@ -60,7 +60,7 @@ class ByRole(Formula):
     @property
     def roles(self) -> Mapping[str, str]:
         """The role of each tensor, by name."""
-        return {name: role for role, name in NAMES[self.dialect].items()}
+        return {name: role for role, name in NAMES[self.forward].items()}
 
     @property
     def attributes(self) -> dict[str, AttributeValue]:
@@ -81,7 +81,7 @@ class ByRole(Formula):
     def in_float(self) -> ByRole:
         """See `Formula`. The numbers of float16 are those of float, but for turned RoIs."""
         first = next(one for one in OPERATORS if one.function == self.definition.function)
-        is_equal = self.element_type == "float16" and self.dialect != ROTATED
+        is_equal = self.element_type == "float16" and self.forward != ROTATED
         return replace(self, operator=first.name, element_type="float" if is_equal else self.element_type)
 
 
@@ -105,7 +105,7 @@ def _inputs(formula: ByRole) -> Mapping[str, TensorType]:
 @functools.lru_cache(256)
 def _outputs(formula: ByRole) -> Mapping[str, TensorType]:
     dtype, shapes = ELEMENT_DTYPES[formula.element_type], formula.shapes
-    return {NAMES[formula.dialect][role]: TensorType(dtype, shapes[role]) for role in formula.wanted}
+    return {NAMES[formula.forward][role]: TensorType(dtype, shapes[role]) for role in formula.wanted}
 
 
 def channels_of_bins(operator: Operator, bins: tuple[int, int]) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.case import Array
-from conformance.cases.dialects import INPUT_OFFSETS, ROTATED, Rule
 from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
 from conformance.cases.large.windows import seams
+from conformance.cases.make import INPUT_OFFSETS, ROTATED, Rule
 from conformance.error_terms import ErrorTerms
 from ortops.spec import AttributeValue
 
@@ -39,14 +39,13 @@ class Planes(ByRole):
     @property
     def arguments(self) -> Mapping[str, AttributeValue]:
         """See `ByRole`."""
-        sampling = Rule("avg", self.coordinates, self.scale).attributes(self.dialect)
-        sizes = {"output_height": self.bins[0], "output_width": self.bins[1]}
-        return {**sampling, **sizes, "aligned": int(self.coordinates == "half_pixel")}
+        rule = Rule("avg", self.coordinates, self.scale)
+        return {**rule.attributes(self.forward, self.bins), "aligned": int(self.coordinates == "half_pixel")}
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `ByRole`."""
-        rois = self.count, 5 if self.dialect == ROTATED else 4
+        rois = self.count, 5 if self.forward == ROTATED else 4
         return {
             "x": self.x_shape,
             "rois": rois,
@@ -94,7 +93,7 @@ class Planes(ByRole):
         sizes = self._boxes()[1]
         per_bin = np.ceil(sizes / self.bins).prod(axis=1).max()
         span = float(sizes.sum(axis=1).max()) / 2
-        delta = rounding * (26 * max(height, width) + 20 + (14 + 2 * (4 + np.pi)) * span * (self.dialect == ROTATED))
+        delta = rounding * (26 * max(height, width) + 20 + (14 + 2 * (4 + np.pi)) * span * (self.forward == ROTATED))
         return uniform(level + down * height + right * width, 4 * float(per_bin) + 1, delta * (down + right))
 
     def _planes(self) -> tuple[Array, Array, Array]:
@@ -113,7 +112,7 @@ class Planes(ByRole):
 
     def _angles(self) -> Array:
         """The angle of each RoI, a multiple of 1/16."""
-        return (7 * np.arange(self.count) % 101 - 50) / 16 * (self.dialect == ROTATED)
+        return (7 * np.arange(self.count) % 101 - 50) / 16 * (self.forward == ROTATED)
 
     def _boxes(self) -> tuple[Array, Array]:
         """The middle of each RoI and its height and width, in pixels of the map, [R, 2] each.
@@ -125,7 +124,7 @@ class Planes(ByRole):
         cut = [seams(length) for length in lengths]
         at = np.column_stack([cut[0][r % len(cut[0])], cut[1][r // len(cut[0]) % len(cut[1])]])
         middles = at + (np.column_stack([11 * r, 17 * r]) % 13 - 6) / 8 * sizes / 4
-        reach = np.hypot(*sizes.T)[:, None] / 2 + [0.0, 0.0] if self.dialect == ROTATED else sizes / 2
+        reach = np.hypot(*sizes.T)[:, None] / 2 + [0.0, 0.0] if self.forward == ROTATED else sizes / 2
         middles = np.floor(np.clip(middles, reach + 0.25, lengths - 1 - reach) * 4) / 4
         return middles, sizes
 
@@ -133,7 +132,7 @@ class Planes(ByRole):
         """The stored RoIs."""
         middles, sizes = self._boxes()
         middles = middles + INPUT_OFFSETS[self.coordinates]
-        if self.dialect == ROTATED:
+        if self.forward == ROTATED:
             return np.column_stack([middles[:, ::-1] / self.scale, sizes[:, ::-1] / self.scale, self._angles()])
         return np.concatenate([middles - sizes / 2, middles + sizes / 2], axis=1)[:, [1, 0, 3, 2]] / self.scale
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import ortops
 from conformance.case import Basis, Case, Source
-from conformance.cases.dialects import BOTH, POOL, RESAMPLE, ROTATED
 from conformance.cases.every_attribute import basis_of
 from conformance.cases.large.by_role import ByRole, channels_of_bins
 from conformance.cases.large.planes import Planes
 from conformance.cases.large.repetitions import Repetitions
 from conformance.cases.large.windows import Windows
+from conformance.cases.make import BOTH, POOL, RESAMPLE, ROTATED
 from conformance.formula import Computed
 from conformance.model import with_named_axes
 from ortops.operators import OPERATORS

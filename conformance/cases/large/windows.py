@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array
-from conformance.cases.dialects import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
 from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
+from conformance.cases.make import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.error_terms import ErrorTerms, Floats
 from ortops.spec import AttributeValue
 
@@ -105,17 +105,14 @@ class Windows(ByRole):
     @property
     def arguments(self) -> Mapping[str, AttributeValue]:
         """See `ByRole`."""
-        if self.dialect == POOL:
-            return {"pooled_shape": self.bins, "spatial_scale": self.scale}
-        sampling = Rule(self.mode, self.coordinates, self.scale, self.ratio).attributes(self.dialect)
-        sizes = {"output_height": self.bins[0], "output_width": self.bins[1]}
-        return {**sampling, **sizes, "aligned": int(self.coordinates == "half_pixel")}
+        rule = Rule(self.mode, self.coordinates, self.scale, self.ratio)
+        return {**rule.attributes(self.forward, self.bins), "aligned": int(self.coordinates == "half_pixel")}
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """See `ByRole`."""
         y_shape = self.count, self._channels, *self.bins
-        rois = self.count, 5 if self.dialect in (ROTATED, POOL) else 4
+        rois = self.count, 5 if self.forward in (ROTATED, POOL) else 4
         shapes = {"x": self.x_shape, "dx": self.x_shape, "x_shape": (4,), "indices": (self.count,)}
         return {**shapes, "y": y_shape, "dy": y_shape, "rois": rois, "drois": rois}
 
@@ -174,7 +171,7 @@ class Windows(ByRole):
         )
         sides = [max(bins * each[i] for each in self.samples) for i, bins in enumerate(self.bins)]
         per_number, errors = np.full(4, self.scale), np.zeros(4)
-        if self.dialect == ROTATED:
+        if self.forward == ROTATED:
             per_number = np.array([self.scale] * 4 + [sum(sides) / 2])
             turn = 2 * np.pi * rounding + 4 * rounding
             errors = np.array([0.0, 0.0, *[self.scale * (4 * rounding + turn)] * 2, delta])
@@ -186,7 +183,7 @@ class Windows(ByRole):
     def _delta(self, rounding: float) -> float:
         """An upper bound of the error of a coordinate: that of the family's `bounds` on this map."""
         longest = max(self.x_shape[2:])
-        if self.dialect != ROTATED:
+        if self.forward != ROTATED:
             return rounding * (26 * longest + 20)
         span = max(sum(bins * each[i] for i, bins in enumerate(self.bins)) for each in self.samples) / 2
         return rounding * (4 * (longest + 1) + 14 * span + (4 + 2 * np.pi) * 2 * span)
@@ -199,7 +196,7 @@ class Windows(ByRole):
     def _columns(self) -> dict[str, Array]:
         """Where each RoI lies: the fields of its `Place`, [R] each, with numbers of `samples` and `FRACTIONS`."""
         r = np.arange(self.count)
-        has_turns = self.dialect == ROTATED and self.element_type not in ("float16", "bfloat16")
+        has_turns = self.forward == ROTATED and self.element_type not in ("float16", "bfloat16")
         turn = r // 3 % 4 if has_turns else np.zeros_like(r)
         kind = r // 2 % len(self.samples)
         # The winner of a maximum does not depend on a rounding where all weights are equal.
@@ -253,7 +250,7 @@ class Windows(ByRole):
         fractions = np.array(FRACTIONS)
         y1 = at["row"] + fractions[at["below"]] - 0.5 + INPUT_OFFSETS[self.coordinates]
         x1 = at["column"] + fractions[at["beside"]] - 0.5 + INPUT_OFFSETS[self.coordinates]
-        if self.dialect == ROTATED:
+        if self.forward == ROTATED:
             pixels = np.column_stack([x1 + width / 2, y1 + height / 2, sizes[:, 1], sizes[:, 0]])
             return np.column_stack([pixels / self.scale, at["turn"] * (np.pi / 2)])
         return np.column_stack([x1, y1, x1 + width, y1 + height]) / self.scale
@@ -400,7 +397,7 @@ class Windows(ByRole):
             return tuple(one.sum(axis=(1, 2)) for one in (mean, wide, high))
 
         (sum_y, wide_y, high_y), (sum_x, wide_x, high_x) = along(along_y), along(along_x)
-        if self.dialect != ROTATED:
+        if self.forward != ROTATED:
             return self.scale * np.array([sum_x - wide_x, sum_y - high_y, wide_x, high_y])
         cos, sin = ((1, 0), (0, 1), (-1, 0), (0, -1))[place.turn]
         height, width = (bins * each for bins, each in zip(self.bins, place.samples, strict=True))

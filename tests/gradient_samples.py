@@ -597,6 +597,42 @@ REGIONS = [
     ),
 ]  # fmt: skip
 
+
+def region_gradient(operator: str, attributes: str = "", *, whole: bool = False, bins: bool = False) -> Call:
+    """A gradient over `REGIONS`: y is dX, or `whole`, dX and the gradient of the regions one after the other."""
+    rotated, x = operator.startswith("RoIAlignRotated"), (2, 12, 8, 9) if bins else (2, 3, 8, 9)
+    rois = "rotated" if rotated else "boxes"
+    node = nodes(f"ai.onnx.contrib.{operator}", attributes, f"dy, {rois}, i, n, x")
+    lines = f"""line = Constant<value = int64[1] {{-1}}> () d, r = {node} d1 = Reshape(d, line) r1 = Reshape(r, line)
+        y = Concat<axis = 0>(d1, r1)"""
+    dy = (3, 2, 3, 2) if bins else (3, 3, 3, 2)
+    inputs = {"dy": dy, rois: (3, 5 if rotated else 4), "i": [0, 1, 1], "n": list(x), "x": x}
+    return Call(lines if whole else node, inputs, (-1, 1))
+
+
+AVERAGES = [
+    ("RoiAlignGrad", 'coordinate_transformation_mode = "output_half_pixel", sampling_ratio = 2'),
+    ("DmlRoiAlignGrad", "spatial_scale_x = 0.5"),
+    ("DmlRoiAlignGrad", 'interpolation_mode = "nearest_neighbor"'),
+    ("DmlRoiAlignGrad", "align_regions_to_corners = 1, minimum_samples_per_output = 2"),
+    ("PSRoIAlignGrad", "sampling_ratio = 2"),
+    ("RoIAlignRotatedGrad", "aligned = 0, spatial_scale = 6.0, sampling_ratio = 2, clockwise = 1"),
+]
+GRADIENTS_OF_REGIONS = [
+    *(region_gradient(*one, whole=whole, bins="PS" in one[0]) for one in AVERAGES for whole in (False, True)),
+    region_gradient("RoiAlignGrad", 'mode = "max"', whole=True),
+    region_gradient("DmlRoiAlignGrad", 'reduction_function = "max"', whole=True),
+    *(
+        Call(nodes("ai.onnx.contrib.DmlResampleGrad", more, "dy, n"), {"dy": (2, 8), "n": [2, 5]})
+        for more in (
+            "scales = [1.0, 1.6]",
+            'scales = [0.4, 2.0], interpolation_mode = "nearest_neighbor", rounding_direction = "decreasing"',
+            "input_pixel_offsets = [0.0, 0.25], output_pixel_offsets = [0.0, -0.75]",
+        )
+    ),
+]
+"""Second derivatives of `REGIONS`."""
+
 CONTROL = [
     Call(
         "z = Constant<value = float {0}> () t = ReduceMax<keepdims = 0> (x) c = Greater(t, z) y = If (c) <"

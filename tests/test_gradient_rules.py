@@ -10,12 +10,13 @@ import pytest
 from gradient_calls import Call
 from gradient_checks import check, run, with_loss
 from gradient_nodes import IS_OLD
-from gradient_samples import HALVES, SAMPLES, opened
+from gradient_samples import GRADIENTS_OF_REGIONS, HALVES, SAMPLES, opened
 from onnx_models.gradient import gradient
 from ortops.spec import ELEMENT_DTYPES
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.filterwarnings("ignore::onnx_models.gradient.ZeroGradientWarning")
+@pytest.mark.parametrize("sample", [*SAMPLES, *GRADIENTS_OF_REGIONS], ids=str)
 def test_gradients_are_those_of_differences(sample: Call) -> None:
     if IS_OLD and (sample.needs_new or sample.opset > 21):
         pytest.skip("ONNX Runtime 1.20 computes this wrong or not at all")

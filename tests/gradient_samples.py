@@ -644,7 +644,7 @@ CONTROL = [
         "body = once (int64 i, bool go, float[A,B] s) => (bool on, float[A,B] t)"
         " { on = Identity(go) h = Sin(s) t = Mul(h, x) }>"
     ),
-    Call(
+    of_rank(
         "y, z = Scan <num_scan_inputs = 1, "
         "body = once (float[B] a, float[B] b) => (float[B] c, float[B] d) { c = Mul(a, b) d = Exp(c) }> (s, x)",
         {"x": (2, 3), "s": (3,)},

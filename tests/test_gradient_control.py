@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx
@@ -21,8 +21,15 @@ def values(**shapes: Sequence[int]) -> dict[str, Array]:
     return {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
 
 
-def check_twice(text: str, feeds: Mapping[str, Array], wrt: Sequence[str], outputs: Sequence[str] = ()) -> None:
-    check(HEADER + text, feeds, wrt, outputs=outputs, second_order=True)
+LENGTHS = {"N": 3, "T": 4, "O": 1}
+
+
+def feeds_of(text: str, **given: object) -> dict[str, Array]:
+    """Random values of a text's inputs, whose lengths are `LENGTHS`, except those that are given."""
+    inputs = [value for value in parsed(HEADER + text).graph.input if value.name not in given]
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in inputs}
+    drawn = values(**{name: [dim.dim_value or LENGTHS[dim.dim_param] for dim in dims] for name, dims in shapes.items()})
+    return drawn | {name: np.array(value) for name, value in given.items()}
 
 
 IFS = {
@@ -44,12 +51,6 @@ IFS = {
                     m = Mul(h, xi) ho = Add(m, h) yo = Tanh(ho) }> (first, s) },
             else_branch = e () => (b) { b = Mul(x, z) }> }""",
 }
-
-
-@pytest.mark.parametrize("condition", [True, False])
-@pytest.mark.parametrize("text", IFS.values(), ids=IFS)
-def test_if(text: str, condition: bool) -> None:
-    check_twice(text, {**values(x=(3,), z=(3,)), "c": np.array(condition)}, ["x", "z"])
 
 
 def test_a_branch_that_is_never_taken_needs_no_gradient() -> None:
@@ -87,20 +88,16 @@ SCANS = {
         f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
             so, yo = Scan <num_scan_inputs = 1, body = cc (t, xj) => (to, zo) {
                 p = Mul(t, w) q = Add(p, xj) to = Tanh(q) zo = ReduceSum<keepdims=0>(to) }> (s, xi) }> (h, x) }""",
+    "states that no trip has to be known of": """g (double[N] h, double[T,N] x, double[N] w) => (double f) {
+        f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
+            p = Sin(w) so = Add(s, p) yo = Identity(xi) }> (h, x) }""",
+    "a branch on a known condition": """g (double[N] h, double[T,N] x) => (double y) {
+        c = Constant<value = bool {1}>()
+        y = If (c) <then_branch = t () => (a) {
+                f, a = Scan <num_scan_inputs = 1, scan_output_directions = [1], body = bb (s, xi) => (so, yo) {
+                    so = Mul(s, xi) yo = Exp(so) }> (h, x) },
+            else_branch = e () => (b) { b = Mul(x, x) }> }""",
 }
-
-
-@pytest.mark.parametrize("text", SCANS.values(), ids=SCANS)
-def test_scan(text: str) -> None:
-    is_square, is_wide = "double[N,N] x" in text, "[T,2,N]" in text
-    shapes = {
-        "h": (2, 3) if is_wide else (3,),
-        "x": (4, 2, 3) if is_wide else (3, 3) if is_square else (4, 3),
-        "z": (4, 3),
-    }
-    shapes |= {"w": (3,) if "double[N] w" in text else (3, 3)} | ({"x": (3, 4)} if "[N,T]" in text else {})
-    names = [value.name for value in parsed(HEADER + text).graph.input]
-    check_twice(text, values(**{name: shapes[name] for name in names}), names)
 
 
 LOOPS = {
@@ -141,24 +138,35 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("trips", [0, 3])
-@pytest.mark.parametrize("text", LOOPS.values(), ids=LOOPS)
-def test_loop(text: str, trips: int) -> None:
-    feeds = {**values(h=(3,), w=(3, 3)), "m": np.array(trips)}
-    # Without a trip, ONNX Runtime does not know the rank of what a Loop stacks.
-    check_twice(text, feeds, ["h", "w"], outputs=[] if trips else ["f"])
-
-
-def test_ranks_behind_a_loop_and_an_if_are_found() -> None:
-    """ONNX's inference leaves them open, and the rule of MatMul needs them."""
-    text = """g (double[N] h, double[N,N] w, int64 m, double[2,3] x) => (double y, double z) {
+OTHERS = {
+    # ONNX's inference leaves the ranks open, and the rule of MatMul needs them.
+    "ranks behind a Loop and an If": """g (double[N] h, double[N,N] w, int64 m, double[2,3] x) => (double y, double z) {
         f = Loop (m, , h) <body = bb (int64 i, bool c, s) => (co, so) { co = Identity(c) so = Sin(s) }>
         y = MatMul(w, f)
         n = Size(x) six = Constant<value_int=6>() is_six = Equal(n, six)
         v = If (is_six) <then_branch = t () => (a) { a = MatMul(x, w) }, else_branch = e () => (b) { b = ReduceSum(x) }>
-        z = MatMul(v, f) }"""
-    feeds = {**values(h=(3,), w=(3, 3), x=(2, 3)), "m": np.array(2)}
-    check_twice(text, feeds, ["h", "w", "x"])
+        z = MatMul(v, f) }""",
+    # The branches say that r is as long as x; it has one element, and is broadcast.
+    "names of lengths inside": """g (double[O] h, double[T] x, int64 m) => (double y) {
+        c = Cast<to = 9>(m)
+        r = If (c) <then_branch = a () => (double[T] p) { p = Neg(h) }, else_branch = b () => (double[T] q) { q = Exp(h) }>
+        y = Mul(r, x) }""",
+}
+
+TWICE: dict[str, tuple[str, dict[str, object], list[str]]] = {
+    # text, inputs that are not drawn, outputs
+    **{f"If, {name}, {taken}": (text, {"c": taken}, []) for name, text in IFS.items() for taken in (True, False)},
+    **{f"Scan, {name}": (text, {}, []) for name, text in SCANS.items()},
+    # Without a trip, ONNX Runtime does not know the rank of what a Loop stacks.
+    **{f"Loop, {name}, no trip": (text, {"m": 0}, ["f"]) for name, text in LOOPS.items()},
+    **{f"Loop, {name}": (text, {"m": 3}, []) for name, text in (LOOPS | OTHERS).items()},
+}
+
+
+@pytest.mark.parametrize(("text", "given", "outputs"), TWICE.values(), ids=TWICE)
+def test_first_and_second_derivatives(text: str, given: dict[str, object], outputs: list[str]) -> None:
+    feeds = feeds_of(text, **given)
+    check(HEADER + text, feeds, [name for name in feeds if name not in given], outputs=outputs, second_order=True)
 
 
 def random_loop(drawn: str) -> onnx.ModelProto:
@@ -215,14 +223,6 @@ def test_half_precision_and_large_constants_inside(operator: str) -> None:
     assert found.dtype == np.float16
 
 
-def test_names_of_lengths_inside_do_not_make_lengths_equal() -> None:
-    """The branches say that r is as long as x; it has one element, and is broadcast."""
-    text = """g (double[N] h, bool c, double[T] x) => (double y) {
-        r = If (c) <then_branch = a () => (double[T] p) { p = Neg(h) }, else_branch = b () => (double[T] q) { q = Exp(h) }>
-        y = Mul(r, x) }"""
-    check_twice(text, {**values(h=(1,), x=(3,)), "c": np.array(True)}, ["h", "x"])
-
-
 def test_lengths_that_inference_names_are_not_taken_for_equal() -> None:
     made = parsed(HEADER + "g (double[N] x, double[M] z) => (double y) { y = Add(x, z) }")
     graph = Graph(made.graph, {"": 18})
@@ -233,17 +233,6 @@ def test_lengths_that_inference_names_are_not_taken_for_equal() -> None:
     assert lengths[0] is not None
     assert lengths[1] is not None
     assert lengths[0][1] != lengths[1][1]
-
-
-def test_the_body_of_a_scan_tells_ranks_that_are_not_known_outside() -> None:
-    text = """<ir_version: 10, opset_import: ["" : 18]> g (double[] s, double[] x) => (double y) {
-        last, y = Scan <num_scan_inputs = 1, body = once (double[B] a, double[B] b) => (double[B] c, double[B] d) {
-            c = Mul(a, b)
-            d = Exp(c)
-        }> (s, x)
-    }"""
-    rng = np.random.default_rng(1)
-    check(text, {"s": rng.uniform(-1, 1, 3), "x": rng.uniform(-1, 1, (2, 3))}, ["s", "x"])
 
 
 SCAN_OF_NONE = "f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) { so = Exp(s) yo = Ceil(xi) }> (h, x)"
@@ -318,29 +307,3 @@ def test_loops_far_inside_of_each_other() -> None:
         {**values(s9=(3,)), "m": np.array(1)},
         ["s9"],
     )
-
-
-OTHERS = {
-    "states that no trip has to be known of": (
-        """g (double[N] h, double[T,N] x, double[N] w) => (double f) {
-            f, y = Scan <num_scan_inputs = 1, body = bb (s, xi) => (so, yo) {
-                p = Sin(w) so = Add(s, p) yo = Identity(xi) }> (h, x) }""",
-        values(h=(3,), x=(4, 3), w=(3,)),
-        ["h", "w"],
-    ),
-    "a Scan in a branch on a known condition": (
-        """g (double[N] h, double[T,N] x) => (double y) {
-            c = Constant<value = bool {1}>()
-            y = If (c) <then_branch = t () => (a) {
-                    f, a = Scan <num_scan_inputs = 1, scan_output_directions = [1], body = bb (s, xi) => (so, yo) {
-                        so = Mul(s, xi) yo = Exp(so) }> (h, x) },
-                else_branch = e () => (b) { b = Mul(x, x) }> }""",
-        values(h=(3,), x=(4, 3)),
-        ["h", "x"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "feeds", "wrt"), OTHERS.values(), ids=OTHERS)
-def test_trips(text: str, feeds: Mapping[str, Array], wrt: Sequence[str]) -> None:
-    check_twice(text, feeds, wrt)

@@ -27,7 +27,7 @@ from onnx_models.gradient.parameters import constant_tensor, parameters, real_co
 from onnx_models.gradient.registry import REAL
 from onnx_models.tools.attributes import unknown_among
 from onnx_models.tools.functions import inline_functions
-from onnx_models.tools.protos import accepted, iter_graphs, meant, normalize_domain, onnx_opset
+from onnx_models.tools.protos import accepted, assign, iter_graphs, meant, normalize_domain, onnx_opset
 from ortops.custom.operator import CustomOperator, as_operators
 
 Array = np.ndarray[Any, Any]
@@ -342,9 +342,7 @@ def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
         for node in part.node:
             _retype_attributes(node, number)
             nodes += [*_casts(node, onnx_opset(model) or 1), node] if kind == "double" else [node]
-        copies = [copy.deepcopy(node) for node in nodes]
-        del part.node[:]
-        part.node.extend(copies)
+        assign(part.node, [copy.deepcopy(node) for node in nodes])
     return made
 
 

@@ -27,7 +27,7 @@ from onnx_models.gradient.tied import TiedParametersWarning, describe_tied, find
 from onnx_models.tools.attributes import unknown_among
 from onnx_models.tools.nodes import NodeBuilder, Value
 from onnx_models.tools.opset_upgrade import upgrade_opset
-from onnx_models.tools.protos import accepted, copy_model, meant, onnx_opset, strip_weights, tensor_names
+from onnx_models.tools.protos import accepted, assign, copy_model, meant, onnx_opset, strip_weights, tensor_names
 from onnx_models.tools.schema import schemas_of
 from onnx_models.tools.types import infer_shapes
 from ortops.spec import Operator
@@ -238,9 +238,8 @@ def with_optimizer(
             change = rate / first * m / (s.op("Sqrt") / second.op("Sqrt") + eps)
         changed = graph.output(p - change, master + NEXT, kind) if has_master else p - change
         graph.output(graph.cast(changed, own), name + NEXT, own)
-    kept_outputs = [value for value in graph.model.graph.output if value.name not in gradients.values()]
-    del graph.model.graph.output[:]
-    graph.model.graph.output.extend(kept_outputs)
+    outputs = graph.model.graph.output
+    assign(outputs, [value for value in outputs if value.name not in gradients.values()])
     return graph.build()
 
 
@@ -371,10 +370,9 @@ class _Graph(NodeBuilder):
         for name, value in found.items():
             self.model.graph.initializer.add().CopyFrom(value)
             self.model.graph.initializer[-1].name = name
-        kept = [node for node in self.model.graph.node if found.keys().isdisjoint(node.output)]
         if found:
-            del self.model.graph.node[:]
-            self.model.graph.node.extend(kept)
+            nodes = self.model.graph.node
+            assign(nodes, [node for node in nodes if found.keys().isdisjoint(node.output)])
 
     def value(self, name: str, kind: onnx.TypeProto.Tensor) -> Value:
         """A tensor in an expression, whose numbers have the element type of `kind`."""
@@ -518,6 +516,4 @@ def _set(graph: onnx.GraphProto, name: str, value: onnx.TensorProto) -> None:
             tensor.CopyFrom(value)
             return
     graph.initializer.add().CopyFrom(value)
-    kept = [given for given in graph.input if given.name != name]
-    del graph.input[:]
-    graph.input.extend(kept)
+    assign(graph.input, [value for value in graph.input if value.name != name])

@@ -18,6 +18,7 @@ from onnx_models.gradient.tied import Tied, TiedParametersWarning, describe_tied
 from onnx_models.tools.attributes import LinesError, unknown_among
 from onnx_models.tools.protos import (
     accepted,
+    assign,
     import_domain,
     iter_nodes,
     label,
@@ -70,8 +71,7 @@ def _merge(
         for graph in subgraphs([node]):
             inner = _merge(graph.node, {}, names, {value.name for value in graph.output})
             if len(inner) < len(graph.node):
-                del graph.node[:]
-                graph.node.extend(inner)
+                assign(graph.node, inner)
         first = known.setdefault(_key(node), node)
         if first is node or any(name in kept for name in node.output):
             left.append(node)
@@ -275,12 +275,10 @@ class GradientBuilder:
         nodes, merged = merge(self.graph.needed(list(values.values())), own)
         values = {name: merged.get(value, value) for name, value in values.items()}
         if self.graph.replaced:
-            del made.node[:]
-            made.node.extend(own)
+            assign(made.node, own)
         made.node.extend(nodes)
         made.input.extend(self._new_inputs)
-        del made.output[:]
-        made.output.extend(self._model.graph.output)
+        assign(made.output, self._model.graph.output)
         for name, value in values.items():
             made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
             kind = self.graph.type_of(name) or onnx.TypeProto.Tensor()

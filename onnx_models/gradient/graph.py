@@ -12,7 +12,7 @@ import onnx
 
 from onnx_models.gradient.tensors import Tensors
 from onnx_models.tools.nodes import Length, NodeView, Value
-from onnx_models.tools.protos import needed
+from onnx_models.tools.protos import assign, needed
 from onnx_models.tools.types import constant_attribute
 
 
@@ -131,9 +131,7 @@ class Graph(Tensors):
         """Add a node whose outputs have names from `name`, or "" if they are omitted; without a name it gets the first."""
         node.name = node.name or _first_output(node)
         if node.op_type == "Constant" and not node.domain:
-            value = constant_attribute(node.attribute[0])
-            del node.attribute[:]
-            node.attribute.append(value)
+            assign(node.attribute, [constant_attribute(node.attribute[0])])
         super().add(node)
         self.masks.keep(node)
 

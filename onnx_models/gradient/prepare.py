@@ -13,7 +13,7 @@ from onnx_models.gradient.graph import Graph
 from onnx_models.gradient.tensors import known_value, named_lengths
 from onnx_models.tools.functions import check_attributes, inline_functions
 from onnx_models.tools.nodes import NodeView
-from onnx_models.tools.protos import input_names, iter_nodes, normalize_domain, strip_weights, subgraphs
+from onnx_models.tools.protos import assign, input_names, iter_nodes, normalize_domain, strip_weights, subgraphs
 from onnx_models.tools.types import forget_lengths_inside, infer_shapes
 
 OLDEST_OPSET = 18
@@ -42,8 +42,7 @@ def prepared(model: onnx.ModelProto, stop_at: Collection[str] = ()) -> onnx.Mode
     if any(node.op_type in READERS for node in iter_nodes(typed.graph)):
         opsets = {normalize_domain(item.domain): item.version for item in typed.opset_import}
         replace_reads(Graph(typed.graph, opsets), stop_at)
-        del made.graph.node[:]
-        made.graph.node.extend(typed.graph.node)
+        assign(made.graph.node, typed.graph.node)
         typed = _with_inferred_types(made)
     return typed
 
@@ -62,16 +61,13 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     _name_lengths(bare.graph, model.graph)
     if model.ir_version >= _OLDEST_WITH_DEFAULTS:
         fed = {value.name for value in bare.graph.input}
-        constants = [tensor for tensor in bare.graph.initializer if tensor.name not in fed]
-        del bare.graph.initializer[:]
-        bare.graph.initializer.extend(constants)
+        assign(bare.graph.initializer, [tensor for tensor in bare.graph.initializer if tensor.name not in fed])
     found = infer_shapes(bare, data_prop=True)
     if lost := _lost(found, model):
         bare.graph.value_info.extend(lost)
         found = infer_shapes(bare, data_prop=True)
     _rename_invented(found.graph, bare.graph, model.graph)
-    del found.graph.initializer[:]
-    found.graph.initializer.extend(model.graph.initializer)
+    assign(found.graph.initializer, model.graph.initializer)
     for node, original in zip(found.graph.node, model.graph.node, strict=True):
         if any(subgraphs([original])):
             node.CopyFrom(original)
@@ -172,8 +168,7 @@ def replace_reads(graph: Graph, stop_at: Collection[str], outer: Mapping[str, _K
         if not read.isdisjoint(proto.output) or not (graph.is_new(proto) or known.keys() & proto.output):
             read.update(input_names(proto))
             kept.append(proto)
-    del graph.proto.node[:]
-    graph.proto.node.extend(reversed(kept))
+    assign(graph.proto.node, reversed(kept))
 
 
 def _sequence_of(graph: Graph, node: NodeView, source: _Known | None) -> _Known | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import onnx
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+from google.protobuf.message import EncodeError, Message  # type: ignore[import-untyped]
 
 from ortops.foreign.near_names import near_names
 
@@ -103,6 +104,13 @@ def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
         yield from node.output
         for subgraph in subgraphs([node]):
             yield from tensor_names(subgraph)
+
+
+def assign(field: Any, messages: Iterable[Message]) -> None:
+    """Put messages in place of those that a repeated field has; they may be some of these."""
+    kept = list(messages)
+    del field[:]
+    field.extend(kept)
 
 
 def label(node: onnx.NodeProto) -> str:

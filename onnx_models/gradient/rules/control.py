@@ -21,7 +21,7 @@ from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
 from onnx_models.tools.nodes import Length, NodeView
-from onnx_models.tools.protos import input_names, normalize_domain
+from onnx_models.tools.protos import assign, input_names, normalize_domain
 
 _NOTHING = Zero("nothing in its subgraph depends on it")
 
@@ -302,8 +302,7 @@ def _taped(
         inner.node.extend(nodes)
         other.input.append(start)
         outputs = list(inner.output)
-        del inner.output[:]
-        inner.output.extend([*outputs[: states + 1], onnx.ValueInfoProto(name=longer), *outputs[states + 1 :]])
+        assign(inner.output, [*outputs[: states + 1], onnx.ValueInfoProto(name=longer), *outputs[states + 1 :]])
         whole = graph.name("line")
         other.output.insert(states, whole)
         return _FlatTape(whole, stack("Sub", *sizes), stack("Shape", entry))

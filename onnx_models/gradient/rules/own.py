@@ -94,10 +94,10 @@ def add_operator(
     graph: Graph, operator: Operator, inputs: list[str], wanted: list[bool], attributes: dict[str, AttributeValue]
 ) -> list[str | None]:
     """Add a node of an operator of this project; returns the names of its outputs, None for an omitted one."""
-    names = [graph.name(operator.name) if one else "" for one in wanted]
-    made = make_node(operator, inputs, names, attributes, name=names[wanted.index(True)])
-    made.doc_string = "An operator of ortops: runs after ortops.register or onnx_models.portable.attach."
-    graph.add(made)
+    names = [graph.name(operator.name) if is_wanted else "" for is_wanted in wanted]
+    node = make_node(operator, inputs, names, attributes, name=names[wanted.index(True)])
+    node.doc_string = "An operator of ortops: runs after ortops.register or onnx_models.portable.attach."
+    graph.add(node)
     return [name or None for name in names]
 
 

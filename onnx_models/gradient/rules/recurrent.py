@@ -7,9 +7,8 @@ number of steps, N the number of sequences, I the number of inputs, H the size o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx
 
@@ -25,65 +24,50 @@ _DEFAULTS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "R
 _GATES = {"LSTM": 3, "GRU": 2, "RNN": 0}
 """The number of gates in each kind of layer. They come first in W, R and B, the candidate for the new state last."""
 
-_PARAMETERS: dict[str, tuple[float | None, ...]] = {
-    "affine": (None, None),
-    "elu": (1.0,),
-    "hardsigmoid": (0.2, 0.5),
-    "leakyrelu": (0.01,),
-    "relu": (),
-    "scaledtanh": (None, None),
-    "sigmoid": (),
-    "softplus": (),
-    "softsign": (),
-    "tanh": (),
-    "thresholdedrelu": (None,),
+Activation = Callable[[Expr], Expr]
+
+_ACTIVATIONS: dict[str, tuple[Callable[..., Expr], tuple[float | None, ...]]] = {
+    "affine": (lambda x, alpha, beta: alpha * x + beta, (None, None)),
+    "elu": (lambda x, alpha: x.op("Elu", alpha=alpha), (1.0,)),
+    "hardsigmoid": (lambda x, alpha, beta: x.op("HardSigmoid", alpha=alpha, beta=beta), (0.2, 0.5)),
+    "leakyrelu": (lambda x, alpha: x.op("LeakyRelu", alpha=alpha), (0.01,)),
+    "relu": (lambda x: x.op("Relu"), ()),
+    "scaledtanh": (lambda x, alpha, beta: alpha * (beta * x).op("Tanh"), (None, None)),
+    "sigmoid": (lambda x: x.op("Sigmoid"), ()),
+    "softplus": (lambda x: x.op("Softplus"), ()),
+    "softsign": (lambda x: x.op("Softsign"), ()),
+    "tanh": (lambda x: x.op("Tanh"), ()),
+    "thresholdedrelu": (lambda x, alpha: x.op("ThresholdedRelu", alpha=alpha), (None,)),
 }
-"""The defaults of alpha and beta; None if the specification gives none or ONNX Runtime has another."""
+"""The functions, and the defaults of alpha and beta; None if the specification gives none or ONNX Runtime has another."""
 
 
-@dataclass(frozen=True)
-class _Activation:
-    """An activation function. name: in lower case. parameters: alpha and beta, if it has them."""
-
-    name: str
-    parameters: Sequence[float]
-
-    def of(self, x: Expr) -> Expr:
-        """The function applied to each element."""
-        if self.name == "affine":
-            return self.parameters[0] * x + self.parameters[1]
-        if self.name == "scaledtanh":
-            return self.parameters[0] * (self.parameters[1] * x).op("Tanh")
-        operators = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")
-        operator = {name.lower(): name for name in (*operators, "ThresholdedRelu")}[self.name]
-        attributes: dict[str, Any] = dict(zip(("alpha", "beta"), self.parameters, strict=False))
-        return x.op(operator, **attributes)
+def _with_numbers(function: Callable[..., Expr], numbers: Sequence[float | None]) -> Activation:
+    return lambda x: function(x, *numbers)
 
 
-def _activations(node: Node, directions: int) -> list[list[_Activation]]:
+def _activations(node: Node, directions: int) -> list[list[Activation]]:
     """The activation functions of each direction, in the order of the specification."""
-    operator = node.proto.op_type
-    count = len(_DEFAULTS[operator])
-    names = node.attribute("activations") or directions * list(_DEFAULTS[operator])
+    defaults = _DEFAULTS[node.proto.op_type]
+    names = node.attribute("activations") or directions * list(defaults)
     names = [name.decode() if isinstance(name, bytes) else name for name in names]
-    if len(names) != directions * count:
-        raise ValueError(f"{node}: activations = {names}: must be {directions * count} names")
-    given = [iter(node.attribute(f"activation_{which}") or ()) for which in ("alpha", "beta")]
-    found = []
+    if len(names) != directions * len(defaults):
+        raise ValueError(f"{node}: activations = {names}: must be {directions * len(defaults)} names")
+    numbers = [iter(node.attribute(f"activation_{which}") or ()) for which in ("alpha", "beta")]
+    activations: list[Activation] = []
     for name in names:
-        if name.lower() not in _PARAMETERS:
+        if name.lower() not in _ACTIVATIONS:
             raise ValueError(
-                f"{node}: activations = {names}: each must be one of {sorted(_PARAMETERS)}, in upper or lower case"
+                f"{node}: activations = {names}: each must be one of {sorted(_ACTIVATIONS)}, in upper or lower case"
             )
-        defaults = _PARAMETERS[name.lower()]
-        values = [next(numbers, default) for numbers, default in zip(given, defaults, strict=False)]
-        parameters = [value for value in values if value is not None]
-        if len(parameters) < len(values):
+        function, otherwise = _ACTIVATIONS[name.lower()]
+        values = [next(given, default) for given, default in zip(numbers, otherwise, strict=False)]
+        if None in values:
             raise ValueError(
                 f"{node}: the activation {name} needs activation_alpha and activation_beta without default"
             )
-        found.append(_Activation(name.lower(), parameters))
-    return [found[i * count : (i + 1) * count] for i in range(directions)]
+        activations.append(_with_numbers(function, values))
+    return [activations[i * len(defaults) : (i + 1) * len(defaults)] for i in range(directions)]
 
 
 @dataclass(frozen=True)
@@ -96,7 +80,7 @@ class _Cell:
     """
 
     node: Node
-    activations: Sequence[_Activation]
+    activations: Sequence[Activation]
     r: Sequence[str]
     reset_bias: Sequence[str]
     p: Sequence[str]
@@ -104,7 +88,7 @@ class _Cell:
     def act(self, i: int, x: Expr) -> Expr:
         """Activation i of x, which is clipped first."""
         limit = self.node.attribute("clip")
-        return self.activations[i].of(x if limit is None else x.op("Clip", -limit, limit))
+        return self.activations[i](x if limit is None else x.op("Clip", -limit, limit))
 
     def product(self, h: Expr, place: int, *added: Expr) -> Expr:
         """The product of h with the transpose of a part of R, plus `added` if given."""
@@ -125,7 +109,7 @@ def _lstm(cell: _Cell, xs: Sequence[Expr], states: Sequence[Expr]) -> list[Expr]
     after = (1 - i if cell.node.attribute("input_forget", 0) else f) * state + i * candidate
     if cell.p:
         o = cell.peephole(o, 1, after)
-    return [o * cell.activations[2].of(after), after]
+    return [o * cell.activations[2](after), after]
 
 
 def _gru(cell: _Cell, xs: Sequence[Expr], states: Sequence[Expr]) -> list[Expr]:
@@ -244,7 +228,7 @@ def _joined(graph: Graph, parts: Sequence[str], axis: int) -> str:
 
 
 def _cell(
-    graph: Graph, node: Node, x: str, weights: Sequence[str], activations: Sequence[_Activation]
+    graph: Graph, node: Node, x: str, weights: Sequence[str], activations: Sequence[Activation]
 ) -> tuple[_Cell, list[str]]:
     """The cell of a direction, and the products of x [T, N, I] with W, biases included, for gates and candidate.
 

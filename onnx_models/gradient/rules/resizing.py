@@ -16,7 +16,7 @@ from onnx_models.gradient.ours import DML_RESAMPLE_GRAD, AttributeValue
 from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.gradient.rules.own import add_operator
 from onnx_models.resize import resample_attributes
-from onnx_models.tools.nodes import Length, downcast, upcast
+from onnx_models.tools.nodes import downcast, upcast
 
 _ROI, _SCALES, _SIZES = 1, 2, 3
 """Indices of the inputs."""
@@ -115,20 +115,12 @@ def _axes(graph: Graph, node: Node) -> list[_Axis]:
     cropped = _cropped(graph, node, chosen)
     axes = []
     for axis, (before, after) in enumerate(zip(*lengths, strict=True)):
-        i = chosen.index(axis) if axis in chosen else None
-        scale = float(scales[i]) if scales and i is not None else None
-        is_same = i is None or scale == 1 or (_has_sizes(graph, node) and before is not None and before == after)
-        axes.append(
-            _Axis(
-                _number(before),
-                _number(after),
-                is_same and axis not in cropped,
-                axis in cropped,
-                scale,
-                int(sizes[i]) if sizes and not scales and i is not None else None,
-                i,
-            )
-        )
+        place, is_cropped = chosen.index(axis) if axis in chosen else None, axis in cropped
+        scale = float(scales[place]) if scales and place is not None else None
+        size = int(sizes[place]) if sizes and not scales and place is not None else None
+        is_same = place is None or scale == 1 or (_has_sizes(graph, node) and before is not None and before == after)
+        x_length, y_length = (length if isinstance(length, int) else None for length in (before, after))
+        axes.append(_Axis(x_length, y_length, is_same and not is_cropped, is_cropped, scale, size, place))
     return axes
 
 
@@ -169,10 +161,6 @@ def _cropped(graph: Graph, node: Node, chosen: list[int]) -> list[int]:
         return chosen
     parts = zip(chosen, roi[: len(chosen)], roi[len(chosen) :], strict=True)
     return [axis for axis, start, end in parts if (start, end) != (0, 1)]
-
-
-def _number(length: Length) -> int | None:
-    return length if isinstance(length, int) else None
 
 
 def _may_shrink_to_one(node: Node, axes: list[_Axis]) -> bool:
@@ -254,7 +242,7 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
 def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
     """The gradient of X, one axis after the other, by matrices that the node itself computes from unit columns."""
     x, y = node.input(0), node.output(0)
-    made = upcast(graph, dy)
+    gradient = upcast(graph, dy)
     before, after, one = graph.op("Shape", x), graph.op("Shape", y), graph.ints([1])
     # ONNX Runtime (1.31 at least) copies X if Y has its shape, whatever the attributes say: the columns get a width of 2, so
     # that the shapes differ, unless the node itself copies.
@@ -267,16 +255,16 @@ def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
         # The axes before this one have the lengths of X by now.
         done, rest = graph.op("Shape", x, end=number), graph.op("Shape", y, start=number + 1)
         first, last = (graph.op("ReduceProd", part, keepdims=1) for part in (done, rest))
-        made = graph.in_shape(made, first, lengths[1], last)
+        gradient = graph.in_shape(gradient, first, lengths[1], last)
         column = _Column(graph, node, axis.place, lengths[0], lengths[1], width)
-        matrix = graph.op("Transpose", column.matrix(made), perm=[1, 0])
+        matrix = graph.op("Transpose", column.matrix(gradient), perm=[1, 0])
         # A product of two matrices: ONNX Runtime fails at a batched one without samples.
-        rows = graph.op("Transpose", made, perm=[0, 2, 1])
+        rows = graph.op("Transpose", gradient, perm=[0, 2, 1])
         lines = graph.in_shape(rows, graph.op("Mul", first, last), lengths[1])
         multiplied = graph.in_shape(graph.op("MatMul", lines, matrix), first, last, lengths[0])
-        made = graph.op("Transpose", multiplied, perm=[0, 2, 1])
-        made = graph.in_shape(made, done, lengths[0], rest)
-    return downcast(graph, made, x)
+        gradient = graph.op("Transpose", multiplied, perm=[0, 2, 1])
+        gradient = graph.in_shape(gradient, done, lengths[0], rest)
+    return downcast(graph, gradient, x)
 
 
 @dataclass(frozen=True)
@@ -387,29 +375,29 @@ def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) ->
     may_be_empty = [
         not any(axis.pads) and (n == 0 or not isinstance(n, int)) for axis, n in zip(axes, lengths, strict=True)
     ]
-    made, resized = upcast(graph, dy), axes[lead:]
+    gradient, resized = upcast(graph, dy), axes[lead:]
     kernel = reduce(np.multiply.outer, (np.array(axis.weights) for axis in resized))[None, None]
     weights = graph.tensor(kernel.astype(np.float32))
-    if graph.element_type(made) != onnx.TensorProto.FLOAT:
-        weights = graph.op("CastLike", weights, made)
+    if graph.element_type(gradient) != onnx.TensorProto.FLOAT:
+        weights = graph.op("CastLike", weights, gradient)
     if isinstance(channels, int):
         weights = graph.op("Expand", weights, graph.ints([channels, 1, *kernel.shape[2:]]))
     else:
         samples = graph.op("ReduceProd", graph.shape(dy, 0, lead), keepdims=1)
-        made = graph.in_shape(made, samples, 1, graph.shape(dy, lead))
+        gradient = graph.in_shape(gradient, samples, 1, graph.shape(dy, lead))
     spare = [axis.scale * is_open for axis, is_open in zip(resized, may_be_empty[lead:], strict=True)]
     pads = [axis.pads[0] for axis in resized] + [axis.pads[1] + n for axis, n in zip(resized, spare, strict=True)]
     group = channels if isinstance(channels, int) else 1
-    made = graph.op("Conv", made, weights, strides=[axis.scale for axis in resized], pads=pads, group=group)
+    gradient = graph.op("Conv", gradient, weights, strides=[axis.scale for axis in resized], pads=pads, group=group)
     if not isinstance(channels, int):
-        made = graph.in_shape(made, graph.shape(dy, 0, lead), graph.op("Shape", made, start=2))
+        gradient = graph.in_shape(gradient, graph.shape(dy, 0, lead), graph.op("Shape", gradient, start=2))
     for number, axis in enumerate(axes):
         if any(axis.beyond) or (number >= lead and may_be_empty[number]):
-            made = _folded(graph, made, x, number, axis)
-    return downcast(graph, made, x)
+            gradient = _folded(graph, gradient, x, number, axis)
+    return downcast(graph, gradient, x)
 
 
-def _folded(graph: Graph, made: str, x: str, axis: int, read: Reads) -> str:
+def _folded(graph: Graph, gradient: str, x: str, axis: int, read: Reads) -> str:
     """The gradient of the input's pixels. Gradients of the copies beyond it are added to its first and last pixel."""
     places, (before, after) = graph.ints([axis]), read.beyond
     length = graph.shape(x, axis, axis + 1)
@@ -417,9 +405,9 @@ def _folded(graph: Graph, made: str, x: str, axis: int, read: Reads) -> str:
     end = graph.op("Add", start, length)
     rest = graph.op("Sub", length, graph.ints([1]))
     zero = graph.ints([0])
-    parts = [graph.op("Slice", made, start, end, places)]
+    parts = [graph.op("Slice", gradient, start, end, places)]
     for count, ends, pads in ((before, (zero, start), (zero, rest)), (after, (end, graph.ints([2**62])), (rest, zero))):
         if count:
-            edge = graph.op("ReduceSum", graph.op("Slice", made, *ends, places), places)
+            edge = graph.op("ReduceSum", graph.op("Slice", gradient, *ends, places), places)
             parts.append(graph.op("Pad", edge, graph.op("Concat", *pads, axis=0), "", places))
     return graph.total(parts)

@@ -11,10 +11,11 @@ from onnx_models.build import model, node
 from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
+from onnx_models.inference import with_state
 from onnx_models.portable import lower
 from onnx_models.resize import resample_attributes
 from onnx_models.tools.schema import register_schemas
-from onnx_models.training import with_loss, with_optimizer, with_sgd, with_state
+from onnx_models.training import with_loss, with_optimizer, with_sgd
 
 if TYPE_CHECKING:
     from onnx_models import torch as torch

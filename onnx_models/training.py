@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 import onnx
 
-from onnx_models.gradient.parameters import constant_tensor, values_of
+from onnx_models.gradient.parameters import constant_tensor, constant_types, values_of
 from onnx_models.gradient.tied import TiedParametersWarning, describe_tied, find_tied
 from onnx_models.tools.attributes import unknown_among
 from onnx_models.tools.nodes import NodeBuilder, Value
@@ -349,30 +349,19 @@ class _Graph(NodeBuilder):
     def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
         self.model = model = copy_model(given) if model is given else model
         super().__init__(set(tensor_names(model.graph)), "_step")
-        self.inputs = {value.name for value in model.graph.input}
-        self.tensors = {value.name: value.type.tensor_type for value in model.graph.input}
-        for tensor in model.graph.initializer:
-            kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
-            self.tensors.setdefault(tensor.name, kind.tensor_type)
-        for name, value in self._constants():
-            kind = onnx.helper.make_tensor_type_proto(value.data_type, list(value.dims))
-            self.tensors[name] = kind.tensor_type
-
-    def _constants(self) -> Iterator[tuple[str, onnx.TensorProto]]:
-        """Yield the name and the value of each Constant node."""
-        for node in self.model.graph.node:
-            if (value := constant_tensor(node)) is not None and node.output:
-                yield node.output[0], value
+        inputs = {value.name: value.type.tensor_type for value in model.graph.input}
+        self.inputs = inputs.keys()
+        self.tensors = inputs | dict(constant_types(model.graph)) | inputs
 
     def make_initializers(self, names: Collection[str]) -> None:
         """Turn those Constant nodes into initializers whose outputs have one of these names."""
-        found = {name: value for name, value in self._constants() if name in names}
-        for name, value in found.items():
-            self.model.graph.initializer.add().CopyFrom(value)
-            self.model.graph.initializer[-1].name = name
-        if found:
-            nodes = self.model.graph.node
-            assign(nodes, [node for node in nodes if found.keys().isdisjoint(node.output)])
+        graph = self.model.graph
+        constants = [(node, value) for node in graph.node if (value := constant_tensor(node)) is not None]
+        for node, value in constants:
+            if node.output and node.output[0] in names:
+                graph.initializer.add().CopyFrom(value)
+                graph.initializer[-1].name = node.output[0]
+                graph.node.remove(node)
 
     def value(self, name: str, kind: onnx.TypeProto.Tensor) -> Value:
         """A tensor in an expression, whose numbers have the element type of `kind`."""
@@ -427,93 +416,3 @@ class _Graph(NodeBuilder):
                 f"the model has a tensor {name!r} already: must not be in use, since a new tensor gets this name"
             )
         self.names.add(name)
-
-
-_CONSTANT = "value"
-
-
-def with_state(model: onnx.ModelProto, state: Mapping[str, Any], *, step: str = "step") -> onnx.ModelProto:
-    """Return a copy of a model whose parameters have the values in a state of training.
-
-    The state is what a step of `onnx_models.with_optimizer` returns, without the suffix _next. Parameters that it lacks,
-    such as untrained ones, keep their values.
-
-    Args:
-        model: the model that the loss was added to; not modified. If training separated merged parameters, that is
-            ``onnx_models.untie(model)``.
-        state: arrays by name: of initializers, of outputs of Constant nodes, and of inputs, which become initializers.
-            NAME_momentum, NAME_exp_avg and NAME_exp_avg_sq of such a NAME, and `step`, belong to the optimizer and are
-            ignored.
-        step: the name of the number of steps, as for `with_optimizer`.
-
-    Raises:
-        TypeError: `state` is not a mapping, or one of its values is not an array.
-        ValueError: a name in `state` is not a parameter's, `state` has no parameter, or the type or shape of a value is not
-            its parameter's.
-    """
-    if not isinstance(state, Mapping):
-        raise TypeError(f"state = {type(state).__name__}: must be a mapping from names to arrays")
-    made = copy_model(accepted(model))
-    known = _parameters(made.graph)
-    of_optimizer = {step, *(f"{name}{end}" for name in known for end in STATES)}
-    used = set()
-    for name, value in state.items():
-        if name in known:
-            _set(made.graph, name, _checked(name, value, known[name]))
-            used.add(name)
-        elif name not in of_optimizer:
-            near = meant(str(name).removesuffix(NEXT), known)
-            raise ValueError(
-                f"state has {name!r}{near}: must be the name of an initializer, a Constant or an input of the model, one of "
-                f"these with {', '.join(STATES)}, or {step!r}"
-            )
-    if not used:
-        raise ValueError(f"state has {', '.join(map(repr, state)) or 'no names'}: must have a parameter of the model")
-    return made
-
-
-def _parameters(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto.Tensor]:
-    """The types of inputs, initializers and Constants by name."""
-    found = {value.name: value.type.tensor_type for value in graph.input if value.type.HasField("tensor_type")}
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    tensors |= {
-        node.output[0]: value for node in graph.node if (value := constant_tensor(node)) is not None and node.output
-    }
-    for name, tensor in tensors.items():
-        found[name] = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
-    return found
-
-
-def _checked(name: str, value: Any, kind: onnx.TypeProto.Tensor) -> onnx.TensorProto:
-    wanted = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-    try:
-        array = np.asarray(value)
-    except ValueError:  # a ragged list
-        array = np.asarray(None)
-    if array.dtype == object:
-        raise TypeError(f"state has {type(value).__name__} for {name!r}: must be an array of {wanted}")
-    if array.dtype != wanted:
-        raise ValueError(f"state has {name!r} of type {array.dtype}: must be {wanted}, as the model has it")
-    if kind.HasField("shape"):
-        lengths = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in kind.shape.dim]
-        if len(lengths) != array.ndim or any(
-            isinstance(length, int) and length != own for length, own in zip(lengths, array.shape, strict=True)
-        ):
-            shown = ", ".join(map(str, lengths))
-            raise ValueError(f"state has {name!r} of shape {list(array.shape)}: must be [{shown}], as the model has it")
-    return onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-
-
-def _set(graph: onnx.GraphProto, name: str, value: onnx.TensorProto) -> None:
-    """Put a value in place of an initializer, a Constant or an input."""
-    for node in graph.node:
-        if name in node.output:
-            value.name = ""
-            node.attribute[0].CopyFrom(onnx.helper.make_attribute(_CONSTANT, value))
-            return
-    for tensor in graph.initializer:
-        if tensor.name == name:
-            tensor.CopyFrom(value)
-            return
-    graph.initializer.add().CopyFrom(value)
-    assign(graph.input, [value for value in graph.input if value.name != name])

@@ -39,7 +39,7 @@ LAYERS = (
     ("onnx_models.portable",),
     ("onnx_models.build", "onnx_models.builders", "onnx_models.collection"),
     ("onnx_models.gradient",),
-    ("onnx_models.training", "onnx_models.torch", "onnx_models.gradient_check"),
+    ("onnx_models.training", "onnx_models.inference", "onnx_models.torch", "onnx_models.gradient_check"),
     ("onnx_models.commands",),
     ("onnx_models",),
     # The floors of the suite: a case and its expected values; the families of operators; runtimes, all cases, tolerances;

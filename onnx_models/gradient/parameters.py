@@ -287,13 +287,23 @@ def constant_tensor(node: onnx.NodeProto) -> onnx.TensorProto | None:
     return None
 
 
+def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
+    """Yield the names and values of the initializers and the Constants of a graph."""
+    yield from ((tensor.name, tensor) for tensor in graph.initializer)
+    for node in graph.node:
+        if node.output and (tensor := constant_tensor(node)) is not None:
+            yield node.output[0], tensor
+
+
 def real_constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Yield the names and values of the floating-point initializers and Constants of a graph."""
-    named = [(tensor.name, tensor) for tensor in graph.initializer]
-    named += [
-        (node.output[0], one) for node in graph.node if node.output and (one := constant_tensor(node)) is not None
-    ]
-    yield from ((name, tensor) for name, tensor in named if tensor.data_type in REAL)
+    yield from ((name, tensor) for name, tensor in _constants(graph) if tensor.data_type in REAL)
+
+
+def constant_types(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TypeProto.Tensor]]:
+    """Yield the names and types of the initializers and the Constants of a graph."""
+    for name, tensor in _constants(graph):
+        yield name, onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)).tensor_type
 
 
 def _value(tensor: onnx.TensorProto) -> float | None:

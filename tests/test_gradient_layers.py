@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,9 @@ import pytest
 import ortops
 from gradient_calls import Call
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
-from gradient_nodes import inputs_of, node_model, not_of_old, uniform
-from onnx_models.gradient import ZeroGradientWarning, gradient
+from gradient_nodes import node_model, not_of_old, uniform
+from gradient_samples import GATES, recurrent
+from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>'
 
@@ -169,96 +169,54 @@ def test_offsets_at_the_edge_have_the_gradients_of_torchvision() -> None:
         np.testing.assert_allclose(found[name], given[name].grad.numpy(), atol=1e-9, err_msg=name)
 
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-PLACES = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
-STEPS, SEQUENCES, WIDTH, SIZE = 4, 3, 2, 3
-
-
-def feeds_of(
-    operator: str, directions: int = 1, lengths: Sequence[int] = (), without: Sequence[str] = ()
-) -> dict[str, Array]:
-    """Random inputs, float32, all that the operator has but for some."""
-    rng, rows = np.random.default_rng(3), GATES[operator] * SIZE
-    shapes: dict[str, Sequence[int]] = {
-        "X": (STEPS, SEQUENCES, WIDTH),
-        "W": (directions, rows, WIDTH),
-        "R": (directions, rows, SIZE),
-        "B": (directions, 2 * rows),
-        "initial_h": (directions, SEQUENCES, SIZE),
-    }
-    if operator == "LSTM":
-        shapes |= {"initial_c": (directions, SEQUENCES, SIZE), "P": (directions, 3 * SIZE)}
-    feeds = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}
-    if lengths:
-        feeds["sequence_lens"] = np.array(lengths, np.int32)
-    return {name: feeds[name] for name in PLACES if name in feeds and name not in without}
-
-
-def model_of(
-    operator: str, feeds: Mapping[str, Array], attributes: Mapping[str, Any], outputs: Sequence[str], *, opened: bool
-) -> onnx.ModelProto:
-    """A model of one node; an output "" is left out."""
-    names = [name if name in feeds else "" for name in PLACES[: 8 if operator == "LSTM" else 6]]
-    node = onnx.helper.make_node(operator, names, outputs, name="it", hidden_size=SIZE, **attributes)
-    values = inputs_of(feeds, opened=opened)
-    kinds = [onnx.helper.make_tensor_value_info(n, 1, [None] * (4 if n == "Y" else 3)) for n in outputs if n]
-    graph = onnx.helper.make_graph([node], "g", values, kinds)
-    return onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)])
-
-
 @pytest.mark.parametrize("operator", GATES)
 def test_what_stands_beyond_the_end_of_a_sequence_is_not_read(operator: str) -> None:
-    feeds = feeds_of(operator, lengths=(2, 3, 4))
-    feeds["X"][3, 0] = np.nan
-    made = model_of(operator, feeds, {}, ["Y"], opened=True)
-    ones = {"Y": np.ones((STEPS, 1, SEQUENCES, SIZE), np.float32)}
-    wrt = [name for name in feeds if name != "sequence_lens"]
-    found = run(gradient(with_loss(made, ones), "loss", wrt), feeds)
-    for name in wrt:
-        assert np.isfinite(found[f"{name}_grad"]).all(), name
-    assert not found["X_grad"][3, 0].any()
+    call = recurrent(operator, lengths=[2, 3, 4])
+    feeds = call.feeds
+    feeds["x"][3, 0] = np.nan
+    found = of_sum(call.model("names"), feeds, call.wrt)
+    for name in call.wrt:
+        assert np.isfinite(found[name]).all(), name
+    assert not found["x"][3, 0].any()
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse"])
 def test_padding_of_any_length_leaves_gradients_as_they_are(direction: str) -> None:
     """States that grew in the padding would be infinite after so many steps."""
-    feeds = feeds_of("RNN", lengths=(2, 4, 3)) | {"R": np.full((1, SIZE, SIZE), 9, np.float32)}
-    longer = feeds | {"X": np.concatenate([feeds["X"], np.ones((90, SEQUENCES, WIDTH), np.float32)])}
-    wrt = [name for name in feeds if name != "sequence_lens"]
-    found = []
-    for given in (feeds, longer):
-        made = model_of("RNN", given, {"activations": ["Relu"], "direction": direction}, ["", "Y_h"], opened=True)
-        ones = {"Y_h": np.ones((1, SEQUENCES, SIZE), np.float32)}
-        found.append(run(gradient(with_loss(made, ones), "loss", wrt), given))
-    for name in wrt:
-        short, long = (one[f"{name}_grad"] for one in found)
-        np.testing.assert_array_equal(long[:STEPS] if name == "X" else long, short, err_msg=name)
+    call = recurrent("RNN", f'activations = ["Relu"], direction = "{direction}"', lengths=[2, 4, 3])
+    feeds = call.feeds | {"r": np.full((1, 3, 3), 9, np.float32)}
+    longer = feeds | {"x": np.concatenate([feeds["x"], np.ones((90, 3, 2), np.float32)])}
+    short, long = (of_sum(call.model("names"), given, call.wrt) for given in (feeds, longer))
+    for name in call.wrt:
+        np.testing.assert_array_equal(long[name][:4] if name == "x" else long[name], short[name], err_msg=name)
 
 
 @pytest.mark.parametrize("operator", GATES)
 def test_batches_that_come_first(operator: str) -> None:
     """ONNX Runtime runs no such layers: what they give, from another layer, is given to the gradient."""
-    feeds = feeds_of(operator, lengths=(2, 4, 3))
-    wrt = [name for name in feeds if name != "sequence_lens"]
-    found: dict[str, Array] = {}
-    for layout in (0, 1):
-        given = {name: value.swapaxes(0, 1) if layout and name[0] in "Xi" else value for name, value in feeds.items()}
-        made = model_of(operator, given, {"layout": layout}, ["Y", "Y_h"], opened=True)
-        rng = np.random.default_rng(0)
-        shapes = {"Y": (STEPS, 1, SEQUENCES, SIZE), "Y_h": (1, SEQUENCES, SIZE)}
-        weights = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in shapes.items()}
-        if layout:
-            weights = {"Y": weights["Y"].transpose(2, 0, 1, 3), "Y_h": weights["Y_h"].swapaxes(0, 1)}
-        differentiated = gradient(with_loss(made, weights), "loss", wrt)
-        if layout:
-            node = next(node for node in differentiated.graph.node if node.name == "it")
-            differentiated.graph.node.remove(node)
-            differentiated.graph.input.extend(differentiated.graph.output[:2])
-            given |= {"Y": found["Y"].transpose(2, 0, 1, 3), "Y_h": found["Y_h"].swapaxes(0, 1)}
-            del differentiated.graph.output[:2]
-        results = run(differentiated, given)
-        for name in wrt if layout else ():
-            by_it = results[f"{name}_grad"]
-            by_it = by_it.swapaxes(0, 1) if name[0] in "Xi" else by_it
-            np.testing.assert_allclose(by_it, found[f"{name}_grad"], rtol=1e-5, atol=1e-6, err_msg=name)
-        found = results
+    order = dict.fromkeys(("x", "h", "c", "oh", "oc"), (1, 0, 2)) | {"o": (2, 0, 1, 3)}
+
+    def turned(name: str, value: Array) -> Array:
+        return value.transpose(order.get(name.partition("_")[0], range(value.ndim)))
+
+    plain, transposed = (recurrent(operator, f"layout = {layout}", lengths=[2, 4, 3]) for layout in (0, 1))
+    rng, models = np.random.default_rng(0), []
+    for call in (plain, transposed):
+        model = call.model("names")
+        outputs = list(model.graph.node[1].output)
+        del model.graph.node[2:], model.graph.output[:]
+        for name in outputs:
+            model.graph.output.add(name=name).type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+        models.append(vjp(model, outputs, call.wrt))
+    shapes = {"o": (4, 1, 3, 3), "oh": (1, 3, 3), "oc": (1, 3, 3)}
+    drawn = {f"{name}_cotangent": rng.uniform(-1, 1, shapes[name]).astype(np.float32) for name in outputs}
+    feeds = plain.feeds | drawn
+    expected = run(models[0], feeds)
+    graph = models[1].graph
+    graph.node.remove(next(node for node in graph.node if node.op_type == operator))
+    graph.input.extend(graph.output[: len(outputs)])
+    del graph.output[: len(outputs)]
+    feeds |= {name: expected[name] for name in outputs}
+    found = run(models[1], {name: turned(name, value) for name, value in feeds.items()})
+    for name, value in found.items():
+        np.testing.assert_allclose(value, turned(name, expected[name]), rtol=1e-5, atol=1e-6, err_msg=name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -366,10 +366,11 @@ class Quotient:
         Raises:
             ValueError: the lengths contradict the equation.
         """
-        divisors, part, whole = [known.get(name) for name in self.by], known.get(self.axis), known.get(self.of)
-        if not all(isinstance(length, int) and length > 0 for length in divisors):
+        part, whole = known.get(self.axis), known.get(self.of)
+        divisors = [length for name in self.by if isinstance(length := known.get(name), int) and length > 0]
+        if len(divisors) < len(self.by):
             return {}
-        divisor, rule = math.prod(length for length in divisors if isinstance(length, int)), " * ".join(self.by)
+        divisor, rule = math.prod(divisors), " * ".join(self.by)
         if isinstance(part, int):
             if isinstance(whole, int) and whole != part * divisor:
                 raise ValueError(f"{given}: {self.of} = {whole} must be {part * divisor} ({self.axis} * {rule})")
@@ -426,36 +427,35 @@ class Operator:
     keeps_inputs: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise ValueError(f"{self.name}: {problem}")
+
+    def _problems(self) -> Iterator[str]:
+        """What is wrong with the definition."""
         for kind in ("attributes", "inputs", "outputs"):
             names = [item.name for item in getattr(self, kind)]
             if len(set(names)) != len(names):
-                raise ValueError(f"{self.name}: {kind} {names} repeat a name")
-        known = set(self.types) | set(get_args(ElementType))
+                yield f"{kind} {names} repeat a name"
+        attributes = {attribute.name for attribute in self.attributes}
         axes = {axis for tensor in self.inputs for axis in (*tensor.shape, *tensor.element_axes)}
-        axes |= {name for attribute in self.attributes for name in (attribute.name, *attribute.axes)} | set(
-            self.derived_axes
-        )
+        axes |= {axis for attribute in self.attributes for axis in attribute.axes} | attributes | set(self.derived_axes)
         for name in self.derived_axes:
             if not name.endswith(VARIABLE_AXES):
-                raise ValueError(
-                    f"{self.name}: derived_axes has {name!r}: must end with {VARIABLE_AXES!r}; see equations"
-                )
+                yield f"derived_axes has {name!r}: must end with {VARIABLE_AXES!r}; see equations"
         for rule in self.rules:
-            if unknown := sorted({*rule.attributes, *rule.broken} - {attribute.name for attribute in self.attributes}):
-                raise ValueError(f"{self.name}: a rule has {unknown}: must be attributes")
+            if unknown := sorted({*rule.attributes, *rule.broken} - attributes):
+                yield f"a rule has {unknown}: must be attributes"
         for equation in self.equations:
             if missing := sorted({equation.of, *equation.by} - axes):
-                raise ValueError(f"{self.name}: no input or attribute gives {missing} of {equation}")
+                yield f"no input or attribute gives {missing} of {equation}"
             axes.add(equation.axis)
+        types = set(self.types) | set(get_args(ElementType))
         for tensor in (*self.inputs, *self.outputs):
-            if tensor.type not in known:
-                raise ValueError(
-                    f"{self.name}: {tensor.name} has type {tensor.type!r}, which is not one of {sorted(known)}"
-                )
+            if tensor.type not in types:
+                yield f"{tensor.name} has type {tensor.type!r}, which is not one of {sorted(types)}"
         for tensor in self.outputs if self.domain == DOMAIN else ():
-            unknown = [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]
-            if unknown:
-                raise ValueError(f"{self.name}: no input or attribute gives axis {unknown} of {tensor.name}")
+            if free := [axis for axis in tensor.shape if isinstance(axis, str) and axis not in axes]:
+                yield f"no input or attribute gives axis {free} of {tensor.name}"
 
     @property
     def label(self) -> str:

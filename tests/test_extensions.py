@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from onnxruntime.capi import onnxruntime_pybind11_state
 
-from ortops.engine.c_api import ort_api
 from processes import python
 
 pytestmark = pytest.mark.slow
@@ -18,22 +15,6 @@ pytestmark = pytest.mark.slow
 needs_package = pytest.mark.skipif(
     find_spec("onnxruntime_extensions") is None, reason="onnxruntime-extensions is not installed"
 )
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the operators are Python operators there")
-def test_the_c_api_is_of_the_runtime_that_python_imports() -> None:
-    class Info(ctypes.Structure):
-        _fields_ = (
-            ("file", ctypes.c_char_p),
-            ("base", ctypes.c_void_p),
-            ("symbol", ctypes.c_char_p),
-            ("at", ctypes.c_void_p),
-        )
-
-    for name, address in ort_api().addresses.items():
-        info = Info()
-        assert ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)), name
-        assert Path(info.file.decode()).samefile(onnxruntime_pybind11_state.__file__), name
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/maps lists what is loaded")

@@ -76,36 +76,31 @@ def with_images(function: Callable[..., Any], *options: Any) -> Callable[[Any, A
     return lambda x, rois: function(x, torch.cat([IMAGES, rois], 1), (2, 3), 0.9, *options)
 
 
+def pooled(x: Any) -> Any:
+    return roi_pool(x, ROIS, (2, 3), 0.9)
+
+
 def on_both(x: Any, *arguments: Any) -> Any:
-    """PSRoIAlign with six bins of three channels and of their cosines."""
+    """Position-sensitive pooling with six bins of three channels and of their cosines."""
     return ps_roi_align(torch.cat([x, x.cos()], 1), *arguments)
 
 
-AVERAGES = [
-    *((with_images(roi_align, ratio, aligned), BOXES) for ratio, aligned in ((-1, False), (2, True))),
-    (with_images(roi_align_rotated, 0, False, True), TURNED),
-    (with_images(roi_align_rotated, 2, True, False), TURNED),
-    *((with_images(on_both, ratio), BOXES) for ratio in (-1, 2)),
+DIFFERENTIABLE = [
+    *((with_images(roi_align, ratio, aligned), (X, BOXES)) for ratio, aligned in ((-1, False), (2, True))),
+    (with_images(roi_align_rotated, 0, False, True), (X, TURNED)),
+    (with_images(roi_align_rotated, 2, True, False), (X, TURNED)),
+    *((with_images(on_both, ratio), (X, BOXES)) for ratio in (-1, 2)),
+    (pooled, (X,)),
+    (lambda x: pooled(x) ** 2, (X,)),
 ]
 
 
-@pytest.mark.parametrize(("function", "rois"), AVERAGES)
-def test_averages_have_first_and_second_derivatives_by_maps_and_rois(function: Any, rois: Any) -> None:
-    inputs = X.clone().requires_grad_(), rois.clone().requires_grad_()
+@pytest.mark.parametrize(("function", "at"), DIFFERENTIABLE)
+def test_first_and_second_derivatives_are_those_of_finite_differences(function: Any, at: Any) -> None:
+    """Of averages by maps and RoIs, of maxima by maps alone."""
+    inputs = [tensor.clone().requires_grad_() for tensor in at]
     assert gradcheck(function, inputs, fast_mode=True, check_forward_ad=True, check_batched_forward_grad=True)
     assert gradgradcheck(function, inputs, fast_mode=True, check_fwd_over_rev=True)
-
-
-def test_a_maximum_has_first_and_second_derivatives_by_the_maps() -> None:
-    inputs = (X.clone().requires_grad_(),)
-    assert gradcheck(
-        lambda x: roi_pool(x, ROIS, (2, 3), 0.9),
-        inputs,
-        fast_mode=True,
-        check_forward_ad=True,
-        check_batched_forward_grad=True,
-    )
-    assert gradgradcheck(lambda x: roi_pool(x, ROIS, (2, 3), 0.9) ** 2, inputs, fast_mode=True, check_fwd_over_rev=True)
 
 
 DY = numbers(3, 3, 2, 3)

@@ -1,4 +1,4 @@
-"""A dask.distributed cluster, whose executor runs cases. Its workers need the same packages as this process.
+"""A dask.distributed cluster, which runs cases. Its workers need the same packages as this process.
 
 The scheduler repeats the tasks of a lost worker elsewhere. A task that kills more workers than the cluster's setting
 `distributed.scheduler.allowed-failures`, 3 by default, comes back as an error.
@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from distributed import Client, KilledWorker, Security
 from distributed.comm.core import CommClosedError, connect
 
 from conformance import backends
-from conformance.workers import WorkerPool, WorkerPoolError
+from conformance.schedule import WorkerPool, WorkerPoolError
 
 CONNECT_SECONDS = 15.0  # limit for the scheduler to answer, and for the first worker to connect
 ANSWER_SECONDS = 60.0  # limit for workers to report their versions, after some imports, and for any other answer
@@ -51,7 +51,7 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
         except (TimeoutError, OSError, TypeError, ValueError, ImportError) as error:
             text = f"is not a scheduler that answers within {CONNECT_SECONDS:g} s: {type(error).__name__}: {error}"
             raise WorkerPoolError(f"{address} {text}") from error
-        self.executor = self._client.get_executor(pure=False, retries=3)
+        self._executor = self._client.get_executor(pure=False, retries=3)
         self.worker_count = 1
         self._asked = self._seen = -math.inf
         try:
@@ -64,9 +64,13 @@ class Cluster(WorkerPool, contextlib.AbstractContextManager["Cluster"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """See `WorkerPool`."""
+        return self._executor.submit(function, *args)  # type: ignore[no-any-return]
+
     def close(self) -> None:
         """Cancel unfinished tasks and disconnect, without waiting for workers or a scheduler that hang."""
-        for leave in (lambda: self.executor.shutdown(wait=False), self._client.close):
+        for leave in (lambda: self._executor.shutdown(wait=False), self._client.close):
             wait([_in_thread(leave)], CONNECT_SECONDS)
 
     def check(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conformance import isolate
+from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.cases import collect
@@ -20,7 +20,6 @@ from conformance.expected_failures import Listed, read
 from conformance.expected_failures.floor import Floor
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
-from conformance.worker_process import LocalExecutor
 
 SUITE = Path(__file__).parent.name
 """Node id of the suite."""
@@ -59,7 +58,7 @@ def prepare(config: pytest.Config) -> None:
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
     listed = _listed(config.getoption("conformance_expected_failures"))
-    setting = isolate.Setting(
+    setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
         known=None if listed is None else listed.failures,
@@ -67,9 +66,8 @@ def prepare(config: pytest.Config) -> None:
     )
     stack = contextlib.ExitStack()
     config.add_cleanup(stack.close)
-    stack.enter_context(LocalExecutor(1))  # its end is that of all child processes
     try:
-        result_of = stack.enter_context(isolate.judge_of(setting, config.getoption("conformance_isolate")))
+        result_of = stack.enter_context(schedule.judge_of(setting, config.getoption("conformance_isolate")))
     except MissingBackendError as error:
         raise pytest.UsageError(f"--conformance-backend: {error}") from error
     except ProviderError as error:

@@ -47,11 +47,13 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands of the suite run backends in this process."""
-    from conformance import isolate
-    from suite_runs import NoProcess
+    from conformance import schedule
+    from conformance.child import Child
+    from suite_runs import call_here, start_here
 
-    monkeypatch.setattr("conformance.worker_process.WorkerProcess", NoProcess)
-    isolate._loaded.cache_clear()  # noqa: SLF001  # backends of other tests may have the same name
+    monkeypatch.setattr(Child, "start", start_here)
+    monkeypatch.setattr(Child, "calls", call_here)
+    schedule._loaded.cache_clear()  # noqa: SLF001  # backends of other tests may have the same name
 
 
 @pytest.fixture

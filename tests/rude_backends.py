@@ -208,8 +208,8 @@ def writes_garbage_to_its_pipe(*_: object) -> None:
 def answers_for_another_case(*_: object) -> None:
     from multiprocessing.connection import Connection
 
+    from conformance.child import _Message
     from conformance.run import Answer
-    from conformance.worker_process import _Message
 
     for descriptor in _sockets():
         connection = Connection(os.dup(descriptor))
@@ -243,7 +243,7 @@ def hangs(*_: object) -> None:
 
 def hangs_at_first_unless_it_has_a_second(*_: object) -> None:
     """Writes the time limit of each call to a file, and takes more time in the first call of a folder if it has less."""
-    from conformance.worker_process import _current
+    from conformance.child import _current
 
     assert _current is not None
     _, limit = _current.times

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
-from conformance.worker_process import WorkerProcess
+from conformance.child import Child
 
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 """The id of a small case."""
@@ -48,19 +48,14 @@ def stored(file: Path, backend: str, outcomes: dict[str, str], **rest: object) -
     return file
 
 
-class NoProcess(WorkerProcess):
-    """Calls functions in this process, for tests that are not of processes: a child takes seconds to start."""
+def call_here(child: Child, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], _: float = 0) -> Any:
+    """`Child.calls` in this process, for tests that are not of processes: a child takes seconds to start."""
+    child.start()
+    return (function(*args) for args in arguments)
 
-    def start(self) -> Any:
-        """See `WorkerProcess`."""
-        self.greeting = self.key[0](*self.key[1:])
-        return self.greeting
 
-    def calls(
-        self,
-        function: Callable[..., Any],
-        arguments: Iterable[tuple[Any, ...]],
-        seconds: float = 0.0,  # noqa: ARG002
-    ) -> Iterator[Any]:
-        """See `WorkerProcess`."""
-        return (function(*args) for args in arguments)
+def start_here(child: Child) -> Any:
+    """`Child.start` in this process."""
+    begin, args = child._begin  # noqa: SLF001
+    child.greeting = begin(*args)
+    return child.greeting

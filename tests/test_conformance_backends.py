@@ -19,17 +19,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from conformance import backends, expected_failures, isolate
+from conformance import backends, expected_failures, schedule
 from conformance.backends import MissingBackendError, Session
 from conformance.backends.base import is_standard
 from conformance.backends.ortops import SMALL
 from conformance.case import Case
 from conformance.cases import collect
 from conformance.expected_values import reference
-from conformance.isolate import Child, Declaration, Setting
 from conformance.outcome import Outcome, Result
 from conformance.run import CaseRunner, ask
-from conformance.workers import LocalPool
+from conformance.schedule import BackendChild, Declaration, Setting
 from ortops.native.kernels.schedule import MIN_PARALLEL_PIXELS
 from ortops.operators import BY_NAME
 
@@ -301,12 +300,13 @@ def test_every_case_of_an_unsafe_backend_is_asked_in_a_child(monkeypatch: pytest
     unsafe = SimpleNamespace(is_unsafe=True, expected_failures=(), conventions=(), prepare=prepare)
     monkeypatch.setattr(backends, "load", lambda *_: unsafe)
     case = case_of("roi_align/edge/half_pixel_inside/v16/float")
-    with LocalPool(1):
-        with isolate.judge_of(Setting("reference"), is_isolated=False) as result_of:
-            assert result_of(case).outcome is Outcome.PASSED
-        unsafe.is_unsafe = False
-        with isolate.judge_of(Setting("reference"), is_isolated=False) as result_of:
-            assert "asked in this process" in result_of(case).message
+    schedule._loaded.cache_clear()  # noqa: SLF001
+    with schedule.judge_of(Setting("reference"), is_isolated=False) as result_of:
+        assert result_of(case).outcome is Outcome.PASSED
+    unsafe.is_unsafe = False
+    with schedule.judge_of(Setting("reference"), is_isolated=False) as result_of:
+        assert "asked in this process" in result_of(case).message
+    schedule._loaded.cache_clear()  # noqa: SLF001
 
 
 def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
@@ -316,10 +316,10 @@ def test_an_unsafe_backend_has_a_new_child_after_it_took_wrong_data(
     (tmp_path / "answers_its_process.py").write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     unsafe = Declaration((), is_unsafe=True, conventions=())
-    monkeypatch.setattr(Child, "declaration", lambda _: unsafe)
+    monkeypatch.setattr(BackendChild, "declaration", lambda _: unsafe)
     right = case_of("roi_align/edge/half_pixel_inside/v16/float")
     wrong = case_of("roi_align/refusal/batch_index_negative/v16/float")
-    with LocalPool(1), isolate.child_of(Setting("answers_its_process:answer")) as child:
+    with BackendChild(Setting("answers_its_process:answer")) as child:
         answers = [child.answer(case).outputs for case in (right, right, wrong, right)]
     first, second, third, fourth = (int(outputs["Y"]) for outputs in answers if outputs is not None)
     assert first == second == third

@@ -98,7 +98,7 @@ def test_a_missing_package_of_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_cannot_be_limited_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.worker_process.can_limit_memory", lambda: False)
+    monkeypatch.setattr("conformance.child.can_limit_memory", lambda: False)
     result = run("--backend", "reference", "--select", INSIDE, "--memory-limit", "100")
     assert (result.exit_code, "--memory-limit: 100: only on Linux" in words(result)) == (2, True)
 

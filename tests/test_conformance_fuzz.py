@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from conformance.fuzz.check import Failure, check, with_expectation
 from conformance.fuzz.file import BY_REFERENCE
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
-from conformance.workers import LocalPool
+from conformance.schedule import LocalPool
 from ortops.operators import BY_NAME
 from suite_runs import run, words
 
@@ -42,11 +41,6 @@ def found(folder: Path, kind: str) -> list[Path]:
 
 def size(path: Path) -> int:
     return sum(len(entry["values"]) for entry in json.loads(path.read_text("utf-8"))["inputs"].values())
-
-
-@contextlib.contextmanager
-def in_this_process(backend_name: str) -> Iterator[Callable[[Case], Failure | str]]:
-    yield functools.partial(check, runner=examiner_of(backend_name))
 
 
 def examiner_of(backend_name: str) -> CaseRunner:
@@ -96,7 +90,8 @@ def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
 ) -> None:
     backend_name, operator = "conformance.families.roi_align.mutants:XAndYSwapped", "RoiAlign_16"
     monkeypatch.setattr("hypothesis.internal.conjecture.engine.MAX_SHRINKS", 100)  # a few seconds
-    monkeypatch.setattr(campaign, "checks", in_this_process)
+    in_this_process = SimpleNamespace(check=functools.partial(check, runner=examiner_of(backend_name)))
+    monkeypatch.setattr(campaign, "own_child", lambda *_: in_this_process)
     report = campaign.run_round(Plan(backend_name, 0, (operator,)), 0, 12, math.inf)
     assert report.counts["passed"] >= 1
     failure = next(one for one in report.failures if one.kind == "values")

@@ -18,15 +18,14 @@ import pytest
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from conformance import cluster, isolate
+from conformance import cluster, schedule
 from conformance.cases import collect
 from conformance.cluster import Cluster
 from conformance.fuzz import campaign
 from conformance.fuzz.campaign import Plan
-from conformance.isolate import Setting
 from conformance.outcome import Outcome
 from conformance.report import record
-from conformance.workers import WorkerPoolError
+from conformance.schedule import Setting, WorkerPoolError
 from suite_runs import run, words
 
 pytestmark = pytest.mark.slow
@@ -72,7 +71,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
     with Client(workers.scheduler_address, set_as_default=False) as client:
         process = next(iter(client.run(os.getpid).values()))
     with Cluster(workers.scheduler_address, "reference") as pool:
-        results = isolate.run_cases(pool, Setting("rude_backends:supports_nothing"), cases)
+        results = schedule.run_cases(pool, Setting("rude_backends:supports_nothing"), cases)
         found = [next(results)]
         os.kill(process, signal.SIGKILL)
         found += results
@@ -86,7 +85,7 @@ def test_a_case_that_ends_every_worker_ends_the_run() -> None:
         Cluster(mortal.scheduler_address, "reference") as pool,
         pytest.raises(WorkerPoolError, match="has died"),
     ):
-        list(isolate.run_cases(pool, Setting("rude_backends:ends_its_worker"), collect()[:1]))
+        list(schedule.run_cases(pool, Setting("rude_backends:ends_its_worker"), collect()[:1]))
 
 
 class Emptied(SchedulerPlugin):

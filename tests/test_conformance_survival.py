@@ -21,19 +21,18 @@ import psutil
 import pytest
 
 import rude_backends
-from conformance import backends, isolate
+from conformance import backends, schedule
 from conformance.backends import MissingBackendError
 from conformance.case import MAX_SAMPLES, Case
 from conformance.cases import collect
+from conformance.child import Child, ProcessLostError, can_limit_memory, stage
 from conformance.families import family_of
-from conformance.isolate import Child, Setting, child_of, declaration_of
 from conformance.outcome import Outcome, Result
 from conformance.printable import MAX_LENGTH
 from conformance.report import files, record
 from conformance.report.files import Reports
 from conformance.run import ask, judge
-from conformance.worker_process import ProcessLostError, WorkerProcess, can_limit_memory, stage
-from conformance.workers import LocalPool, WorkerPool
+from conformance.schedule import BackendChild, Declaration, Setting, WorkerPool
 from ortops import atomic_file
 from rude_backends import CLEARS, RUDE, SHOWN
 from suite_runs import report, run, words
@@ -102,7 +101,7 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
     ],
 )
 def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message: str) -> None:
-    with LocalPool(1), child_of(Setting(backend, time_limit=0.5 if "hangs" in backend else 10.0)) as child:
+    with BackendChild(Setting(backend, time_limit=0.5 if "hangs" in backend else 10.0)) as child:
         assert [message in result.message for result in child.results(CASES[:2])] == [True, True]
 
 
@@ -145,7 +144,7 @@ def waits_for_a_program(file: Path) -> None:
 
 @on_linux
 def test_a_program_that_a_backend_waits_for_ends_with_it(tmp_path: Path) -> None:
-    child, file = WorkerProcess(os.getpid), tmp_path / "pid"
+    child, file = Child(os.getpid), tmp_path / "pid"
     with pytest.raises(ProcessLostError, match=r"within 0.5 s"):
         child.call(waits_for_a_program, file)
     child.end()
@@ -173,12 +172,12 @@ def test_the_group_of_a_child_ends_before_the_child_is_reaped(
 
     monkeypatch.setattr(os, "waitpid", reaps)
     monkeypatch.setattr(os, "killpg", kills)
-    child = WorkerProcess(os.getpid)
+    child = Child(os.getpid)
     group = child.start()
     if starts_another:
         os.kill(group, signal.SIGKILL)
         os.waitid(os.P_PID, group, os.WEXITED | os.WNOWAIT)
-        other = WorkerProcess(os.getpid)
+        other = Child(os.getpid)
         other.start()
         other.end()
     else:
@@ -216,7 +215,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_backend_that_cannot_be_loaded_says_why(own: Path, text: str, message: str) -> None:
     own.write_text(f"def prepare(*_): pass\n{text}\n", "utf-8")
     with pytest.raises(MissingBackendError) as caught:
-        declaration_of(backends.load("own"))
+        backends.load("own")
     assert str(caught.value).startswith("backend own: ")
     assert message in str(caught.value)
 
@@ -291,8 +290,10 @@ def test_a_signal_during_the_diagnosis_leaves_all_reports(tmp_path: Path, monkey
 
 @pytest.mark.usefixtures("no_processes")
 def test_an_error_of_the_suite_itself_leaves_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = Child.results
-    monkeypatch.setattr(Child, "results", lambda self, cases: results(self, cases) if CASES[0] in cases else 1 / 0)
+    results = BackendChild.results
+    monkeypatch.setattr(
+        BackendChild, "results", lambda self, cases: results(self, cases) if CASES[0] in cases else 1 / 0
+    )
     done = run("--backend", "reference", "--select", GLOB, "--json", tmp_path / "r.json", "--jobs", "1")
     assert isinstance(done.exception, ZeroDivisionError)
     found = record.read(tmp_path / "r.json")
@@ -433,7 +434,7 @@ HUGE = [case for case in OF_EDGE if not case.expects_error and family_of(case.de
 def test_huge_rois_come_last_in_their_group_and_parts_have_one_scenario() -> None:
     assert 1 < len(HUGE) < len(OF_EDGE)
     other = [case for case in collect() if case.group == "max_roi_pool/edge"]
-    tasks = isolate._tasks([*OF_EDGE, *other])  # noqa: SLF001
+    tasks = schedule.tasks_of([*OF_EDGE, *other])
     order = [case for task in tasks for case in task]
     small = [case for case in OF_EDGE if case not in HUGE]
     assert [case.id for case in order] == [case.id for case in (*small, *HUGE, *other)]
@@ -447,13 +448,12 @@ class Threads(WorkerPool):
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
-        self.executor = self  # type: ignore[assignment]  # of an executor's methods, the suite calls submit alone
         self._threads = ThreadPoolExecutor(2)
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Run a task without a backend: each case has passed."""
-        if function is not isolate._run_task:  # noqa: SLF001
-            return self._threads.submit(lambda: isolate.Declaration((), False, ()))
+        if function is not schedule.run_task:
+            return self._threads.submit(lambda: Declaration((), False, ()))
         return self._threads.submit(self._run, *args)
 
     def _run(self, _setting: Setting, cases: list[Case]) -> list[Result]:
@@ -462,8 +462,8 @@ class Threads(WorkerPool):
 
 
 def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
-    pool, first = Threads(), {case.id for case in isolate._tasks(OF_EDGE)[0]}  # noqa: SLF001
-    results = isolate.run_cases(pool, Setting("any"), OF_EDGE)
+    pool, first = Threads(), {case.id for case in schedule.tasks_of(OF_EDGE)[0]}
+    results = schedule.run_cases(pool, Setting("any"), OF_EDGE)
     others = [next(results).case.id for _ in range(len(OF_EDGE) - len(first))]
     pool.goes_on.set()
     assert {result.case.id for result in results} == first

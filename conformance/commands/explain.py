@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate
+from conformance import backends, schedule
 from conformance.case import Case
 from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
 from conformance.terminal import console, line, table
-from conformance.worker_process import LocalExecutor
 from ortops import atomic_file
 
 _MAX_NAMED = 4
@@ -44,15 +43,11 @@ def explain_command(
     """
     case, answer, result = _case(case_id), None, None
     if backend_name is not None:
-        setting = isolate.Setting(backend_name, time_limit=time_limit)
+        setting = schedule.Setting(backend_name, time_limit=time_limit)
         click.echo(f"waiting for {backend_name}, at most {time_limit:g} s", err=True)
-        with (
-            wrong_call("--backend", backends.MissingBackendError),
-            LocalExecutor(1),
-            isolate.child_of(setting) as child,
-        ):
+        with wrong_call("--backend", backends.MissingBackendError), schedule.BackendChild(setting) as child:
             answer = child.answer(case)
-            result = isolate.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
+            result = schedule.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
     with wrong_call("--roi", ValueError):
         explanation = explain(case, roi, answer, result, backend_name or "")
     _write(explanation)

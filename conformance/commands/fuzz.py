@@ -15,7 +15,7 @@ from conformance import backends
 from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, how_to_install, wrong_call
 from conformance.fuzz import file
 from conformance.fuzz.check import Failure
-from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
+from conformance.schedule import WorkerPool, WorkerPoolError
 from ortops.operators import BY_NAME
 from ortops.progress import with_progress
 
@@ -93,12 +93,12 @@ def fuzz_command(
 
 def _replayed(backend_name: str, path: Path) -> bool:
     """Whether the case in the file fails."""
-    from conformance.fuzz.campaign import checks
+    from conformance.fuzz.campaign import CheckingChild
 
     with wrong_call("--replay", ValueError):
         case = file.read(path)
-    with LocalPool(1), checks(backend_name) as check:
-        found = check(case)
+    with CheckingChild(backend_name) as child:
+        found = child.check(case)
     click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
     return isinstance(found, Failure)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from conformance import backends, isolate
+from conformance import backends, schedule
 from conformance.case import Case
 from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
 from conformance.report import matrix
 from conformance.report.record import NotAReportError, Report, read_merged, report_of
+from conformance.schedule import LocalPool
 from conformance.terminal import console, line
-from conformance.workers import LocalPool
 from ortops import atomic_file
 from ortops.progress import with_progress
 
@@ -92,6 +92,6 @@ def _missing(name: str) -> str:
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
-        found = with_progress(isolate.run_cases(pool, isolate.Setting(name), cases), name, len(cases))
+        found = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
         results = {result.case.id: result for result in found}
     return report_of(name, [results[case.id] for case in cases])

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from conformance import isolate
+from conformance import schedule
 from conformance.case import Case
 from conformance.cases import collect
-from conformance.workers import LocalPool, WorkerPool, WorkerPoolError
+from conformance.schedule import LocalPool, WorkerPool, WorkerPoolError
 from ortops import atomic_file
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ TIME_LIMIT = click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True, max=86400),
     metavar="SECONDS",
-    default=isolate.TIME_LIMIT,
+    default=schedule.TIME_LIMIT,
     show_default=True,
     help="Time limit of each case. What a runtime does only at its first call, such as compiling, does not count.",
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 import ortops
-from conformance import backends, isolate, worker_process
+from conformance import backends, child, schedule
 from conformance.case import Case
 from conformance.cases import collect
 from conformance.commands.options import (
@@ -32,9 +32,9 @@ from conformance.report import record, terminal
 from conformance.report.files import Reports
 from conformance.report.record import Report
 from conformance.run import STRICT
+from conformance.schedule import WorkerPoolError
 from conformance.stopping import stopped_by_signals
 from conformance.terminal import console
-from conformance.workers import WorkerPoolError
 from ortops.progress import with_progress
 
 
@@ -192,7 +192,7 @@ def run_command(
     reports = Reports(label, cases, json=json_file, junit=junit_file, html=html_file)
     if earlier_file is not None:
         reports.take(_earlier(earlier_file, label), without_list=write_expected_failures_file is not None)
-    setting = isolate.Setting(
+    setting = schedule.Setting(
         backend_name,
         provider,
         known=listed.failures if failures_file or write_expected_failures_file else None,
@@ -209,7 +209,7 @@ def run_command(
         stopped_by_signals() as stopped,
         chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
     ):
-        found = isolate.run_cases(pool, setting, left)
+        found = schedule.run_cases(pool, setting, left)
 
         try:
             for result in with_progress(
@@ -285,7 +285,7 @@ def _selected_cases(glob: str, excluded: Sequence[str], part: int, parts: int) -
 def _check_limits(time_limit: float, memory_limit: int | None) -> None:
     if math.isnan(time_limit):
         raise click.BadParameter(f"{time_limit}: must be a number", param_hint="--time-limit")
-    if memory_limit is not None and not worker_process.can_limit_memory():
+    if memory_limit is not None and not child.can_limit_memory():
         raise click.BadParameter(f"{memory_limit}: only on Linux", param_hint="--memory-limit")
 
 

@@ -6,8 +6,6 @@ child process runs the backend and the reference, so a crash or a hang costs one
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import math
 import time
@@ -16,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 
-from conformance import isolate
+from conformance import schedule
 from conformance.case import Case
+from conformance.child import Child, ProcessLostError
 from conformance.fuzz.check import Failure, Verdict, check, with_expectation
 from conformance.fuzz.strategy import ROUND, search
-from conformance.isolate import TWIN, Declaration, Setting
 from conformance.run import AnswerFunction
-from conformance.worker_process import ProcessLostError, WorkerProcess, borrowed
-from conformance.workers import WorkerPool, WorkerPoolError
+from conformance.schedule import TWIN, Declaration, Setting, WorkerPool, WorkerPoolError, own_child
 
 ORACLE = "reference"  # the backend whose results are right by definition
 TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
@@ -69,7 +66,7 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
             len(rounds) < 2 * pool.worker_count and time.time() < deadline and (first := next(starts, None)) is not None
         ):
             size = ROUND if count is None else min(ROUND, count - first)
-            rounds.append(pool.executor.submit(run_round, plan, first // ROUND, size, deadline))
+            rounds.append(pool.submit(run_round, plan, first // ROUND, size, deadline))
         if not rounds:
             return
         pool.check()
@@ -90,9 +87,9 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
 def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:
     """Run the cases of a round until `deadline`, in epoch seconds. The first of several similar failures is reported."""
     search = _Search(deadline)
-    with checks(plan.backend) as search.check:
-        while (left := count - search.counts.total()) > 0 and search.finds_another(plan, number, left):
-            pass
+    search.check = own_child(CheckingChild, plan.backend).check
+    while (left := count - search.counts.total()) > 0 and search.finds_another(plan, number, left):
+        pass
     return Report(search.counts, list(search.failures.values()))
 
 
@@ -132,41 +129,42 @@ class _Search:
         return False
 
 
-@contextlib.contextmanager
-def checks(backend: str) -> Iterator[Callable[[Case], Failure | Verdict]]:
-    """A function that checks a case in a child process."""
-    setting, oracle = (Setting(name, known=(), time_limit=TIME_LIMIT) for name in (backend, ORACLE))
-    with borrowed(_load, setting, oracle) as process:
-        yield functools.partial(_checked, process, setting, oracle)
+class CheckingChild(Child):
+    """A child process with a backend and the reference, which checks random cases."""
 
+    def __init__(self, backend: str) -> None:
+        self._settings = [Setting(name, known=(), time_limit=TIME_LIMIT) for name in (backend, ORACLE)]
+        super().__init__(_load, *self._settings)
 
-def _checked(process: WorkerProcess, setting: Setting, oracle: Setting, case: Case) -> Failure | Verdict:
-    """The failure or verdict of a case."""
-    bare = replace(case, expected=None, expects_error=None, twin=None)
-    try:
-        outcome = process.call(_check, setting, oracle, case)
-    except ProcessLostError as error:
-        if error.stage == _REFERENCE:
-            return Failure(bare, "reference", f"the reference has no answer: {error}")
-        if error.stage == TWIN:
-            return "unsupported"
-        expecting = process.call(_expecting, oracle, case)
-        return Failure(replace(bare, expects_error=expecting.expects_error, note=expecting.note), "crash", str(error))
-    if process.greeting.is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
-        process.end()  # it may have written out of bounds, which must not fail another case
-    return outcome
+    def check(self, case: Case) -> Failure | Verdict:
+        """The failure or verdict of a case."""
+        bare = replace(case, expected=None, expects_error=None, twin=None)
+        try:
+            outcome = self.call(_check, *self._settings, case)
+        except ProcessLostError as error:
+            if error.stage == _REFERENCE:
+                return Failure(bare, "reference", f"the reference has no answer: {error}")
+            if error.stage == TWIN:
+                return "unsupported"
+            expecting = self.call(_expecting, self._settings[1], case)
+            return Failure(
+                replace(bare, expects_error=expecting.expects_error, note=expecting.note), "crash", str(error)
+            )
+        if self.greeting.is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
+            self.end()  # it may have written out of bounds, which must not fail another case
+        return outcome
 
 
 # What a child calls.
 
 
 def _load(setting: Setting, oracle: Setting) -> Declaration:
-    isolate.load(oracle)
-    return isolate.load(setting)
+    schedule.load(oracle)
+    return schedule.load(setting)
 
 
 def _check(setting: Setting, oracle: Setting, case: Case) -> Failure | Verdict:
-    runner = isolate.runner_of(setting, isolate.load(setting), isolate.answers_of(setting))
+    runner = schedule.runner_of(setting, schedule.load(setting), schedule.answers_of(setting))
     return check(case, runner, _oracle(oracle))
 
 
@@ -175,4 +173,4 @@ def _expecting(oracle: Setting, case: Case) -> Case:
 
 
 def _oracle(oracle: Setting) -> AnswerFunction:
-    return lambda case: isolate.answer_within(oracle, case, _REFERENCE)
+    return lambda case: schedule.answer_within(oracle, case, _REFERENCE)

@@ -1,7 +1,8 @@
 """Run cases in child processes, so that a case that kills its process or never returns does not stop the suite.
 
 A child runs and judges many cases. If it dies or takes too long, that case has crashed, and the next case gets a new child.
-Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a thousand times as long.
+Importing a runtime takes seconds and a case milliseconds, so a child for each case would take a thousand times as long. Each
+thread of a `WorkerPool` owns a child for the backend.
 """
 
 from __future__ import annotations
@@ -10,29 +11,23 @@ import contextlib
 import functools
 import itertools
 import re
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self, TypeVar
 
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError
 from conformance.case import MAX_SAMPLES, Basis, Case, scenario_of
+from conformance.child import START_TIMEOUT, Child, ProcessLostError, limited_memory, stage
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Result
+from conformance.printable import PrintableError
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask, part_of
 from conformance.stored_results import store_results
-from conformance.worker_process import (
-    START_TIMEOUT,
-    ProcessLostError,
-    WorkerProcess,
-    borrowed,
-    limited_memory,
-    stage,
-)
-from conformance.workers import WorkerPool, WorkerPoolError
 
 TIME_LIMIT = 10.0
 """Seconds that a backend may take for one case. Most take milliseconds."""
@@ -41,13 +36,13 @@ WARM_UP_LIMITS = 3
 """How many times the time limit of a case a backend may take for its first call, which does not count."""
 
 MAX_CASES = 32
-"""The maximum number of cases of one task of an executor."""
+"""The maximum number of cases of one task."""
 
 CHECK_EVERY = 1.0
 """Seconds between two checks that a worker is left."""
 
 MAX_TASKS = 4
-"""The maximum number of unfinished tasks of an executor for each worker."""
+"""The maximum number of unfinished tasks for each worker."""
 
 TWIN = "the valid twin"
 """The stage of a call in which the backend runs the twin of a case."""
@@ -70,7 +65,7 @@ class Setting:
     conventions: those in addition to the backend's own.
     time_limit: seconds that the backend may take for one case.
     memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
-        `conformance.worker_process.can_limit_memory()`.
+        `conformance.child.can_limit_memory()`.
     """
 
     backend: str
@@ -83,23 +78,19 @@ class Setting:
 
 
 class Declaration(NamedTuple):
-    """A backend's attributes: its expected failures, whether it is unsafe, and its conventions."""
+    """What a backend says of itself: see `Backend`."""
 
     expected_failures: Sequence[ExpectedFailure]
     is_unsafe: bool
     conventions: Sequence[str]
 
 
-def declaration_of(backend: Backend) -> Declaration:
-    """The declaration of a backend in this process."""
-    return Declaration(backend.expected_failures, backend.is_unsafe, backend.conventions)
+class BackendChild(Child):
+    """A child process with a backend."""
 
-
-class Child:
-    """A child process with a backend, borrowed for a block."""
-
-    def __init__(self, setting: Setting, process: WorkerProcess) -> None:
-        self._setting, self._process = setting, process
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(load, setting)
+        self._setting = setting
 
     def declaration(self) -> Declaration:
         """The backend's declaration.
@@ -109,7 +100,7 @@ class Child:
         """
         name = f"backend {self._setting.backend}"
         try:
-            declared: Declaration = self._process.start()
+            declared: Declaration = self.start()
         except ProcessLostError as error:
             text = str(error).replace("the process ended", "loading it ended the process")
             raise MissingBackendError(f"{name}: {text.replace('no answer', 'it is not loaded')}") from error
@@ -119,11 +110,11 @@ class Child:
         """The backend's answer; a crash if the child ended or exceeded a limit."""
         declared = self.declaration()
         try:
-            answer = self._process.call(answer_within, self._setting, case)
+            answer = self.call(answer_within, self._setting, case)
         except ProcessLostError as error:
             return self._lost(error)
         if declared.is_unsafe and case.expects_error == "data" and answer.kind == "outputs":
-            self._process.end()  # it may have written out of bounds, which could make a later case fail
+            self.end()  # it may have written out of bounds, which could make a later case fail
         return answer
 
     def result(self, case: Case) -> Result:
@@ -137,12 +128,12 @@ class Child:
         while left:
             declared = self.declaration()
             try:
-                for result in self._process.calls(_judged_in_child, [(self._setting, case) for case in left]):
+                for result in self.calls(_judged_in_child, [(self._setting, case) for case in left]):
                     case = left.popleft()
                     yield replace(result, case=case)
                     is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
                     if declared.is_unsafe and case.expects_error == "data" and is_wrong:
-                        self._process.end()  # as above
+                        self.end()  # as above
                         break
             except ProcessLostError as error:
                 runner = runner_of(self._setting, declared, self.answer)
@@ -151,7 +142,7 @@ class Child:
     def warm_up(self, case: Case) -> None:
         """Let the backend do what it does once, such as compiling: run the case, and ignore the answer."""
         with contextlib.suppress(ProcessLostError):
-            self._process.call(_warm_up, self._setting, case)
+            self.call(_warm_up, self._setting, case)
 
     def _lost(self, error: ProcessLostError) -> Answer:
         limit, text = self._setting.memory_limit, str(error)
@@ -160,13 +151,6 @@ class Child:
         if error.stage == TWIN:
             return Answer("unsupported", text=f"no right answer to its valid twin: {text}", seconds=error.seconds)
         return Answer("crash", text=text, seconds=error.seconds)
-
-
-@contextlib.contextmanager
-def child_of(setting: Setting) -> Iterator[Child]:
-    """A child process with the backend, for a block."""
-    with borrowed(load, setting) as process:
-        yield Child(setting, process)
 
 
 @contextlib.contextmanager
@@ -179,12 +163,12 @@ def judge_of(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], R
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
     """
     if not is_isolated:
-        backend = backends.load(setting.backend, setting.provider)
-        runner = runner_of(setting, declaration_of(backend), functools.partial(ask, backend))
-        if not backend.is_unsafe and not any(failure.crashes for failure in runner.known):
+        declared = load(setting)
+        runner = runner_of(setting, declared, functools.partial(ask, _loaded(setting)))
+        if not declared.is_unsafe and not any(failure.crashes for failure in runner.known):
             yield runner.result
             return
-    with child_of(setting) as child:
+    with BackendChild(setting) as child:
         child.declaration()
         yield child.result
 
@@ -193,6 +177,74 @@ def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -
     """The runner that judges a backend with this declaration by the setting."""
     known = declared.expected_failures if setting.known is None else setting.known
     return CaseRunner(answer, known, setting.strict, {*setting.conventions, *declared.conventions})
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Child)
+
+_here = threading.local()
+_owned: list[Child] = []
+"""The children that threads of pools own in this process."""
+
+
+def own_child(kind: Callable[..., C], *args: Any) -> C:
+    """The child `kind(*args)` of the current thread, which is a pool's."""
+    children: dict[object, C] = _here.__dict__.setdefault("children", {})
+    key = kind, *args
+    if key not in children:
+        children[key] = kind(*args)
+        _owned.append(children[key])
+    return children[key]
+
+
+class WorkerPoolError(PrintableError):
+    """The cluster, or its last worker, was lost before all cases ran."""
+
+
+class WorkerPool:
+    """The workers of a command: threads that own child processes.
+
+    worker_count: the number of tasks that run at once.
+    lost_errors: the exceptions that a future raises if every worker that ran its task has died.
+    """
+
+    worker_count: int
+    lost_errors: tuple[type[BaseException], ...] = ()
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """Call a function of a module in a worker."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise WorkerPoolError if no worker is left."""
+
+
+class LocalPool(WorkerPool):
+    """Threads of this process. A context manager, at whose end all their children are killed."""
+
+    def __init__(self, jobs: int) -> None:
+        self.worker_count = jobs
+        self._threads, self._unfinished = ThreadPoolExecutor(jobs), set[Future[Any]]()
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        """See `WorkerPool`."""
+        future = self._threads.submit(function, *args)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        while True:
+            for child in _owned:  # a running task may make another one
+                child.kill()
+            if not wait(list(self._unfinished), 0.1).not_done:
+                break
+        while _owned:
+            _owned.pop().end()
 
 
 def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
@@ -208,12 +260,12 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     """
     if not cases:
         return iter(())
-    tasks = _tasks(cases)
+    tasks = tasks_of(cases)
     small = (case for task in tasks for case in task if not (case.expects_error or case.formula or _is_huge(case)))
     parts = (part_of(case, case.formula.smaller().smaller()) for case in cases if case.formula)
     first = next(itertools.chain(small, parts), None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
-    loading = [pool.executor.submit(_declared, setting, first) for _ in range(pool.worker_count)]
+    loading = [pool.submit(load_first, setting, first) for _ in range(pool.worker_count)]
     try:
         loading[0].result()
     except pool.lost_errors as error:
@@ -221,7 +273,7 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     return _as_completed(pool, setting, tasks)
 
 
-def _tasks(cases: Sequence[Case]) -> list[list[Case]]:
+def tasks_of(cases: Sequence[Case]) -> list[list[Case]]:
     """The cases in the order in which they run, in parts of one scenario and of one family."""
     groups: dict[str, int] = {}
     order = sorted(cases, key=lambda case: (groups.setdefault(case.group, len(groups)), _is_huge(case)))
@@ -237,12 +289,12 @@ def _is_huge(case: Case) -> bool:
 
 
 def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]]) -> Iterator[Result]:
-    """The results of tasks. The executor gets a few at a time."""
+    """The results of tasks. The pool gets a few at a time."""
     waiting, running = deque(tasks), dict[Future[list[Result]], list[Case]]()
     while waiting or running:
         while waiting and len(running) < MAX_TASKS * pool.worker_count:
             task = waiting.popleft()
-            running[pool.executor.submit(_run_task, setting, task)] = task
+            running[pool.submit(run_task, setting, task)] = task
         wait(running, CHECK_EVERY, FIRST_COMPLETED)
         pool.check()
         for future in [one for one in running if one.done()]:
@@ -253,20 +305,21 @@ def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]
                 raise WorkerPoolError(f"every worker that ran {task[0].id} has died") from error
 
 
-# Tasks of an executor.
+# Tasks of a pool.
 
 
-def _declared(setting: Setting, first: Case | None) -> Declaration:
-    with child_of(setting) as child:
-        declared = child.declaration()
-        if first is not None:
-            child.warm_up(first)
-        return declared
+def load_first(setting: Setting, first: Case | None) -> Declaration:
+    """Load the backend in the thread's child, and run a first case, which does not count."""
+    child = own_child(BackendChild, setting)
+    declared = child.declaration()
+    if first is not None:
+        child.warm_up(first)
+    return declared
 
 
-def _run_task(setting: Setting, cases: Sequence[Case]) -> list[Result]:
-    with child_of(setting) as child:
-        return list(child.results(cases))
+def run_task(setting: Setting, cases: Sequence[Case]) -> list[Result]:
+    """The results of cases in the thread's child."""
+    return list(own_child(BackendChild, setting).results(cases))
 
 
 # What a child calls.
@@ -279,7 +332,8 @@ def _loaded(setting: Setting) -> Backend:
 
 def load(setting: Setting) -> Declaration:
     """Load the backend in this process."""
-    return declaration_of(_loaded(setting))
+    backend = _loaded(setting)
+    return Declaration(backend.expected_failures, backend.is_unsafe, backend.conventions)
 
 
 def answers_of(setting: Setting) -> AnswerFunction:

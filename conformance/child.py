@@ -1,7 +1,7 @@
-"""Child processes for calls that may crash or hang, threads that use them, and a memory limit for the current process.
+"""Child processes for calls that may crash or hang, and a memory limit for the current process.
 
-A task of an executor borrows a child of its process (`borrowed`), calls functions in it, and returns it. The executor may be
-`LocalExecutor`, or a cluster's, such as dask.distributed's `Client.get_executor`.
+One thread owns a child: it calls functions in it, and starts another one if a call has ended it. A child without work ends
+itself after `IDLE_SECONDS`. The processes that a child started end with it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError
 from multiprocessing import connection as pipes
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 if TYPE_CHECKING or os.name == "posix":
     from multiprocessing import popen_spawn_posix
@@ -29,10 +29,10 @@ START_TIMEOUT = 120.0
 """Seconds that a process may take to start, and the default time limit of a call."""
 
 STEP = 0.5
-"""Seconds between two checks that a process is alive."""
+"""Seconds between two checks that a process is alive and within its time."""
 
-IDLE_SECONDS = 20.0
-"""An idle child process ends after this many seconds."""
+IDLE_SECONDS = 40.0
+"""A child without work ends itself after this many seconds. Its owner starts a new one after half of them."""
 
 SPAWN = multiprocessing.get_context("spawn")
 """Not fork: a forked child lacks the threads that a runtime or numba may have started in the parent."""
@@ -84,8 +84,14 @@ class _Stage:
             self._times[:] = time.monotonic() + seconds, seconds
 
     name = property(lambda self: bytes(self._name.value).decode(errors="replace"))
-    times = property(lambda self: tuple(self._times), doc="The deadline and the time limit of the stage.")
-    deadline = property(lambda self: float(self._times[0]), doc="The monotonic time at which the stage has to be over.")
+    times = property(
+        lambda self: tuple(self._times), doc="The deadline, a monotonic time, and the time limit in seconds."
+    )
+
+    @property
+    def wait_seconds(self) -> float:
+        """The time until the deadline, at most `STEP`."""
+        return min(STEP, max(0.0, float(self._times[0]) - time.monotonic()))
 
 
 if TYPE_CHECKING or os.name == "posix":
@@ -129,8 +135,10 @@ else:
     _Process = SpawnProcess  # Windows has no groups
 
 
-class WorkerProcess:
-    """A child process that runs one call at a time. It starts with the first call, and again if a call has ended it.
+class Child:
+    """A child process that runs one call at a time, for the thread that owns it. A context manager, which ends it.
+
+    It starts with the first call, and again if a call has ended it.
 
     Args:
         begin: a function of a module, which each new process calls first.
@@ -138,17 +146,21 @@ class WorkerProcess:
 
     Attributes:
         greeting: what `begin` returned.
-        key: `begin` and its arguments.
     """
 
     greeting: Any = None
 
     def __init__(self, begin: Callable[..., object], *args: Any) -> None:
-        self.key = begin, *args
+        self._begin = begin, args
         self._running: tuple[BaseProcess, Connection] | None = None
         self._stage = _Stage()
-        self._number = 0
-        self._is_closed = False
+        self._number, self._last_used, self._is_closed = 0, 0.0, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def start(self) -> Any:
         """Start the process unless it is running, and return the result of `begin`.
@@ -160,18 +172,22 @@ class WorkerProcess:
         """
         if self._is_closed:
             raise CancelledError
-        if self._running is not None and self._running[0].exitcode is not None:
-            self.end()
+        if self._running is not None:
+            is_idle = time.monotonic() - self._last_used > IDLE_SECONDS / 2
+            if is_idle or self._running[0].exitcode is not None:
+                self.end()
         if self._running is None:
             here, there = SPAWN.Pipe()
-            begin = _Call(0, self.key[0], [self.key[1:]], START_TIMEOUT)
-            process = _Process(target=_serve, args=(begin, there, self._stage), daemon=True)
+            begin, args = self._begin
+            self._number = 0
+            self._stage.set("", START_TIMEOUT)
+            first = _Call(0, begin, [args], START_TIMEOUT)
+            process = _Process(target=_serve, args=(first, there, self._stage), daemon=True)
             # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
             multiprocessing.current_process().daemon = False
-            self._stage.set("", START_TIMEOUT)
             process.start()
             there.close()
-            self._running, self._number = (process, here), 0
+            self._running = process, here
             threading.Thread(target=_end_in_time, args=(process, self._stage), daemon=True).start()
             try:
                 self.greeting = self._result()
@@ -234,6 +250,7 @@ class WorkerProcess:
             self.end()
             lost = f"the process sent something other than an answer: {type(error).__name__}: {error}"
         else:
+            self._last_used = time.monotonic()
             if message.is_error:
                 raise message.value
             return message.value
@@ -251,7 +268,7 @@ class WorkerProcess:
             raise EOFError
         process, connection = self._running
         # The end of the process does not close the pipe if it has forked a process that is alive.
-        while not connection.poll(min(STEP, max(0.0, self._stage.deadline - time.monotonic()))):
+        while not connection.poll(self._stage.wait_seconds):
             if process.exitcode is not None and not connection.poll():
                 raise EOFError
             # Both at once, since the process may begin a stage with another limit now.
@@ -261,7 +278,7 @@ class WorkerProcess:
         return _Message(*connection.recv())
 
     def kill(self) -> None:
-        """End the process at once. The call that waits for it and all later calls raise CancelledError."""
+        """End the process at once, from any thread. The call that waits for it and all later calls raise CancelledError."""
         self._is_closed = True
         if (running := self._running) is not None:
             running[0].kill()
@@ -279,6 +296,13 @@ class WorkerProcess:
         return process.exitcode
 
 
+def _end_in_time(process: BaseProcess, current: _Stage) -> None:
+    """Kill a process at its deadline: otherwise the owner would wait forever for the rest of a partial message."""
+    while not pipes.wait([process.sentinel], STEP):
+        if time.monotonic() > current.times[0] + STEP:
+            process.kill()
+
+
 _current: _Stage | None = None
 """In a child process: the stage of the current call."""
 
@@ -294,15 +318,8 @@ def stage(name: str, seconds: float | None = None) -> None:
         _current.set(name, seconds)
 
 
-def _end_in_time(process: BaseProcess, current: _Stage) -> None:
-    """Kill a process at its deadline: otherwise the parent would wait forever for the rest of a partial message."""
-    while not pipes.wait([process.sentinel], STEP):
-        if time.monotonic() > current.deadline + STEP:
-            process.kill()
-
-
 def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
-    """Run calls in a child process until the connection closes. The first one is `begin`."""
+    """Run calls in a child process until the connection closes, or no call comes. The first one is `begin`."""
     global _current  # noqa: PLW0603  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
     if hasattr(os, "setpgrp"):
@@ -325,71 +342,9 @@ def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
                 if message.is_error:
                     break
             del message
+            if not connection.poll(IDLE_SECONDS):
+                return
             call = connection.recv()
-
-
-_lock = threading.Lock()
-_all: dict[WorkerProcess, threading.Timer | None] = {}
-"""The child processes of this process, each with the timer that will end it; None while a thread uses it."""
-
-
-@contextlib.contextmanager
-def borrowed(begin: Callable[..., object], *args: Any) -> Iterator[WorkerProcess]:
-    """A child process for a block, for this thread alone: an idle one with the same `begin` and `args`, or a new one."""
-    with _lock:
-        idle = (child for child, timer in _all.items() if timer and child.key == (begin, *args))
-        child = next(idle, None) or WorkerProcess(begin, *args)
-        if timer := _all.get(child):
-            timer.cancel()
-        _all[child] = None
-    try:
-        yield child
-    finally:
-        with _lock:
-            timer = _all[child] = threading.Timer(IDLE_SECONDS, _end_idle, [child])
-            timer.daemon = True
-            timer.start()
-
-
-def _end_idle(child: WorkerProcess) -> None:
-    with _lock:
-        timer = _all.get(child)
-        if timer is None:  # in use again, or ended
-            return
-        timer.cancel()
-        del _all[child]
-    child.end()
-
-
-class LocalExecutor(ThreadPoolExecutor):
-    """Threads whose tasks call functions in child processes. All child processes end with the `with` block.
-
-    Args:
-        jobs: the number of threads.
-    """
-
-    def __init__(self, jobs: int) -> None:
-        super().__init__(jobs)
-        self._unfinished: set[Future[Any]] = set()
-
-    def submit(self, function: Callable[..., T], /, *args: Any, **named: Any) -> Future[T]:
-        """See `concurrent.futures.Executor.submit`."""
-        future = super().submit(function, *args, **named)
-        self._unfinished.add(future)
-        future.add_done_callback(self._unfinished.discard)
-        return future
-
-    def __exit__(self, *_: object) -> None:
-        """Cancel waiting tasks, stop running ones, and end all child processes."""
-        self.shutdown(wait=False, cancel_futures=True)
-        while wait(list(self._unfinished), 0.0).not_done:
-            with _lock:
-                running = [child for child, timer in _all.items() if timer is None]
-            for child in running:
-                child.kill()
-            wait(list(self._unfinished), 0.1)
-        for child in list(_all):
-            _end_idle(child)
 
 
 def can_limit_memory() -> bool:

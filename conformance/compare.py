@@ -18,6 +18,7 @@ for these. No term allows for sums or coordinates in half precision.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from conformance.case import Array, Case
 from conformance.error_terms import ErrorTerms, Floats, overflow_threshold, smallest_subnormal, unit_roundoff
 from conformance.expected_values import call_key, expected_outputs, shared
 from conformance.families import error_terms
-from conformance.outcome import Difference
+from conformance.outcome import Difference, Reason
 from conformance.printable import printable
 
 PART = 2**16
@@ -83,7 +84,8 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
     worst: Difference | None = None
     for name, expected in expected_outputs(case).items():
         if name not in answer:
-            return False, Difference(name, None, f"shape {list(expected.shape)}", "no such output")
+            shape = f"shape {list(expected.shape)}"
+            return False, Difference(name, None, shape, "no such output", reason=Reason.NO_OUTPUT)
         problem = _wrong_type_or_shape(name, case, expected, answer[name])
         if problem is None:
             fits, worst_here = _worst_element(case, name, expected, answer[name], terms[name])
@@ -106,9 +108,9 @@ def _in_range(expected: Floats, case: Case) -> Floats:
 
 def _wrong_type_or_shape(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
     if got.dtype != case.dtype:
-        return Difference(name, None, f"type {case.dtype}", printable(f"type {got.dtype}"))
+        return Difference(name, None, f"type {case.dtype}", printable(f"type {got.dtype}"), reason=Reason.TYPE)
     if got.shape != expected.shape:
-        return Difference(name, None, f"shape {list(expected.shape)}", f"shape {list(got.shape)}")
+        return Difference(name, None, f"shape {list(expected.shape)}", f"shape {list(got.shape)}", reason=Reason.SHAPE)
     return None
 
 
@@ -128,6 +130,15 @@ class _Worst(NamedTuple):
     error: float | None
     allowed: float | None
 
+    @property
+    def reason(self) -> Reason:
+        """What is wrong with the element if it is beyond the tolerance."""
+        if self.error is not None:
+            return Reason.NUMBER
+        if not math.isfinite(self.expected):
+            return Reason.SPECIAL
+        return Reason.NAN if math.isnan(self.got) else Reason.INFINITY
+
 
 def _worst_element(
     case: Case, name: str, expected: Floats, got: Array, terms: ErrorTerms
@@ -145,8 +156,8 @@ def _worst_element(
     else:
         worst = _worst_of(case, expected, got, terms, 0)
     index = tuple(int(i) for i in np.unravel_index(worst.at, expected.shape))
-    difference = Difference(name, index, f"{worst.expected:.9g}", f"{worst.got:.9g}", worst.error, worst.allowed)
-    return worst.used <= 1.0, difference
+    numbers = f"{worst.expected:.9g}", f"{worst.got:.9g}", worst.error, worst.allowed
+    return worst.used <= 1.0, Difference(name, index, *numbers, worst.reason)
 
 
 def _worst_of(case: Case, exact: Floats, given: Array, terms: ErrorTerms, first: int) -> _Worst:

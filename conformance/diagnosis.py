@@ -19,7 +19,7 @@ from conformance.conditions import Condition, in_common
 from conformance.error_terms import unit_roundoff
 from conformance.families import all_mutants, family_of
 from conformance.mutants.base import Mutant
-from conformance.outcome import ACCEPTED, Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 from conformance.run import Answer, ask, judge
 from ortops.progress import with_progress
 
@@ -271,10 +271,10 @@ def _fulfilling(conditions: Sequence[Condition], results: Iterable[Result]) -> l
 
 def _is_comparable(result: Result) -> bool:
     """Whether the backend gave an answer that a mutant could give, too. The message of a refusal is reason enough."""
-    if result.case.nbytes > MAX_BYTES or result.has_written or result.message.startswith("refused"):
+    if result.case.nbytes > MAX_BYTES or result.reason in (Reason.WROTE, Reason.REFUSED):
         return False
     if result.case.expects_error is not None:
-        return result.message.startswith(ACCEPTED)
+        return result.reason is Reason.ACCEPTED
     return all(name in result.outputs for name in result.case.outputs)
 
 

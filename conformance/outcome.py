@@ -1,32 +1,50 @@
-"""The six outcomes of a case."""
+"""The six outcomes of a case, and the reasons why a case did not pass."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from conformance.case import Array, Case
 
-ACCEPTED = "accepted, though "
-"""The start of a result's message if the backend accepted a case that expects an error."""
 
-WRITTEN = "the backend has written to "
-"""The start of a result's message if the backend changed its inputs or an earlier answer."""
+class Reason(StrEnum):
+    """Why a case did not pass.
 
-MISSING = "no implementation: "
-"""The start of a result's message if the runtime lacks an operator that it should have."""
+    The first ones are what is wrong with an output: a wrong number, NaN or infinity instead of a number, another value where
+    NaN or infinity is expected, the element type, the shape, or that it is missing. Then a valid case was refused or an
+    invalid one accepted, the caller's arrays were written to, an operator has no kernel, or a case passed although the list
+    of expected failures has it. A case has crashed because it took too much time or memory, or ended the process.
+    """
 
-LISTED = "passed, but is listed as an expected failure: "
-"""The start of a result's message if a case passed although the list of expected failures has it."""
+    NUMBER = "number"
+    NAN = "nan"
+    INFINITY = "infinity"
+    SPECIAL = "special"
+    TYPE = "type"
+    SHAPE = "shape"
+    NO_OUTPUT = "no_output"
+    REFUSED = "refused"
+    ACCEPTED = "accepted"
+    WROTE = "wrote"
+    NO_KERNEL = "no_kernel"
+    LISTED = "listed"
+    TIME = "time"
+    MEMORY = "memory"
+    ENDED = "ended"
 
 
-WRONG_TYPE = "wrong element type"
-"""The start of `Result.wrong_output` if an output's element type is wrong."""
-
-_DIFFERENCE = re.compile(r".*?: expected (?P<expected>.*?), got (?P<got>.*?)(?P<size>, off by .*)?", re.DOTALL)
-"""The form of a `Difference`."""
+WRONG_OUTPUT = {
+    Reason.NUMBER: "wrong number",
+    Reason.NAN: "NaN instead of a number",
+    Reason.INFINITY: "infinity instead of a number",
+    Reason.SPECIAL: "wrong output where NaN or infinity is expected",
+    Reason.TYPE: "wrong element type",
+    Reason.SHAPE: "wrong shape",
+    Reason.NO_OUTPUT: "missing output",
+}
+"""What is wrong with an output, in words."""
 
 
 class Outcome(StrEnum):
@@ -53,6 +71,7 @@ class Difference:
     """An element of an output and its expected value, or a whole output if `index` is None.
 
     error, allowed: None if the difference has no size: a wrong shape or type, or NaN.
+    reason: what is wrong if the difference is larger than allowed.
     call: words for an earlier call of a session, or nothing.
     """
 
@@ -62,6 +81,7 @@ class Difference:
     got: str
     error: float | None = None
     allowed: float | None = None
+    reason: Reason = Reason.NUMBER
     call: str = ""
 
     def __str__(self) -> str:
@@ -74,11 +94,12 @@ class Difference:
 class Result:
     """The outcome of one case.
 
-    message: the reason if the case did not pass, else empty.
+    message: the reason in words if the case did not pass, else empty.
     worst: the element with the largest ratio of error to tolerance, or the output with a wrong shape or type; None if no
         values were compared.
     seconds: the time that the backend took.
     outputs: if the case did not pass, the backend's small outputs by name.
+    reason: None if the case passed or is unsupported, or if an old report does not have the reason.
     """
 
     case: Case
@@ -87,28 +108,12 @@ class Result:
     worst: Difference | None = None
     seconds: float = 0.0
     outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
+    reason: Reason | None = None
 
     @property
     def wrong_output(self) -> str:
-        """What is wrong with an output of a failed case, without the element; empty if the case failed in another way.
-
-        It is read from the message, because a report in JSON has no more.
-        """
-        found = _DIFFERENCE.fullmatch(self.message) if self.message.startswith(self.case.outputs) else None
-        if found is None:
-            return ""
-        expected, got = found["expected"], found["got"]
-        if expected.startswith("type "):
-            return f"{WRONG_TYPE}, such as {got.removeprefix('type ')} instead of {expected.removeprefix('type ')}"
-        if expected.startswith("shape "):
-            return "wrong shape" if got.startswith("shape ") else "missing output"
-        if found["size"]:
-            return "wrong number"
-        if expected.lstrip("-") in ("nan", "inf"):
-            return "wrong output where NaN or infinity is expected"
-        return f"{'NaN' if got == 'nan' else 'infinity'} instead of a number"
-
-    @property
-    def has_written(self) -> bool:
-        """Whether the case failed because the backend changed arrays that belong to its caller."""
-        return self.message.startswith(WRITTEN)
+        """What is wrong with an output, in words without the element; empty if the case did not pass for another reason."""
+        if self.reason is Reason.TYPE:
+            expected, _, got = self.message.partition(": expected type ")[2].partition(", got type ")
+            return f"{WRONG_OUTPUT[self.reason]}, such as {got} instead of {expected}"
+        return WRONG_OUTPUT.get(self.reason, "") if self.reason else ""

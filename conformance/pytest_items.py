@@ -17,7 +17,7 @@ from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.cases import collect
 from conformance.expected_failures import Listed, read
-from conformance.expected_failures.floor import Floor
+from conformance.expected_failures.floor import Floor, shortfalls
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
 
@@ -102,8 +102,6 @@ class AnswerCheck:
     floor: that of the list of expected failures, or None.
     """
 
-    MESSAGE = "the backend supports none of the selected cases; nothing was tested"
-
     def __init__(self, floor: Floor | None) -> None:
         self._floor = floor
         self._outcomes: dict[str, Outcome] = {}
@@ -111,9 +109,9 @@ class AnswerCheck:
     @property
     def _reason(self) -> str:
         """Why the run fails; empty if it does not."""
-        if set(self._outcomes.values()) == {Outcome.UNSUPPORTED}:
-            return self.MESSAGE
-        return self._floor.breach(self._outcomes, [case.id for case in collect()]) if self._floor else ""
+        if not self._outcomes:
+            return ""
+        return next(iter(shortfalls(self._outcomes, self._floor, [case.id for case in collect()])), "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome of a case."""

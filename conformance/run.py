@@ -21,7 +21,7 @@ from conformance.compare import compare
 from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.formula import Computed, Formula
-from conformance.outcome import ACCEPTED, LISTED, MISSING, WRITTEN, Difference, Outcome, Result
+from conformance.outcome import Difference, Outcome, Reason, Result
 from conformance.printable import described, message_of, printable
 from conformance.stopping import is_stop
 from conformance.surroundings import EndOfProcessError, kept_surroundings
@@ -50,6 +50,7 @@ class Answer:
     text: the reason, for other kinds; always printable.
     seconds: the time that the backend took.
     written: names the caller's arrays that the backend wrote to; empty if there were none.
+    reason: for a crash, whether a limit was exceeded or the process ended.
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Answer:
     seconds: float = 0.0
     written: str = ""
     earlier: Sequence[Mapping[str, Array]] = ()
+    reason: Reason = Reason.ENDED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", printable(self.text))
@@ -275,11 +277,12 @@ class CaseRunner:
         """The result, changed to an expected failure or a departure if it is one."""
         if known is not None:
             if result.outcome is Outcome.PASSED:
-                return replace(result, outcome=Outcome.FAILED, message=f"{LISTED}{known.reason}")
+                message = f"passed, but is listed as an expected failure: {known.reason}"
+                return replace(result, outcome=Outcome.FAILED, message=message, reason=Reason.LISTED)
             if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
                 return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
         # A node must never write to its caller's arrays, even if the case has a weak basis.
-        is_text = result.has_written or not result.case.basis.is_weaker_than(self._strict)
+        is_text = result.reason is Reason.WROTE or not result.case.basis.is_weaker_than(self._strict)
         if result.outcome is Outcome.FAILED and not is_text:
             return replace(result, outcome=Outcome.DEPARTED)
         return result
@@ -296,12 +299,14 @@ def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Resu
     if answer.kind == "unsupported":
         return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
     if answer.kind == "crash":
-        return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds)
-    passed, message, worst = _conforms(with_conventions(case, conventions), answer)
+        return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds, reason=answer.reason)
+    reason, message, worst = _conforms(with_conventions(case, conventions), answer)
     if answer.written:
-        passed, message = False, f"{WRITTEN}{answer.written}"
-    kept = {} if passed else _kept(case, answer.outputs or {})
-    return Result(case, Outcome.PASSED if passed else Outcome.FAILED, message, worst, answer.seconds, kept)
+        reason, message = Reason.WROTE, f"the backend has written to {answer.written}"
+    if reason is None:
+        return Result(case, Outcome.PASSED, worst=worst, seconds=answer.seconds)
+    kept = _kept(case, answer.outputs or {})
+    return Result(case, Outcome.FAILED, message, worst, answer.seconds, kept, reason)
 
 
 def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -313,17 +318,22 @@ def _is_small(output: Array | None) -> bool:
     return output is not None and output.nbytes <= MAX_KEPT_BYTES
 
 
-def _conforms(case: Case, answer: Answer) -> tuple[bool, str, Difference | None]:
+def _conforms(case: Case, answer: Answer) -> tuple[Reason | None, str, Difference | None]:
+    """The reason why an answer is wrong, None if it is right, and in words; and the worst element."""
     if answer.kind == "missing":
-        return False, f"{MISSING}{answer.text}", None
+        return Reason.NO_KERNEL, f"no implementation: {answer.text}", None
     if case.expects_error:
-        refused = answer.kind == "refusal"
-        return refused, "" if refused else f"{ACCEPTED}its {case.expects_error} is wrong: {case.note}", None
+        if answer.kind == "refusal":
+            return None, "", None
+        return Reason.ACCEPTED, f"accepted, though its {case.expects_error} is wrong: {case.note}", None
     if answer.outputs is None:
-        return False, f"refused: {answer.text}", None
+        return Reason.REFUSED, f"refused: {answer.text}", None
     for number, (call, outputs) in enumerate(zip(case.before, answer.earlier, strict=True), 1):
         passed, worst = compare(call, outputs)
         if worst is not None and not passed:
-            return False, str(replace(worst, call=f" in call {number} of {len(case.before) + 1}")), None
+            words = str(replace(worst, call=f" in call {number} of {len(case.before) + 1}"))
+            return worst.reason, words, None
     passed, worst = compare(case, answer.outputs)
-    return passed, "" if passed else str(worst), worst
+    if passed or worst is None:
+        return None, "", worst
+    return worst.reason, str(worst), worst

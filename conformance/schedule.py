@@ -24,7 +24,7 @@ from conformance.case import MAX_SAMPLES, Basis, Case, scenario_of
 from conformance.child import START_TIMEOUT, Child, ProcessLostError, limited_memory, stage
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
-from conformance.outcome import Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 from conformance.printable import PrintableError
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask, part_of
 from conformance.stored_results import store_results
@@ -150,7 +150,8 @@ class BackendChild(Child):
             text = f"{text}, allowed {limit} MiB"
         if error.stage == TWIN:
             return Answer("unsupported", text=f"no right answer to its valid twin: {text}", seconds=error.seconds)
-        return Answer("crash", text=text, seconds=error.seconds)
+        reason = Reason.TIME if error.seconds else Reason.ENDED
+        return Answer("crash", text=text, seconds=error.seconds, reason=reason)
 
 
 @contextlib.contextmanager
@@ -362,7 +363,7 @@ def answer_within(setting: Setting, case: Case, name: str = "", seconds: float |
         stage(name, START_TIMEOUT)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):
         text = f"took more memory than the {setting.memory_limit} MiB it is allowed: {answer.text}"
-        return Answer("crash", text=text, seconds=answer.seconds)
+        return Answer("crash", text=text, seconds=answer.seconds, reason=Reason.MEMORY)
     return answer
 
 

@@ -115,7 +115,7 @@ def test_failures_are_in_every_report_with_their_worst_element(tmp_path: Path) -
     assert (data["backend"], data["complete"]) == ("wrong_backends:NoHalfPixel", True)
     assert data["summary"] == {outcome.value: list(outcomes(data).values()).count(outcome) for outcome in Outcome}
     for case in data["cases"]:
-        fields = ["id", "outcome", "basis", "max_error", "allowed", "seconds", "message"]
+        fields = ["id", "outcome", "reason", "basis", "max_error", "allowed", "seconds", "message"]
         assert list(case) == fields + (["outputs"] if case["outcome"] != "passed" else [])
         assert (case["outcome"] == "passed") == (case["message"] == "") == (case["max_error"] <= case["allowed"])
     (suite,) = ET.parse(xml).getroot()  # noqa: S314  # our own file

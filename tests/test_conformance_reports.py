@@ -22,13 +22,13 @@ import ortops
 from conformance import backends
 from conformance.case import Array, Basis
 from conformance.cases import collect
-from conformance.commands import matrix as command
+from conformance.commands import reports as command
 from conformance.diagnosis import Diagnosis
 from conformance.families import all_mutants
-from conformance.outcome import ACCEPTED, Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 from conformance.report import failure_list, page, record, terminal
 from conformance.report.causes import causes_of
-from conformance.report.matrix import Matrix
+from conformance.report.counts import brief, rows
 from conformance.report.record import Entry, NotAReportError, Report, read, read_merged, report_of
 from conformance.run import Answer, ask, judge
 from ortops import atomic_file
@@ -151,7 +151,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert {entry.outcome for entry in report.entries.values()} == {Outcome.PASSED, Outcome.FAILED, Outcome.CRASHED}
     assert report.origin.version == report.origin.suite == ortops.__version__
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", report.origin.date)
-    assert [case_id for case_id, entry in report.entries.items() if entry.accepted] == [CASES[-1].id]
+    assert [case_id for case_id, entry in report.entries.items() if entry.reason is Reason.ACCEPTED] == [CASES[-1].id]
     for case, result in zip(CASES, results(), strict=True):
         back = report.entries[case.id].result(case)
         assert (back.case, back.outcome, back.message) == (case, result.outcome, result.message)
@@ -343,6 +343,7 @@ def test_what_reports_of_others_say_is_printable(tmp_path: Path) -> None:
 # What a run prints: totals and causes before tables, never many lines, no broken words on a narrow terminal.
 
 
+BY_ID = {case.id: case for case in collect()}
 VALID = [case for case in collect() if not case.expects_error and case.basis is not Basis.OURS]
 
 
@@ -368,36 +369,47 @@ def test_totals_and_causes_come_first_and_a_cause_is_one_line_for_all_groups() -
 
 
 @pytest.mark.parametrize(
-    ("differences", "reasons"),
+    ("wrong", "reasons"),
     [
-        (
-            ["expected type bfloat16, got type float16", "expected type float16, got type float32"],
-            ["wrong element type, such as float16 instead of bfloat16"],
-        ),
-        (["expected shape [1, 2], got shape [2]", "expected shape [3], got shape [4]"], ["wrong shape"]),
-        (["expected shape [1, 2], got no such output"], ["missing output"]),
-        (["expected 10, got nan", "expected -10, got nan"], ["NaN instead of a number"]),
-        (["expected 10, got -inf"], ["infinity instead of a number"]),
-        (["expected nan, got 3", "expected -inf, got inf"], ["wrong output where NaN or infinity is expected"]),
-        (
-            ["expected 10, got 9, off by 1 where 0.1 is allowed", "expected 10, got nan"],
-            ["wrong number", "NaN instead of a number"],
-        ),
+        ([Reason.TYPE, Reason.TYPE], ["wrong element type, such as float16 instead of bfloat16"]),
+        ([Reason.SHAPE, Reason.SHAPE], ["wrong shape"]),
+        ([Reason.NO_OUTPUT], ["missing output"]),
+        ([Reason.NAN, Reason.NAN], ["NaN instead of a number"]),
+        ([Reason.INFINITY], ["infinity instead of a number"]),
+        ([Reason.SPECIAL, Reason.SPECIAL], ["wrong output where NaN or infinity is expected"]),
+        ([Reason.NUMBER, Reason.NAN], ["wrong number", "NaN instead of a number"]),
+        ([None, None], ["Y: expected type bfloat#, got type float#"]),
     ],
 )
 def test_a_wrong_output_without_a_diagnosis_is_a_cause_for_each_kind_of_mistake(
-    differences: list[str], reasons: list[str]
+    wrong: list[Reason | None], reasons: list[str]
 ) -> None:
-    messages = [f"Y: {text}" if " type " in text or " shape " in text else f"Y[0, 1]: {text}" for text in differences]
-    results = [Result(case, Outcome.FAILED, text) for case, text in zip(FIRST_OF_GROUPS, messages, strict=False)]
+    text = "Y: expected type bfloat16, got type float16"
+    results = [Result(c, Outcome.FAILED, text, reason=why) for c, why in zip(FIRST_OF_GROUPS, wrong, strict=False)]
     assert [cause.reason for cause in causes_of(results, [])] == reasons
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "reason"),
+    [
+        (10.0, 9.0, Reason.NUMBER),
+        (10.0, np.nan, Reason.NAN),
+        (-10.0, -np.inf, Reason.INFINITY),
+        (np.nan, 3.0, Reason.SPECIAL),
+        (-np.inf, np.inf, Reason.SPECIAL),
+    ],
+)
+def test_the_reason_of_a_wrong_element_is_stored(expected: float, got: float, reason: Reason) -> None:
+    case = replace(BY_ID[INSIDE], expected={"Y": np.full((1, 1, 1, 1), expected)})
+    result = judge(case, Answer("outputs", {"Y": np.full((1, 1, 1, 1), got, np.float32)}))
+    assert (result.outcome, result.reason) == (Outcome.FAILED, reason)
 
 
 def test_a_wrong_element_type_is_one_cause_even_if_another_mistake_of_the_group_is_diagnosed() -> None:
     case, other = FIRST_OF_GROUPS[:2]
     mutant = next(one for one in all_mutants() if one.short_name == "NoHalfPixel")
     text = "Y: expected type bfloat16, got type float16"
-    results = [Result(one, Outcome.FAILED, text) for one in (case, other)]
+    results = [Result(one, Outcome.FAILED, text, reason=Reason.TYPE) for one in (case, other)]
     causes = causes_of(results, [Diagnosis(case.group, (mutant,), 1, 1)])
     assert [str(cause) for cause in causes] == [
         f"2 failed: wrong element type, such as float16 instead of bfloat16 [{case.group}, {other.group}]"
@@ -431,11 +443,9 @@ def printed(report: Report, width: int) -> str:
 
 
 def test_no_word_breaks_on_a_terminal_of_80_columns() -> None:
-    outcomes, messages = list(Outcome), {Outcome.PASSED: "", Outcome.FAILED: f"{ACCEPTED}its data is wrong: no"}
-    results = [
-        Result(case, outcomes[k % len(outcomes)], messages.get(outcomes[k % len(outcomes)], "Some words. " * 30))
-        for k, case in enumerate(VALID[::5])
-    ]
+    kinds = [Result(VALID[0], outcome, "Some words. " * 30) for outcome in Outcome]
+    kinds[:2] = Result(VALID[0], Outcome.PASSED), Result(VALID[0], Outcome.FAILED, "no", reason=Reason.ACCEPTED)
+    results = [replace(kinds[k % len(kinds)], case=case) for k, case in enumerate(VALID[::5])]
     report = report_of("b", results)
     assert len({case_id.rsplit("/", 3)[0] for case_id in report.entries}) > 50
     narrow, wide = (re.sub("[─]+", "", printed(report, width)).split() for width in (80, 1000))
@@ -472,8 +482,8 @@ def test_the_groups_with_most_failures_have_rows_of_their_own() -> None:
     bad = {f"f/g{k:02}/{n}": Entry(Outcome.FAILED, "no") for k in range(20) for n in range(k + 1)}
     good = {f"g/g{k}/0": Entry(Outcome.PASSED) for k in range(5)}
     none = {f"h/g{k}/0": Entry(Outcome.UNSUPPORTED, "no") for k in range(4)}
-    rows = Matrix([Report("b", {**bad, **good, **none})]).brief(10)
+    shown = brief(rows([Report("b", {**bad, **good, **none})]), 10)
     folded = ["10 other groups", "5 groups that pass", "4 unsupported groups"]
-    assert [row.name for row in rows] == [*(f"f/g{k}" for k in range(10, 20)), *folded]
-    assert sum(row.cells[0].total for row in rows) == len(bad) + len(good) + len(none)
-    assert rows[-1].groups == ("h/g0", "h/g1", "h/g2", "h/g3")
+    assert [row.name for row in shown] == [*(f"f/g{k}" for k in range(10, 20)), *folded]
+    assert sum(row.tallies[0].total() for row in shown) == len(bad) + len(good) + len(none)
+    assert shown[-1].groups == ("h/g0", "h/g1", "h/g2", "h/g3")

@@ -1,15 +1,14 @@
-"""The commands of ``python -m conformance``, one in each file. `COMMANDS` lists them."""
+"""The commands of ``python -m conformance``. `COMMANDS` lists them."""
 
 from __future__ import annotations
 
 import click
 
-from conformance.commands.compare import compare_command
 from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
 from conformance.commands.fuzz import fuzz_command
 from conformance.commands.init import init_command
-from conformance.commands.matrix import matrix_command
+from conformance.commands.reports import compare_command, matrix_command
 from conformance.commands.run import run_command
 
 COMMANDS: tuple[click.Command, ...] = (

@@ -11,7 +11,7 @@ from conformance.case import Case
 from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
-from conformance.terminal import console, line, table
+from conformance.report.terminal import console, line, table
 from ortops import atomic_file
 
 _MAX_NAMED = 4

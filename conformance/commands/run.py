@@ -27,14 +27,14 @@ from conformance.commands.options import (
 )
 from conformance.conventions import CONVENTIONS
 from conformance.expected_failures import Listed, read
-from conformance.expected_failures.floor import Floor, judged_of
+from conformance.expected_failures.floor import Floor, judged_of, shortfalls
 from conformance.report import record, terminal
 from conformance.report.files import Reports
 from conformance.report.record import Report
+from conformance.report.terminal import console
 from conformance.run import STRICT
 from conformance.schedule import WorkerPoolError
 from conformance.stopping import stopped_by_signals
-from conformance.terminal import console
 from ortops.progress import with_progress
 
 
@@ -228,17 +228,15 @@ def run_command(
         click.echo(f"stopped by signal {stopped[0]} after {len(report.entries)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
     outcomes = {case_id: entry.outcome for case_id, entry in report.entries.items()}
-    is_tested = judged_of(outcomes) > 0
-    errors = [] if is_tested else ["the backend supports none of the selected cases; nothing was tested"]
-    errors += [Floor(at_least).breach(outcomes, outcomes)] if at_least else []
-    errors += [listed.floor.breach(outcomes, [case.id for case in collect()])] if listed.floor else []
-    if is_tested and write_expected_failures_file is not None:
+    errors = shortfalls(outcomes, listed.floor, [case.id for case in collect()])
+    if at_least and (breach := Floor(at_least).breach(outcomes, outcomes)):
+        errors.append(breach)
+    if judged_of(outcomes) and write_expected_failures_file is not None:
         new_floor = Floor(judged_of(outcomes), glob, excluded) if shard == (1, 1) else None
         reports.write_list(write_expected_failures_file, older, new_floor)
-    errors = [error for error in (*errors, *reports.errors) if error]
-    for error in errors:
+    for error in (*errors, *reports.errors):
         click.echo(error)
-    if errors or (report.failing and write_expected_failures_file is None):
+    if errors or reports.errors or (report.failing and write_expected_failures_file is None):
         raise click.exceptions.Exit(1)
 
 

@@ -44,6 +44,15 @@ class Floor:
         return f"{judged} of {len(counted)} cases were judged: must be at least {self.at_least}"
 
 
+NOTHING_TESTED = "the backend supports none of the selected cases; nothing was tested"
+
+
+def shortfalls(outcomes: Mapping[str, Outcome], floor: Floor | None, ids: Collection[str]) -> list[str]:
+    """Why a run judged too few cases, as sentences: none, or fewer than the floor of its list. See `Floor.breach`."""
+    breach = floor.breach(outcomes, ids) if floor else ""
+    return [reason for reason in ("" if judged_of(outcomes) else NOTHING_TESTED, breach) if reason]
+
+
 def judged_of(outcomes: Mapping[str, Outcome]) -> int:
     """How many of the cases were judged."""
     return sum(outcome is not Outcome.UNSUPPORTED for outcome in outcomes.values())

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from conformance.conditions import in_common
 from conformance.diagnosis import Diagnosis, function_of
-from conformance.outcome import ACCEPTED, WRONG_TYPE, Outcome, Result
-from conformance.report.tally import cut, pattern_of
+from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
+from conformance.report.counts import cut, pattern_of
 
 MAX_GROUPS = 2
 """How many groups of cases are named for a cause."""
@@ -60,7 +60,7 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         if not result.outcome.is_bad:
             continue
         reason = _kind_of_answer(result)
-        if reason and result.case.group in best and not reason.startswith(WRONG_TYPE):
+        if reason and result.case.group in best and result.reason is not Reason.TYPE:
             sentence = best[result.case.group].sentence
             reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
         reason = reason or cut(result.message)
@@ -77,8 +77,8 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
 
 
 def _is_wrong(cause: Cause) -> bool:
-    wrong = cause.results[0].wrong_output
-    return bool(wrong) and not wrong.startswith(WRONG_TYPE)
+    reason = cause.results[0].reason
+    return reason in WRONG_OUTPUT and reason is not Reason.TYPE
 
 
 def _told(cause: Cause, alike: Sequence[Result], results: Sequence[Result]) -> list[Cause]:
@@ -100,6 +100,4 @@ def _told(cause: Cause, alike: Sequence[Result], results: Sequence[Result]) -> l
 
 def _kind_of_answer(result: Result) -> str:
     """How an answer is wrong, without the element or the case's note; empty if the backend gave no answer."""
-    if result.outcome is Outcome.FAILED and result.message.startswith(ACCEPTED):
-        return result.message.partition(":")[0]
-    return result.wrong_output if result.outcome is Outcome.FAILED else ""
+    return result.message.partition(":")[0] if result.reason is Reason.ACCEPTED else result.wrong_output

@@ -13,9 +13,9 @@ from conformance.case import scenario_of
 from conformance.diagnosis import Diagnosis
 from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
 from conformance.expected_failures.floor import Floor
-from conformance.outcome import MISSING, WRONG_TYPE, Outcome, Result
+from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
+from conformance.report.counts import cut, pattern_of
 from conformance.report.record import Report
-from conformance.report.tally import cut, pattern_of
 
 
 def listed(
@@ -77,13 +77,13 @@ def _causes(
         wrong = result.wrong_output
         explained = (one.sentence for one in diagnoses if one.group == case.group and one.explains(result))
         cause = key = reason = next(explained, "")
-        if not reason and wrong.startswith(WRONG_TYPE):
-            cause = key = WRONG_TYPE
+        if not reason and result.reason is Reason.TYPE:
+            cause = key = WRONG_OUTPUT[result.reason]
             reason = wrong
         elif not reason and wrong:
             cause, key, reason = case.group, scenario_of(case.id), f"wrong output: {case.note} ({message})"
         elif not reason:
-            cause = key = case.operator if message.startswith(MISSING) else pattern_of(message)
+            cause = key = case.operator if result.reason is Reason.NO_KERNEL else pattern_of(message)
             reason = message
         causes.setdefault((cause, crashes), {})[case.id] = key, cut(reason)
     return causes

@@ -14,7 +14,7 @@ from conformance.cases import collect
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import Listed
 from conformance.expected_failures.floor import Floor
-from conformance.outcome import LISTED, Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 from conformance.report import failure_list, junit, page, record
 from conformance.report.causes import Cause, causes_of
 from conformance.report.record import Report, report_of
@@ -62,7 +62,7 @@ class Reports:
         """Take the results of an earlier run; `without_list` leaves out those that its list of expected failures changed."""
         self._earlier_seconds = earlier.seconds
         for result in earlier.results(self._cases):
-            is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.message.startswith(LISTED)
+            is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.reason is Reason.LISTED
             if not (without_list and is_changed):
                 self.add(result)
 

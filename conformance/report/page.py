@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 
-from conformance.outcome import Outcome
+from conformance.explain import explain
+from conformance.explain.drawing import picture
+from conformance.outcome import Outcome, Result
+from conformance.report import counts
 from conformance.report.causes import Cause
-from conformance.report.matrix import Matrix
-from conformance.report.pictures import address_of
+from conformance.report.counts import MEANINGS, in_words, kind_of, reasons_of
 from conformance.report.record import Report
-from conformance.report.tally import MEANINGS, in_words, kind_of, reasons_of
+from conformance.run import Answer
 
 MAX_PICTURES = 8
 """How many causes have a picture."""
+
+MAX_BYTES = 150_000
+"""The size of the largest picture."""
+
+MAX_TRIED = 3
+"""How many cases of a cause are drawn to find a picture that is small enough."""
 
 MAX_WHOLE = 40
 """The length of a name's part that fits on a line of a telephone."""
@@ -39,12 +49,33 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"in_words": in_words, "kind": kind_of, "breakable": breakable}
+    environment.filters |= {name: getattr(counts, name) for name in ("brief", "cell", "others", "total")}
     plain = Outcome.PASSED, Outcome.UNSUPPORTED
     return environment.get_template("page.html.jinja").render(
         report=report,
-        matrix=Matrix([report]),
+        tally=Counter(map(kind_of, report.entries.values())),
+        groups=counts.rows([report]),
+        bases=counts.basis_rows([report]),
         meanings=MEANINGS,
-        causes=[(cause, address_of(cause) if k < MAX_PICTURES else "") for k, cause in enumerate(causes)],
+        causes=[(cause, _address_of(cause) if k < MAX_PICTURES else "") for k, cause in enumerate(causes)],
         failures={name: entry for name, entry in report.entries.items() if entry.outcome not in plain},
         unsupported=reasons_of(report, Outcome.UNSUPPORTED),
     )
+
+
+def _address_of(cause: Cause) -> str:
+    """A picture as a data URL with an SVG file; empty if the smallest cases have no small picture."""
+    drawable = [result for result in cause.results if not result.case.expects_error]
+    for result in sorted(drawable, key=_size)[:MAX_TRIED]:
+        answer = Answer("outputs", result.outputs) if result.outputs else None
+        explained = explain(result.case, None, answer, result)
+        if explained.drawing is not None:
+            drawn = picture(result.case.id, explained.heading, [explained.drawing]).encode()
+            if len(drawn) <= MAX_BYTES:
+                return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
+    return ""
+
+
+def _size(result: Result) -> tuple[bool, int]:
+    """A sort key: small inputs first, and gradients last, because their drawings show no pixels."""
+    return result.case.definition.is_gradient, result.case.nbytes

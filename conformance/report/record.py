@@ -2,7 +2,7 @@
 
     {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds",
      "summary": {outcome: count},
-     "cases": [{"id", "outcome", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
+     "cases": [{"id", "outcome", "reason", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
 A case has `outputs` only if the backend answered and did not pass: {name: {"type": ONNX's name, "shape", "data": the
 elements' bytes, little-endian, in base64}}. Bytes, because JSON has neither NaN nor infinities, and decimal digits take
@@ -19,7 +19,7 @@ import math
 import platform
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ import numpy as np
 import ortops
 from conformance.backends import package_of
 from conformance.case import DTYPES, Array, Basis, Case, element_type_of
-from conformance.outcome import ACCEPTED, Difference, Outcome, Result
+from conformance.outcome import Difference, Outcome, Reason, Result
 from conformance.printable import PrintableError, printable
 
 
@@ -66,6 +66,7 @@ class Entry:
     seconds: the time that the backend took.
     max_error, allowed: error and tolerance of the element with the largest ratio of both; None if no numbers were compared.
     outputs: the backend's outputs by name if the case did not pass.
+    reason: see `Result`; older reports do not have it.
     """
 
     outcome: Outcome
@@ -75,18 +76,14 @@ class Entry:
     max_error: float | None = None
     allowed: float | None = None
     outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the backend accepted a case that expects an error, so that no number is wrong."""
-        return self.outcome in (Outcome.FAILED, Outcome.DEPARTED) and self.message.startswith(ACCEPTED)
+    reason: Reason | None = None
 
     def result(self, case: Case) -> Result:
         """The result for this entry. Its worst element has only the error and the tolerance."""
         worst = None
         if self.max_error is not None:
             worst = Difference(next(iter(case.outputs), ""), None, "", "", self.max_error, self.allowed)
-        return Result(case, self.outcome, self.message, worst, self.seconds, self.outputs)
+        return Result(case, self.outcome, self.message, worst, self.seconds, self.outputs, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,14 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True,
     for result in results:
         error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
         entries[result.case.id] = Entry(
-            result.outcome, result.message, result.case.basis, result.seconds, error, allowed, result.outputs
+            result.outcome,
+            result.message,
+            result.case.basis,
+            result.seconds,
+            error,
+            allowed,
+            result.outputs,
+            result.reason,
         )
     origin = Origin(
         _installed(package_of(backend.partition(" on ")[0])),
@@ -165,6 +169,7 @@ def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
     stored: dict[str, Any] = {
         "id": case_id,
         "outcome": entry.outcome.value,
+        "reason": entry.reason.value if entry.reason else None,
         "basis": entry.basis.value if entry.basis else None,
         "max_error": entry.max_error,
         "allowed": entry.allowed,
@@ -234,38 +239,42 @@ def _report(data: Any) -> Report:
         except ValueError as error:
             raise ValueError(f"case {case_id}: {error}") from error
     origin = Origin(*(printable(str(data.get(name.name, ""))) for name in dataclasses.fields(Origin)))
-    seconds = _number("seconds", data.get("seconds")) or 0.0
-    return Report(printable(data["backend"]), entries, origin, data.get("complete", True) is True, seconds)
+    complete = data.get("complete", True) is True
+    return Report(printable(data["backend"]), entries, origin, complete, _field("seconds", data))
 
 
-def _entry(stored: Mapping[str, Any]) -> Entry:
-    return Entry(
-        _member(Outcome, "outcome", stored.get("outcome")),
-        printable(str(stored.get("message", ""))),
-        None if stored.get("basis") is None else _member(Basis, "basis", stored["basis"]),
-        _number("seconds", stored.get("seconds")) or 0.0,
-        _number("max_error", stored.get("max_error")),
-        _number("allowed", stored.get("allowed")),
-        decode(stored.get("outputs", {})),
-    )
-
-
-def _member(kind: Any, name: str, value: object) -> Any:
-    """The member of an enumeration with this value."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        rule = f"must be one of {', '.join(member.value for member in kind)}"
-        raise ValueError(f"{name} = {value!r}: {rule}") from error
-
-
-def _number(name: str, value: object) -> float | None:
+def _size(value: object) -> float | None:
     """A stored finite number of at least 0, or None."""
     if value is None:
         return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max:
-        return float(value)
-    raise ValueError(f"{name} = {value!r}: must be a finite number, 0 at least, or null")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= sys.float_info.max:
+        raise ValueError
+    return float(value)
+
+
+_NUMBER = "must be a finite number, 0 at least, or null"
+_FIELDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "outcome": (Outcome, f"must be one of {', '.join(Outcome)}"),
+    "reason": (lambda value: None if value is None else Reason(value), f"must be one of {', '.join(Reason)}, or null"),
+    "basis": (lambda value: None if value is None else Basis(value), f"must be one of {', '.join(Basis)}, or null"),
+    "seconds": (lambda value: _size(value) or 0.0, _NUMBER),
+    "max_error": (_size, _NUMBER),
+    "allowed": (_size, _NUMBER),
+}
+"""The functions that read the fields of a case, and the rules for their values."""
+
+
+def _field(name: str, stored: Mapping[str, Any]) -> Any:
+    read, rule = _FIELDS[name]
+    try:
+        return read(stored.get(name))
+    except ValueError as error:
+        raise ValueError(f"{name} = {stored.get(name)!r}: {rule}") from error
+
+
+def _entry(stored: Mapping[str, Any]) -> Entry:
+    fields = {name: _field(name, stored) for name in _FIELDS}
+    return Entry(**fields, message=printable(str(stored.get("message", ""))), outputs=decode(stored.get("outputs", {})))
 
 
 def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

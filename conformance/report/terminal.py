@@ -1,27 +1,36 @@
-"""Output on a terminal: one run, or the changes between two reports."""
+"""Output on a terminal: lines and tables, one run, several runs, or the changes between two."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from conformance.case import scenario_of
+from conformance.case import group_of, scenario_of
 from conformance.cases import collect
 from conformance.outcome import Outcome
-from conformance.report import matrix, tally
-from conformance.report.matrix import Matrix
+from conformance.report import counts
+from conformance.report.counts import COLOURS, Row, cut, in_words, kind_of
 from conformance.report.record import Entry, Report
-from conformance.report.tally import COLOURS, cut, in_words, kind_of
-from conformance.terminal import line, table
 
 if TYPE_CHECKING:
     import rich.table
     from rich.console import Console
+    from rich.text import Text
 
     from conformance.report.causes import Cause
 
+WIDTH = 10_000
+"""The length of a line if the output is not a terminal: enough for all tables and lines."""
+
+INDENT = 4
+"""Spaces before the parts of a broken line, after the first part."""
+
+
+SPACES = 10
+"""Spaces of a row of a table with three columns."""
 
 MAX_CAUSES = 8
 """How many causes of failures are listed."""
@@ -31,6 +40,52 @@ MAX_EXAMPLES = 4
 
 MAX_REASONS = 4
 """How many reasons for unsupported cases and expected failures are listed."""
+
+
+def console() -> Console:
+    """The standard output, with lines of `WIDTH` characters if it is not a terminal."""
+    from rich.console import Console  # of the extra conformance
+
+    out = Console(file=sys.stdout)
+    return out if out.is_terminal else Console(file=sys.stdout, width=WIDTH)
+
+
+def line(out: Console, text: str, style: str | None = None, *, is_whole: bool = False) -> None:
+    """Print one line, without reading rich's markup in it.
+
+    On a terminal a long line is broken between words, unless `is_whole`. The lines after the first are indented.
+    """
+    import rich.text
+
+    whole = rich.text.Text(text)
+    if is_whole or not out.is_terminal or whole.cell_len <= out.width:
+        out.print(whole, style=style, soft_wrap=True)
+        return
+    spaces = len(text) - len(text.lstrip(" "))
+    indent = spaces or INDENT
+    for k, part in enumerate(rich.text.Text(text[spaces:]).wrap(out, out.width - indent)):
+        out.print(rich.text.Text(" " * (indent if k else spaces)) + part, style=style, soft_wrap=True)
+
+
+def table(
+    columns: Iterable[tuple[str, str]], first: str, rows: Iterable[tuple[str, Iterable[str | Text]]] = ()
+) -> rich.table.Table:
+    """A table with a column for names and a column for each heading and colour. Rows have a name and the other cells.
+
+    Strings are printed literally, without rich's markup.
+    """
+    import rich.box
+    import rich.table
+    import rich.text
+
+    drawn = rich.table.Table(box=rich.box.SIMPLE)
+    drawn.add_column(first, no_wrap=True)
+    for heading, style in columns:
+        longest = max(map(len, heading.split()), default=1)
+        drawn.add_column(rich.text.Text(heading), justify="right", style=style, overflow="fold", min_width=longest)
+    for name, cells in rows:
+        drawn.add_row(*(rich.text.Text(cell) if isinstance(cell, str) else cell for cell in (name, *cells)))
+    return drawn
 
 
 def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
@@ -44,20 +99,19 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
         causes: the causes of its failures.
         verbose: whether to print everything: all causes, failures, departures and groups.
     """
-    counts, made = report.summary, Matrix([report])
-    total = made.total.cells[0]
+    tally = Counter(map(kind_of, report.entries.values()))
     line(out, f"backend {report.backend}")
-    words = [f"{total.passed} of {total.total} passed", *total.words.values()]
+    words = [f"{tally['passed']} of {tally.total()} passed", *(text for text, _ in counts.others(tally))]
     line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
     _write_some([(str(one), "bold") for one in causes], None if verbose else MAX_CAUSES, "causes", out)
     outcomes = (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE, *([Outcome.DEPARTED] if verbose else []))
-    reasons = tally.reasons_of(report, *outcomes)
-    told = [(f"{tally.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
+    reasons = counts.reasons_of(report, *outcomes)
+    told = [(f"{counts.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
     _write_some(told, None if verbose else MAX_REASONS, "reasons", out)
     _write_failures(report, out, list(report.failing) if verbose else _examples(report, causes))
-    matrix.write(made, out, matrix.MAX_ROWS, verbose=verbose)
-    departed = f", {counts[Outcome.DEPARTED]} departed" if counts[Outcome.DEPARTED] else ""
-    line(out, f"{counts[Outcome.PASSED]} passed, {len(report.failing)} failed{departed}")
+    write_tables([report], out, counts.MAX_ROWS, verbose=verbose)
+    departed = f", {tally['departed']} departed" if tally["departed"] else ""
+    line(out, f"{tally['passed']} passed, {len(report.failing)} failed{departed}")
 
 
 def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, out: Console) -> None:
@@ -86,6 +140,62 @@ def _write_failures(report: Report, out: Console, chosen: Sequence[str]) -> None
     rest = len(report.failing) - len(chosen)
     if rest:
         line(out, f"and {rest} other failure{'s' * (rest > 1)}: see --verbose", "dim")
+
+
+def write_tables(reports: Sequence[Report], out: Console, most: int | None = None, *, verbose: bool = False) -> None:
+    """Print a table of the groups of cases with their total, and a table of the bases, with a column for each report.
+
+    Args:
+        reports: the reports. One alone has a column for passed/total, and one for the other outcomes.
+        out: the terminal.
+        most: see `counts.brief`.
+        verbose: whether each group gets its own row.
+    """
+    import rich.text  # of the extra conformance
+
+    is_one = len(reports) == 1
+    if not is_one:
+        out.print("passed/total")
+    headings = ["passed/total", "others"] if is_one else [report.title for report in reports]
+
+    def cells(row: Row, room: int) -> list[Text]:
+        columns = []
+        for tally in row.tallies:
+            (score, worst), *others = counts.cell(tally)
+            styled = [(score, worst if worst in ("passed", "unsupported") else ""), *others]
+            columns.append([rich.text.Text(text, COLOURS.get(kind, "")) for text, kind in styled])
+        if is_one:
+            return [columns[0][0], _in_lines(columns[0][1:], room)]
+        return [rich.text.Text("\n").join(texts) for texts in columns]
+
+    def shown(first: str, rows: Sequence[Row]) -> rich.table.Table:
+        room = out.width - max(len(row.name) for row in rows) - len(headings[0]) - SPACES
+        drawn = table([(heading, "") for heading in headings], first, [(row.name, cells(row, room)) for row in rows])
+        drawn.columns[-1].justify = "left" if is_one else "right"
+        return drawn
+
+    groups, bases = counts.rows(reports), counts.basis_rows(reports)
+    if groups:
+        rows = groups if verbose else counts.brief(groups, most)
+        drawn = shown("group of cases", [*rows, *([counts.total(groups)] if len(rows) > 1 else [])])
+        if drawn.row_count > 1:
+            drawn.rows[-2].end_section = True  # draws a line above the total
+        out.print(drawn)
+    if bases:
+        out.print(shown("whose rule", bases))
+
+
+def _in_lines(texts: Iterable[Text], room: int) -> Text:
+    """Texts with commas between them, in lines that break only after a comma."""
+    import rich.text
+
+    lines: list[Text] = []
+    for text in texts:
+        if lines and lines[-1].cell_len + text.cell_len + len(", ,") <= room:
+            lines[-1] = rich.text.Text(", ").join((lines[-1], text))
+        else:
+            lines.append(text)
+    return rich.text.Text(",\n").join(lines)
 
 
 class Group(Enum):
@@ -144,7 +254,7 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A table of the groups whose counts differ, with a column for each outcome that differs."""
-    old, new = ({name: own.counts for name, own in tally.groups_of(report).items()} for report in (before, after))
+    old, new = (_outcomes_of_groups(report) for report in (before, after))
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
@@ -153,3 +263,8 @@ def _differing(before: Report, after: Report) -> rich.table.Table:
         for name, (a, b) in pairs.items()
     )
     return table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases", rows)
+
+
+def _outcomes_of_groups(report: Report) -> dict[str, Counter[Outcome]]:
+    tallies = counts.tallies_of(report, lambda case_id, _: group_of(case_id))
+    return {name: counts.by_outcome(tally) for name, tally in tallies.items()}

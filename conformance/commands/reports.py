@@ -1,4 +1,4 @@
-"""``python -m conformance matrix``: a table of groups of cases by backends."""
+"""``python -m conformance matrix`` and ``compare``: a table of several reports, and the changes between two."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 from conformance import backends, schedule
 from conformance.case import Case
-from conformance.commands.options import JOBS, SELECT, out_file, selected_cases, wrong_call
-from conformance.report import matrix
-from conformance.report.record import NotAReportError, Report, read_merged, report_of
+from conformance.commands.options import IN_FILE, JOBS, SELECT, out_file, selected_cases, wrong_call
+from conformance.report import counts, terminal
+from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
+from conformance.report.terminal import console, line
 from conformance.schedule import LocalPool
-from conformance.terminal import console, line
 from ortops import atomic_file
 from ortops.progress import with_progress
 
@@ -28,12 +28,7 @@ DEFAULTS = tuple(name for name, known in backends.BACKENDS.items() if known.is_c
 @SELECT
 @JOBS
 @out_file("--markdown", "Write the table to F as Markdown.")
-def matrix_command(
-    sources: tuple[str, ...],
-    glob: str,
-    jobs: int,
-    markdown_file: Path | None,
-) -> None:
+def matrix_command(sources: tuple[str, ...], glob: str, jobs: int, markdown_file: Path | None) -> None:
     """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
@@ -56,12 +51,11 @@ def matrix_command(
         raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
     reports += [_run(name, cases, jobs) for name in names if name not in missing]
     _check_once([report.title for report in reports])
-    made = matrix.Matrix(reports)
     if markdown_file is not None:
-        atomic_file.write(markdown_file, matrix.markdown(made))
-    terminal = console()
-    line(terminal, ", ".join(report.title for report in reports))
-    matrix.write(made, terminal)
+        atomic_file.write(markdown_file, counts.markdown(reports))
+    out = console()
+    line(out, ", ".join(report.title for report in reports))
+    terminal.write_tables(reports, out)
     for reason in missing.values():
         click.echo(f"left out: {reason}")
 
@@ -95,3 +89,20 @@ def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
         found = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
         results = {result.case.id: result for result in found}
     return report_of(name, [results[case.id] for case in cases])
+
+
+@click.command("compare")
+@click.argument("before_file", metavar="A.json", type=IN_FILE)
+@click.argument("after_file", metavar="B.json", type=IN_FILE)
+def compare_command(before_file: Path, after_file: Path) -> None:
+    """Show what changed from report A.json to report B.json.
+
+    `run --json` writes such files. They may be from two backends, or from two versions of one backend.
+
+    The exit status is 0 if every case that fails or crashes in B also did so in A, 1 if not (new cases included), 2 if a
+    file is not a report.
+    """
+    with wrong_call(None, NotAReportError):
+        before, after = read(before_file), read(after_file)
+    if terminal.write_changes(before, after, console())[terminal.Group.NEWLY_FAILING]:
+        raise click.exceptions.Exit(1)

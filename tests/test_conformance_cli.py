@@ -11,12 +11,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from conformance.backends import session
 from conformance.cases import collect
 from conformance.commands import COMMANDS
 from conformance.commands.run import shard_of
 from conformance.outcome import Outcome
-from suite_runs import INSIDE, outcomes, report, run, words
+from suite_runs import INSIDE, outcomes, report, run, stored, words
 
 IDS = [case.id for case in collect()]
 HERE = Path(__file__).parent
@@ -43,41 +42,62 @@ def test_shards_are_disjoint_even_and_together_all() -> None:
         assert max(counter[kind] for counter in kinds) - min(counter[kind] for counter in kinds) <= 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--backend", "no_such_module"], "No module named 'no_such_module'"),
-        (["--backend", "wrong_backends:NoSuchClass"], "NoSuchClass"),
-        (["--backend", "onnxruntim"], "No module named 'onnxruntim'. Did you mean onnxruntime? Built in are ortops,"),
-        (
-            ["--backend", "no_such_module"],
-            ". Built in are ortops, ortops-standard, onnxruntime,",
-        ),
-        (["--select", "roi_algn/edge/*"], "'roi_algn/edge/*' selects no case; did you mean roi_align or"),
-        (["--select", "*_grad/matriks/*"], "selects no case; did you mean *_grad/matrix?"),
-        (["--backend", "json"], "must be a function or have prepare(model, device)"),
-        (["--list", "--select", INSIDE, "--exclude", "dml*"], "'dml*' excludes no case"),
-        (["--list", "--select", INSIDE, "--exclude", "*"], "'*' leaves no case"),
-        (["--json", "no/such/folder/report.json"], "must be a folder"),
-        (["--list", "--shard=4/3"], "'4/3': must be i/n with 1 <= i <= n"),
-        (["--list", "--select", INSIDE, "--shard=1/2"], "must have at most as many parts as there are cases, 1"),
-        (["--list", "--expected-failures", "none.toml"], "'none.toml' does not exist"),
-        (["--write-expected-failures", __file__], "exists: must be a new file, or --update must be given"),
-        (["--update"], "must come with --write-expected-failures"),
-        (["--write-expected-failures", "new", "--expected-failures", __file__], "cannot be used with"),
-        (
-            ["--backend", "reference", "--provider", session.CPU],
-            "only with backend ortops, ortops-standard, onnxruntime",
-        ),
-        (["--backend", "onnxruntime", "--provider", "None", "--select", INSIDE], "'None': must be one of"),
-        (["--list", "--select", INSIDE, "--at-least", "2"], "must be at most the number of cases, 1"),
-        (["--list", "--time-limit=nan"], "--time-limit"),
-    ],
-)
-def test_a_wrong_call_is_status_2(arguments: list[str], message: str) -> None:
-    few = [] if "--select" in arguments else ["--select", INSIDE]  # all cases take a second to sort
-    result = run(*arguments, *few)
+WRONG_CALLS = [
+    (
+        "--backend no_such_module",
+        "No module named 'no_such_module'. Built in are ortops, ortops-standard, onnxruntime,",
+    ),
+    ("--backend wrong_backends:NoSuchClass", "NoSuchClass"),
+    ("--backend onnxruntim", "No module named 'onnxruntim'. Did you mean onnxruntime? Built in are ortops,"),
+    ("--backend json", "must be a function or have prepare(model, device)"),
+    ("--backend reference --provider CPUExecutionProvider", "only with backend ortops, ortops-standard, onnxruntime"),
+    ("--backend onnxruntime --provider None", "'None': must be one of"),
+    ("--select roi_algn/edge/*", "'roi_algn/edge/*' selects no case; did you mean roi_align or"),
+    ("--select *_grad/matriks/*", "selects no case; did you mean *_grad/matrix?"),
+    ("--list --exclude dml*", "'dml*' excludes no case"),
+    ("--list --exclude *", "'*' leaves no case"),
+    ("--list --shard=4/3", "'4/3': must be i/n with 1 <= i <= n"),
+    ("--list --shard=1/2", "must have at most as many parts as there are cases, 1"),
+    ("--list --at-least 2", "must be at most the number of cases, 1"),
+    ("--list --time-limit=nan", "--time-limit"),
+    ("--list --expected-failures none.toml", "'none.toml' does not exist"),
+    ("--json no/such/folder/report.json", "must be a folder"),
+    ("--write-expected-failures mine.py", "exists: must be a new file, or --update must be given"),
+    ("--write-expected-failures new --expected-failures mine.py", "cannot be used with"),
+    ("--update", "must come with --write-expected-failures"),
+    ("matrix no_such.json", "No such file"),
+    ("matrix no_such_module", "No module named 'no_such_module'"),
+    ("matrix a.json --select g/*", "selects no case of mine"),
+    ("matrix reference reference", "must be named once"),
+    ("matrix a.json --markdown a.json", "must not be one of SOURCES"),
+    ("matrix a.json --markdown no/such/m.md", "must be a folder"),
+    ("compare mine.py a.json", "mine.py: Expecting value"),
+    ("compare a.json mine.py", "mine.py: Expecting value"),
+    ("compare a.json none.json", "'none.json' does not exist"),
+    ("compare a.json .", "is a directory"),
+    ("compare a.json", "Missing argument 'B.json'"),
+    ("fuzz --backend no_such_module", "No module named 'no_such_module'"),
+    ("fuzz --operator NoSuchOperator", "--operator"),
+    ("fuzz --replay no/such/file.json", "does not exist"),
+    ("fuzz --backend reference --replay a.json", "a.json does not hold a case"),
+    ("fuzz --cases 0", "--cases"),
+    ("init mine.py", "mine.py exists; choose another name or delete it"),
+    ("init my-backend.py", "my-backend.py: must be the name of a module, such as my_backend.py"),
+    ("init backend.txt", "must be the name of a module"),
+    ("init backend", "must be the name of a module"),
+    ("init no/such/folder/backend.py", "cannot write: "),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_CALLS)
+def test_a_wrong_call_is_status_2(call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("# mine", "utf-8")
+    stored(Path("a.json"), "mine", {"f/one/a": "passed"})
+    few = ["--select", INSIDE] if call.startswith("--") and "--select" not in call else []
+    result = run(*call.split(), *few)
     assert (result.exit_code, message in words(result)) == (2, True), result.output
+    assert {file.name for file in tmp_path.iterdir()} == {"mine.py", "a.json"}
 
 
 def test_the_help_of_every_command_names_its_page() -> None:
@@ -163,13 +183,3 @@ def test_what_it_writes_runs_and_passes(tmp_path: Path, monkeypatch: pytest.Monk
     assert outcomes["failed"] == outcomes["crashed"] == 0
     known = run("--backend", "my_backend:answer", "--select", "*/batch_index_negative/v16/float")
     assert (known.exit_code, "NumPy takes -1 for the last image" in known.output) == (0, True), known.output
-
-
-@pytest.mark.parametrize("name", ["mine.py", "my-backend.py", "backend.txt", "backend", "no/such/folder/backend.py"])
-def test_a_file_that_exists_or_cannot_be_a_module_is_status_2(tmp_path: Path, name: str) -> None:
-    (tmp_path / "mine.py").write_text("# mine", "utf-8")
-    result = run("init", tmp_path / name)
-    assert (result.exit_code, [file.name for file in tmp_path.iterdir()]) == (2, ["mine.py"])
-    assert (tmp_path / "mine.py").read_text("utf-8") == "# mine"
-    assert "FILE" in result.output
-    assert ("mine.py exists; choose another name or delete it" in words(result)) == (name == "mine.py")

@@ -26,7 +26,7 @@ from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
 from conformance.schedule import LocalPool
 from ortops.operators import BY_NAME
-from suite_runs import run, words
+from suite_runs import run
 
 SMALL = 100
 """Numbers in all inputs of a case that was shrunk."""
@@ -187,19 +187,3 @@ def test_a_corrupted_case_is_proven_by_the_case_before_its_change() -> None:
     assert all(case.twin is not None and case.twin.expected is not None for case in expecting)
     unproven = {check(case, CaseRunner(lambda _: Answer("refusal", text="no"))) for case in expecting[:5]}
     assert unproven == {"unsupported"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--backend", "no_such_module"), "No module named 'no_such_module'"),
-        (("--operator", "NoSuchOperator"), "--operator"),
-        (("--replay", "no/such/file.json"), "does not exist"),
-        (("--cases", "0"), "--cases"),
-        (("--backend", "reference", "--replay", str(Path(__file__).with_name("catching_cases.json"))), "--replay"),
-    ],
-)
-def test_a_wrong_call_is_status_2(arguments: tuple[str, ...], message: str) -> None:
-    result = fuzz(*arguments)
-    assert result.exit_code == 2
-    assert message in words(result)

@@ -105,25 +105,22 @@ def test_what_a_backend_does_to_its_process_costs_one_case(backend: str, message
         assert [message in result.message for result in child.results(CASES[:2])] == [True, True]
 
 
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ("hangs_at_first_unless_it_has_a_second", "refused: ValueError: loaded"),
+        ("hangs_and_writes_its_limit", "no answer within 0.5 s"),
+    ],
+)
 def test_the_first_call_of_a_worker_has_more_time_and_does_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     asked = ("--select", GLOB, "--jobs", "1", "--time-limit", "0.5")
-    _, data = report(tmp_path, "--backend", "rude_backends:hangs_at_first_unless_it_has_a_second", *asked)
-    assert [case["message"] for case in data["cases"]] == ["refused: ValueError: loaded"] * len(CASES)
+    _, data = report(tmp_path, "--backend", f"rude_backends:{backend}", *asked)
+    assert [case["message"] for case in data["cases"]] == [message] * len(CASES)
     first, *others = Path("limits.txt").read_text("ascii").split()
-    assert (first, set(others)) == ("1.5", {"0.5"})
-
-
-def test_a_process_that_replaces_one_that_hangs_has_no_longer_first_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    asked = ("--select", GLOB, "--jobs", "1", "--time-limit", "0.5")
-    _, data = report(tmp_path, "--backend", "rude_backends:hangs_and_writes_its_limit", *asked)
-    assert [case["message"] for case in data["cases"]] == ["no answer within 0.5 s"] * len(CASES)
-    assert Path("limits.txt").read_text("ascii").split() == ["1.5", *["0.5"] * len(CASES)]
+    assert (first, set(others)) == ("1.5", {"0.5"})  # also those of the processes that replace one that hangs
 
 
 @pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
@@ -298,25 +295,6 @@ def test_an_error_of_the_suite_itself_leaves_the_reports(tmp_path: Path, monkeyp
     assert isinstance(done.exception, ZeroDivisionError)
     found = record.read(tmp_path / "r.json")
     assert (list(found.entries), found.complete) == ([case.id for case in CASES[:1]], False)
-
-
-def test_a_part_file_is_never_one_that_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even if its random name were guessed: a link of this name is not followed."""
-    precious = tmp_path / "precious"
-    precious.write_text("precious", "utf-8")
-    monkeypatch.setattr("ortops.atomic_file.secrets.token_hex", lambda _: "guessed")
-    (tmp_path / ".guessed.part").symlink_to(precious)
-    with pytest.raises(FileExistsError):
-        atomic_file.write(tmp_path / "r.json", "report")
-    assert precious.read_text("utf-8") == "precious"
-    assert not (tmp_path / "r.json").exists()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-def test_a_report_has_the_mode_of_other_new_files(tmp_path: Path) -> None:
-    (tmp_path / "other").touch()
-    atomic_file.write(tmp_path / "r.json", "report")
-    assert (tmp_path / "r.json").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ LAYERS = (
     (
         *(
             "conformance.case",
+            "conformance.child",
             "conformance.conventions",
             "conformance.error_terms",
             "conformance.expected_values",
@@ -60,8 +61,6 @@ LAYERS = (
             "conformance.stopping",
             "conformance.stored_results",
             "conformance.surroundings",
-            "conformance.terminal",
-            "conformance.worker_process",
         ),
     ),
     ("conformance.expected_failures", "conformance.families"),
@@ -72,8 +71,7 @@ LAYERS = (
         "conformance.conditions",
         "conformance.diagnosis",
         "conformance.explain",
-        "conformance.isolate",
-        "conformance.workers",
+        "conformance.schedule",
     ),
     ("conformance.fuzz", "conformance.report"),
     ("conformance.commands", "conformance.pytest_items", "conformance.pytest_plugin"),

@@ -53,8 +53,8 @@ class Known(NamedTuple):
 
 
 BACKENDS: Mapping[str, Known] = {
-    "ortops": Known("ortops:load", "ortops", takes_provider=True, is_compared=True),
-    "ortops-standard": Known("ortops:load_standard", "ortops", takes_provider=True),
+    "ortops": Known("ortops:Ortops", "ortops", takes_provider=True, is_compared=True),
+    "ortops-standard": Known("ortops:OrtopsStandard", "ortops", takes_provider=True),
     "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True, is_compared=True),
     "onnx-reference": Known("onnx_reference:OnnxReference", "onnx", is_compared=True),
     "reference": Known("reference:Reference", "ortops"),
@@ -93,7 +93,7 @@ def load(name: str, provider: str | None = None) -> Backend:
         raise ProviderError(f"{provider!r}: only with backend {', '.join(WITH_PROVIDER)}, not {name}")
     prefix, colon, path = name.partition(":")
     if prefix in LIBRARIES and colon:
-        make = importlib.import_module("conformance.backends.library").Library
+        make = importlib.import_module("conformance.backends.ortops").Library
         return make(path, LIBRARIES[prefix])  # type: ignore[no-any-return]
     if name not in BACKENDS:
         try:

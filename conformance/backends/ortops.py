@@ -1,35 +1,43 @@
-"""An ONNX Runtime session with this project's operators, for its own nodes or for those of ONNX."""
+"""ONNX Runtime sessions with this project's operators: of the package, or of a library that it built."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import onnx
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import Backend, MissingBackendError, Session, require_standard
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, require_standard
 from conformance.case import DTYPES, Case
 from conformance.model import Dialect, build
 
 SMALL = 724
 """A session with at least this many elements in all tensors has threads: at most the root of the work that kernels share."""
 
+_LACKS = ("is not a registered function/op", "Type Error: Type 'tensor(", "Could not find an implementation")
+"""Parts of ONNX Runtime's messages for operators and for types that a session lacks."""
 
-class Ortops(Backend):
-    """Runs the custom operator in an `ortops.InferenceSession`.
 
-    dialect: "standard" for models of ONNX's own nodes, which the session runs as they are.
-    provider: the session's execution provider; the operators themselves run on the CPU.
+class _WithOperators(Backend):
+    """Sessions whose options have this project's operators; those of small cases have one thread.
+
+    dialect: "standard" for models of ONNX's own nodes.
+    register: a function that registers the operators in session options.
     """
 
-    def __init__(self, provider: str | None = None, dialect: Dialect = "ortops") -> None:
+    def __init__(self, dialect: Dialect, register: Callable[[Any], object]) -> None:
         self._dialect: Dialect = dialect
-        self._provider = session.check_provider(provider)
         self._options, self._options_of_small_cases = session.options(), session.options()
         self._options_of_small_cases.intra_op_num_threads = 1
         for options in (self._options, self._options_of_small_cases):
-            ortops.register(options)
+            register(options)
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
@@ -37,10 +45,64 @@ class Ortops(Backend):
             require_standard(case, element_types=DTYPES)
         model = build(case, self._dialect)
         options = self._options_of_small_cases if is_small(case, model) else self._options
-        made = ortops.InferenceSession(
-            model.SerializeToString(), options, providers=[self._provider], standard=self._dialect == "standard"
-        )
-        return session.as_session(made, case)
+        return session.as_session(self._session(case, model.SerializeToString(), options), case)
+
+    def _session(self, case: Case, model: bytes, options: Any) -> Any:
+        """The session of a case's model with one of the options."""
+        raise NotImplementedError
+
+
+class Ortops(_WithOperators):
+    """Runs the custom operator in an `ortops.InferenceSession`.
+
+    provider: the session's execution provider; the operators themselves run on the CPU.
+
+    Raises:
+        MissingBackendError: ONNX Runtime is too old, or the library is missing.
+    """
+
+    def __init__(self, provider: str | None = None, dialect: Dialect = "ortops") -> None:
+        self._provider = session.check_provider(provider)
+        try:
+            super().__init__(dialect, ortops.register)
+        except RuntimeError as error:
+            raise MissingBackendError(f"ortops: {error}") from error
+
+    def _session(self, case: Case, model: bytes, options: Any) -> Any:  # noqa: ARG002
+        is_standard = self._dialect == "standard"
+        return ortops.InferenceSession(model, options, providers=[self._provider], standard=is_standard)
+
+
+class OrtopsStandard(Ortops):
+    """Runs unconverted models, with ONNX's own nodes."""
+
+    def __init__(self, provider: str | None = None) -> None:
+        super().__init__(provider, "standard")
+
+
+class Library(_WithOperators):
+    """Runs the operators of a library that `python -m ortops library` wrote, for its element types.
+
+    path: its file.
+
+    Raises:
+        MissingBackendError: ONNX Runtime cannot register the library.
+    """
+
+    def __init__(self, path: str, dialect: Dialect) -> None:
+        file = str(Path(path).absolute())
+        try:
+            super().__init__(dialect, lambda options: options.register_custom_ops_library(file))
+        except Exception as error:  # ONNX Runtime has an exception for each of its codes
+            raise MissingBackendError(f"library {path}: {error}") from error
+
+    def _session(self, case: Case, model: bytes, options: Any) -> Any:
+        try:
+            return onnxruntime.InferenceSession(model, options, providers=[session.CPU])
+        except (Fail, InvalidGraph, NoKernel) as error:
+            if case.expects_error is None and any(text in str(error) for text in _LACKS):
+                raise UnsupportedError(f"the library has no {case.operator} for {case.element_type}") from error
+            raise
 
 
 def is_small(case: Case, model: onnx.ModelProto) -> bool:
@@ -55,27 +117,5 @@ def is_small(case: Case, model: onnx.ModelProto) -> bool:
     axes = [tensor.type.tensor_type.shape.dim for tensor in tensors]
     has_open_axis = any(axis.dim_param for tensor in axes for axis in tensor)
     constants = sum(math.prod(constant.dims) for constant in model.graph.initializer)
-    return (
-        not has_open_axis and constants + sum(math.prod(axis.dim_value for axis in tensor) for tensor in axes) < SMALL
-    )
-
-
-def load(provider: str | None = None) -> Ortops:
-    """The backend for this project's nodes.
-
-    Raises:
-        MissingBackendError: ONNX Runtime is too old, or the library is missing.
-    """
-    return _loaded(provider, "ortops")
-
-
-def load_standard(provider: str | None = None) -> Ortops:
-    """The backend for unconverted models, with ONNX's own nodes. Raises as `load`."""
-    return _loaded(provider, "standard")
-
-
-def _loaded(provider: str | None, dialect: Dialect) -> Ortops:
-    try:
-        return Ortops(provider, dialect)
-    except RuntimeError as error:
-        raise MissingBackendError(f"ortops: {error}") from error
+    lengths = sum(math.prod(axis.dim_value for axis in tensor) for tensor in axes)
+    return not has_open_axis and constants + lengths < SMALL

@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 
@@ -79,54 +79,41 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
             raise WorkerPoolError("every worker that ran some of the cases has died") from error
         except CancelledError as error:
             raise WorkerPoolError("the submitted cases were cancelled") from error
-        new = {failure.signature: failure for failure in reversed(found.failures) if failure.signature not in seen}
-        seen.update(new)
-        yield Report(found.counts, list(reversed(new.values())))
+        first_of = {failure.signature: failure for failure in reversed(found.failures) if failure.signature not in seen}
+        seen.update(first_of)
+        yield Report(found.counts, list(reversed(first_of.values())))
 
 
 def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:
     """Run the cases of a round until `deadline`, in epoch seconds. The first of several similar failures is reported."""
-    search = _Search(deadline)
-    search.check = own_child(CheckingChild, plan.backend).check
-    while (left := count - search.counts.total()) > 0 and search.finds_another(plan, number, left):
-        pass
-    return Report(search.counts, list(search.failures.values()))
+    check = own_child(CheckingChild, plan.backend).check
+    counts, failures = Counter[str](), dict[tuple[str, ...], Failure]()
+    smaller: list[Failure] = []
+    """The failure that is being shrunk, smaller and smaller."""
 
-
-class _Search:
-    """The cases of a round, and the smallest failure of each rough signature."""
-
-    check: Callable[[Case], Failure | Verdict]
-
-    def __init__(self, deadline: float) -> None:
-        self.counts, self.failures = Counter[str](), dict[tuple[str, ...], Failure]()
-        self._deadline = deadline
-        self._found: list[Failure] = []
-
-    def finds_another(self, plan: Plan, number: int, count: int) -> bool:
-        """Whether one of `count` cases fails in a new way. The failure is shrunk."""
-        self._found.clear()
-        place = f"{plan.seed}/{number}"
-        search(plan.operators, place, f"{place}/{len(self.failures)}", count, self._fails)
-        self.failures |= {failure.rough_signature: failure for failure in self._found[-1:]}
-        return bool(self._found)
-
-    def _fails(self, case: Case) -> bool:
+    def fails_anew(case: Case) -> bool:
         """Whether a case fails in a new way and, during shrinking, in the same way as the case that is being shrunk."""
-        if time.time() >= self._deadline:
+        is_reference_lost = bool(smaller) and smaller[0].kind == "reference"  # each attempt may take a minute
+        if time.time() >= deadline or is_reference_lost:
             return False
-        earlier = self._found[-1] if self._found else None
-        if earlier is not None and earlier.kind == "reference":
-            return False  # each attempt may kill a process or take a minute
-        outcome = self.check(case)
-        if earlier is None:
-            self.counts["failed" if isinstance(outcome, Failure) else outcome] += 1
-        if not isinstance(outcome, Failure) or outcome.rough_signature in self.failures:
+        outcome = check(case)
+        if not smaller:
+            counts["failed" if isinstance(outcome, Failure) else outcome] += 1
+        if not isinstance(outcome, Failure) or outcome.rough_signature in failures:
             return False
-        if earlier is None or (outcome.kind, outcome.case.operator) == (earlier.kind, earlier.case.operator):
-            self._found.append(outcome)
-            return True
-        return False
+        if smaller and (outcome.kind, outcome.case.operator) != (smaller[0].kind, smaller[0].case.operator):
+            return False
+        smaller.append(outcome)
+        return True
+
+    while (left := count - counts.total()) > 0:
+        place = f"{plan.seed}/{number}"
+        smaller.clear()
+        search(plan.operators, place, f"{place}/{len(failures)}", left, fails_anew)
+        if not smaller:
+            break
+        failures[smaller[-1].rough_signature] = smaller[-1]
+    return Report(counts, list(failures.values()))
 
 
 class CheckingChild(Child):

@@ -6,7 +6,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from conformance.case import Basis, group_of, scenario_of
@@ -150,7 +150,7 @@ def basis_rows(reports: Sequence[Report]) -> list[Row]:
 def total(every: Sequence[Row], name: str = "all") -> Row:
     """One row for several rows."""
     columns = zip(*(row.tallies for row in every), strict=True)
-    return Row(name, tuple(sum(column, Counter()) for column in columns), tuple(row.name for row in every))
+    return Row(name, tuple(sum(column, Counter()) for column in columns))
 
 
 def brief(every: Sequence[Row], most: int | None = None) -> list[Row]:
@@ -169,8 +169,13 @@ def brief(every: Sequence[Row], most: int | None = None) -> list[Row]:
         worst = sorted(shown, key=lambda row: -sum(map(_bad, row.tallies)))[:most]
         shown, few = _split(shown, lambda row: row not in worst)
     folded = ("other groups", few), ("groups that pass", passed), ("unsupported groups", unsupported)
-    in_one = [some[0] if len(some) == 1 else total(some, f"{len(some)} {name}") for name, some in folded if some]
-    return [*shown, *in_one]
+    for name, some in folded:
+        if len(some) == 1:
+            shown += some
+        elif some:
+            names = tuple(row.name for row in some)
+            shown.append(replace(total(some, f"{len(some)} {name}"), groups=names))
+    return shown
 
 
 def _bad(tally: Tally) -> int:

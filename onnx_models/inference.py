@@ -35,7 +35,8 @@ def with_state(model: onnx.ModelProto, state: Mapping[str, Any], *, step: str = 
     if not isinstance(state, Mapping):
         raise TypeError(f"state = {type(state).__name__}: must be a mapping from names to arrays")
     trained = copy_model(accepted(model))
-    known = _parameters(trained.graph)
+    inputs = {value.name: value.type.tensor_type for value in trained.graph.input if value.type.HasField("tensor_type")}
+    known = inputs | dict(constant_types(trained.graph))
     of_optimizer = {step, *(f"{name}{end}" for name in known for end in STATES)}
     used = set()
     for name, value in state.items():
@@ -51,12 +52,6 @@ def with_state(model: onnx.ModelProto, state: Mapping[str, Any], *, step: str = 
     if not used:
         raise ValueError(f"state has {', '.join(map(repr, state)) or 'no names'}: must have a parameter of the model")
     return trained
-
-
-def _parameters(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto.Tensor]:
-    """The types of inputs, initializers and Constants by name."""
-    inputs = {value.name: value.type.tensor_type for value in graph.input if value.type.HasField("tensor_type")}
-    return inputs | dict(constant_types(graph))
 
 
 def _checked(name: str, value: Any, kind: onnx.TypeProto.Tensor) -> onnx.TensorProto:

@@ -46,15 +46,11 @@ def merge(
     known: dict[_Key, onnx.NodeProto] = {}
     operators = {node.op_type for node in nodes}
     for node in earlier:
-        if node.op_type in operators and not _is_real_constant(node):
+        constant = constant_tensor(node)
+        if node.op_type in operators and (constant is None or constant.data_type not in REAL):
             known.setdefault(_key(node), node)
     names: dict[str, str] = {}
     return _merge(nodes, known, names), names
-
-
-def _is_real_constant(node: onnx.NodeProto) -> bool:
-    constant = constant_tensor(node)
-    return constant is not None and constant.data_type in REAL
 
 
 def _merge(

@@ -39,8 +39,8 @@ Incoming = Sequence[str | None]
 Gradients = Sequence[Part] | Mapping[str, Part]
 """The gradients of the inputs in order, or by the names of inputs and captured tensors."""
 
-Rule = Callable[[Graph, Node, str], Gradients]
-"""Takes the gradient of the first output and returns the gradients of the inputs."""
+Rule = Callable[[Graph, Node, str], Gradients | str]
+"""Takes the gradient of the first output and returns the gradients of the inputs, or that of the only one that has one."""
 
 MultiOutputRule = Callable[[Graph, Node, Incoming], Gradients | None]
 """Takes the gradients of all outputs, at least one of them not None. A result of None asks for the decomposition."""
@@ -144,7 +144,8 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
             for name, gradient in zip(node.outputs[1:], incoming[1:], strict=True):
                 if gradient is not None:
                     raise ValueError(f"{node} has a gradient rule for its first output, but none for {name!r}")
-            return function(graph, node, str(incoming[0]))
+            gradients = function(graph, node, str(incoming[0]))
+            return [gradients] if isinstance(gradients, str) else gradients
 
         multi_output_rule(*operators, domain=domain)(of_first)
         return function

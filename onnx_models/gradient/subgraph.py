@@ -64,7 +64,7 @@ class Subgraph:
     def like(self, name: str, other: str) -> str:
         """Set a tensor's type to that of another if inference does not find its rank; returns its name."""
         kind = self.graph.type_of(other)
-        if kind is not None and not _has_rank(self.graph.type_of(name)):
+        if kind is not None and self.graph.lengths(name) is None:
             self.graph.declare(name, kind)
         return name
 
@@ -282,10 +282,6 @@ def _lacks_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
         return True
     lengths = kind.shape.dim
     return kind.elem_type == onnx.TensorProto.INT64 and len(lengths) == 2 and not lengths[1].HasField("dim_value")
-
-
-def _has_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
-    return kind is not None and kind.HasField("shape")
 
 
 def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.TypeProto.Tensor | None:

@@ -255,9 +255,10 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
     count = samples * math.prod(pixels) if isinstance(samples, int) and pixels is not None else -1
     whole, windows = (_channels_first(graph, name, layout) for name in (_with_pads(graph, image, layout), grid))
     left = _matrices(graph, windows, group, lengths[0] // group, count)
+    is_partial = math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
     products = []
     for offsets in itertools.product(*map(range, lengths[2:])):
-        part = _covered(graph, whole, grid, layout, offsets) if _is_partial(lengths, layout) else whole
+        part = _covered(graph, whole, grid, layout, offsets) if is_partial else whole
         right = _matrices(graph, part, group, lengths[1], count)
         if group == 1:
             products.append(graph.op("Gemm", left, right, transB=1))
@@ -296,11 +297,6 @@ def _channels_first(graph: Graph, name: str, layout: Windows) -> str:
     """From [samples, channels, ...] to [channels, samples, ...]; unchanged for a single sample."""
     is_one = (graph.lengths(name) or [None])[0] == 1
     return name if is_one else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
-
-
-def _is_partial(lengths: Sequence[int], layout: Windows) -> bool:
-    """Whether a pixel of the kernel covers only a part of the image."""
-    return math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
 
 
 def _covered(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int]) -> str:

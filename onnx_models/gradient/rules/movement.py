@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import numpy as np
 import onnx
 
 from onnx_models.gradient.graph import Expr, Graph, Node, sum_to
 from onnx_models.gradient.registry import REAL, Gradients, Incoming, Zero, multi_output_rule, rule
-from onnx_models.tools.nodes import downcast, upcast
+from onnx_models.tools.nodes import NodeView, downcast, upcast
 
 Adjoint = Callable[[Graph, Node, str], str]
 """Takes the output's gradient and returns the first input's, for operators that are linear in this input."""
@@ -38,12 +37,8 @@ ADJOINTS: Mapping[str, Adjoint] = {
 """The adjoints of linear operators, by operator."""
 
 
-def _by_adjoint(adjoint: Adjoint, graph: Graph, node: Node, dy: str) -> Gradients:
-    return [adjoint(graph, node, dy)]
-
-
 for _operator, _adjoint in ADJOINTS.items():
-    rule(_operator)(partial(_by_adjoint, _adjoint))
+    rule(_operator)(_adjoint)
 
 
 @rule("Cast", "CastLike")
@@ -100,13 +95,10 @@ def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     if not perm:
         return [graph.op("Transpose", dy)]
     producer = graph.producer(dy)
-    if producer is not None and (producer.domain, producer.op_type) == ("", "Transpose") and _perm(producer) == perm:
+    is_turned = producer is not None and (producer.domain, producer.op_type) == ("", "Transpose")
+    if producer is not None and is_turned and NodeView(producer).attribute("perm") == perm:
         return [producer.input[0]]
     return [graph.op("Transpose", dy, perm=[int(axis) for axis in np.argsort(perm)])]
-
-
-def _perm(transpose: onnx.NodeProto) -> list[int]:
-    return [int(axis) for attribute in transpose.attribute for axis in attribute.ints]
 
 
 @rule("Tile")

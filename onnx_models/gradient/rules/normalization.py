@@ -61,19 +61,19 @@ def _upcast(graph: Graph, name: str, x: str) -> str:
     return graph.op("Cast", name, to=wanted)
 
 
-def _downcast(graph: Graph, gradient: str, source: str, x: str) -> str:
-    """The gradient of an input, cast to the type of that input."""
-    if graph.element_type(source) == _computed_in(graph, x):
-        return gradient
-    return graph.op("CastLike", gradient, source)
-
-
-def _of_inputs(graph: Graph, node: Node, parts: Sequence[str | None]) -> list[str | None]:
-    """The needed gradients of the inputs, cast to the types of the inputs; the others None."""
-    return [
-        _downcast(graph, part, source, node.input(0)) if part is not None and node.wants(i) else None
-        for i, (part, source) in enumerate(zip(parts, node.inputs, strict=False))
-    ]
+def _of_inputs(
+    graph: Graph, node: Node, parts: Sequence[str | None], missing: Zero | None = None
+) -> list[str | Zero | None]:
+    """The needed gradients of the inputs, cast to the types of the inputs; `missing` for the others."""
+    computed_in = _computed_in(graph, node.input(0))
+    gradients: list[str | Zero | None] = []
+    for i, (part, source) in enumerate(zip(parts, node.inputs, strict=False)):
+        if part is None or not node.wants(i):
+            gradients.append(missing)
+        else:
+            is_cast = graph.element_type(source) != computed_in
+            gradients.append(graph.op("CastLike", part, source) if is_cast else part)
+    return gradients
 
 
 @multi_output_rule("LayerNormalization", "RMSNormalization")
@@ -104,7 +104,7 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
         square = graph.op("Mul", normalized.inverse, normalized.inverse)
         factor = graph.op("Neg", graph.op("Mul", graph.op("Mul", by_inverse, share), square))
         dx.append(graph.op("Mul", normalized.values, factor))
-    return _of_statistics(graph, node, [graph.total(dx), *parts[1:]])
+    return _of_inputs(graph, node, [graph.total(dx), *parts[1:]], _INDEPENDENT)
 
 
 def _padded(incoming: Incoming, count: int) -> list[str | None]:
@@ -112,10 +112,7 @@ def _padded(incoming: Incoming, count: int) -> list[str | None]:
     return [*incoming, *[None] * (count - len(incoming))]
 
 
-def _of_statistics(graph: Graph, node: Node, parts: Sequence[str | None]) -> Gradients:
-    """As `_of_inputs`, with a zero for an input that no output in the loss depends on."""
-    zero = Zero("the loss does not depend on the outputs that depend on it")
-    return [zero if part is None else part for part in _of_inputs(graph, node, parts)]
+_INDEPENDENT = Zero("the loss does not depend on the outputs that depend on it")
 
 
 @rule("InstanceNormalization")
@@ -203,7 +200,9 @@ def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     if node.wants(1) or node.wants(4):
         centred = graph.op("Sub", wide, _by_channel(graph, node, mean))
         by_scale = graph.op("Mul", _channel_sums(graph, node, graph.op("Mul", wide_dy, centred)), inverse)
-        parts[1], parts[4] = by_scale, graph.op("Mul", _by_variance(graph, factor, inverse, wide), by_scale)
+        # The derivative of scale / sqrt(variance), divided by one inverse.
+        by_variance = graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, wide))
+        parts[1], parts[4] = by_scale, graph.op("Mul", by_variance, by_scale)
     return _of_inputs(graph, node, parts)
 
 
@@ -239,12 +238,7 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
         twice = graph.op("Mul", graph.op("Mul", by_variance, share), graph.number(2.0, wide))
         dx.append(graph.op("Mul", centred, _by_channel(graph, node, twice)))
     parts[0] = graph.total(dx)
-    return _of_statistics(graph, node, parts)
-
-
-def _by_variance(graph: Graph, factor: str, inverse: str, like: str) -> str:
-    """-factor * inverse / 2: the derivative of scale / sqrt(variance), divided by one inverse."""
-    return graph.op("Mul", graph.op("Mul", factor, inverse), graph.number(-0.5, like))
+    return _of_inputs(graph, node, parts, _INDEPENDENT)
 
 
 @decomposition("MeanVarianceNormalization")

@@ -40,7 +40,8 @@ def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
     """For each pixel of x the sum of `shares` over the windows that contain it."""
-    alone = graph.in_shape(shares, _one_channel(graph, shares))
+    images = graph.op("ReduceProd", graph.op("Shape", shares, end=2), keepdims=1)
+    alone = graph.in_shape(shares, images, 1, graph.op("Shape", shares, start=2))
     return graph.reshaped(image_gradient(graph, alone, ones, x, layout, 1), x)
 
 
@@ -53,12 +54,6 @@ def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:
 
 def _ones(graph: Graph, shape: str, like: str) -> str:
     return graph.op("Expand", graph.number(1.0, like), shape)
-
-
-def _one_channel(graph: Graph, name: str) -> str:
-    """The shape [samples * channels, 1, ...] of a tensor."""
-    images = graph.op("ReduceProd", graph.op("Shape", name, end=2), keepdims=1)
-    return graph.joined(images, 1, graph.op("Shape", name, start=2))
 
 
 def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:

@@ -39,19 +39,14 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str) -> Gradients:
         da = da if is_flat else graph.reshaped(da, a)
     if node.wants(1):
         left = a if is_flat else graph.op("Flatten", a, axis=-1)
-        if not is_vector and _is_transpose(graph, b):
-            # The rule of Transpose removes this Transpose again, which saves copying a large weight.
+        producer = graph.producer(b)
+        if not is_vector and producer is not None and (producer.domain, producer.op_type) == ("", "Transpose"):
+            # B may be the weight of PyTorch's Linear: the rule of Transpose removes this one again, which saves a copy.
             db = graph.op("Transpose", graph.op("Gemm", rows, left, transA=1), perm=[1, 0])
         else:
             db = graph.op("Gemm", left, rows, transA=1)
             db = graph.reshaped(db, b) if is_vector else db
     return [da, db]
-
-
-def _is_transpose(graph: Graph, matrix: str) -> bool:
-    """Whether a matrix is the transpose of a tensor, as the weight of PyTorch's Linear is."""
-    producer = graph.producer(matrix)
-    return producer is not None and producer.op_type == "Transpose" and producer.domain == ""
 
 
 def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:

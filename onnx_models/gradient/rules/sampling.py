@@ -154,7 +154,8 @@ def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
 def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequence[_Tap]]) -> str:
     """The values [samples, points, channels] at points of x [samples, channels, ...]."""
     ends = graph.op("Shape", x, end=2)
-    flat = graph.in_shape(x, ends, _product(graph, x))
+    pixels = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
+    flat = graph.in_shape(x, ends, pixels)
     rows = graph.op("Transpose", flat, perm=[0, 2, 1])
     last, parts = graph.ints([-1]), []
     for combined in itertools.product(*taps):
@@ -166,11 +167,6 @@ def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequenc
         values = graph.op("GatherND", rows, graph.op("Unsqueeze", pixel, last), batch_dims=1)
         parts.append(graph.op("Mul", values, graph.op("Unsqueeze", weight, last)))
     return graph.total(parts)
-
-
-def _product(graph: Graph, x: str) -> str:
-    """The number of pixels of a channel."""
-    return graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
 
 
 def _grid_taps(coordinate: Expr, axis: _Axis, mode: str, border: Border) -> list[_Tap]:

@@ -219,9 +219,9 @@ class GradientBuilder:
         if self.graph.numbers(like) is not None:
             return name
         # A session does not check dynamic lengths: a tensor with another number of elements would be broadcast.
-        made = self.graph.reshaped(name, like)
+        reshaped = self.graph.reshaped(name, like)
         self.graph.added[-1].name = f"{name}: must have as many elements as {like!r}"
-        return made
+        return reshaped
 
     def backward(
         self, seeds: Mapping[str, str], wrt: Collection[str], nodes: Sequence[onnx.NodeProto] | None = None
@@ -266,19 +266,19 @@ class GradientBuilder:
         for name in names.values():
             self.graph.reserve(name)
         values = {name: found.get(name) or self.graph.zeros(name) for name in names}
-        made = self.prepared_model.graph
-        own = self.graph.with_replaced()
-        nodes, merged = merge(self.graph.needed(list(values.values())), own)
+        proto = self.prepared_model.graph
+        before = self.graph.with_replaced()
+        nodes, merged = merge(self.graph.needed(list(values.values())), before)
         values = {name: merged.get(value, value) for name, value in values.items()}
         if self.graph.replaced:
-            assign(made.node, own)
-        made.node.extend(nodes)
-        made.input.extend(self._new_inputs)
-        assign(made.output, self._model.graph.output)
+            assign(proto.node, before)
+        proto.node.extend(nodes)
+        proto.input.extend(self._new_inputs)
+        assign(proto.output, self._model.graph.output)
         for name, value in values.items():
-            made.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
+            proto.node.append(onnx.helper.make_node("Identity", [value], [names[name]], name=names[name]))
             kind = self.graph.type_of(name) or onnx.TypeProto.Tensor()
-            made.output.add(name=names[name]).type.tensor_type.CopyFrom(kind)
+            proto.output.add(name=names[name]).type.tensor_type.CopyFrom(kind)
         for domain in dict.fromkeys(normalize_domain(node.domain) for node in iter_nodes(nodes)):
             import_domain(self.prepared_model, domain, DOMAIN_VERSION)  # of this project's operators, or of a user's
 

@@ -36,15 +36,10 @@ def clone_nodes(
         if branch is None:
             graph.add(_copy(graph, node, names))
         else:
-            made = zip(node.output, inline_graph(graph, branch, names), strict=True)
-            names.update({name: other for name, other in made if name})
+            constants = {tensor.name: graph.tensor(onnx.numpy_helper.to_array(tensor)) for tensor in branch.initializer}
+            ends = clone_nodes(graph, branch.node, names | constants, [value.name for value in branch.output])
+            names.update({name: end for name, end in zip(node.output, ends, strict=True) if name})
     return [names.get(name, name) for name in outputs]
-
-
-def inline_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str]) -> list[str]:
-    """Add copies of the nodes of a branch, its initializers as constants; return the new names of its outputs."""
-    constants = {tensor.name: graph.tensor(onnx.numpy_helper.to_array(tensor)) for tensor in inner.initializer}
-    return clone_nodes(graph, inner.node, {**names, **constants}, [value.name for value in inner.output])
 
 
 def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
@@ -65,42 +60,42 @@ def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], bas
     Each output is computed by a node of the copy, and no two outputs are the same tensor. `names` are new names of outer
     tensors, where these change; those of the subgraph's own tensors are added.
     """
-    made = onnx.GraphProto(name=graph.name(base))
+    clone = onnx.GraphProto(name=graph.name(base))
     for value in inner.input:
-        made.input.add().CopyFrom(value)
-        names[value.name] = made.input[-1].name = graph.name(base)
+        clone.input.add().CopyFrom(value)
+        names[value.name] = clone.input[-1].name = graph.name(base)
     for tensor in inner.initializer:
-        made.initializer.add().CopyFrom(tensor)
+        clone.initializer.add().CopyFrom(tensor)
         if tensor.name not in {value.name for value in inner.input}:
             names[tensor.name] = graph.name(base)
-        made.initializer[-1].name = names[tensor.name]
+        clone.initializer[-1].name = names[tensor.name]
     for sparse in inner.sparse_initializer:
-        made.sparse_initializer.add().CopyFrom(sparse)
-        names[sparse.values.name] = made.sparse_initializer[-1].values.name = graph.name(base)
-    made.node.extend([_copy(graph, node, names) for node in inner.node])
+        clone.sparse_initializer.add().CopyFrom(sparse)
+        names[sparse.values.name] = clone.sparse_initializer[-1].values.name = graph.name(base)
+    clone.node.extend([_copy(graph, node, names) for node in inner.node])
     inside = {name for node in inner.node for name in node.output}
     times = Counter(value.name for value in inner.output)
     for value in inner.output:
         name = names.get(value.name, value.name)
         if value.name not in inside or times[value.name] > 1:
             source, name = name, graph.name(base)
-            made.node.append(onnx.helper.make_node("Identity", [source], [name], name=name))
-        made.output.add().CopyFrom(value)
-        made.output[-1].name = name
-    return made
+            clone.node.append(onnx.helper.make_node("Identity", [source], [name], name=name))
+        clone.output.add().CopyFrom(value)
+        clone.output[-1].name = name
+    return clone
 
 
 def _copy(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
     """A copy of a node with new names for its outputs, which are added to `names`, and for those of its subgraphs."""
-    made = copy.deepcopy(node)
-    made.input[:] = [names.get(name, name) for name in node.input]
-    for subgraph in subgraphs([made]):
+    clone = copy.deepcopy(node)
+    clone.input[:] = [names.get(name, name) for name in node.input]
+    for subgraph in subgraphs([clone]):
         subgraph.CopyFrom(clone_graph(graph, subgraph, dict(names), node.op_type))
     for i, name in enumerate(node.output):
         if name:
-            names[name] = made.output[i] = graph.name(node.op_type)
-    made.name = next(filter(None, made.output), "")
-    return made
+            names[name] = clone.output[i] = graph.name(node.op_type)
+    clone.name = next(filter(None, clone.output), "")
+    return clone
 
 
 Expansion = tuple[list[onnx.NodeProto], list[str]]
@@ -184,16 +179,16 @@ def _add_body(graph: Graph, node: Node) -> list[str]:
         model = onnx.inliner.inline_selected_functions(
             model, [(proto.domain, proto.op_type)], inline_schema_functions=True
         )
-    if any(one.op_type == proto.op_type and one.domain == proto.domain for one in model.graph.node):
+    if any(other.op_type == proto.op_type and other.domain == proto.domain for other in model.graph.node):
         raise ValueError(f"{node} has no gradient rule, and the function of its specification does not cover this case")
     return clone_nodes(graph, model.graph.node, {}, proto.output)
 
 
 def _with_defaults(node: Node) -> onnx.NodeProto:
     """The node with default attributes written out: a body may refer to them, and the inliner leaves them empty."""
-    made = copy.deepcopy(node.proto)
-    given = {one.name for one in made.attribute}
-    schema = onnx.defs.get_schema(made.op_type, node.version, normalize_domain(made.domain))
-    defaults = (one.default_value for name, one in schema.attributes.items() if name not in given)
-    made.attribute.extend(one for one in defaults if one.type)
-    return made
+    whole = copy.deepcopy(node.proto)
+    given = {attribute.name for attribute in whole.attribute}
+    schema = onnx.defs.get_schema(whole.op_type, node.version, normalize_domain(whole.domain))
+    defaults = (attribute.default_value for name, attribute in schema.attributes.items() if name not in given)
+    whole.attribute.extend(default for default in defaults if default.type)
+    return whole

@@ -138,9 +138,9 @@ class Graph(Tensors):
     def replay(self, node: Node, *inputs: str) -> str:
         """Add a copy of a single-output node with other inputs, and return the output's name."""
         name = self.name(node.proto.op_type)
-        made = onnx.helper.make_node(node.proto.op_type, inputs, [name], domain=node.proto.domain)
-        made.attribute.extend(node.proto.attribute)
-        self.add(made)
+        node_copy = onnx.helper.make_node(node.proto.op_type, inputs, [name], domain=node.proto.domain)
+        node_copy.attribute.extend(node.proto.attribute)
+        self.add(node_copy)
         return name
 
     def replace(self, node: onnx.NodeProto, others: Sequence[onnx.NodeProto]) -> None:
@@ -206,9 +206,9 @@ class Graph(Tensors):
     def zeros(self, like: str) -> str:
         """Zeros with the shape and element type of another tensor."""
         shape = self.shape(like)
-        made = self.op("Expand", self.number(0.0, like), shape)
-        self.known.shapes[made, 0, None] = shape
-        return made
+        zeros = self.op("Expand", self.number(0.0, like), shape)
+        self.known.shapes[zeros, 0, None] = shape
+        return zeros
 
     def masked(self, condition: str, name: str, like: str) -> str:
         """The tensor `name` where the condition holds, and zeros (of the element type of `like`) elsewhere."""

@@ -32,18 +32,18 @@ def prepared(model: onnx.ModelProto, stop_at: Collection[str] = ()) -> onnx.Mode
     they may not fit the shapes of the inputs. The data of large initializers is left out; `restore_weights` restores it.
     """
     check_attributes(model)
-    made = inline_functions(strip_weights(model), OLDEST_OPSET)
-    for node in iter_nodes(made):
+    inlined = inline_functions(strip_weights(model), OLDEST_OPSET)
+    for node in iter_nodes(inlined):
         # The default of STFT's onesided is 1, but ONNX's shape inference (1.23 at least) uses 0.
         is_stft = node.op_type == "STFT" and normalize_domain(node.domain) == ""
-        if is_stft and not any(one.name == "onesided" for one in node.attribute):
+        if is_stft and not any(attribute.name == "onesided" for attribute in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("onesided", 1))
-    typed = _with_inferred_types(made)
+    typed = _with_inferred_types(inlined)
     if any(node.op_type in READERS for node in iter_nodes(typed.graph)):
         opsets = {normalize_domain(item.domain): item.version for item in typed.opset_import}
         replace_reads(Graph(typed.graph, opsets), stop_at)
-        assign(made.graph.node, typed.graph.node)
-        typed = _with_inferred_types(made)
+        assign(inlined.graph.node, typed.graph.node)
+        typed = _with_inferred_types(inlined)
     return typed
 
 
@@ -62,21 +62,21 @@ def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     if model.ir_version >= _OLDEST_WITH_DEFAULTS:
         fed = {value.name for value in bare.graph.input}
         assign(bare.graph.initializer, [tensor for tensor in bare.graph.initializer if tensor.name not in fed])
-    found = infer_shapes(bare, data_prop=True)
-    if lost := _lost(found, model):
+    inferred = infer_shapes(bare, data_prop=True)
+    if lost := _lost(inferred, model):
         bare.graph.value_info.extend(lost)
-        found = infer_shapes(bare, data_prop=True)
-    _rename_invented(found.graph, bare.graph, model.graph)
-    assign(found.graph.initializer, model.graph.initializer)
-    for node, original in zip(found.graph.node, model.graph.node, strict=True):
+        inferred = infer_shapes(bare, data_prop=True)
+    _rename_invented(inferred.graph, bare.graph, model.graph)
+    assign(inferred.graph.initializer, model.graph.initializer)
+    for node, original in zip(inferred.graph.node, model.graph.node, strict=True):
         if any(subgraphs([original])):
             node.CopyFrom(original)
-    known = {value.name: value for value in (*found.graph.value_info, *found.graph.output)}
+    known = {value.name: value for value in (*inferred.graph.value_info, *inferred.graph.output)}
     for value in (*model.graph.value_info, *model.graph.output):
         if value.type.HasField("tensor_type"):
-            kind = (known.get(value.name) or found.graph.value_info.add(name=value.name)).type.tensor_type
+            kind = (known.get(value.name) or inferred.graph.value_info.add(name=value.name)).type.tensor_type
             _complete(kind, value.type.tensor_type)
-    return found
+    return inferred
 
 
 def _name_lengths(graph: onnx.GraphProto, declared: onnx.GraphProto) -> None:
@@ -90,19 +90,19 @@ def _name_lengths(graph: onnx.GraphProto, declared: onnx.GraphProto) -> None:
                     length.dim_param += "_"
 
 
-def _rename_invented(found: onnx.GraphProto, bare: onnx.GraphProto, declared: onnx.GraphProto) -> None:
+def _rename_invented(inferred: onnx.GraphProto, bare: onnx.GraphProto, declared: onnx.GraphProto) -> None:
     """Rename the lengths that inference invents a name for, if a declaration that it did not get has that name."""
     known = {length.dim_param for length in named_lengths(bare)}
     names = known | {length.dim_param for length in named_lengths(declared)}
-    for length in named_lengths(found):
+    for length in named_lengths(inferred):
         if length.dim_param not in known:
             while length.dim_param in names:
                 length.dim_param += "_"
 
 
-def _lost(found: onnx.ModelProto, model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+def _lost(inferred: onnx.ModelProto, model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """The declarations of the tensors of which inference finds no rank, without numbers."""
-    known = {value.name for value in found.graph.value_info if value.type.tensor_type.HasField("shape")}
+    known = {value.name for value in inferred.graph.value_info if value.type.tensor_type.HasField("shape")}
     lost = []
     for declared in model.graph.value_info:
         if declared.name not in known and declared.type.tensor_type.HasField("shape"):

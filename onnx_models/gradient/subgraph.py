@@ -87,22 +87,22 @@ class Subgraph:
         """
         self._check_drawn(outputs)
         inside = {name for node in self._nodes() for name in node.output}
-        made, names = onnx.GraphProto(name=self.graph.name("body")), []
+        body, names = onnx.GraphProto(name=self.graph.name("body")), []
         for name in outputs:
             # ONNX Runtime requires that each output of a graph is computed by a node of that graph.
-            is_own = name in inside and name not in names
-            names.append(name if is_own else self.graph.op("Identity", name))
+            is_inside = name in inside and name not in names
+            names.append(name if is_inside else self.graph.op("Identity", name))
         nodes = needed(self._nodes(), names)
-        made.node.extend(self._without_hoisted(nodes, {*inputs, *names}) if hoisted else nodes)
-        read = {name for node in made.node for name in input_names(node)}
-        made.initializer.extend(tensor for tensor in self.graph.proto.initializer if tensor.name in read)
-        made.sparse_initializer.extend(
+        body.node.extend(self._without_hoisted(nodes, {*inputs, *names}) if hoisted else nodes)
+        read = {name for node in body.node for name in input_names(node)}
+        body.initializer.extend(tensor for tensor in self.graph.proto.initializer if tensor.name in read)
+        body.sparse_initializer.extend(
             tensor for tensor in self.graph.proto.sparse_initializer if tensor.values.name in read
         )
-        for values, ends in ((made.input, inputs), (made.output, names)):
+        for values, ends in ((body.input, inputs), (body.output, names)):
             for name in ends:
                 self._declare(values.add(name=name))
-        return made
+        return body
 
     def read(self, outputs: Iterable[str]) -> set[str]:
         """Names of all tensors that the computation of these outputs reads."""
@@ -117,14 +117,14 @@ class Subgraph:
 
     def _without_hoisted(self, nodes: Sequence[onnx.NodeProto], inside: Iterable[str]) -> Iterator[onnx.NodeProto]:
         """Add the nodes that can be computed outside to the outer graph, and return the others."""
-        own = {tensor.name for tensor in self.graph.proto.initializer}
-        own |= {tensor.values.name for tensor in self.graph.proto.sparse_initializer}
-        own.update(inside, (name for node in self._copied() for name in node.output if node.op_type != "Constant"))
+        kept = {tensor.name for tensor in self.graph.proto.initializer}
+        kept |= {tensor.values.name for tensor in self.graph.proto.sparse_initializer}
+        kept.update(inside, (name for node in self._copied() for name in node.output if node.op_type != "Constant"))
         for node in nodes:
-            if own.isdisjoint([*input_names(node), *node.output]) and not any(subgraphs([node])):
+            if kept.isdisjoint([*input_names(node), *node.output]) and not any(subgraphs([node])):
                 self._outside.add(node)
             else:
-                own.update(node.output)
+                kept.update(node.output)
                 yield node
 
     def _with_shapes(self, node: onnx.NodeProto) -> onnx.NodeProto:
@@ -133,8 +133,8 @@ class Subgraph:
             return node
         bounds = {attribute.name: attribute.i for attribute in node.attribute}
         bounds = {"start": 0, "end": np.iinfo(np.int64).max, **bounds}
-        made = [self.shapes[node.input[0]], *(self._outside.ints([bounds[name]]) for name in ("start", "end"))]
-        return onnx.helper.make_node("Slice", made, node.output, name=node.name)
+        inputs = [self.shapes[node.input[0]], *(self._outside.ints([bounds[name]]) for name in ("start", "end"))]
+        return onnx.helper.make_node("Slice", inputs, node.output, name=node.name)
 
     def _nodes(self) -> list[onnx.NodeProto]:
         return [*self.first, *map(self._with_shapes, [*self._copied(), *self.graph.added])]
@@ -147,10 +147,10 @@ class Subgraph:
     def _without_given(self, node: onnx.NodeProto) -> onnx.NodeProto:
         if self.given.keys().isdisjoint(node.output):
             return node
-        made = copy.deepcopy(node)
-        made.output[:] = [self.given.get(name, name) for name in node.output]
-        made.name = next(filter(None, made.output))
-        return made
+        renamed = copy.deepcopy(node)
+        renamed.output[:] = [self.given.get(name, name) for name in node.output]
+        renamed.name = next(filter(None, renamed.output))
+        return renamed
 
     def _declare(self, value: onnx.ValueInfoProto) -> None:
         """Declare a tensor's type, but only if its rank is known: ONNX Runtime handles a missing type better."""
@@ -159,12 +159,12 @@ class Subgraph:
             value.type.tensor_type.CopyFrom(kind)
 
     def _check_drawn(self, outputs: Sequence[str]) -> None:
-        own = {name for node in self.graph.with_replaced() for name in node.output}
+        copied = {name for node in self.graph.with_replaced() for name in node.output}
         for node in needed(self._nodes(), set(outputs)):
-            for one in iter_nodes([node]) if not own.isdisjoint(node.output) else ():
-                if normalize_domain(one.domain) == "" and (one.op_type in RANDOM or self._is_training(one)):
+            for inner in iter_nodes([node]) if not copied.isdisjoint(node.output) else ():
+                if normalize_domain(inner.domain) == "" and (inner.op_type in RANDOM or self._is_training(inner)):
                     raise ValueError(
-                        f"{self.node} has no gradient: {label(one)} in its subgraph draws random numbers, "
+                        f"{self.node} has no gradient: {label(inner)} in its subgraph draws random numbers, "
                         "which the gradient cannot reproduce"
                     )
 
@@ -235,24 +235,24 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
     often the innermost one is visited. `nodes` are all nodes of the graph, which gets the types.
     """
     while _depth(graph) <= _MAX_LOOP_DEPTH:
-        found: dict[str, onnx.TypeProto.Tensor] = {}
+        ranked: dict[str, onnx.TypeProto.Tensor] = {}
         for proto in nodes:
             if proto.op_type in ("If", "Loop", "Scan") and not normalize_domain(proto.domain):
                 names = [name for name in proto.output if name and _lacks_rank(graph.type_of(name))]
-                made = dict(zip(proto.output, _made(graph, proto), strict=True)) if names else {}
-                found |= {name: kind for name in names if not _lacks_rank(kind := made[name])}
-        if not found:
+                types = dict(zip(proto.output, _output_types(graph, proto), strict=True)) if names else {}
+                ranked |= {name: kind for name in names if not _lacks_rank(kind := types[name])}
+        if not ranked:
             return
-        for name, kind in found.items():
+        for name, kind in ranked.items():
             graph.declare(name, kind)
-        graph.infer(nodes, found)
+        graph.infer(nodes, ranked)
 
 
 def _depth(graph: Graph) -> int:
     return 0 if graph.outer is None else 1 + _depth(graph.outer)
 
 
-def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
+def _output_types(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
     """The types of the outputs of an If, a Loop or a Scan."""
     node = Node(proto, graph.opsets[""], [])
     if proto.op_type == "If":
@@ -269,11 +269,11 @@ def _made(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | N
         return finals + [_stacked_type(body.graph, name, axis) for name, (axis, _) in stacked]
     body = loop_body(graph, node)
     states = len(body.inputs) - 2
-    made = [
+    finals = [
         _common(graph.type_of(outer), body.graph.type_of(name))
         for outer, name in zip(node.inputs[2:], body.outputs[1:], strict=False)
     ]
-    return made + [_stacked_type(body.graph, name, 0) for name in body.outputs[1 + states :]]
+    return finals + [_stacked_type(body.graph, name, 0) for name in body.outputs[1 + states :]]
 
 
 def _lacks_rank(kind: onnx.TypeProto.Tensor | None) -> bool:
@@ -288,8 +288,7 @@ def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.Type
     """The type of a tensor; None if its element type is unknown."""
     if kind is None:
         return None
-    made: onnx.TypeProto.Tensor = onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
-    return made
+    return onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
 
 
 def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
@@ -308,13 +307,13 @@ def _stacked_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor |
     return tensor_type(graph.element_type(name), lengths)
 
 
-def _common(one: onnx.TypeProto.Tensor | None, other: onnx.TypeProto.Tensor | None) -> onnx.TypeProto.Tensor | None:
+def _common(a: onnx.TypeProto.Tensor | None, b: onnx.TypeProto.Tensor | None) -> onnx.TypeProto.Tensor | None:
     """The most specific type that covers two types; None if the element types differ."""
-    if one is None or other is None or one.elem_type != other.elem_type:
+    if a is None or b is None or a.elem_type != b.elem_type:
         return None
-    made = onnx.TypeProto.Tensor(elem_type=one.elem_type)
-    if one.HasField("shape") and other.HasField("shape") and len(one.shape.dim) == len(other.shape.dim):
-        made.shape.SetInParent()
-        for a, b in zip(one.shape.dim, other.shape.dim, strict=True):
-            made.shape.dim.add().CopyFrom(a if a == b else onnx.TensorShapeProto.Dimension())
-    return made
+    common = onnx.TypeProto.Tensor(elem_type=a.elem_type)
+    if a.HasField("shape") and b.HasField("shape") and len(a.shape.dim) == len(b.shape.dim):
+        common.shape.SetInParent()
+        for before, after in zip(a.shape.dim, b.shape.dim, strict=True):
+            common.shape.dim.add().CopyFrom(before if before == after else onnx.TensorShapeProto.Dimension())
+    return common

@@ -40,13 +40,13 @@ class Seeds:
         sample = graph.op("Concat", graph.ints([1]), graph.shape(name, 1), axis=0)
         return graph.op("Expand", graph.op("Reshape", seed, sample, allowzero=1), graph.shape(name))
 
-    def scan(self, found: Mapping[str, str]) -> dict[str, str]:
+    def scan(self, computed: Mapping[str, str]) -> dict[str, str]:
         """Compute tensors [number of seeds, elements] for all seeds. What does not depend on the seed is computed once.
 
-        The tensors in `found`, computed from `index`, have the keys of the result: names of tensors of their types.
+        The tensors in `computed`, computed from `index`, have the keys of the result: names of tensors of their types.
         """
         graph = self._graph
-        flat = {name: graph.flat(value) for name, value in found.items()}
+        flat = {name: graph.flat(value) for name, value in computed.items()}
         inside, nodes = {self.index, *flat.values()}, []
         for node in graph.needed(flat.values()):
             if not inside.isdisjoint([*input_names(node), *node.output]):
@@ -69,25 +69,25 @@ class Seeds:
         """
         graph, first = self._graph, self._first
         name, of = (y, x) if by_outputs else (x, y)
-        made = rows[of]
+        block = rows[of]
         if not self._is_one_tensor:
-            start, end = (graph.op("Unsqueeze", one, graph.ints([0])) for one in self._ranges[name])
-            made = graph.op("Slice", made, start, end, graph.ints([0]))
+            start, end = (graph.op("Unsqueeze", end, graph.ints([0])) for end in self._ranges[name])
+            block = graph.op("Slice", block, start, end, graph.ints([0]))
         if first:
-            sizes = [graph.op("Reshape", self._size(one), graph.ints([1])) for one in (name, of)]
+            sizes = [graph.op("Reshape", self._size(tensor), graph.ints([1])) for tensor in (name, of)]
             lengths = graph.op("Concat", sizes[0], graph.shape(of, 0, 1), sizes[1], axis=0)
-            made = graph.op("Reshape", made, lengths, allowzero=1)
+            block = graph.op("Reshape", block, lengths, allowzero=1)
         if first or not by_outputs:
             turned = {(0, 0): [1, 0], (1, 1): [1, 0, 2], (1, 0): [1, 2, 0]}[first, int(by_outputs)]
-            made = graph.op("Transpose", made, perm=turned)
+            block = graph.op("Transpose", block, perm=turned)
         shape = graph.op("Concat", graph.shape(y), graph.shape(x, first), axis=0)
-        made = graph.op("Reshape", made, shape, allowzero=1)
+        block = graph.op("Reshape", block, shape, allowzero=1)
         if graph.element_type(of) != graph.element_type(x):
-            made = graph.op("CastLike", made, x)
+            block = graph.op("CastLike", block, x)
         of_y, of_x = graph.lengths(y), graph.lengths(x)
         both = None if of_y is None or of_x is None else [*of_y, *of_x[first:]]
-        graph.declare(made, onnx.helper.make_tensor_type_proto(graph.element_type(x) or 0, both).tensor_type)
-        return made
+        graph.declare(block, onnx.helper.make_tensor_type_proto(graph.element_type(x) or 0, both).tensor_type)
+        return block
 
     def _size(self, name: str) -> str:
         """The number of unit vectors of a tensor, int64 of rank 0."""

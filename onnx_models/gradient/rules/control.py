@@ -267,13 +267,13 @@ def _taped(
     finals = list(other.output)
     inner = next(attribute.g for attribute in other.attribute if attribute.name == "body")
     inside = (
-        {name for one in inner.node for name in one.output}
+        {name for inner_node in inner.node for name in inner_node.output}
         if node.proto.op_type == "Loop" or graph.is_new(node.proto)
         else set()
     )
     first: list[onnx.NodeProto] = []
 
-    def made(nodes: list[onnx.NodeProto], op_type: str, *inputs: str, **attributes: Any) -> str:
+    def new_node(nodes: list[onnx.NodeProto], op_type: str, *inputs: str, **attributes: Any) -> str:
         output = graph.name(op_type)
         nodes.append(onnx.helper.make_node(op_type, inputs, [output], name=output, **attributes))
         return output
@@ -284,7 +284,7 @@ def _taped(
         # What a Loop computes, and is no output of it yet, can be one as it is. ONNX Runtime's Scan would compute it in the
         # memory of the stacked tensor, whose other alignment changes the last bits of vectorized functions; a new one may.
         is_free = op_type == "Identity" and inputs[0] in inside.difference(value.name for value in inner.output)
-        inner.output.add(name=inputs[0] if is_free else made(nodes, op_type, *inputs))
+        inner.output.add(name=inputs[0] if is_free else new_node(nodes, op_type, *inputs))
         inner.node.extend(nodes)
         other.output.append(graph.name("tape"))
         return str(other.output[-1])
@@ -293,12 +293,12 @@ def _taped(
         """Add a state that holds the elements of another state in all iterations so far."""
         entry, after = inner.input[place].name, inner.output[place - 1].name
         line = onnx.numpy_helper.from_array(np.array([-1]))
-        start = made(first, "Reshape", node.inputs[place], made(first, "Constant", value=line))
+        start = new_node(first, "Reshape", node.inputs[place], new_node(first, "Constant", value=line))
         so_far = inner.input.add(name=graph.name("line")).name
         nodes: list[onnx.NodeProto] = []
-        elements = made(nodes, "Reshape", after, made(nodes, "Constant", value=line))
-        longer = made(nodes, "Concat", so_far, elements, axis=0)
-        sizes = [made(nodes, "Size", name) for name in (so_far, entry)]
+        elements = new_node(nodes, "Reshape", after, new_node(nodes, "Constant", value=line))
+        longer = new_node(nodes, "Concat", so_far, elements, axis=0)
+        sizes = [new_node(nodes, "Size", name) for name in (so_far, entry)]
         inner.node.extend(nodes)
         other.input.append(start)
         outputs = list(inner.output)

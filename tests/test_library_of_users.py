@@ -16,12 +16,11 @@ from click.testing import CliRunner
 
 import ortops
 from conformance.backends.session import CPU, options
-from examples.own_operator.leaky_bias import LeakyBias
 from ortops.__main__ import main
 from ortops.custom.decorator import OperatorError
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
-from users_operators import ExtremesOf, InPython, Looked, OfAnAddress, Parted, Shuffled, Weighted
+from users_operators import ExtremesOf, InPython, LeakyBias, Looked, OfAnAddress, Parted, Shuffled, Weighted
 
 OWN = [LeakyBias, Weighted, Parted, Looked, ExtremesOf]
 
@@ -252,7 +251,7 @@ def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch
     model.write_bytes(model_of(graph))
     monkeypatch.syspath_prepend(Path(__file__).parent)
     call = ["library", "--out", os.fspath(made), "--operators"]
-    result = CliRunner().invoke(main, [*call, "examples.own_operator.leaky_bias:LeakyBias"])
+    result = CliRunner().invoke(main, [*call, "users_operators:LeakyBias"])
     assert result.exit_code == 0, result.output
     assert python(IN_A_PROCESS, str(made), str(model)) == "[[2.0, -1.0]]"
     assert not hasattr(ctypes.CDLL(str(made)), "RegisterOnnx16")
@@ -262,7 +261,7 @@ def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch
         ("users_operators:InPython", "operators has mine::InPython, which needs Python: must be made with compiled"),
         ("users_operators:np", "operators has <module 'numpy'"),
         (
-            "examples.own_operator.leaky_bias:LeakyBias,examples.own_operator.leaky_bias:LeakyBias",
+            "users_operators:LeakyBias,users_operators:LeakyBias",
             "operators has mine::LeakyBias 2 times",
         ),
         ("MaxRoiPool_1,MaxRoiPool_1", "operators has MaxRoiPool_1 2 times: must have it once"),

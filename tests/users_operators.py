@@ -17,6 +17,20 @@ Doubles = Annotated[NDArray[np.float64], ("n",)]
 Ints = Annotated[NDArray[np.int64], ("n",)]
 
 
+@ortops.operator(domain="mine", compiled=True, outputs=["y"])
+def LeakyBias(  # noqa: N802
+    x: Annotated[NDArray[np.float32], ("n", "m")],
+    bias: Annotated[NDArray[np.float32], ("m",)],
+    y: Annotated[NDArray[np.float32], ("n", "m")],
+    slope: float = 0.1,
+) -> None:
+    """The operator of the documents."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            v = x[i, j] + bias[j]
+            y[i, j] = v if v > 0 else slope * v
+
+
 @ortops.operator(domain="mine", compiled=True, outputs=["y", "counts"])
 def Weighted(  # noqa: N802
     x: Annotated[NDArray[R], ("n", "m")],

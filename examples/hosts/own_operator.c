@@ -1,5 +1,5 @@
-/* A host without Python and without headers of ONNX Runtime. It runs the model of network.py on two rows.
-   cc host.c -o host -ldl && ./host onnxruntime/lib/libonnxruntime.so ./libmine.so model.onnx */
+/* A host without Python and without headers of ONNX Runtime. It runs the model of docs/from_pytorch_to_c.md
+   on two rows. cc own_operator.c -o host -ldl && ./host onnxruntime/lib/libonnxruntime.so ./libmine.so model.onnx */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -40,7 +40,7 @@ class Node:
         inputs, outputs = len(operator.inputs), len(operator.outputs)
         self._pack = _packer(inputs, outputs)
         self._outputs = [offset_of(types.Call, "tensors", i) for i in range(inputs, inputs + outputs)]
-        self._sets_lengths = operator.output_memory == types.OWN_FOR_ALL
+        self._sets_lengths = operator.output_memory == types.BUFFERS_FOR_ALL
         self._infer, self._compute = _functions()
 
     def run(self, inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int]) -> None:

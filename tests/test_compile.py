@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from numba import types, version_info
+from numba import types
 
 from ortops.compiler.compile import bitcode, compiled, inline, noinline
 from ortops.compiler.source import Source
@@ -71,9 +71,8 @@ def test_functions_have_no_wrappers_for_python() -> None:
     assert "Py" not in module(add)
 
 
-@pytest.mark.skipif(version_info.short < (0, 62), reason="older releases have no options for LLVM's loops")
 def test_llvm_unrolls_no_loops_of_a_small_function(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Source("native.kernels.roi_tables", "share", "")
     code = bitcode(source)
-    monkeypatch.setitem(dispatcher(roi_tables.share).py_func.__dict__, "is_small", False)
+    monkeypatch.setitem(dispatcher(roi_tables.share).py_func.__dict__, "optimizes_for_size", False)
     assert len(code) < 0.75 * len(bitcode(source))

@@ -176,7 +176,7 @@ class _Lowering(NativeLowering):
 class _KernelLibrary(_CalleeLibrary):
     """The code of a kernel and all functions that it calls."""
 
-    is_small = False
+    optimizes_for_size = False
 
     def finalize(self) -> None:
         """Link all callees and optimise the module."""
@@ -188,14 +188,13 @@ class _KernelLibrary(_CalleeLibrary):
 
     def _optimize(self) -> None:
         codegen = self._codegen
-        managers = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
-        passes, *builder = managers if isinstance(managers, tuple) else (managers,)  # numba < 0.62 returns no builder
-        if self.is_small and builder:
+        passes, builder = codegen._module_pass_manager()  # noqa: SLF001 - with numba's options for LLVM
+        if self.optimizes_for_size:
             options = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
             options.loop_unrolling = options.loop_vectorization = options.slp_vectorization = False
-            builder = [llvm.create_pass_builder(codegen._tm, options)]  # noqa: SLF001 - the target of numba's own code
-            passes = builder[0].getModulePassManager()
-        passes.run(self._final_module, *builder)
+            builder = llvm.create_pass_builder(codegen._tm, options)  # noqa: SLF001 - the target of numba's own code
+            passes = builder.getModulePassManager()
+        passes.run(self._final_module, builder)
 
     @property
     def module(self) -> Any:
@@ -291,9 +290,9 @@ def inline(function: F) -> F:
     return compiled(function)
 
 
-def small(function: F) -> F:
+def optimize_for_size(function: F) -> F:
     """Decorate a C function as `compiled`, without unrolling or vectorising its loops, which would not be worth the time."""
-    function.__dict__["is_small"] = True
+    function.__dict__["optimizes_for_size"] = True
     return compiled(function)
 
 
@@ -325,7 +324,7 @@ def library_of(name: str, dispatcher: Any, element: str) -> _KernelLibrary:
     overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
     library = _KernelLibrary(context.codegen(), name)
-    library.is_small = getattr(dispatcher.py_func, "is_small", False)
+    library.optimizes_for_size = getattr(dispatcher.py_func, "optimizes_for_size", False)
     library.add_linking_library(overload.library)
     ir_module = library.create_ir_module(SYMBOL)
     kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)

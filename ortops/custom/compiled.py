@@ -18,7 +18,7 @@ from ortops.custom.operator import CustomOperator, OperatorError
 from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
 from ortops.extras import compiling
-from ortops.native.types import MAX_AXES, MAX_DIMS, MAX_TENSORS, OWN_FOR_ABSENT, OWN_FOR_ALL
+from ortops.native.types import BUFFERS_FOR_ALL, BUFFERS_FOR_OMITTED, MAX_AXES, MAX_DIMS, MAX_TENSORS
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Operator
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class CompiledOperator(CustomOperator):
     @property
     def output_memory(self) -> int:
         """As `Operator`: the function fills all outputs, whatever a node has of them."""
-        return OWN_FOR_ALL if self.returns else OWN_FOR_ABSENT
+        return BUFFERS_FOR_ALL if self.returns else BUFFERS_FOR_OMITTED
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Compute the outputs from NumPy arrays.

@@ -19,13 +19,13 @@ from ortops.native.kernels import (
     argmax,
     average,
     axis,
+    error_texts,
     gather,
     maximum,
     pack,
     parts,
     pixel_bins,
     pool,
-    refusals,
     resample,
     roi_tables,
     rotated,
@@ -312,21 +312,21 @@ def entry_of(operator: Operator) -> Constant:
     if forward == "dml_resample":
         return _entry_of_resample(operator, tensors, is_gradient)
     roi = _ROI_OPERATORS[forward]
-    x, rois, of_images, output = roi.names
+    x, rois, batch_indices, output = roi.names
     first = len(operator.inputs)
     return Constant(
         RoiEntry,
         entry=_entry(pool.pool_gradient if is_gradient else pool.pool, "out of memory for the workspace of a RoI"),
         place_rois=FunctionOf(roi.place),
         place_bins=FunctionOf(axis.place_bins),
-        refuse=FunctionOf(refusals.refuse_rois),
-        map=tensors[x],
+        write_error=FunctionOf(error_texts.write_rois_error),
+        x=tensors[x],
         has_lengths=any(tensor.element_axes for tensor in operator.inputs),
-        boxes=tensors[rois],
-        of_images=tensors.get(of_images, NONE),
+        rois=tensors[rois],
+        batch_indices=tensors.get(batch_indices, NONE),
         output=tensors[output] if is_gradient else first,
-        to_map=first if is_gradient else NONE,
-        to_boxes=first + 1 if is_gradient and len(operator.outputs) > 1 else NONE,
+        dx=first if is_gradient else NONE,
+        drois=first + 1 if is_gradient and len(operator.outputs) > 1 else NONE,
         columns=roi.columns,
         interleaves=roi.interleaves,
         outside=_row(operator, roi.outside),
@@ -335,9 +335,9 @@ def entry_of(operator: Operator) -> Constant:
             _parameter(operator, parameter)
             for parameter in (*roi.parameters, *(0,) * (MAX_PARAMETERS - len(roi.parameters)))
         ],
-        map_name=x,
-        boxes_name=rois,
-        of_images_name=of_images,
+        x_name=x,
+        rois_name=rois,
+        batch_indices_name=batch_indices,
         output_name=output,
     )
 
@@ -357,7 +357,7 @@ def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradie
     return Constant(
         ResampleEntry,
         entry=_entry(resample.resample, "out of memory for a line of the tensor"),
-        refuse=FunctionOf(refusals.refuse_to_resample),
+        write_error=FunctionOf(error_texts.write_resample_error),
         source=source,
         target=target,
         transposed=is_gradient,

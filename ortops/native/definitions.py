@@ -36,7 +36,7 @@ def definition_of(operator: Operator) -> Constant:
         ValueError: a definition cannot tell what the operator's is.
     """
     tensors = (*operator.inputs, *operator.outputs)
-    has_shapes = operator.shapes is not None and operator.output_memory == types.OWN_FOR_NONE
+    has_shapes = operator.shapes is not None and operator.output_memory == types.BUFFERS_FOR_NONE
     if has_shapes or any(tensor.shape == ANY_SHAPE or tensor.variadic for tensor in tensors):
         raise ValueError(f"{operator.label}: compiled code cannot infer its outputs' shapes")
     if len(tensors) > types.MAX_TENSORS or len(_axis_names(operator)) > types.MAX_AXES:

@@ -43,8 +43,8 @@ FAILED: ONNX Runtime failed, with `status`.
 INTERRUPTED: a signal handler raised an exception, which is saved for the thread (`exceptions`).
 """
 
-OWN_FOR_NONE, OWN_FOR_ABSENT, OWN_FOR_ALL = range(3)
-"""Which outputs an entry fills in memory of its own: none; those that a node leaves out, which are absent otherwise; or all,
+BUFFERS_FOR_NONE, BUFFERS_FOR_OMITTED, BUFFERS_FOR_ALL = range(3)
+"""Which outputs an entry fills in temporary buffers: none; those that a node leaves out, which are absent otherwise; or all,
 since the entry sets their lengths."""
 
 INT, INTS, FLOAT, FLOATS, STRING = 1, 2, 3, 4, 5
@@ -193,7 +193,7 @@ class Definition(Struct):
     is_gradient: int  # whether it computes another operator's gradient, and so needs a wanted output
     output_names: Text  # joined by " and "
     rank_axis: int  # the number of the axis whose length is the rank of tensors with variable rank, or NONE
-    output_memory: int  # OWN_FOR_NONE, OWN_FOR_ABSENT or OWN_FOR_ALL
+    output_memory: int  # BUFFERS_FOR_NONE, BUFFERS_FOR_OMITTED or BUFFERS_FOR_ALL
     attribute_count: int
     attributes: Annotated[list[AttributeDefinition], POINTER]
     rule_count: int

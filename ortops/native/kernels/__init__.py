@@ -4,7 +4,7 @@ A call uses these modules in this order:
 
 - `pool` has two entries, one for all poolings and one for their gradients. An entry checks the data, places the samples of
   the RoIs and calls a driver. `library.drivers` says how operators, modes and element types
-  differ. `refusals` writes errors.
+  differ. `error_texts` writes errors.
 - `axis` computes the sample positions along one axis by each operator's convention: half pixels, borders, sampling ratios.
   `rotated_grid` does so for rotated RoIs. `pixel_bins` computes MaxRoiPool's bins of whole pixels and its gradient.
 - `parts` splits the RoIs and calls a driver for each part. `sums` adds up and rounds the drois of all parts.

@@ -45,7 +45,7 @@ MAX_STAGED_BINS = 1 << 12
 """The most bins to stage before non-temporal stores; more bins would leave the cache first."""
 
 
-class Gathering(NamedTuple):
+class GatherCall(NamedTuple):
     """The data that all tasks of a call share.
 
     x: the maps.
@@ -77,7 +77,7 @@ class Gathering(NamedTuple):
     workspace_size: int
 
 
-class Reading(NamedTuple):
+class PanelRead(NamedTuple):
     """A RoI and a panel of channels that it reads.
 
     r: the RoI's number.
@@ -191,7 +191,7 @@ def _plan(
     lines_size: int,
     spare_size: int,
     runner: int,
-) -> Gathering:
+) -> GatherCall:
     """Plan the tasks of up to `panels` panels."""
     part, bins, form = placed.part, placed.shape.bins_y * placed.shape.bins_x, form_of(driver)
     is_whole, sizes = should_pack_maps(placed) and not finds_argmax, table_sizes(placed, form)
@@ -201,13 +201,13 @@ def _plan(
     value_size = itemsize(compute_pointer(x, x))
     plan = plan_of_panels(placed, is_whole, runner_for(work, runner), panels, size * value_size)
     functions = driver.functions
-    return Gathering(
+    return GatherCall(
         x, placed, form, sizes, functions, outside, finds_argmax, plan, work, lines, lines_size, spare_size, size
     )
 
 
 @compiled
-def _share(gathering: Gathering, runner: int, context: int) -> tuple[int, Words, SharedTables]:
+def _share(gathering: GatherCall, runner: int, context: int) -> tuple[int, Words, SharedTables]:
     """`roi_tables.share_tables` for a call."""
     placed, slides = gathering.placed, gathering.lines < gathering.placed.shape.height
     form, sizes, functions = gathering.form, gathering.sizes, gathering.functions
@@ -224,13 +224,13 @@ def staging_size_of(placed: PlacedRois, y: Elements) -> int:
 
 
 @compiled
-def _pool_task(gathering: Gathering, shared: SharedTables, y: Elements, first: int, last: int, worker: int) -> None:
+def _pool_task(gathering: GatherCall, shared: SharedTables, y: Elements, first: int, last: int, worker: int) -> None:
     panels = panel_count(gathering.placed.shape.channels)
     _read_maps(gathering, shared, 0, panels, _pool, y, first, last, worker)
 
 
 @inline
-def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, y: Elements) -> None:
+def _pool(gathering: GatherCall, at: PanelRead, values: Elements, spare: Elements, y: Elements) -> None:
     """Compute and store the bins of a RoI.
 
     Inlined: a call would pass some sixty words. Measured: averages on P4 would take 20 % longer.
@@ -259,7 +259,7 @@ def _pool(gathering: Gathering, at: Reading, values: Elements, spare: Elements, 
 
 @compiled
 def _drois_task(
-    gathering: Gathering,
+    gathering: GatherCall,
     shared: SharedTables,
     dy: Elements,
     parts: Doubles,
@@ -274,7 +274,7 @@ def _drois_task(
 
 @inline
 def _add_to_drois(
-    gathering: Gathering, at: Reading, values: Elements, spare: Elements, arrays: tuple[Elements, Doubles]
+    gathering: GatherCall, at: PanelRead, values: Elements, spare: Elements, arrays: tuple[Elements, Doubles]
 ) -> None:
     """Add up the gradient of a RoI over the channels of a panel."""
     shape, functions, (dy, parts) = gathering.placed.shape, gathering.functions, arrays
@@ -301,7 +301,7 @@ def _add_to_drois(
 
 @compiled
 def _read_maps(
-    gathering: Gathering,
+    gathering: GatherCall,
     shared: SharedTables,
     first_panel: int,
     panels: int,
@@ -361,7 +361,7 @@ def _read_maps(
                     low, high = rows.low, rows.high
                     end_row = slide(functions.pack, planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
-                reading = Reading(
+                reading = PanelRead(
                     r, following, k, channel, lanes, packs, source, stride, next_channel, rows, columns, line
                 )
                 apply(gathering, reading, values, spare, arrays)

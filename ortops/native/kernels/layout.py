@@ -145,4 +145,4 @@ MAX_PARAMETERS = 8
 """The most parameters of a function that places RoIs."""
 
 NO_BINS, NO_PIXELS, BAD_ROI = range(3)
-"""Why `refusals.refuse_rois` refuses a call."""
+"""Why a call of an operator on RoIs is an error (`error_texts.write_rois_error`)."""

@@ -6,7 +6,7 @@ driver says what is special to a mode and an element type (`library.drivers`).
 
 from __future__ import annotations
 
-from ortops.compiler.compile import compiled, noinline, small
+from ortops.compiler.compile import compiled, noinline, optimize_for_size
 from ortops.compiler.parallel import allocate, release
 from ortops.compiler.parallel import call as invoke
 from ortops.compiler.scalar import address_of, float64_pointer, int64_pointer, number_at, offset, uint32_pointer
@@ -40,7 +40,7 @@ _UINT32 = 12
 """The number of uint32 in ONNX's TensorProto."""
 
 
-@small
+@optimize_for_size
 def pool(node: Node, call: Call) -> int:
     """Fill Y [R, C, PH, PW]."""
     entry, outside = _entry_of(node), 0.0
@@ -49,22 +49,22 @@ def pool(node: Node, call: Call) -> int:
     status, memory, placed = _place(node, call)
     y = call.tensors[entry.output]
     if status == OK and _count(y) > 0:
-        x = call.tensors[entry.map]
+        x = call.tensors[entry.x]
         status = _drive(call, node.driver, placed, x.address, 0, y.address, outside)
     release(memory)
     return status
 
 
-@small
+@optimize_for_size
 def pool_gradient(node: Node, call: Call) -> int:
     """Fill dX [N, C, H, W], drois [R, 4] or [R, 5], or both."""
     entry = _entry_of(node)
     status, memory, placed = _place(node, call)
-    x, dy, dx = call.tensors[entry.map], call.tensors[entry.output], call.tensors[entry.to_map]
+    x, dy, dx = call.tensors[entry.x], call.tensors[entry.output], call.tensors[entry.dx]
     if status == OK and dx.type != 0 and _count(dx) > 0:
         maps = x.address if x.type != 0 else dx.address  # averages do not read the maps
         status = _drive(call, node.driver, placed, maps, dy.address, dx.address, 0.0)
-    if status == OK and entry.to_boxes != NONE:
+    if status == OK and entry.drois != NONE:
         status = _fill_drois(node, call, placed, memory)
     release(memory)
     return status
@@ -79,7 +79,7 @@ def _entry_of(node: Node) -> RoiEntry:
 def _fill_drois(node: Node, call: Call, placed: PlacedRois, parameters: Words) -> int:
     """Fill drois, unless the node leaves them out."""
     entry, driver, shape = _entry_of(node), node.driver_of_rois, placed.shape
-    drois, columns = call.tensors[entry.to_boxes], entry.columns
+    drois, columns = call.tensors[entry.drois], entry.columns
     if drois.type == 0 or shape.rois == 0:
         return OK
     if entry.nearest != NONE and parameters[entry.nearest] == NEAREST:
@@ -95,7 +95,7 @@ def _fill_drois(node: Node, call: Call, placed: PlacedRois, parameters: Words) -
         return OUT_OF_MEMORY
     for i in range(blocks * size):
         memory[i] = 0
-    x, dy, turns = call.tensors[entry.map], call.tensors[entry.output], shape.interleaved
+    x, dy, turns = call.tensors[entry.x], call.tensors[entry.output], shape.interleaved
     status = _drive(call, driver, placed, x.address, dy.address, address_of(memory), 0.0)
     if status == OK:
         sums, next_term = float64_pointer(memory), size if turns == 1 else columns
@@ -131,8 +131,8 @@ def _place(node: Node, call: Call) -> tuple[int, Words, PlacedRois]:
         A status; memory to release, which begins with the parameters of the entry's function; and the placed RoIs.
     """
     entry = _entry_of(node)
-    boxes, bins = call.tensors[entry.boxes], offset(call.tensors[entry.output].dims, 2)
-    lengths = call.lengths if entry.has_lengths else call.tensors[entry.map].dims
+    boxes, bins = call.tensors[entry.rois], offset(call.tensors[entry.output].dims, 2)
+    lengths = call.lengths if entry.has_lengths else call.tensors[entry.x].dims
     count, columns, channels = boxes.dims[boxes.rank - 2], entry.columns, lengths[1]
     # Without channels the number of bins is unlimited, so they get no memory.
     turns = bins[0] * bins[1] if entry.interleaves != 0 and channels > 0 else 0
@@ -144,15 +144,15 @@ def _place(node: Node, call: Call) -> tuple[int, Words, PlacedRois]:
     if address_of(memory) == 0:
         return OUT_OF_MEMORY, memory, placed
     if bins[0] == 0 or bins[1] == 0:  # only in gradients: attributes are checked already
-        return _refuse(call, entry, NO_BINS, 0, copies, 0), memory, placed
+        return _write_error(call, entry, NO_BINS, 0, copies, 0), memory, placed
     if count > 0 and (lengths[2] == 0 or lengths[3] == 0):
-        return _refuse(call, entry, NO_PIXELS, 0, copies, 0), memory, placed
+        return _write_error(call, entry, NO_PIXELS, 0, copies, 0), memory, placed
     _copy(node, call, entry, copies, placed)
     _read_parameters(node, entry, memory)
     invalid = invoke(entry.place_rois, (copies, placed, memory))
     if invalid >= 0:
         roi = offset(copies, columns * invalid)
-        return _refuse(call, entry, BAD_ROI, invalid, roi, placed.batch_indices[invalid]), memory, placed
+        return _write_error(call, entry, BAD_ROI, invalid, roi, placed.batch_indices[invalid]), memory, placed
     if turns == 0:
         return OK, memory, placed
     shape = Shape(lengths[0] * turns, channels // turns, lengths[2], lengths[3], count * turns, 1, 1, turns)
@@ -176,11 +176,11 @@ def _lay_out(memory: Words, rotated: Words, shape: Shape) -> PlacedRois:
 @compiled
 def _copy(node: Node, call: Call, entry: RoiEntry, boxes: Doubles, placed: PlacedRois) -> None:
     """Copy the RoIs, as float64, and their batch indices."""
-    source = Elements(call.tensors[entry.boxes].address, node.driver.kind)
+    source = Elements(call.tensors[entry.rois].address, node.driver.kind)
     for i in range(placed.shape.rois * entry.columns):
         boxes[i] = number_at(source, i)
-    if entry.of_images != NONE:
-        images = call.tensors[entry.of_images]
+    if entry.batch_indices != NONE:
+        images = call.tensors[entry.batch_indices]
         of_32_bits, of_64_bits = uint32_pointer(images.address), int64_pointer(images.address)
         for r in range(placed.shape.rois):
             placed.batch_indices[r] = of_32_bits[r] if images.type == _UINT32 else of_64_bits[r]
@@ -199,7 +199,7 @@ def _read_parameters(node: Node, entry: RoiEntry, parameters: Words) -> None:
 
 
 @noinline
-def _refuse(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> int:
+def _write_error(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> int:
     """Write an error's text."""
-    invoke(entry.refuse, (call, entry, rule, number, roi, image))
+    invoke(entry.write_error, (call, entry, rule, number, roi, image))
     return INVALID

@@ -84,7 +84,7 @@ def resample(node: Node, call: Call) -> int:
     if x_size > 0 and size > 0:
         return _resample(node, call, Elements(of_x.address, kind), Elements(of_y.address, kind), source, target)
     if (x_size if entry.transposed else size) > 0:
-        invoke(entry.refuse, (call, entry))
+        invoke(entry.write_error, (call, entry))
         return INVALID
     clear(Elements(of_y.address, kind), 0, 1, 0, size)
     return OK

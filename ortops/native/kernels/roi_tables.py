@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ortops.compiler.compile import compiled, small
+from ortops.compiler.compile import compiled, optimize_for_size
 from ortops.compiler.parallel import allocate, call, task_of
 from ortops.compiler.scalar import address_of, float64_pointer, int64_pointer, maximum, minimum, offset
 from ortops.compiler.struct_types import items_at, size_of
@@ -137,7 +137,7 @@ def shared_words(placed: PlacedRois, slots: int) -> int:
     return 2 + placed.shape.images + placed.shape.rois + 2 * slots * size_of(Table) // 8
 
 
-@small
+@optimize_for_size
 def share(
     placed: PlacedRois, plan: Plan, _runner: int, context: int, form: Form, sizes: Sizes, functions: Functions
 ) -> int:
@@ -202,9 +202,7 @@ def fill_with_weights(placed: PlacedRois, tables: list[Table], form: Form, r: in
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
         fill_weights(axis, length, form.with_grad != 0, weights_in(table, Elements(0, form.numbers)))
-        find_span(table, False)
-        if k:
-            fill_ranges(table)
+        _find_pixels(table, k)
 
 
 @compiled
@@ -213,9 +211,7 @@ def fill_with_extremes(placed: PlacedRois, tables: list[Table], form: Form, r: i
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
         fill_extremes(axis, length, extremes_in(table, Elements(0, form.numbers)))
-        find_span(table, False)
-        if k:
-            fill_ranges(table)
+        _find_pixels(table, k)
 
 
 @compiled
@@ -224,9 +220,15 @@ def fill_with_pixels(placed: PlacedRois, tables: list[Table], _form: Form, r: in
     for k in range(2):
         table, axis, length = _table_to_fill(placed, tables, r, k)
         fill_pixel_bins(axis, length, pixels_in(table))
-        find_span(table, False)
-        if k:
-            fill_ranges(table)
+        _find_pixels(table, k)
+
+
+@compiled
+def _find_pixels(table: Table, k: int) -> None:
+    """Find the pixels that a filled table reads."""
+    find_span(table, False)
+    if k:
+        fill_ranges(table)
 
 
 @compiled

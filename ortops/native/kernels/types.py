@@ -12,8 +12,8 @@ from ortops.native.types import Call, Entry, Text
 
 PlaceRois: TypeAlias = Address[Callable[[Doubles, PlacedRois, Words], int]]
 PlaceBins: TypeAlias = Address[Callable[[PlacedRois, PlacedRois], int]]
-Refuse: TypeAlias = Address[Callable[[Call, "RoiEntry", int, int, Doubles, int], None]]
-RefuseToResample: TypeAlias = Address[Callable[[Call, "ResampleEntry"], None]]
+WriteRoisError: TypeAlias = Address[Callable[[Call, "RoiEntry", int, int, Doubles, int], None]]
+WriteResampleError: TypeAlias = Address[Callable[[Call, "ResampleEntry"], None]]
 
 
 class Parameter(Struct):
@@ -30,22 +30,22 @@ class RoiEntry(Struct):
     entry: Entry
     place_rois: PlaceRois
     place_bins: PlaceBins  # `axis.place_bins`
-    refuse: Refuse  # writes the text of an error (`refusals`)
-    map: int  # X
+    write_error: WriteRoisError  # `error_texts.write_rois_error`
+    x: int
     has_lengths: int  # whether the dimensions of X are the call's lengths
-    boxes: int  # rois
-    of_images: int  # batch_indices
+    rois: int
+    batch_indices: int
     output: int  # Y, or dY of a gradient
-    to_map: int  # the outputs dX and drois of a gradient
-    to_boxes: int
+    dx: int  # the outputs of a gradient
+    drois: int
     columns: int  # the number of a RoI's coordinates
     interleaves: int  # whether each bin reads its own channels
     outside: int  # the number of the attribute that gives samples off the map their value, or NONE
     nearest: int  # the number of the parameter that holds an interpolation rule, or NONE
     parameters: Annotated[list[Parameter], MAX_PARAMETERS]  # of `place_rois`
-    map_name: Text  # the names that errors give the tensors
-    boxes_name: Text
-    of_images_name: Text
+    x_name: Text  # the names that errors give the tensors
+    rois_name: Text
+    batch_indices_name: Text
     output_name: Text
 
 
@@ -60,7 +60,7 @@ class ResampleEntry(Struct):
     """The entry of DmlResample or its gradient."""
 
     entry: Entry
-    refuse: RefuseToResample  # `refusals.refuse_to_resample`
+    write_error: WriteResampleError  # `error_texts.write_resample_error`
     source: int  # the number of the tensor to read
     target: int  # the number of the tensor to fill
     transposed: int  # whether the entry computes the gradient

@@ -22,7 +22,7 @@ _PRECISION = int.from_bytes(b"%.00e\0\0\0", sys.byteorder)
 _MAX_PRECISION = 16
 """The number of digits after the first that distinguish every float64 from all others."""
 
-_MINUS, _PLUS, _POINT, _ZERO, _NINE, _EXPONENT = b"-+.09e"
+_MINUS, _POINT, _ZERO, _NINE, _EXPONENT = b"-.09e"
 
 
 @noinline

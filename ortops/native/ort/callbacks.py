@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import types
 
-from ortops.compiler.compile import compiled, small
+from ortops.compiler.compile import compiled, optimize_for_size
 from ortops.compiler.parallel import allocate, pointer_to, release
 from ortops.compiler.scalar import address_of
 from ortops.compiler.struct_types import allocate_struct, struct_at
@@ -35,7 +35,7 @@ _append = types.ExternalFunction("strncat", types.intp(types.intp, types.intp, t
 _TEXT_WORDS = 64
 
 
-@small
+@optimize_for_size
 def fill_callbacks(table: Table, version: int) -> int:
     """Set an OrtCustomOp's API version and callbacks in a zeroed table; unused optional callbacks stay 0. A C function."""
     fill_getters(table.custom_op, version)
@@ -57,7 +57,7 @@ def _create(table: Table, api: int, info: int, result: Words) -> int:
     if table.create == 0:
         return 0
     kernel = allocate_struct(PythonKernel)
-    lock = _begin()
+    lock = _enter_python()
     made = call_function(table.create, info) if kernel is not None else 0
     if kernel is not None and made != 0 and call_python("PyCallable_Check", (made,)) != 0:
         kernel.callable, kernel.table = made, table
@@ -66,7 +66,7 @@ def _create(table: Table, api: int, info: int, result: Words) -> int:
     else:
         status = _status(table, made)
         release(kernel)
-    _end(lock)
+    _leave_python(lock)
     return status
 
 
@@ -74,26 +74,26 @@ def _create(table: Table, api: int, info: int, result: Words) -> int:
 def _compute(kernel: PythonKernel, context: int) -> int:
     if kernel.node is not None:
         return compute_node(kernel.node, kernel.table.api, context)
-    lock = _begin()
+    lock = _enter_python()
     status = _status(kernel.table, call_function(kernel.callable, context))
-    _end(lock)
+    _leave_python(lock)
     return status
 
 
 @compiled
 def _infer(table: Table, context: int) -> int:
-    lock = _begin()
+    lock = _enter_python()
     status = _status(table, call_function(table.infer, context))
-    _end(lock)
+    _leave_python(lock)
     return status
 
 
 @compiled
 def _destroy(kernel: PythonKernel | None) -> int:
     if kernel is not None:
-        lock = _begin()
+        lock = _enter_python()
         call_python("Py_DecRef", (kernel.callable,))  # a table's last kernel frees the table, too
-        _end(lock)
+        _leave_python(lock)
         release(kernel)
     return 0
 
@@ -121,14 +121,14 @@ def _status(table: Table, result: int) -> int:
 
 
 @compiled
-def _begin() -> int:
+def _enter_python() -> int:
     """Acquire the GIL. If the interpreter is finalizing, wait for the process to end instead."""
     enter()
     return call_python("PyGILState_Ensure", ())
 
 
 @compiled
-def _end(lock: int) -> None:
+def _leave_python(lock: int) -> None:
     """Release the GIL. If the interpreter is finalizing, wait for the process to end."""
     call_python("PyGILState_Release", (lock,))
     leave()

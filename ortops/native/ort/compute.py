@@ -13,18 +13,18 @@ from ortops.compiler.text import text
 from ortops.native.node.messages import write_text
 from ortops.native.node.shapes import given_type
 from ortops.native.ort.inputs import describe
-from ortops.native.ort.ort_api import call_api
+from ortops.native.ort.ort_api import call_api, out_of_memory
 from ortops.native.ort.types import API_FUNCTIONS, FAIL, INVALID_ARGUMENT
 from ortops.native.python_api import enter, leave, name_of_saved
 from ortops.native.types import (
+    BUFFERS_FOR_ALL,
+    BUFFERS_FOR_NONE,
     FAILED,
     INTERRUPTED,
     INVALID,
     MAX_DIMS,
     OK,
     OUT_OF_MEMORY,
-    OWN_FOR_ALL,
-    OWN_FOR_NONE,
     Call,
     Definition,
     Node,
@@ -57,7 +57,7 @@ def compute_node(node: Node, api: int, context: int) -> int:
     """
     call = allocate_struct(Call)
     if call is None:
-        return call_api(api, "CreateStatus", (FAIL, text("out of memory")))
+        return out_of_memory(api)
     enter()
     result = _compute(node, api, context, call)
     answer = call.status if result == FAILED else 0
@@ -119,11 +119,11 @@ def _compute_outputs(node: Node, definition: Definition, api: int, context: int,
         return status
     failure = call_api(api, "KernelContext_GetOutputCount", (context, field_address(call, "status")))
     given, own = minimum(call.status, count), definition.output_memory
-    for i in range(given if own == OWN_FOR_NONE else count):
+    for i in range(given if own == BUFFERS_FOR_NONE else count):
         element_type = _type_of_output(definition, call, i)
-        if failure == 0 and i < given and own != OWN_FOR_ALL:
+        if failure == 0 and i < given and own != BUFFERS_FOR_ALL:
             failure = _output(api, context, i, element_type, outputs[i])
-        if own != OWN_FOR_NONE:
+        if own != BUFFERS_FOR_NONE:
             outputs[i].type = element_type
     if failure != 0:
         call.status = failure

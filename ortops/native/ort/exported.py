@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortops.compiler.compile import compiled, noinline, small
+from ortops.compiler.compile import compiled, noinline, optimize_for_size
 from ortops.compiler.parallel import allocate, release
 from ortops.compiler.parallel import call as invoke
 from ortops.compiler.scalar import address_of, minimum
@@ -20,7 +20,7 @@ from ortops.native.structs import Struct
 from ortops.native.types import INVALID, MAX_DIMS, OK, OUT_OF_MEMORY, Call, Node, TypeVariable
 
 
-@small
+@optimize_for_size
 def make_node(operators: OperatorList, name: int, element_type: int, count: int, given: int, call: Call) -> int:
     """Make a node, which `release_node` ends. Any number of threads may compute it at once.
 
@@ -79,7 +79,7 @@ class Array(Struct):
     dims: Words
 
 
-@small
+@optimize_for_size
 def infer_shapes_of_arrays(node: Node, call: Call) -> int:
     """As `infer_shapes`, of a call whose inputs are NumPy arrays.
 
@@ -97,7 +97,7 @@ def infer_shapes_of_arrays(node: Node, call: Call) -> int:
     return infer_shapes(node, call)
 
 
-@small
+@optimize_for_size
 def infer_shapes(node: Node, call: Call) -> int:
     """Check the types and the shapes of a call's inputs, and set the types and the shapes of its outputs.
 
@@ -157,7 +157,7 @@ def _refuse_type(name: int, call: Call, allowed: TypeVariable, expected: int, el
     return INVALID
 
 
-@small
+@optimize_for_size
 def compute(node: Node, call: Call) -> int:
     """Compute the outputs of a call for which `infer_shapes` has succeeded.
 
@@ -177,7 +177,7 @@ def compute(node: Node, call: Call) -> int:
     return status
 
 
-@small
+@optimize_for_size
 def make_table(operator: TypedOperator, api: int, version: int) -> int:
     """Make the OrtCustomOp of an operator, which `release_table` ends.
 

@@ -13,6 +13,7 @@ from ortops.compiler.text import text
 from ortops.native.elements import Words
 from ortops.native.node.messages import write_int, write_text
 from ortops.native.node.shapes import given_type
+from ortops.native.ort.inputs import describe_info
 from ortops.native.ort.ort_api import call_api
 from ortops.native.structs import Struct
 from ortops.native.types import FAILED, MAX_DIMS, MAX_TENSORS, NONE, OK, Call, Definition, Node, Tensor
@@ -75,12 +76,8 @@ def _describe(tensor: Tensor, names: Words, api: int, context: int, i: int) -> i
         call_api(api, "ReleaseStatus", (status,))
     if status != 0 or info == 0:
         return 0
-    status = call_api(api, "GetTensorElementType", (info, field_address(tensor, "type")))
-    if status == 0:
-        status = call_api(api, "GetDimensionsCount", (info, field_address(tensor, "rank")))
-    rank = minimum(tensor.rank, MAX_DIMS)
-    if status == 0:
-        status = call_api(api, "GetDimensions", (info, address_of(tensor.dims), rank))
+    status = describe_info(api, info, tensor, MAX_DIMS)
+    rank = tensor.rank
     if status == 0:
         status = call_api(api, "GetSymbolicDimensions", (info, address_of(names), rank))
     tensor.address, tensor.rank = 0, rank if rank > 0 else -1

@@ -45,13 +45,20 @@ def _describe(api: int, context: int, i: int, max_rank: int, tensor: Tensor) -> 
     if status != 0:
         return status
     info = tensor.address
+    status = describe_info(api, info, tensor, max_rank)
+    call_api(api, "ReleaseTensorTypeAndShapeInfo", (info,))
+    if status == 0:
+        status = call_api(api, "GetTensorMutableData", (value, here))
+    return status
+
+
+@compiled
+def describe_info(api: int, info: int, tensor: Tensor, max_rank: int) -> int:
+    """Set a tensor's element type, rank and dimensions from an OrtTensorTypeAndShapeInfo; an OrtStatus."""
     status = call_api(api, "GetTensorElementType", (info, field_address(tensor, "type")))
     if status == 0:
         status = call_api(api, "GetDimensionsCount", (info, field_address(tensor, "rank")))
     if status == 0:
         tensor.rank = minimum(tensor.rank, max_rank)
         status = call_api(api, "GetDimensions", (info, address_of(tensor.dims), tensor.rank))
-    call_api(api, "ReleaseTensorTypeAndShapeInfo", (info,))
-    if status == 0:
-        status = call_api(api, "GetTensorMutableData", (value, here))
     return status

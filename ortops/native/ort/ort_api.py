@@ -11,8 +11,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ortops.compiler.compile import noinline
 from ortops.compiler.parallel import to_words
-from ortops.native.ort.types import API_FUNCTIONS
+from ortops.compiler.text import text
+from ortops.native.ort.types import API_FUNCTIONS, FAIL
 
 _INT64 = ir.IntType(64)
 
@@ -38,3 +40,9 @@ if TYPE_CHECKING:
         """Call the function `name` of the OrtApi at address `api` with 8-byte words; return its OrtStatus, 0 for success."""
 else:
     call_api = _call_api
+
+
+@noinline
+def out_of_memory(api: int) -> int:
+    """An OrtStatus that says that memory has run out."""
+    return call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory")))

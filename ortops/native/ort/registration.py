@@ -26,7 +26,7 @@ from ortops.native.node.attributes import OF_INFERENCE, OF_KERNEL, read_attribut
 from ortops.native.ort.compute import compute_node, make_status
 from ortops.native.ort.getters import fill_getters
 from ortops.native.ort.inference import Scratch, infer_outputs
-from ortops.native.ort.ort_api import call_api
+from ortops.native.ort.ort_api import call_api, out_of_memory
 from ortops.native.ort.types import API_VERSION, FAIL, INVALID_ARGUMENT, Kernel, Table
 from ortops.native.python_api import call_python, python_process
 from ortops.native.structs import POINTER, Struct
@@ -128,7 +128,7 @@ def _make(result: Words, api: int, release_number: int, domains: Domains) -> int
     size = (tables + size_of(Table) * domains.operator_count) // 8
     memory = allocate(size)
     if address_of(memory) == 0:
-        return call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory")))
+        return out_of_memory(api)
     for i in range(size):
         memory[i] = 0
     made = struct_at(Registration, address_of(memory))
@@ -185,7 +185,7 @@ def _create(table: Table, api: int, info: int, result: Words) -> int:
     kernel = struct_at(Kernel, address_of(allocate(1 + node_words(table.operator))))
     call, status = allocate_struct(Call), 0
     if address_of(kernel) == 0 or call is None:
-        status = call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory")))
+        status = out_of_memory(api)
     else:
         kernel.table = table
         code = fill_node(kernel.node, call, table.operator, api, info, OF_KERNEL)
@@ -256,7 +256,7 @@ def _infer(table: Table, context: int) -> int:
     if scratch is None or address_of(node) == 0:
         release(scratch)
         release(node)
-        return call_api(api, "CreateStatus", (FAIL, text("ortops: out of memory")))
+        return out_of_memory(api)
     code = fill_node(node, scratch.call, operator, api, context, OF_INFERENCE)
     if code == OK:
         code = infer_outputs(node, scratch, api, context)

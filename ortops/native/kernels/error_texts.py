@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ortops.compiler.compile import compiled, small
+from ortops.compiler.compile import compiled, optimize_for_size
 from ortops.compiler.text import text
 from ortops.native.elements import Doubles
 from ortops.native.kernels.layout import NO_BINS, NO_PIXELS
@@ -11,9 +11,9 @@ from ortops.native.node.messages import write_float, write_int, write_shape, wri
 from ortops.native.types import NONE, Call
 
 
-@small
-def refuse_rois(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> None:
-    """Write why an operator on RoIs refuses a call; a `types.Refuse`.
+@optimize_for_size
+def write_rois_error(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> None:
+    """Write why an operator on RoIs refuses a call; a `types.WriteRoisError`.
 
     Args:
         call: the call.
@@ -23,27 +23,27 @@ def refuse_rois(call: Call, entry: RoiEntry, rule: int, number: int, roi: Double
         roi: the RoI's coordinates.
         image: the RoI's batch index.
     """
-    lengths = call.lengths if entry.has_lengths else call.tensors[entry.map].dims
+    lengths = call.lengths if entry.has_lengths else call.tensors[entry.x].dims
     if rule == NO_BINS:
         write_text(call, entry.output_name)
         write_text(call, text(" has shape "))
         write_shape(call, call.tensors[entry.output])
         write_text(call, text(": must have an output height and width >= 1"))
     elif rule == NO_PIXELS:
-        write_text(call, entry.map_name)
+        write_text(call, entry.x_name)
         write_text(call, text(" is "))
         write_int(call, lengths[2])
         write_text(call, text(" x "))
         write_int(call, lengths[3])
         write_text(call, text(" pixels: must not be empty where there are RoIs"))
-    elif entry.of_images != NONE and not 0 <= image < lengths[0]:
-        write_text(call, entry.of_images_name)
+    elif entry.batch_indices != NONE and not 0 <= image < lengths[0]:
+        write_text(call, entry.batch_indices_name)
         _write_number(call, number)
         write_int(call, image)
         write_text(call, text(": must be "))
-        _write_rule_of_images(call, lengths[0])
+        _write_image_rule(call, lengths[0])
     else:
-        write_text(call, entry.boxes_name)
+        write_text(call, entry.rois_name)
         _write_number(call, number)
         is_finite = True
         for k in range(entry.columns):
@@ -52,7 +52,7 @@ def refuse_rois(call: Call, entry: RoiEntry, rule: int, number: int, roi: Double
             is_finite = is_finite and roi[k] - roi[k] == 0.0
         if is_finite:
             write_text(call, text("]: batch_id must be a whole number "))
-            _write_rule_of_images(call, lengths[0])
+            _write_image_rule(call, lengths[0])
         else:
             write_text(call, text("]: must be finite"))
 
@@ -65,14 +65,14 @@ def _write_number(call: Call, number: int) -> None:
 
 
 @compiled
-def _write_rule_of_images(call: Call, images: int) -> None:
+def _write_image_rule(call: Call, images: int) -> None:
     write_text(call, text(">= 0 and < "))
     write_int(call, images)
     write_text(call, text(", the number of images"))
 
 
-@small
-def refuse_to_resample(call: Call, entry: ResampleEntry) -> None:
+@optimize_for_size
+def write_resample_error(call: Call, entry: ResampleEntry) -> None:
     """Write that DmlResample has no element to read, or that its gradient has no element to fill."""
     if entry.transposed == 0:
         write_text(call, text("InputTensor has shape "))

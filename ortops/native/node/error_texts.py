@@ -38,7 +38,7 @@ OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
 
 
 @noinline
-def refuse(node: Node, call: Call, lengths: Lengths, row: int, place: int, rule: int) -> int:
+def write_error(node: Node, call: Call, lengths: Lengths, row: int, place: int, rule: int) -> int:
     """Write an error's text into a call.
 
     Args:

@@ -19,7 +19,7 @@ from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
 from ortops.extras import compiling
 from ortops.native.types import BUFFERS_FOR_ALL, BUFFERS_FOR_OMITTED, MAX_AXES, MAX_DIMS, MAX_TENSORS
-from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, Attribute, AttributeValue, Operator
+from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
     from ortops.custom.arguments import Argument, UserCode
@@ -435,7 +435,8 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
         raise ValueError(f"{label}: outputs = {list(outputs)}: must not repeat a name")
     axes = {axis for tensor in whole.inputs for axis in tensor.shape}
     inputs = tuple(tensor for tensor in whole.inputs if tensor.name not in outputs)
-    attributes = tuple(_as_length(one) if one.name in axes else one for one in whole.attributes)
+    # An attribute that is the length of an axis must not be negative.
+    attributes = tuple(replace(one, minimum=0) if one.name in axes else one for one in whole.attributes)
     found = replace(whole, inputs=inputs, outputs=tuple(arrays[name] for name in outputs), attributes=attributes)
     return found, len(parts)
 
@@ -458,8 +459,3 @@ def shapes_in_models(label: str, function: Callable[..., Any], signature: Signat
         return function(**{name: given[name] for name in names})
 
     return shapes
-
-
-def _as_length(attribute: Attribute) -> Attribute:
-    """An attribute that is the length of an axis, and so must not be negative."""
-    return replace(attribute, minimum=0)

@@ -111,29 +111,9 @@ def operator(
     """
     if function is None:
         return functools.partial(
-            _made, domain=domain, name=name, doc=doc, inputs=inputs, outputs=outputs, attributes=attributes,
+            operator, domain=domain, name=name, doc=doc, inputs=inputs, outputs=outputs, attributes=attributes,
             types=types, shapes=shapes, gradient=gradient, body=body, compiled=compiled, parallel=parallel,
         )  # fmt: skip
-    return _made(
-        function, domain, name, doc, inputs, outputs, attributes, types, shapes, gradient, body, compiled, parallel
-    )
-
-
-def _made(
-    function: Callable[..., Any],
-    domain: str,
-    name: str | None,
-    doc: str | None,
-    inputs: Sequence[Tensor] | None,
-    outputs: Sequence[Any] | None,
-    attributes: Sequence[Attribute],
-    types: Mapping[str, Sequence[ElementType]] | None,
-    shapes: Callable[..., Any] | None,
-    gradient: str | CustomOperator | None,
-    body: onnx.FunctionProto | None,
-    compiled: bool | Mapping[str, bool],
-    parallel: str,
-) -> CustomOperator:
     if not callable(function):
         raise TypeError(f"{function!r}: must be a function, or a class whose objects can be called")
     name = str(getattr(function, "__name__", "")) if name is None else name
@@ -146,30 +126,30 @@ def _made(
         )
     if body is not None and (body.domain, body.name) != (domain, name):
         raise ValueError(f"body is of {body.domain}::{body.name}: must be of {domain}::{name}")
-    check_function(function, f"{domain}::{name}")
+    label = f"{domain}::{name}"
+    check_function(function, label)
     as_lists = frozenset[str]()
     cls: type[CustomOperator] = CustomOperator
     settings: dict[str, Any] = {}
     if compiled is not False:
-        names = compiled_operator.check_settings(f"{domain}::{name}", inputs, outputs, shapes, compiled)
-        read, returns = compiled_operator.read(function, f"{domain}::{name}", names)
+        names = compiled_operator.check_settings(label, inputs, outputs, shapes, compiled)
+        read, returns = compiled_operator.read(function, label, names)
         inputs, outputs, attributes, types = read.inputs, read.outputs, read.attributes, read.types
         options = compiled if isinstance(compiled, Mapping) else {}
         cls = compiled_operator.CompiledOperator
         settings = {"options": options, "parallel": parallel, "lengths": shapes, "returns": returns}
         if shapes is not None:
-            given = compiled_operator.shapes_in_models(f"{domain}::{name}", shapes, read)
+            given = compiled_operator.shapes_in_models(label, shapes, read)
             shapes = None if returns else given  # in a model nobody knows what the data decides
     elif parallel:
-        raise TypeError(
-            f"{domain}::{name}: parallel = {parallel!r}: must not be given to an operator that is not compiled"
-        )
+        raise TypeError(f"{label}: parallel = {parallel!r}: must not be given to an operator that is not compiled")
     elif inputs is None:
-        read = signature_of(function, f"{domain}::{name}", has_outputs=outputs is not None)
+        read = signature_of(function, label, has_outputs=outputs is not None)
         inputs, attributes, types, as_lists = read.inputs, read.attributes, read.types, read.as_lists
         outputs = read.outputs if outputs is None else outputs
     elif outputs is None:
-        raise TypeError(f"{domain}::{name}: outputs must be given where inputs are")
+        raise TypeError(f"{label}: outputs must be given where inputs are")
+    tensors: tuple[Any, ...] = tuple(outputs)
     return cls(
         name=name,
         family="",
@@ -177,11 +157,10 @@ def _made(
         doc=doc or getattr(function, "__doc__", None) or "",
         attributes=tuple(attributes),
         inputs=tuple(inputs),
-        outputs=tuple(outputs),
+        outputs=tensors,
         types={variable: tuple(kinds) for variable, kinds in (types or {}).items()},
         domain=domain,
-        shapes=shapes
-        and _shape_function(f"{domain}::{name}", shapes, tuple(inputs), tuple(outputs), tuple(attributes)),
+        shapes=shapes and _shape_function(label, shapes, tuple(inputs), tensors, tuple(attributes)),
         gradient=gradient.label if isinstance(gradient, CustomOperator) else gradient,
         call=function,
         as_lists=as_lists,

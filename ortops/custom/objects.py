@@ -20,12 +20,12 @@ _sessions: dict[int, _Session] = {}
 
 
 class _Session:
-    """A session's objects."""
+    """A session's objects, which live as long as its `kernels`."""
 
     def __init__(self, address: int) -> None:
         self._address = address
         self._made: dict[Operator, Bind] = {}
-        self._kernels: set[object] = set()
+        self.kernels: set[object] = set()
         self._exits = contextlib.ExitStack()
 
     def bind_of(self, operator: Operator, constructor: Constructor) -> Bind:
@@ -35,14 +35,10 @@ class _Session:
             self._exits.callback(close)
         return self._made[operator]
 
-    def enter(self, kernel: object) -> None:
-        """Keep the objects alive for a kernel."""
-        self._kernels.add(kernel)
-
     def leave(self, kernel: object) -> None:
         """End a kernel; the last kernel closes all objects."""
-        self._kernels.discard(kernel)
-        if not self._kernels:
+        self.kernels.discard(kernel)
+        if not self.kernels:
             _sessions.pop(self._address, None)
             self._made.clear()
             self._exits.close()
@@ -67,7 +63,7 @@ def kernel_with_object(
     api.check(api.KernelInfo_GetLogger(info, byref(logger)))
     address = logger.value or 0
     session = _sessions.setdefault(address, _Session(address))
-    session.enter(token)
+    session.kernels.add(token)
     try:
         # Not the function itself: an exception's traceback may keep it alive.
         kernel = functools.partial(make(session.bind_of(operator, constructor)))

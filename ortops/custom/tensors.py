@@ -18,15 +18,10 @@ from ortops.runtime import library
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES
 
-_TYPESTR = {
-    1: "<f4", 2: "|u1", 3: "|i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "|b1", 10: "<f2", 11: "<f8", 12: "<u4",
-    13: "<u8", 16: "<i2",
-    8: "<u8",  # strings' objects, which nobody reads
-}  # fmt: skip
-_DTYPES = {ELEMENT_TYPES[name]: dtype for name, dtype in ELEMENT_DTYPES.items() if name != "string"} | {
-    8: np.dtype("<u8")
-}
+_DTYPES = {number: ELEMENT_DTYPES[name] for name, number in ELEMENT_TYPES.items()}
 _BFLOAT16, _STRING = ELEMENT_TYPES["bfloat16"], ELEMENT_TYPES["string"]
+_DTYPES[_STRING] = np.dtype(np.uint64)  # strings' objects, which nobody reads
+_TYPESTR = {number: "<i2" if number == _BFLOAT16 else dtype.str for number, dtype in _DTYPES.items()}
 
 
 class Inputs:

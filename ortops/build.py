@@ -74,9 +74,9 @@ def _library(target: str | None, jobs: int | None) -> bytes:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, after any other process that holds it. It ends with the process, and no child has it."""
     with path.open("ab") as file:
-        if not _lock(file, waits=False):
+        if not _lock(file):
             click.echo("another process builds the library: waiting for it", err=True)
-            while not _lock(file, waits=True):
+            while not _lock(file):
                 time.sleep(0.1)
         yield
 
@@ -84,7 +84,7 @@ def _locked(path: Path) -> Iterator[None]:
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock(file: IO[bytes], *, waits: bool) -> bool:  # noqa: ARG001 - Windows waits for ten seconds at most
+    def _lock(file: IO[bytes]) -> bool:
         """Take the lock of a file; say whether this process has it."""
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -95,10 +95,10 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock(file: IO[bytes], *, waits: bool) -> bool:
+    def _lock(file: IO[bytes]) -> bool:
         """Take the lock of a file; say whether this process has it."""
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             return False
         return True

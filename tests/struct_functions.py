@@ -6,18 +6,9 @@ from collections.abc import Callable
 from typing import Annotated
 
 from ortops.compiler.compile import compiled
-from ortops.compiler.parallel import add_atomically, allocate, call, call_unchecked, pointer_to, release
-from ortops.compiler.scalar import address_of, offset
-from ortops.compiler.struct_types import (
-    allocate_struct,
-    clear_struct,
-    field_address,
-    field_pointer,
-    items_at,
-    local_struct,
-    size_of,
-    struct_at,
-)
+from ortops.compiler.parallel import call, call_unchecked, pointer_to
+from ortops.compiler.scalar import address_of
+from ortops.compiler.struct_types import items_at
 from ortops.native.elements import Address, Words
 from ortops.native.structs import POINTER, Byte, Float32, Struct, Union
 
@@ -108,15 +99,6 @@ def change(node: Node, value: int) -> int:
 
 
 @compiled
-def count(node: Node | None) -> int:
-    """The number of nodes in a list."""
-    length = 0
-    while node is not None:
-        length, node = length + 1, node.next
-    return length
-
-
-@compiled
 def lacks(definition: Definition) -> int:
     """What a definition lacks, a bit for each of two."""
     missing = 1 if definition.others is None else 0
@@ -124,15 +106,6 @@ def lacks(definition: Definition) -> int:
         return missing + 2
     definition.starts, definition.others, definition.lengths = definition.lengths, None, None
     return missing + definition.starts[1]
-
-
-@compiled
-def cut(node: Node) -> int:
-    """End a list with its first node."""
-    if node.next is node:
-        return -1
-    node.next = None
-    return 0
 
 
 @compiled
@@ -150,24 +123,3 @@ def call_back(node: Node, tensor: Tensor) -> int:
         return -1
     found: int = call_unchecked(node.compute, (node, 7))
     return first + found
-
-
-@compiled
-def use_memory() -> int:
-    """Use structs on the stack and on the heap."""
-    local, made = local_struct(Tensor), allocate_struct(Tensor)
-    memory = allocate(3 * size_of(Tensor) // 8)
-    several = items_at(Tensor, address_of(memory))
-    if made is None:
-        return -1
-    clear_struct(local)
-    clear_struct(made)
-    for i in range(3):
-        several[i].rank = 10 * i
-    made.rank = 100
-    add_atomically(field_pointer(made, "rank"), 1000)
-    same = struct_at(Tensor, field_address(offset(several, 1)[1], "rank"))
-    total = local.rank + local.dims[3] + several[1].rank + made.rank + same.rank
-    release(made)
-    release(memory)
-    return total

@@ -43,6 +43,16 @@ class Example:
         self.node: Any = Node(address(self.definition))
 
 
+def test_null_pointers_are_none() -> None:
+    definition: Any = Definition()
+    numbers, rules = (ctypes.c_int64 * 2)(3, 40), (Rule * 1)()
+    lacks = loaded("lacks")
+    assert lacks(address(definition), 0, 0) == 3
+    definition.others, definition.lengths = rules, numbers
+    assert (lacks(address(definition), 0, 0), definition.starts[1]) == (40, 40)
+    assert (definition.others, definition.lengths) == (None, None)
+
+
 def test_fields_are_where_a_c_compiler_puts_them() -> None:
     assert [field.offset for field in Tensor.fields.values()] == [0, 8, 40, 44, 48]
     assert [field.offset for field in Node.fields.values()] == [0, 8, 16, 184, 240, 248]
@@ -84,26 +94,6 @@ def test_a_union_and_structs_that_follow() -> None:
     assert (list(memory[1:]), ctypes.sizeof(row)) == ([0, 0, row.number.bits, 0, 0], 8)
 
 
-def test_a_null_pointer_is_none() -> None:
-    count, cut = loaded("count"), loaded("cut")
-    last: Any = Node()
-    first: Any = Node(0, address(last))
-    assert [count(one, 0, 0) for one in (0, address(last), address(first))] == [0, 1, 2]
-    assert (cut(address(first), 0, 0), first.next, count(address(first), 0, 0)) == (0, None, 1)
-    last.next = last
-    assert (cut(address(last), 0, 0), address(last.next)) == (-1, address(last))
-
-
-def test_several_values_are_none_at_the_address_0() -> None:
-    definition: Any = Definition()
-    numbers, rules = (ctypes.c_int64 * 2)(3, 40), (Rule * 1)()
-    lacks = loaded("lacks")
-    assert lacks(address(definition), 0, 0) == 3
-    definition.others, definition.lengths = rules, numbers
-    assert (lacks(address(definition), 0, 0), definition.starts[1]) == (40, 40)
-    assert (definition.others, definition.lengths) == (None, None)
-
-
 def test_functions_get_structs_by_their_addresses() -> None:
     example = Example()
     tensors: Any = (Tensor * 2)()
@@ -115,10 +105,6 @@ def test_functions_get_structs_by_their_addresses() -> None:
     example.node.compute = ctypes.cast(callback, ctypes.c_void_p).value
     (six,) = struct.unpack("q", struct.pack("d", 6.0))
     assert call_back(address(example.node), address(tensors), 0) == six + 7
-
-
-def test_structs_on_the_stack_and_on_the_heap_are_memory_of_their_own() -> None:
-    assert loaded("use_memory")(0, 0, 0) == 0 + 0 + 10 + 1100 + 20
 
 
 @pytest.mark.parametrize(

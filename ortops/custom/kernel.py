@@ -88,14 +88,10 @@ def _error(api: Api, info: int, name: bytes) -> bytes:
     return message
 
 
-def _read_float(api: Api, info: int, name: bytes) -> float | None:
-    cell = c_float()
-    return cell.value if api.succeeds(api.KernelInfoGetAttribute_float(info, name, byref(cell))) else None
-
-
-def _read_int(api: Api, info: int, name: bytes) -> int | None:
-    cell = c_int64()
-    return cell.value if api.succeeds(api.KernelInfoGetAttribute_int64(info, name, byref(cell))) else None
+def _read_number(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> float | None:
+    number = cell()
+    read = getattr(api, f"KernelInfoGetAttribute_{kind}")
+    return number.value if api.succeeds(read(info, name, byref(number))) else None
 
 
 def _read_string(api: Api, info: int, name: bytes) -> str | None:
@@ -118,8 +114,8 @@ def _read_list(kind: str, cell: type[Any], api: Api, info: int, name: bytes) -> 
 
 
 _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
-    "FLOAT": _read_float,
-    "INT": _read_int,
+    "FLOAT": functools.partial(_read_number, "float", c_float),
+    "INT": functools.partial(_read_number, "int64", c_int64),
     "STRING": _read_string,
     "FLOATS": functools.partial(_read_list, "float", c_float),
     "INTS": functools.partial(_read_list, "int64", c_int64),

@@ -63,7 +63,7 @@ def build_library(
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     check_domain(domain)
     chosen, own = _chosen(operators)
-    types = checked_types([*chosen, *own], types)
+    types = _checked_types([*chosen, *own], types)
     with compiling():
         from ortops.library.content import exports_of, library_with
 
@@ -82,52 +82,27 @@ def _chosen(
         ValueError: a name is unknown, or an operator is there twice.
         TypeError: one string is given, or what is no operator, or one that is not compiled.
     """
-    if operators is None or isinstance(operators, str):
-        return operators_named(operators), []
-    given: Sequence[str | CustomOperator] = as_operators(operators)
-    own = [one for one in given if isinstance(one, CompiledOperator)]
-    for one in given:
-        if isinstance(one, CustomOperator) and one not in own:
-            raise TypeError(f"operators has {one.label}, which needs Python: must be made with compiled = True")
-        if not isinstance(one, str | CustomOperator):
-            raise TypeError(f"operators has {one!r}: must be names, and operators that ortops.operator made")
-    chosen = operators_named([one for one in given if isinstance(one, str)])
-    labels = [one.label for one in (*chosen, *own)]
+    if operators is None:
+        return OPERATORS, []
+    _check_list("operators", operators)
+    chosen, own = list[Operator](), list[CompiledOperator]()
+    for operator in as_operators(operators):
+        if isinstance(operator, CompiledOperator):
+            own.append(operator)
+        elif isinstance(operator, CustomOperator):
+            raise TypeError(f"operators has {operator.label}, which needs Python: must be made with compiled = True")
+        elif isinstance(operator, str):
+            chosen.append(BY_NAME[_allowed("operators", operator, BY_NAME)])
+        else:
+            raise TypeError(f"operators has {operator!r}: must be names, and operators that ortops.operator made")
+    labels = [operator.label for operator in (*chosen, *own)]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"operators has {label} {labels.count(label)} times: must have it once")
     return chosen, own
 
 
-def _names(argument: str, given: Iterable[str], allowed: Iterable[str], of_what: str = "") -> list[str]:
-    """The names in an argument.
-
-    Raises:
-        ValueError: a name is not allowed.
-        TypeError: the argument is a string.
-    """
-    if isinstance(given, str):
-        raise TypeError(f"{argument} = {given!r}: must be a list of names")
-    names, allowed = list(given), set(allowed)
-    for name in names:
-        if name not in allowed:
-            raise ValueError(f"{argument} has {name!r}: must be among {', '.join(sorted(allowed))}{of_what}")
-    return names
-
-
-def operators_named(names: Iterable[str] | None) -> Sequence[Operator]:
-    """The operators with these names; all for None.
-
-    Raises:
-        ValueError: a name is unknown.
-        TypeError: the argument is a string.
-    """
-    if names is None:
-        return OPERATORS
-    return [BY_NAME[name] for name in _names("operators", names, BY_NAME)]
-
-
-def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) -> Sequence[str]:
+def _checked_types(operators: Iterable[Operator], types: Iterable[str] | None) -> Sequence[str]:
     """The element types to compile for; all for None.
 
     Raises:
@@ -136,6 +111,19 @@ def checked_types(operators: Sequence[Operator], types: Iterable[str] | None) ->
     """
     if types is None:
         return FLOAT_TYPES
-    tensors = ((operator, one) for operator in operators for one in (*operator.inputs, *operator.outputs))
-    allowed = {kind for operator, one in tensors for kind in operator.element_types(one) if kind in FLOAT_TYPES}
-    return _names("types", types, allowed, ", the types of these operators")
+    _check_list("types", types)
+    tensors = ((operator, tensor) for operator in operators for tensor in (*operator.inputs, *operator.outputs))
+    allowed = {kind for operator, tensor in tensors for kind in operator.element_types(tensor) if kind in FLOAT_TYPES}
+    return [_allowed("types", kind, allowed, ", the types of these operators") for kind in types]
+
+
+def _check_list(argument: str, given: object) -> None:
+    if isinstance(given, str):
+        raise TypeError(f"{argument} = {given!r}: must be a list of names")
+
+
+def _allowed(argument: str, name: str, allowed: Iterable[str], of_what: str = "") -> str:
+    """A name in an argument. Raise ValueError if it is not allowed."""
+    if name not in allowed:
+        raise ValueError(f"{argument} has {name!r}: must be among {', '.join(sorted(allowed))}{of_what}")
+    return name

@@ -21,6 +21,7 @@ from ortops.native.kernels import (
     axis,
     error_texts,
     gather,
+    layout,
     maximum,
     pack,
     parts,
@@ -43,21 +44,6 @@ from ortops.native.kernels.functions import (
     Functions,
     Pooling,
     ResampleDriver,
-)
-from ortops.native.kernels.layout import (
-    ABOVE,
-    BELOW,
-    CANDIDATES,
-    CEIL,
-    EXTREMES,
-    LISTS,
-    MAX_PARAMETERS,
-    NEAREST,
-    PIXELS,
-    TO_DROIS,
-    TO_DX,
-    TO_Y,
-    WEIGHTS,
 )
 from ortops.native.kernels.types import Parameter, PerAxis, ResampleEntry, RoiEntry
 from ortops.native.types import NONE, Entry
@@ -106,32 +92,32 @@ Mode: TypeAlias = Literal["avg", "max", "max_interpolated", "max_pixel", "avg_ro
 """The kind of pooling: average, largest weighted corner, largest sample, largest pixel, or average over rotated RoIs."""
 
 _POOLING: Mapping[Mode, tuple[int, Pooling]] = {
-    "avg": (WEIGHTS, average.average),
-    "max": (EXTREMES, maximum.max_corner),
-    "max_interpolated": (CANDIDATES, maximum.max_sample),
-    "max_pixel": (PIXELS, maximum.max_pixel),
-    "avg_rotated": (LISTS, rotated.average),
+    "avg": (layout.WEIGHTS, average.average),
+    "max": (layout.EXTREMES, maximum.max_corner),
+    "max_interpolated": (layout.CANDIDATES, maximum.max_sample),
+    "max_pixel": (layout.PIXELS, maximum.max_pixel),
+    "avg_rotated": (layout.LISTS, rotated.average),
 }
 """For each mode, the form of its tables and the function that applies them to panels and planes."""
 
 _ADDING_TO_DX: Mapping[Mode, tuple[int, AddingToDx]] = {
-    "avg": (WEIGHTS, average.add_gradient),
-    "max": (CANDIDATES, argmax.add_to_max_corner),
-    "max_interpolated": (CANDIDATES, argmax.add_to_max_sample),
-    "max_pixel": (PIXELS, pixel_bins.add_to_argmax),
-    "avg_rotated": (LISTS, rotated.add_gradient),
+    "avg": (layout.WEIGHTS, average.add_gradient),
+    "max": (layout.CANDIDATES, argmax.add_to_max_corner),
+    "max_interpolated": (layout.CANDIDATES, argmax.add_to_max_sample),
+    "max_pixel": (layout.PIXELS, pixel_bins.add_to_argmax),
+    "avg_rotated": (layout.LISTS, rotated.add_gradient),
 }
 _ADDING_TO_DROIS: Mapping[Mode, tuple[int, AddingToDrois]] = {
-    "avg": (WEIGHTS, average.add_box_gradient),
-    "max": (CANDIDATES, argmax.add_drois_of_max_corner),
-    "max_interpolated": (CANDIDATES, argmax.add_drois_of_max_sample),
+    "avg": (layout.WEIGHTS, average.add_box_gradient),
+    "max": (layout.CANDIDATES, argmax.add_drois_of_max_corner),
+    "max_interpolated": (layout.CANDIDATES, argmax.add_drois_of_max_sample),
 }
 
 _FILL: Mapping[int, Filling] = {
-    WEIGHTS: roi_tables.fill_with_weights,
-    EXTREMES: roi_tables.fill_with_extremes,
-    CANDIDATES: roi_tables.fill_with_candidates,
-    PIXELS: roi_tables.fill_with_pixels,
+    layout.WEIGHTS: roi_tables.fill_with_weights,
+    layout.EXTREMES: roi_tables.fill_with_extremes,
+    layout.CANDIDATES: roi_tables.fill_with_candidates,
+    layout.PIXELS: roi_tables.fill_with_pixels,
 }
 
 
@@ -143,24 +129,24 @@ def _values_of(kind: int) -> int:
 @functools.cache
 def _gather_of(mode: Mode, kind: int) -> Constant:
     form, arithmetic = _POOLING[mode]
-    return _driver(gather.gather, TO_Y, form, arithmetic, kind, kind)
+    return _driver(gather.gather, layout.TO_Y, form, arithmetic, kind, kind)
 
 
 @functools.cache
 def _scatter_of(mode: Mode, kind: int) -> Constant:
     form, arithmetic = _ADDING_TO_DX[mode]
     # An average's dX does not depend on the maps, so its planes have the compute type.
-    of_planes = _values_of(kind) if form in (WEIGHTS, LISTS) else kind
+    of_planes = _values_of(kind) if form in (layout.WEIGHTS, layout.LISTS) else kind
     of_sums = _scatter_of(mode, FLOAT) if kind < FLOAT else None
-    return _driver(scatter.scatter, TO_DX, form, arithmetic, kind, of_planes, of_sums)
+    return _driver(scatter.scatter, layout.TO_DX, form, arithmetic, kind, of_planes, of_sums)
 
 
 @functools.cache
 def _drois_of(mode: Mode, kind: int) -> Constant:
     if mode == "avg_rotated":
-        return _driver(rotated.rotated_drois, TO_DROIS, LISTS, rotated.add_products, kind, kind)
+        return _driver(rotated.rotated_drois, layout.TO_DROIS, layout.LISTS, rotated.add_products, kind, kind)
     form, arithmetic = _ADDING_TO_DROIS[mode]
-    return _driver(gather.gather_drois, TO_DROIS, form, arithmetic, kind, kind)
+    return _driver(gather.gather_drois, layout.TO_DROIS, form, arithmetic, kind, kind)
 
 
 def _driver(
@@ -183,7 +169,7 @@ def _driver(
         of_planes: the element type of planes. Panels have the compute type.
         of_sums: the driver that adds up a 16-bit type's dX in parts.
     """
-    lists, element, is_of_rois = form == LISTS, _NAMES[kind], role == TO_DROIS
+    lists, element, is_of_rois = form == layout.LISTS, _NAMES[kind], role == layout.TO_DROIS
     return Constant(
         Driver,
         drive=FunctionOf(drive),
@@ -197,7 +183,7 @@ def _driver(
         kind=kind,
         form=form,
         with_grad=is_of_rois,
-        numbers=DOUBLE if form == CANDIDATES or (lists and is_of_rois) else _values_of(kind),
+        numbers=DOUBLE if form == layout.CANDIDATES or (lists and is_of_rois) else _values_of(kind),
         functions=Constant(
             Functions,
             share=FunctionOf(rotated_tables.share if lists else roi_tables.share),
@@ -249,7 +235,7 @@ class _Roi(NamedTuple):
 
 _HALF_PIXEL = "coordinate_transformation_mode", {"half_pixel": 1, "output_half_pixel": 0}
 _ONNX_PARAMETERS = "spatial_scale", _HALF_PIXEL, "sampling_ratio"
-_INTERPOLATION = "interpolation_mode", {"linear": CEIL, "nearest_neighbor": NEAREST}
+_INTERPOLATION = "interpolation_mode", {"linear": layout.CEIL, "nearest_neighbor": layout.NEAREST}
 
 _ROI_OPERATORS: Mapping[str, _Roi] = {
     "roi_align": _Roi(axis.place_onnx_rois, _ONNX_PARAMETERS, ("avg", "max", "max_interpolated"), "mode"),
@@ -333,7 +319,7 @@ def entry_of(operator: Operator) -> Constant:
         nearest=next((i for i, one in enumerate(roi.parameters) if one is _INTERPOLATION), NONE),
         parameters=[
             _parameter(operator, parameter)
-            for parameter in (*roi.parameters, *(0,) * (MAX_PARAMETERS - len(roi.parameters)))
+            for parameter in (*roi.parameters, *(0,) * (layout.MAX_PARAMETERS - len(roi.parameters)))
         ],
         x_name=x,
         rois_name=rois,
@@ -365,7 +351,9 @@ def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradie
         linear=mode.choices.index("linear"),
         rounding=_row(operator, "rounding_direction"),
         rules=_by_choice(
-            operator, "rounding_direction", {"half_up": NEAREST, "increasing": ABOVE, "decreasing": BELOW}
+            operator,
+            "rounding_direction",
+            {"half_up": layout.NEAREST, "increasing": layout.ABOVE, "decreasing": layout.BELOW},
         ),
         per_axis=[
             Constant(PerAxis, attribute=_row(operator, name), default=default) for name, default in defaults.items()

@@ -9,23 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from ortops.custom.compiled import CompiledOperator
 from ortops.library.drivers import KINDS, drivers_of, entry_of
 from ortops.library.objects import UserFunction
-from ortops.native import tasks
+from ortops.native import interface, tasks
 from ortops.native.constants import Constant, FunctionOf, SharedWord
 from ortops.native.definitions import definition_of
-from ortops.native.interface import (
-    OPTIONAL,
-    REQUIRED,
-    VERSION,
-    Domain,
-    Domains,
-    Drivers,
-    Interface,
-    ListedOperator,
-    OperatorList,
-    Signature,
-    TensorTypes,
-    TypedOperator,
-)
 from ortops.native.node import shapes
 from ortops.native.ort import allocator, callbacks, exported, inputs, registration
 from ortops.native.types import NONE, Entry, Node, Shapes
@@ -53,9 +39,11 @@ def domains_of(operators: Iterable[Operator], types: Sequence[str], domain: str 
         name = domain if operator.domain == DOMAIN else operator.domain
         domains.setdefault(name, []).extend(_typed(operator, tuple(types)))
     return Constant(
-        Domains,
+        interface.Domains,
         count=len(domains),
-        domains=[Constant(Domain, name=name, count=len(typed), operators=typed) for name, typed in domains.items()],
+        domains=[
+            Constant(interface.Domain, name=name, count=len(typed), operators=typed) for name, typed in domains.items()
+        ],
         operator_count=sum(map(len, domains.values())),
     )
 
@@ -64,7 +52,7 @@ def interface_of(operators: Iterable[Operator], types: Sequence[str]) -> Constan
     """The interface, by which hosts find operators and call them."""
     listed = [
         Constant(
-            ListedOperator,
+            interface.ListedOperator,
             domain=operator.domain,
             name=operator.name,
             version=operator.version_of_onnx,
@@ -74,9 +62,9 @@ def interface_of(operators: Iterable[Operator], types: Sequence[str]) -> Constan
         for typed in _typed(operator, tuple(types))
     ]
     return Constant(
-        Interface,
-        version=VERSION,
-        operators=Constant(OperatorList, count=len(listed), operators=listed),
+        interface.Interface,
+        version=interface.VERSION,
+        operators=Constant(interface.OperatorList, count=len(listed), operators=listed),
         python=SharedWord("python"),
         make_node=FunctionOf(exported.make_node),
         release_node=FunctionOf(exported.release_node),
@@ -106,7 +94,7 @@ def _with(operator: Operator, types: Mapping[str, str]) -> Constant:
     deciding, drivers, entry, of_shapes = _parts(operator, types)
     is_optional = any(tensor.optional for tensor in (*operator.inputs, *operator.outputs))
     return Constant(
-        TypedOperator,
+        interface.TypedOperator,
         deciding=deciding,
         drivers=drivers,
         infers_from=_INFERS_OPTIONAL if is_optional else 0,
@@ -130,7 +118,7 @@ def _parts(operator: Operator, types: Mapping[str, str]) -> tuple[int, Sequence[
     if not isinstance(operator, CompiledOperator):
         deciding, choices = drivers_of(operator)
         kind = next(KINDS[name] for name in types.values() if name in KINDS)
-        drivers = [Constant(Drivers, driver=one.driver, driver_of_rois=one.of_rois) for one in choices[kind]]
+        drivers = [Constant(interface.Drivers, driver=one.driver, driver_of_rois=one.of_rois) for one in choices[kind]]
         return deciding, drivers, entry_of(operator), _SHAPES
     tensors = (*operator.inputs, *operator.outputs)
     kinds = tuple((tensor.name, types.get(tensor.type, tensor.type)) for tensor in tensors)
@@ -140,7 +128,7 @@ def _parts(operator: Operator, types: Mapping[str, str]) -> tuple[int, Sequence[
     if operator.lengths is not None:
         of_user = FunctionOf(UserFunction(operator, kinds, of_shapes=True))
         of_shapes = Constant(Shapes, infer=of_user, check=_CHECK, infer_by_names=_INFER)
-    return NONE, [Constant(Drivers, driver=None, driver_of_rois=None)], entry, of_shapes
+    return NONE, [Constant(interface.Drivers, driver=None, driver_of_rois=None)], entry, of_shapes
 
 
 def _signature(operator: Operator, types: Mapping[str, str]) -> Constant:
@@ -148,13 +136,13 @@ def _signature(operator: Operator, types: Mapping[str, str]) -> Constant:
     for side, definitions in (("input", operator.inputs), ("output", operator.outputs)):
         for i, tensor in enumerate(definitions):
             if i == len(tensors):
-                tensors.append(dict.fromkeys(TensorTypes.fields, 0))
+                tensors.append(dict.fromkeys(interface.TensorTypes.fields, 0))
             tensors[i][f"{side}_type"] = ELEMENT_TYPES[types.get(tensor.type, tensor.type)]
-            tensors[i][f"{side}_presence"] = OPTIONAL if tensor.optional else REQUIRED
+            tensors[i][f"{side}_presence"] = interface.OPTIONAL if tensor.optional else interface.REQUIRED
     return Constant(
-        Signature,
+        interface.Signature,
         name=operator.name,
         input_count=len(operator.inputs),
         output_count=len(operator.outputs),
-        tensors=[Constant(TensorTypes, **fields) for fields in tensors],
+        tensors=[Constant(interface.TensorTypes, **fields) for fields in tensors],
     )

@@ -8,22 +8,8 @@ from __future__ import annotations
 from ortops.compiler.compile import compiled, optimize_for_size
 from ortops.compiler.scalar import int64_pointer, maximum, minimum
 from ortops.compiler.struct_types import local_struct
-from ortops.native.node.error_texts import (
-    ANY_RANK,
-    LEFT_OUT,
-    MULTIPLE,
-    NEEDED_BY_ATTRIBUTE,
-    NEEDED_BY_OUTPUT,
-    NO_NEGATIVE,
-    OF_ELEMENTS,
-    OF_RANK,
-    PRODUCT,
-    REQUIRED,
-    SCALED,
-    TOO_LONG,
-    UNKNOWN,
-    write_error,
-)
+from ortops.native.node import error_texts as errors
+from ortops.native.node.error_texts import TOO_LONG, UNKNOWN, write_error
 from ortops.native.types import (
     MAX_DIMS,
     MAX_RANK,
@@ -64,7 +50,7 @@ def infer_shapes(node: Node, call: Call) -> int:
         if call.tensors[row].type != 0:
             status = _bind(node, call, lengths, row)
         elif definition.tensors[row].is_optional == 0:
-            status = write_error(node, call, lengths, row, 0, REQUIRED)
+            status = write_error(node, call, lengths, row, 0, errors.REQUIRED)
         if status != OK:
             return status
     for row in range(inputs, inputs + definition.output_count):
@@ -101,7 +87,7 @@ def check_wanted(node: Node, call: Call) -> int:
     for row in range(inputs, inputs + definition.output_count):
         wanted += call.tensors[row].type  # types are above 0
     if wanted == 0:
-        return write_error(node, call, local_struct(Lengths), 0, 0, LEFT_OUT)
+        return write_error(node, call, local_struct(Lengths), 0, 0, errors.LEFT_OUT)
     for row in range(inputs):
         if call.tensors[row].type == 0:
             status = _check_absent(node, call, row)
@@ -116,11 +102,11 @@ def _check_absent(node: Node, call: Call, row: int) -> int:
     tensor, unknown = node.definition.tensors[row], local_struct(Lengths)
     attribute = tensor.required_unless
     if attribute != NONE and node.attributes[attribute].values.ints[0] != tensor.exempt_value:
-        return write_error(node, call, unknown, row, attribute, NEEDED_BY_ATTRIBUTE)
+        return write_error(node, call, unknown, row, attribute, errors.NEEDED_BY_ATTRIBUTE)
     for k in range(tensor.output_count):
         output = tensor.outputs[k]
         if call.tensors[output].type != 0:
-            return write_error(node, call, unknown, row, output, NEEDED_BY_OUTPUT)
+            return write_error(node, call, unknown, row, output, errors.NEEDED_BY_OUTPUT)
     return OK
 
 
@@ -148,9 +134,9 @@ def _bind(node: Node, call: Call, lengths: Lengths, row: int) -> int:
     if rank < 0:
         return OK
     if rank < tensor.least_rank or rank > tensor.largest_rank:
-        return write_error(node, call, lengths, row, 0, ANY_RANK)
+        return write_error(node, call, lengths, row, 0, errors.ANY_RANK)
     if is_variable and not _agree(lengths, definition.rank_axis, rank, name):
-        return write_error(node, call, lengths, row, OF_RANK, definition.rank_axis)
+        return write_error(node, call, lengths, row, errors.OF_RANK, definition.rank_axis)
     leading = 0 if is_variable else rank - tensor.least_rank
     for i in range(rank):
         axis = tensor.axes[i - leading] if i >= leading else -2
@@ -165,10 +151,10 @@ def _bind(node: Node, call: Call, lengths: Lengths, row: int) -> int:
     for i in range(minimum(count, tensor.element_count)):
         length, axis = call.lengths[i], tensor.element_axes[i]
         if length < 0:
-            return write_error(node, call, lengths, row, OF_ELEMENTS + i, NO_NEGATIVE)
+            return write_error(node, call, lengths, row, errors.OF_ELEMENTS + i, errors.NO_NEGATIVE)
         if not _agree(lengths, axis, length, name):
-            return write_error(node, call, lengths, row, OF_ELEMENTS + i, axis)
-    return _solve(node, call, lengths, row, OF_ELEMENTS)
+            return write_error(node, call, lengths, row, errors.OF_ELEMENTS + i, axis)
+    return _solve(node, call, lengths, row, errors.OF_ELEMENTS)
 
 
 @compiled
@@ -201,13 +187,13 @@ def _solve(node: Node, call: Call, lengths: Lengths, row: int, place: int) -> in
         if part != UNKNOWN:
             expected = _product(equation, lengths, part)
             if whole != UNKNOWN and whole != expected:
-                return write_error(node, call, lengths, row, place + number, PRODUCT)
+                return write_error(node, call, lengths, row, place + number, errors.PRODUCT)
             if whole == UNKNOWN:
                 known[equation.whole] = expected
                 lengths.sources[equation.whole] = equation.source
         elif whole != UNKNOWN:
             if whole % divisor != 0 if divisor != TOO_LONG else whole != 0:
-                return write_error(node, call, lengths, row, place + number, MULTIPLE)
+                return write_error(node, call, lengths, row, place + number, errors.MULTIPLE)
             known[equation.part] = whole // divisor if divisor != TOO_LONG else 0
             lengths.sources[equation.part] = equation.source
     return OK
@@ -243,7 +229,7 @@ def _set_shape(node: Node, call: Call, lengths: Lengths, row: int) -> int:
         if tensor.derived_from != NONE:
             length = _scaled(node, tensor, lengths.known[tensor.derived_from + i], i)
             if length == TOO_LONG:
-                return write_error(node, call, lengths, row, i, SCALED)
+                return write_error(node, call, lengths, row, i, errors.SCALED)
         else:
             axis = tensor.axes[i - leading] if i >= leading else -2
             length = maximum(lengths.known[axis], UNKNOWN) if axis >= 0 else -1 - axis

@@ -19,15 +19,7 @@ from ortops.custom.allocator import SizedBlocks
 from ortops.custom.objects import kernel_with_object
 from ortops.custom.shape_inference import infer_output_shapes, type_and_lengths
 from ortops.custom.tensors import Inputs, output, tensor_attribute
-from ortops.engine.c_api import (
-    ANY_TYPE,
-    Api,
-    Callback,
-    CustomOp,
-    TensorType,
-    onnxruntime_version,
-    ort_api,
-)
+from ortops.engine.c_api import ANY_TYPE, Api, Callback, CustomOp, TensorType, onnxruntime_version, ort_api
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
 from ortops.native.interface import OPTIONAL, REQUIRED, VARIADIC

@@ -150,13 +150,7 @@ def _drois_of(mode: Mode, kind: int) -> Constant:
 
 
 def _driver(
-    drive: Any,
-    role: int,
-    form: int,
-    arithmetic: Any,
-    kind: int,
-    of_planes: int,
-    of_sums: Constant | None = None,
+    drive: Any, role: int, form: int, arithmetic: Any, kind: int, of_planes: int, of_sums: Constant | None = None
 ) -> Constant:
     """A driver for an element type.
 
@@ -335,11 +329,7 @@ def _entry(enter: Any, short_of_memory: str) -> Constant:
 def _entry_of_resample(operator: Operator, tensors: Mapping[str, int], is_gradient: bool) -> Constant:
     source, *_, target = tensors.values()
     mode = operator.attributes[_row(operator, "interpolation_mode")]
-    defaults = {
-        "scales": 0.0,
-        "input_pixel_offsets": INPUT_PIXEL_OFFSET,
-        "output_pixel_offsets": OUTPUT_PIXEL_OFFSET,
-    }
+    defaults = {"scales": 0.0, "input_pixel_offsets": INPUT_PIXEL_OFFSET, "output_pixel_offsets": OUTPUT_PIXEL_OFFSET}
     return Constant(
         ResampleEntry,
         entry=_entry(resample.resample, "out of memory for a line of the tensor"),

@@ -14,7 +14,7 @@ from ortops.compiler.compile import compiled, inline
 from ortops.compiler.scalar import cast_like, compute_pointer, element_pointer, lane_count, load, offset, store
 from ortops.compiler.simd import add, multiply, select_new_max, widen
 from ortops.native.elements import Doubles, Source, Sums, Wide
-from ortops.native.kernels.layout import Table
+from ortops.native.kernels.layout import Tables
 from ortops.native.kernels.tables import OFF_MAP, Candidates, candidates_in
 
 WHOLE_SAMPLE = 4
@@ -105,37 +105,21 @@ def _argmax_of(code: float, bits: int, rows: Candidates, columns: Candidates, p:
 
 @compiled
 def add_to_max_corner(
-    source: Source,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    top: int,
-    bottom: int,
-    codes: Wide,
-    dx: Sums,
-    stride: int,
+    source: Source, gradient: Sums, tables: Tables, top: int, bottom: int, codes: Wide, dx: Sums, stride: int
 ) -> None:
     """Add each channel's gradient [PH, PW] to each bin's argmax, if it lies in the rows top:bottom of dx [H, W].
 
     Rows of the source and of dx are `stride` pixels apart; `codes` [PW] is a buffer.
     """
-    _add_to_dx(True, source, gradient, row_table, column_table, top, bottom, codes, dx, stride)
+    _add_to_dx(True, source, gradient, tables, top, bottom, codes, dx, stride)
 
 
 @compiled
 def add_to_max_sample(
-    source: Source,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    top: int,
-    bottom: int,
-    codes: Wide,
-    dx: Sums,
-    stride: int,
+    source: Source, gradient: Sums, tables: Tables, top: int, bottom: int, codes: Wide, dx: Sums, stride: int
 ) -> None:
     """As `add_to_max_corner`, but add to the sample's four pixels."""
-    _add_to_dx(False, source, gradient, row_table, column_table, top, bottom, codes, dx, stride)
+    _add_to_dx(False, source, gradient, tables, top, bottom, codes, dx, stride)
 
 
 @inline
@@ -143,15 +127,14 @@ def _add_to_dx(
     takes_corners: bool,
     source: Any,
     gradient: Any,
-    row_table: Table,
-    column_table: Table,
+    tables: Tables,
     top: int,
     bottom: int,
     codes: Any,
     dx: Any,
     stride: int,
 ) -> None:
-    rows, columns, lanes = candidates_in(row_table), candidates_in(column_table), lane_count(dx)
+    rows, columns, lanes = candidates_in(tables.rows), candidates_in(tables.columns), lane_count(dx)
     to, found, of_bin = compute_pointer(dx, dx), compute_pointer(codes, codes), compute_pointer(gradient, dx)
     bits = _place_bits(columns)
     for p in range(rows.bins):
@@ -189,49 +172,28 @@ def _reads(table: Candidates, p: int, top: int, bottom: int) -> bool:
 
 @compiled
 def add_drois_of_max_corner(
-    source: Source,
-    stride: int,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    _line: Sums,
-    codes: Wide,
-    drois: Doubles,
+    source: Source, stride: int, gradient: Sums, tables: Tables, _line: Sums, codes: Wide, drois: Doubles
 ) -> None:
     """Add the derivatives of all maxima, times their gradients, to drois [4], channel by channel.
 
     codes [PH, PW] is a buffer.
     """
-    _add_drois(True, source, stride, gradient, row_table, column_table, codes, drois)
+    _add_drois(True, source, stride, gradient, tables, codes, drois)
 
 
 @compiled
 def add_drois_of_max_sample(
-    source: Source,
-    stride: int,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    _line: Sums,
-    codes: Wide,
-    drois: Doubles,
+    source: Source, stride: int, gradient: Sums, tables: Tables, _line: Sums, codes: Wide, drois: Doubles
 ) -> None:
     """As `add_drois_of_max_corner`."""
-    _add_drois(False, source, stride, gradient, row_table, column_table, codes, drois)
+    _add_drois(False, source, stride, gradient, tables, codes, drois)
 
 
 @inline
 def _add_drois(
-    takes_corners: bool,
-    source: Any,
-    stride: int,
-    gradient: Any,
-    row_table: Table,
-    column_table: Table,
-    codes: Any,
-    drois: Any,
+    takes_corners: bool, source: Any, stride: int, gradient: Any, tables: Tables, codes: Any, drois: Any
 ) -> None:
-    rows, columns, lanes = candidates_in(row_table), candidates_in(column_table), lane_count(codes)
+    rows, columns, lanes = candidates_in(tables.rows), candidates_in(tables.columns), lane_count(codes)
     of_bin, found = compute_pointer(gradient, gradient), compute_pointer(codes, codes)
     pixels, bits = element_pointer(source), _place_bits(columns)
     for p in range(rows.bins):

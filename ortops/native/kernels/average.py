@@ -16,7 +16,7 @@ from ortops.compiler.parallel import for_count
 from ortops.compiler.scalar import cast_like, compute_pointer, fma, lane_count, load, local, minimum, offset, store
 from ortops.compiler.simd import add, widen
 from ortops.native.elements import Doubles, Source, Sums, Wide
-from ortops.native.kernels.layout import Table
+from ortops.native.kernels.layout import Tables
 from ortops.native.kernels.tables import Weights, weights_in
 
 MAX_ROWS = 8
@@ -42,14 +42,12 @@ time of two on thin maps and 96 % with small RoIs on P2.
 
 
 @compiled
-def average(
-    source: Source, stride: int, row_table: Table, column_table: Table, outside: float, line: Sums, sums: Sums
-) -> None:
+def average(source: Source, stride: int, tables: Tables, outside: float, line: Sums, sums: Sums) -> None:
     """Compute sums [PH, PW] = A_y X A_x^T from X at `source`, whose rows are `stride` pixels apart.
 
     Samples off the map are `outside`; `line` is a buffer for a row of X.
     """
-    rows, columns = weights_in(row_table, sums), weights_in(column_table, sums)
+    rows, columns = weights_in(tables.rows, sums), weights_in(tables.columns, sums)
     for p in range(rows.bins):
         count = rows.start[p + 1] - rows.start[p]
         if lane_count(sums) > 1 and 0 < count <= MAX_ROWS:
@@ -140,18 +138,10 @@ def _clear(ranges: Any, line: Any) -> None:
 
 @compiled
 def add_gradient(
-    _x: Source,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    top: int,
-    bottom: int,
-    line: Sums,
-    dx: Sums,
-    stride: int,
+    _x: Source, gradient: Sums, tables: Tables, top: int, bottom: int, line: Sums, dx: Sums, stride: int
 ) -> None:
     """Add A_y^T dY A_x to rows top:bottom of dX; `gradient` is dY [PH, PW], `line` a buffer for a row."""
-    rows, columns = weights_in(row_table, dx), weights_in(column_table, dx)
+    rows, columns = weights_in(tables.rows, dx), weights_in(tables.columns, dx)
     step = ROWS_AT_ONCE if lane_count(dx) > 1 else 1
     for p in range(rows.bins):
         begin, end = rows.start[p], rows.start[p + 1]
@@ -189,21 +179,14 @@ def _scatter_row(gradient: Any, columns: Weights, p: int, line: Any) -> None:
 
 @compiled
 def add_box_gradient(
-    source: Source,
-    stride: int,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    line: Sums,
-    of_channels: Wide,
-    drois: Doubles,
+    source: Source, stride: int, gradient: Sums, tables: Tables, line: Sums, of_channels: Wide, drois: Doubles
 ) -> None:
     """Add the derivatives with respect to x1, y1, x2 and y2 to drois [4], channel by channel.
 
     A derivative is the sum of dY * (A_y X A_x^T), where the derivative of A_y or A_x replaces that matrix. `line` has three
     row buffers, `stride` pixels apart; of_channels [4] is a buffer.
     """
-    rows, columns = weights_in(row_table, gradient), weights_in(column_table, gradient)
+    rows, columns = weights_in(tables.rows, gradient), weights_in(tables.columns, gradient)
     lanes, sums = lane_count(gradient), compute_pointer(of_channels, of_channels)
     for k in range(4 * lanes):
         sums[k] = 0.0
@@ -222,15 +205,7 @@ def add_box_gradient(
 
 @inline
 def _add_products(
-    count: int,
-    source: Any,
-    stride: int,
-    gradient: Any,
-    rows: Weights,
-    columns: Weights,
-    p: int,
-    line: Any,
-    of_channels: Any,
+    count: int, source: Any, stride: int, gradient: Any, rows: Weights, columns: Weights, p: int, line: Any, sums: Any
 ) -> None:
     """Add the dot products of dY and Y's four derivatives in row p, from `count` rows of X, or from lines if it is 0."""
     at, weight, d_start, d_end = _derived_rows(count, source, stride, rows, rows.start[p])
@@ -250,10 +225,10 @@ def _add_products(
             b, d = fma(columns.weight[n], start, b), fma(columns.weight[n], end, d)
         dy = load(gradient, p * columns.bins + q)
         x1, y1, x2, y2 = fma(dy, a, x1), fma(dy, b, y1), fma(dy, c, x2), fma(dy, d, y2)
-    store(of_channels, 0, add(load(of_channels, 0), widen(x1)))
-    store(of_channels, 1, add(load(of_channels, 1), widen(y1)))
-    store(of_channels, 2, add(load(of_channels, 2), widen(x2)))
-    store(of_channels, 3, add(load(of_channels, 3), widen(y2)))
+    store(sums, 0, add(load(sums, 0), widen(x1)))
+    store(sums, 1, add(load(sums, 1), widen(y1)))
+    store(sums, 2, add(load(sums, 2), widen(x2)))
+    store(sums, 3, add(load(sums, 3), widen(y2)))
 
 
 @inline

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from ortops.native.elements import Address, Doubles, Elements, Words
-from ortops.native.kernels.layout import Form, PlacedRois, Plan, Table
+from ortops.native.kernels.layout import Form, PlacedRois, Plan, Table, Tables
 from ortops.native.structs import POINTER, Struct
 
 Filling: TypeAlias = Callable[[PlacedRois, list[Table], Form, int], None]
-Pooling: TypeAlias = Callable[[Elements, int, Table, Table, float, Elements, Elements], None]
-AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Table, Table, Elements, Doubles, Doubles], None]
-AddingToDx: TypeAlias = Callable[[Elements, Elements, Table, Table, int, int, Elements, Elements, int], None]
+Pooling: TypeAlias = Callable[[Elements, int, Tables, float, Elements, Elements], None]
+AddingToDrois: TypeAlias = Callable[[Elements, int, Elements, Tables, Elements, Doubles, Doubles], None]
+AddingToDx: TypeAlias = Callable[[Elements, Elements, Tables, int, int, Elements, Elements, int], None]
 AddingProducts: TypeAlias = Callable[[Elements, int, Elements, int, bool, Elements, int, Table, Doubles], None]
 
 Share: TypeAlias = Address[Callable[[PlacedRois, Plan, int, int, Form, "Sizes", "Functions"], int]]

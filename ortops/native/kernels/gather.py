@@ -23,7 +23,7 @@ from ortops.compiler.scalar import (
 from ortops.compiler.simd import fence, prefetch_to_read, prefetch_to_write
 from ortops.native.elements import LANES, OUT_OF_MEMORY, Doubles, Elements, Words
 from ortops.native.kernels.functions import AddToDrois, Driver, Functions, Pool, SharedTables, Sizes
-from ortops.native.kernels.layout import CANDIDATES, Form, PlacedRois, Plan, Table
+from ortops.native.kernels.layout import CANDIDATES, Form, PlacedRois, Plan, Tables
 from ortops.native.kernels.pack import should_stream, stream
 from ortops.native.kernels.roi_tables import share_tables, table_sizes, tables_of, work_item
 from ortops.native.kernels.schedule import (
@@ -88,7 +88,7 @@ class PanelRead(NamedTuple):
     source: the map's first pixel, in the packed panel or in the first plane.
     stride: the number of pixels from row to row.
     next_channel: the number of pixels from plane to plane.
-    rows, columns: the RoI's tables.
+    tables: the RoI's tables.
     line: a buffer for lines.
     """
 
@@ -101,8 +101,7 @@ class PanelRead(NamedTuple):
     source: Elements
     stride: int
     next_channel: int
-    rows: Table
-    columns: Table
+    tables: Tables
     line: Elements
 
 
@@ -243,12 +242,12 @@ def _pool(gathering: GatherCall, at: PanelRead, values: Elements, spare: Element
     if not at.packs:
         for c in range(at.lanes):
             plane = offset(at.source, c * at.next_channel)
-            call(pool_plane, (plane, at.stride, at.rows, at.columns, outside, at.line, values))
+            call(pool_plane, (plane, at.stride, at.tables, outside, at.line, values))
             call(functions.write, (values, count, offset(target, c * next_channel)))
         return
     if not gathering.spare_size:
         prefetch_to_write(target, count * at.lanes)
-    call(pool_panel, (at.source, at.stride, at.rows, at.columns, outside, at.line, values))
+    call(pool_panel, (at.source, at.stride, at.tables, outside, at.line, values))
     if gathering.spare_size:
         elements = storage_pointer(spare, y)
         call(functions.unpack, (values, bins, elements, bins, at.lanes))
@@ -290,13 +289,13 @@ def _add_to_drois(
         if at.following >= 0:
             following = plane_of(shape, at.following, at.channel) * bins
             prefetch_to_read(offset(dy, following), at.lanes * bins)
-        args = at.source, at.stride, values, at.rows, at.columns, at.line, of_channels, part
+        args = at.source, at.stride, values, at.tables, at.line, of_channels, part
         call(add_panel, args)
     else:
         for c in range(at.lanes):
             call(functions.read, (offset(source, c * next_channel), bins, values))
             plane = offset(at.source, c * at.next_channel)
-            call(add_plane, (plane, at.stride, values, at.rows, at.columns, at.line, of_channels, part))
+            call(add_plane, (plane, at.stride, values, at.tables, at.line, of_channels, part))
 
 
 @compiled
@@ -362,7 +361,7 @@ def _read_maps(
                     end_row = slide(functions.pack, planes, placed, lanes, lines, end_row, low, high, panel)
                     rows = rows_of_panel(rows, low, lines, numbers)
                 reading = PanelRead(
-                    r, following, k, channel, lanes, packs, source, stride, next_channel, rows, columns, line
+                    r, following, k, channel, lanes, packs, source, stride, next_channel, Tables(rows, columns), line
                 )
                 apply(gathering, reading, values, spare, arrays)
     fence()

@@ -112,6 +112,13 @@ class Table(Struct):
     high: int  # the end, exclusive
 
 
+class Tables(NamedTuple):
+    """A RoI's tables along y and along x."""
+
+    rows: Table
+    columns: Table
+
+
 class Form(NamedTuple):
     """What tables hold.
 

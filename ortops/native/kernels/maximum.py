@@ -15,7 +15,7 @@ from ortops.compiler.parallel import for_count
 from ortops.compiler.scalar import cast_like, fma, lane_count, load, local, minimum, offset, store
 from ortops.compiler.simd import is_nan, larger, multiply, nan_max
 from ortops.native.elements import Source, Sums
-from ortops.native.kernels.layout import Table
+from ortops.native.kernels.layout import Tables
 from ortops.native.kernels.tables import OFF_MAP, Extremes, candidates_in, extremes_in
 
 MAX_ROWS = 8
@@ -33,23 +33,21 @@ this limit.
 
 
 @compiled
-def max_corner(
-    source: Source, stride: int, row_table: Table, column_table: Table, _outside: float, line: Sums, best: Sums
-) -> None:
+def max_corner(source: Source, stride: int, tables: Tables, _outside: float, line: Sums, best: Sums) -> None:
     """Compute the maximum weighted corner of each bin in best [PH, PW], from tables of extremes.
 
     Weights are not negative, so the function can maximise the products along rows first, then along columns. It ignores
     `_outside`.
     """
-    _max_entries(True, source, stride, extremes_in(row_table, best), extremes_in(column_table, best), 0.0, line, best)
+    _max_entries(
+        True, source, stride, extremes_in(tables.rows, best), extremes_in(tables.columns, best), 0.0, line, best
+    )
 
 
 @compiled
-def max_pixel(
-    source: Source, stride: int, row_table: Table, column_table: Table, outside: float, line: Sums, best: Sums
-) -> None:
+def max_pixel(source: Source, stride: int, tables: Tables, outside: float, line: Sums, best: Sums) -> None:
     """Compute each bin's maximum pixel in best [PH, PW]; `outside` for a bin without pixels."""
-    rows, columns = extremes_in(row_table, best), extremes_in(column_table, best)
+    rows, columns = extremes_in(tables.rows, best), extremes_in(tables.columns, best)
     _max_entries(False, source, stride, rows, columns, outside, line, best)
 
 
@@ -177,14 +175,12 @@ def _product_of_entry(has_weights: bool, table: Extremes, i: int, pixels: Any) -
 
 
 @compiled
-def max_sample(
-    source: Source, stride: int, row_table: Table, column_table: Table, outside: float, _line: Sums, best: Sums
-) -> None:
+def max_sample(source: Source, stride: int, tables: Tables, outside: float, _line: Sums, best: Sums) -> None:
     """Compute each bin's maximum interpolated sample in best [PH, PW], from tables of candidates.
 
     Unlike `argmax.py`, it finds no argmax and does not widen to float64. Measured: 1.5 to 13 times as fast.
     """
-    rows, columns = candidates_in(row_table), candidates_in(column_table)
+    rows, columns = candidates_in(tables.rows), candidates_in(tables.columns)
     for p in range(rows.bins):
         for q in range(columns.bins):
             values, is_first = cast_like(best, 0.0), True

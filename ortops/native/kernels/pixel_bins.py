@@ -20,7 +20,7 @@ from ortops.compiler.scalar import (
 from ortops.compiler.simd import select_new_max
 from ortops.native.elements import Doubles, Places, Source, Sums, Words
 from ortops.native.kernels.axis import Axis, write_axis
-from ortops.native.kernels.layout import NEAREST, PlacedRois, Table
+from ortops.native.kernels.layout import NEAREST, PlacedRois, Tables
 from ortops.native.kernels.tables import Pixels, pixels_in
 
 
@@ -90,22 +90,14 @@ def fill_pixel_bins(axis: Axis, length: int, table: Pixels) -> None:
 
 @compiled
 def add_to_argmax(
-    source: Source,
-    gradient: Sums,
-    row_table: Table,
-    column_table: Table,
-    first_row: int,
-    end_row: int,
-    argmax: Places,
-    dx: Sums,
-    stride: int,
+    source: Source, gradient: Sums, tables: Tables, first_row: int, end_row: int, argmax: Places, dx: Sums, stride: int
 ) -> None:
     """Add each channel's gradient [PH, PW] to each bin's argmax, if it lies in the given rows of dx [H, W].
 
     The argmax is the first of equal pixels. Rows of the source and of dx are `stride` pixels apart; `argmax` is a buffer for
     a pixel.
     """
-    rows, columns = pixels_in(row_table), pixels_in(column_table)
+    rows, columns = pixels_in(tables.rows), pixels_in(tables.columns)
     lanes, of_bin, to, found = (
         lane_count(dx), compute_pointer(gradient, dx), compute_pointer(dx, dx), compute_pointer(argmax, argmax)
     )  # fmt: skip

@@ -62,9 +62,16 @@ class _Matrix(NamedTuple):
     is_identity: bool
 
 
-Lines: TypeAlias = Address[
-    Callable[[Elements, Elements, Dims, Dims, _Matrix, _Matrix, _Matrix, _Matrix, int, int], int]
-]
+class _Matrices(NamedTuple):
+    """The matrices of the four axes."""
+
+    a: _Matrix
+    b: _Matrix
+    c: _Matrix
+    d: _Matrix
+
+
+Lines: TypeAlias = Address[Callable[[Elements, Elements, Dims, Dims, _Matrices, int, int], int]]
 
 
 @compiled
@@ -134,7 +141,7 @@ def _resample(node: Node, call: Call, x: Elements, y: Elements, source: Dims, ta
     at = offset(at, _matrix_words(source.c, target.c))
     d = _matrix(at, source.d, target.d, offset(parameters, 9), rule, transposed, x)
     lines, chunks = target.a * target.b * target.c, 1 + maximum(size, x_size) // MAX_CHUNK_ELEMENTS
-    args = (tasks, lines_of, x, y, source, target, a, b, c, d, memory)
+    args = (tasks, lines_of, x, y, source, target, _Matrices(a, b, c, d), memory)
     task, data = task_of(_task, args)
     status = invoke(driver.run, (runner, call.context, driver.stop, tasks, lines, chunks, task, data))
     failed = memory[0] != 0
@@ -232,10 +239,7 @@ def _task(
     y: Elements,
     source: Dims,
     target: Dims,
-    a: _Matrix,
-    b: _Matrix,
-    c: _Matrix,
-    d: _Matrix,
+    matrices: _Matrices,
     failed: Any,
     first: int,
     last: int,
@@ -243,24 +247,14 @@ def _task(
 ) -> None:
     lines = last - first
     begin, end = first + lines * task // tasks, first + lines * (task + 1) // tasks
-    if invoke(lines_of, (x, y, source, target, a, b, c, d, begin, end)) != 0:
+    if invoke(lines_of, (x, y, source, target, matrices, begin, end)) != 0:
         failed[0] = 1
 
 
 @compiled
-def copy_lines(
-    x: Stored,
-    y: Stored,
-    source: Dims,
-    target: Dims,
-    a: _Matrix,
-    b: _Matrix,
-    c: _Matrix,
-    d: _Matrix,
-    begin: int,
-    end: int,
-) -> int:
+def copy_lines(x: Stored, y: Stored, source: Dims, target: Dims, matrices: _Matrices, begin: int, end: int) -> int:
     """`sum_lines` for nearest neighbours: every output is one element of x. Measured: 3 times as fast."""
+    a, b, c, d = matrices
     for n in range(begin, end):
         i, j, k = _index_of_line(target, n)
         line = offset(x, ((a.at[i] * source.b + b.at[j]) * source.c + c.at[k]) * source.d)
@@ -271,21 +265,10 @@ def copy_lines(
 
 
 @compiled
-def sum_lines(
-    x: Stored,
-    y: Stored,
-    source: Dims,
-    target: Dims,
-    of_a: _Matrix,
-    of_b: _Matrix,
-    of_c: _Matrix,
-    of_d: _Matrix,
-    begin: int,
-    end: int,
-) -> int:
+def sum_lines(x: Stored, y: Stored, source: Dims, target: Dims, matrices: _Matrices, begin: int, end: int) -> int:
     """Compute the output lines begin:end; 0 or OUT_OF_MEMORY."""
     like = compute_pointer(x, x)
-    a, b, c, d = _typed(of_a, like), _typed(of_b, like), _typed(of_c, like), _typed(of_d, like)
+    a, b, c, d = _typed(matrices.a, like), _typed(matrices.b, like), _typed(matrices.c, like), _typed(matrices.d, like)
     # Rows with a single entry read an extra element, which is 0, as their second.
     words = ((source.d + 1) * itemsize(compute_pointer(x, x)) + 7) // 8
     memory = allocate(words + 4 * target.d)

@@ -15,7 +15,7 @@ from ortops.compiler.struct_types import items_at, size_of
 from ortops.native.elements import OUT_OF_MEMORY, Elements, Words
 from ortops.native.kernels.axis import Axis, axis_of
 from ortops.native.kernels.functions import Functions, Groups, SharedTables, Sizes
-from ortops.native.kernels.layout import CANDIDATES, EXTREMES, LISTS, Form, PlacedRois, Plan, Table
+from ortops.native.kernels.layout import CANDIDATES, EXTREMES, LISTS, Form, PlacedRois, Plan, Table, Tables
 from ortops.native.kernels.pixel_bins import fill_pixel_bins
 from ortops.native.kernels.schedule import Window, make_window, should_pack_window
 from ortops.native.kernels.tables import (
@@ -248,7 +248,7 @@ def _table_to_fill(placed: PlacedRois, tables: list[Table], r: int, k: int) -> t
 
 
 @compiled
-def tables_of(placed: PlacedRois, shared: SharedTables, worker: int, r: int) -> tuple[Table, Table]:
+def tables_of(placed: PlacedRois, shared: SharedTables, worker: int, r: int) -> Tables:
     """The tables of RoI r along y and along x, filled first if each worker has its own."""
     if not shared.is_filled:
         call(shared.fill, (placed, offset(shared.tables, 2 * worker), shared.form, r))
@@ -256,9 +256,9 @@ def tables_of(placed: PlacedRois, shared: SharedTables, worker: int, r: int) -> 
 
 
 @compiled
-def tables_at(shared: SharedTables, slot: int) -> tuple[Table, Table]:
+def tables_at(shared: SharedTables, slot: int) -> Tables:
     """The tables of a slot along y and along x."""
-    return shared.tables[2 * slot], shared.tables[2 * slot + 1]
+    return Tables(shared.tables[2 * slot], shared.tables[2 * slot + 1])
 
 
 @compiled

@@ -22,7 +22,7 @@ from ortops.compiler.scalar import (
 from ortops.compiler.simd import horizontal_sum, load_lanes, splat
 from ortops.native.elements import LANES, Doubles, Elements, Source, Stored, Sums, Values
 from ortops.native.kernels.functions import AddProducts, Driver, Functions, SharedTables
-from ortops.native.kernels.layout import BLOCK_CHANNELS, PlacedRois, Plan, Table
+from ortops.native.kernels.layout import BLOCK_CHANNELS, PlacedRois, Plan, Table, Tables
 from ortops.native.kernels.pack import pack
 from ortops.native.kernels.roi_tables import share_tables, table_sizes, tables_at, work_item
 from ortops.native.kernels.rotated_tables import lists_in
@@ -43,11 +43,9 @@ BLOCK_PANELS = BLOCK_CHANNELS // LANES
 
 
 @compiled
-def average(
-    source: Source, _stride: int, table: Table, _columns: Table, _outside: float, _line: Sums, sums: Sums
-) -> None:
+def average(source: Source, _stride: int, tables: Tables, _outside: float, _line: Sums, sums: Sums) -> None:
     """Compute the weighted sum of each bin over a panel or a plane, from the lists of a table."""
-    lists = lists_in(table, sums)
+    lists = lists_in(tables.rows, sums)
     for b in range(lists.bins):
         begin, total = b * lists.stride, cast_like(sums, 0.0)
         for i in range(begin, begin + lists.counts[b]):
@@ -57,18 +55,10 @@ def average(
 
 @compiled
 def add_gradient(
-    _x: Source,
-    gradient: Sums,
-    table: Table,
-    _columns: Table,
-    _top: int,
-    _bottom: int,
-    _line: Sums,
-    dx: Sums,
-    _stride: int,
+    _x: Source, gradient: Sums, tables: Tables, _top: int, _bottom: int, _line: Sums, dx: Sums, _stride: int
 ) -> None:
     """Add the gradient of each bin to the pixels that the bin reads, in a panel or a plane."""
-    lists = lists_in(table, dx)
+    lists = lists_in(tables.rows, dx)
     for b in range(lists.bins):
         begin, values = b * lists.stride, load(gradient, b)
         for i in range(begin, begin + lists.counts[b]):

@@ -184,12 +184,9 @@ def _scatter_task(scattering: Scattering, plan: Plan, workspace_size: int, first
                 if m < end:
                     following = plane_of(shape, shared.groups.order[m], channel) * bins
                     prefetch_to_read(offset(scattering.dy, following), lanes * bins)
-            rows, columns = tables_of(placed, shared, worker, r)
+            tables = tables_of(placed, shared, worker, r)
             band = offset(sums, -low * row - left * lanes_per_pixel)
-            call(
-                add_gradient,
-                (maps, gradient, rows, columns, low, high, line, band, shape.width),
-            )
+            call(add_gradient, (maps, gradient, tables, low, high, line, band, shape.width))
         for a in range(runs if sums_size else 0):
             source, there = offset(sums, a * row), offset(target, a * shape.width)
             if lanes_per_pixel == 1:

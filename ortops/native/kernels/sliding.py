@@ -72,27 +72,19 @@ def sort_by_first_row(placed: PlacedRois, shared: SharedTables) -> bool:
 
 @compiled
 def slide(
-    pack: Pack,
-    channels: Elements,
-    placed: PlacedRois,
-    lanes: int,
-    lines: int,
-    end: int,
-    low: int,
-    high: int,
-    panel: Elements,
+    pack: Pack, x: Elements, placed: PlacedRois, lanes: int, lines: int, end: int, low: int, high: int, panel: Elements
 ) -> int:
     """Pack rows until the panel, which has `lines` rows, holds low:high, and return the new end.
 
     Row i of the map is row i % lines of the panel. Rows before `end` have been packed or left out. `pack` is the address of
-    the function; `channels` is the first pixel of the panel's first channel.
+    the function; `x` points to the first pixel of the panel's first channel.
     """
     shape = placed.shape
     end = maximum(end, low)
     while end < high:
         at = end % lines
         count = minimum(high - end, lines - at)
-        source, target = offset(channels, end * shape.width), offset(panel, at * shape.width * LANES)
+        source, target = offset(x, end * shape.width), offset(panel, at * shape.width * LANES)
         plane = shape.height * shape.width * shape.interleaved
         call(pack, (source, plane, lanes, shape.width, count, shape.width, target))
         end += count

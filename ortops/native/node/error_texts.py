@@ -11,17 +11,9 @@ from ortops.native.types import INVALID, MAX_AXES, MAX_DIMS, Call, Definition, E
 UNKNOWN, TOO_LONG = -1, -2
 """Values for a length that is unknown, and for a length that does not fit in 64 bits."""
 
-(
-    REQUIRED,
-    ANY_RANK,
-    NO_NEGATIVE,
-    PRODUCT,
-    MULTIPLE,
-    SCALED,
-    LEFT_OUT,
-    NEEDED_BY_ATTRIBUTE,
-    NEEDED_BY_OUTPUT,
-) = range(MAX_AXES, MAX_AXES + 9)
+(REQUIRED, ANY_RANK, NO_NEGATIVE, PRODUCT, MULTIPLE, SCALED, LEFT_OUT, NEEDED_BY_ATTRIBUTE, NEEDED_BY_OUTPUT) = range(
+    MAX_AXES, MAX_AXES + 9
+)
 """The rules that a call can break. A rule may also be an axis number, whose length an input must have, or -1 - length.
 
 REQUIRED: the call must have the input.

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 import ortops
-from ortops.custom.operator import said
+from ortops.custom.operator import describe
 from ortops.help_text import keep_names_whole
 from ortops.library.targets import FLOAT_TYPES, STANDARD_OPSETS, TARGETS
 from ortops.operators import BY_NAME
@@ -58,7 +58,7 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
     try:
         return operator.attrgetter(attribute)(importlib.import_module(module))
     except Exception as error:  # a module may raise anything
-        raise click.BadParameter(f"{name!r} cannot be imported: {said(error)}", context, option) from error
+        raise click.BadParameter(f"{name!r} cannot be imported: {describe(error)}", context, option) from error
 
 
 @main.command(

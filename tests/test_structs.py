@@ -6,22 +6,138 @@ import ctypes
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 
-import struct_functions as functions
 from ortops.compiler import machine_code
-from ortops.compiler.compile import library_of
-from ortops.native.structs import POINTER, InPlace, Pointer, kind_of
-from struct_functions import Definition, Node, Rule, Tensor
+from ortops.compiler.compile import compiled, library_of
+from ortops.compiler.parallel import call, call_unchecked, pointer_to
+from ortops.compiler.scalar import address_of
+from ortops.compiler.struct_types import items_at
+from ortops.native.elements import Address, Words
+from ortops.native.structs import POINTER, Byte, Float32, InPlace, Pointer, Struct, Union, kind_of
+
+
+class Tensor(Struct):
+    """A tensor."""
+
+    rank: int
+    dims: Annotated[list[int], 4]
+    is_wanted: Byte
+    scale: Float32
+    offset: float
+
+
+class Rule(Struct):
+    """What a definition says of a tensor."""
+
+    rank: int
+    kind: Byte
+
+
+class Definition(Struct):
+    """An operator."""
+
+    name: Annotated[list[Byte], POINTER]
+    rules: Annotated[list[Rule], POINTER]
+    weights: Annotated[list[float], POINTER]
+    factors: Annotated[list[Float32], POINTER]
+    spare: Annotated[list[Annotated[Rule, POINTER]], 2]
+    others: Annotated[list[Rule] | None, POINTER]
+    lengths: Annotated[list[int] | None, POINTER]
+    starts: Words
+
+
+class Node(Struct):
+    """A node, perhaps with one after it."""
+
+    definition: Annotated[Definition, POINTER]
+    next: Annotated[Node | None, POINTER]
+    tensors: Annotated[list[Tensor], 3]
+    latest: Tensor
+    text: Annotated[list[Byte], 5]
+    compute: Address[Callable[[Node, int], int]]
+
+
+class Number(Union):
+    """A float or the integer of its bits."""
+
+    bits: int
+    value: float
+
+
+class Row(Struct):
+    """A number, and structs that follow."""
+
+    number: Number
+    rules: Annotated[list[Rule], 0]
+
+
+@compiled
+def share(row: Row, i: int) -> int:
+    """Read the bits of the double, and set a struct that follows."""
+    row.number.value *= 2
+    row.rules[i].rank = row.number.bits
+    return row.number.bits
+
+
+@compiled
+def read(node: Node, i: int) -> float:
+    """A number that each kind of field takes part in."""
+    definition, tensor = node.definition, node.tensors[i]
+    total = definition.name[1] + definition.rules[1].rank + definition.rules[1].kind + definition.spare[1].rank
+    total += tensor.rank + tensor.dims[3] + tensor.is_wanted + node.text[4]
+    return total + definition.weights[1] + definition.factors[1] + tensor.scale + tensor.offset
+
+
+@compiled
+def change(node: Node, value: int) -> int:
+    """Set each kind of field."""
+    tensor, definition = node.tensors[1], node.definition
+    tensor.rank, tensor.dims[2], tensor.is_wanted = value, value + 1, value + 256
+    tensor.scale, tensor.offset = value / 3, value / 3
+    node.text[1], definition.weights[0], definition.factors[0] = value, value / 3, value / 3
+    definition.rules[1].kind, definition.spare[0] = value, definition.rules[1]
+    node.latest, node.tensors[2], node.next = tensor, tensor, node
+    node.latest.rank += 1
+    return node.tensors[2].rank
+
+
+@compiled
+def lacks(definition: Definition) -> int:
+    """What a definition lacks, a bit for each of two."""
+    missing = 1 if definition.others is None else 0
+    if definition.lengths is None:
+        return missing + 2
+    definition.starts, definition.others, definition.lengths = definition.lengths, None, None
+    return missing + definition.starts[1]
+
+
+@compiled
+def rank_of(tensors: list[Tensor], node: Node, factor: float) -> float:
+    """A C function that others call by its address."""
+    return tensors[1].rank * node.tensors[1].rank * factor
+
+
+@compiled
+def call_back(node: Node, tensor: Tensor) -> int:
+    """Call functions by their addresses, with structs."""
+    address: Address[Callable[[list[Tensor], Node, float], float]] = pointer_to(rank_of)
+    first = call(address, (items_at(Tensor, address_of(tensor)), node, 0.5))
+    if node.compute == 0:
+        return -1
+    found: int = call_unchecked(node.compute, (node, 7))
+    return first + found
+
 
 address: Any = ctypes.addressof
 
 
 def loaded(name: str) -> Any:
     """A compiled C function, which takes and returns words."""
-    library = library_of(name, getattr(functions, name), "")
+    library = library_of(name, globals()[name], "")
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(machine_code.load(library.emit(library.module)))
 
 
@@ -88,7 +204,7 @@ def test_python_reads_what_compiled_code_wrote() -> None:
 
 def test_a_union_and_structs_that_follow() -> None:
     memory = (ctypes.c_int64 * 6)()
-    row: Any = functions.Row.from_buffer(memory)
+    row: Any = Row.from_buffer(memory)
     row.number.value = 0.75
     assert as_float(loaded("share")(address(memory), 1, 0)) == 1.5
     assert (list(memory[1:]), ctypes.sizeof(row)) == ([0, 0, row.number.bits, 0, 0], 8)

@@ -178,13 +178,13 @@ def remove_unused() -> None:
 
 def _unused(folder: Path) -> Iterator[Path]:
     """The files to remove."""
-    found: list[tuple[float, int, str]] = []
+    files: list[tuple[float, int, str]] = []
     for file in folder.iterdir():
         with contextlib.suppress(OSError):
             state = file.lstat()
-            found.append((state.st_mtime, state.st_size, file.name))
+            files.append((state.st_mtime, state.st_size, file.name))
     total, versions = 0, dict[str, set[str]]()
-    for used, size, name in sorted(found, reverse=True):
+    for used, size, name in sorted(files, reverse=True):
         code = _CODE.fullmatch(name)
         if code:
             total += size
@@ -229,13 +229,13 @@ def _make(folder: Path, mode: int) -> None:
         folder.mkdir(mode, exist_ok=True)
 
 
-def _is_trusted(found: os.stat_result) -> bool:
+def _is_trusted(state: os.stat_result) -> bool:
     """Whether only root, this user and those who can write ortops' sources can write to a file or folder.
 
     Others may add to a folder with the sticky bit, since they cannot replace another user's files in it.
     """
     package = digests.ROOT.stat()
-    owns_sources = package.st_mode & stat.S_IWGRP and package.st_gid == found.st_gid
+    owns_sources = package.st_mode & stat.S_IWGRP and package.st_gid == state.st_gid
     forbidden = stat.S_IWOTH if owns_sources else stat.S_IWOTH | stat.S_IWGRP
-    is_sticky = stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
-    return found.st_uid in {0, os.geteuid(), package.st_uid} and (is_sticky or not found.st_mode & forbidden)
+    is_sticky = stat.S_ISDIR(state.st_mode) and bool(state.st_mode & stat.S_ISVTX)
+    return state.st_uid in {0, os.geteuid(), package.st_uid} and (is_sticky or not state.st_mode & forbidden)

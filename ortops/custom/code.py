@@ -46,19 +46,21 @@ from ortops.native.types import INVALID, OK, OUT_OF_MEMORY, Call, Node
 _INT64, _DOUBLE = ir.IntType(64), ir.DoubleType()
 
 
-def _type(one: Argument) -> Any:
+def _type(argument: Argument) -> Any:
     """The numba type of a parameter."""
-    if one.kind == "shape":
-        return types.UniTuple(types.int64, one.rank)
-    if one.kind in ("input", "output"):
-        return types.Array(numpy_support.from_dtype(one.dtype), one.rank, "C", readonly=one.kind == "input")
+    if argument.kind == "shape":
+        return types.UniTuple(types.int64, argument.rank)
+    if argument.kind in ("input", "output"):
+        return types.Array(
+            numpy_support.from_dtype(argument.dtype), argument.rank, "C", readonly=argument.kind == "input"
+        )
     return {
         "absent": types.none,
         "int": types.int64,
         "float": types.float64,
         "ints": types.Array(types.int64, 1, "C", readonly=True),
         "floats": types.Array(types.float64, 1, "C", readonly=True),
-    }.get(one.kind) or types.Omitted(one.text)
+    }.get(argument.kind) or types.Omitted(argument.text)
 
 
 def object_code(source: UserCode) -> tuple[bytes, list[str]]:
@@ -72,7 +74,7 @@ def object_code(source: UserCode) -> tuple[bytes, list[str]]:
         library = _library(source)
         module = _linked(str(library.module))
         names = _called(function, str(module))
-        variables = [found[1] for found in _OF_THIS_PROCESS.findall(str(module)) if found[1]]
+        variables = [match[1] for match in _OF_THIS_PROCESS.findall(str(module)) if match[1]]
         missing = [name for name in (*names, *variables) if llvm.address_of_symbol(name) is None]
         if any(name.startswith(".numba.unresolved") for name in missing):
             raise CompileError(
@@ -98,8 +100,8 @@ def bitcode(source: UserCode) -> bytes:
         for name in _called(function, text):
             if name not in known:
                 raise CompileError(f"{function.__qualname__} cannot be put into a library: it needs numba's {name}")
-        found = {"".join(names) for names in _OF_THIS_PROCESS.findall(text)}
-        if used := sorted(name for name in found if _is_used(name, text)):
+        symbols = {"".join(names) for names in _OF_THIS_PROCESS.findall(text)}
+        if used := sorted(name for name in symbols if _is_used(name, text)):
             raise CompileError(
                 f"{function.__qualname__} cannot be put into a library: it needs {used[0]} of this process; if one of its "
                 "functions has run here before, build the library in a process of its own"
@@ -126,9 +128,9 @@ def _compiler(machine: Any | None) -> Iterator[None]:
     """
     with global_compiler_lock:
         codegen = cpu_target.target_context.codegen()
-        engine, own = codegen._engine, codegen._tm  # noqa: SLF001 - the target of numba's own code
+        engine, numba_machine = codegen._engine, codegen._tm  # noqa: SLF001 - the target of numba's own code
         engine.add_module = lambda module: JitEngine.add_module(engine, module.clone())
-        codegen._tm = machine or own  # noqa: SLF001
+        codegen._tm = machine or numba_machine  # noqa: SLF001
         importing = FunctionDescriptor.lookup_module
         FunctionDescriptor.lookup_module = lambda self: sys.modules.get(self.modname) or importing(self)
         reading, writing = Cache.load_overload, Cache.save_overload
@@ -149,7 +151,7 @@ def _compiler(machine: Any | None) -> Iterator[None]:
             CPUCallConv.unset_try_status = ending
             Cache.load_overload, Cache.save_overload = reading, writing
             FunctionDescriptor.lookup_module = importing
-            codegen._tm = own  # noqa: SLF001
+            codegen._tm = numba_machine  # noqa: SLF001
             del engine.add_module
 
 
@@ -173,38 +175,39 @@ def _library(source: UserCode) -> Any:
     return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True)), returned), "")
 
 
-def _check_returned(function: Callable[..., Any], found: Any, returned: Returned) -> None:
+def _check_returned(function: Callable[..., Any], result: Any, returned: Returned) -> None:
     """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
     if not returned.lengths and returned.ranks is None:
-        if found != types.none:
-            raise CompileError(f"{function.__qualname__} returns {found}: must fill its outputs and return nothing")
+        if result != types.none:
+            raise CompileError(f"{function.__qualname__} returns {result}: must fill its outputs and return nothing")
         return
-    parts = list(found) if returned.ranks is not None and len(returned.ranks) > 1 and _is_tuple(found) else [found]
-    counts = [len(one) if _is_tuple(one) else -1 for one in parts]
+    is_several = returned.ranks is not None and len(returned.ranks) > 1
+    parts = list(result) if is_several and _is_tuple(result) else [result]
+    counts = [len(part) if _is_tuple(part) else -1 for part in parts]
     due = [len(returned.lengths) if len(returned.lengths) > 1 else -1] if returned.ranks is None else [*returned.ranks]
-    if counts != due or not all(isinstance(one, types.Integer) for one in _flat(found)):
+    if counts != due or not all(isinstance(part, types.Integer) for part in _flat(result)):
         rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
         rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
-        raise CompileError(f"{function.__qualname__} returns {found}: must return {rule}")
+        raise CompileError(f"{function.__qualname__} returns {result}: must return {rule}")
 
 
-def _is_tuple(found: Any) -> bool:
-    return isinstance(found, types.BaseTuple)
+def _is_tuple(numba_type: Any) -> bool:
+    return isinstance(numba_type, types.BaseTuple)
 
 
-def _flat(found: Any) -> list[Any]:
+def _flat(numba_type: Any) -> list[Any]:
     """The types in nested tuples."""
-    return [inner for one in found for inner in _flat(one)] if _is_tuple(found) else [found]
+    return [inner for part in numba_type for inner in _flat(part)] if _is_tuple(numba_type) else [numba_type]
 
 
-def _store(context: Any, builder: Any, value: Any, found: Any, target: Any, at: int) -> int:
+def _store(context: Any, builder: Any, value: Any, numba_type: Any, target: Any, at: int) -> int:
     """Emit stores of the integers in nested tuples at an index of words; the index behind them."""
-    if not _is_tuple(found):
-        word = context.cast(builder, value, found, types.int64)
+    if not _is_tuple(numba_type):
+        word = context.cast(builder, value, numba_type, types.int64)
         builder.store(word, builder.gep(target, [_INT64(at)]))
         return at + 1
-    for i, one in enumerate(found):
-        at = _store(context, builder, builder.extract_value(value, i), one, target, at)
+    for i, part in enumerate(numba_type):
+        at = _store(context, builder, builder.extract_value(value, i), part, target, at)
     return at
 
 
@@ -213,9 +216,9 @@ def _linked(text: str) -> Any:
     text, count = _COUNTING.subn("@nrt.sub", _with_lists(_without_python(text)))
     module = llvm.parse_assembly(f"{text}\n{COUNTING}" if count else text)
     module.link_in(llvm.parse_assembly(MODULE))
-    for one in module.functions:
-        if not one.is_declaration and one.name != machine_code.SYMBOL:
-            one.linkage = "internal"
+    for function in module.functions:
+        if not function.is_declaration and function.name != machine_code.SYMBOL:
+            function.linkage = "internal"
     return module
 
 
@@ -225,7 +228,7 @@ def _with_lists(module: str) -> str:
     So do the functions that call these, unless something else may call them, too, since their address is known. The memory
     that they allocate then is in no list.
     """
-    functions = {found[1]: found[0] for found in _FUNCTION.finditer(module)}
+    functions = {match[1]: match[0] for match in _FUNCTION.finditer(module)}
     lists = {name: begin[1] for name, body in functions.items() if (begin := _BEGIN.search(body))}
     callers = defaultdict[str, set[str]](set)
     for name, body in functions.items():
@@ -237,9 +240,9 @@ def _with_lists(module: str) -> str:
         allocating += callers[name] - fixed - {*allocating}
     lists |= dict.fromkeys(allocating, "%nrt.live")
 
-    def with_lists(found: re.Match[str]) -> str:
-        given = "" if found[0].startswith("declare") else lists.get(found[1], "null")
-        text = found[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
+    def with_lists(match: re.Match[str]) -> str:
+        given = "" if match[0].startswith("declare") else lists.get(match[1], "null")
+        text = match[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
         return _CALL.sub(
             lambda call: f"@{call[1]}(ptr {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
         )
@@ -282,9 +285,11 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
             result = cgutils.alloca_once_value(builder, _text(builder, _OTHER_TENSORS))
             end = builder.append_basic_block("end")
             for overload, arguments in variants:
-                are_as_compiled = [_is_as_compiled(builder, one, *args[:2]) for one in arguments if one.is_checked]
-                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_as_compiled, cgutils.true_bit)):
-                    values = [_value(context, builder, one, args[:4]) for one in arguments]
+                are_matching = [
+                    _matches_variant(builder, argument, *args[:2]) for argument in arguments if argument.is_checked
+                ]
+                with cgutils.if_likely(builder, functools.reduce(builder.and_, are_matching, cgutils.true_bit)):
+                    values = [_value(context, builder, argument, args[:4]) for argument in arguments]
                     context.add_linking_libs((overload.library,))
                     callee = context.declare_function(builder.module, overload.fndesc)
                     signature = overload.signature
@@ -307,7 +312,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
         return types.intp(node, call, first, last, lengths), codegen
 
     if returned.ranks is not None:
-        return shapes_entry(run, [one for _, arguments in variants for one in arguments], returned)
+        return shapes_entry(run, [argument for _, arguments in variants for argument in arguments], returned)
     if returned.lengths:
         finish, room = set_lengths(returned.lengths), len(returned.lengths)
 
@@ -320,7 +325,9 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
         return entry_of_lengths
 
     # An absent input has no elements, so that all variants cut a call into the same parts.
-    cut = list({one.row: one for _, arguments in variants for one in arguments if one.is_cut}.values())
+    cut = list(
+        {argument.row: argument for _, arguments in variants for argument in arguments if argument.is_cut}.values()
+    )
     if not cut:
 
         @compiled
@@ -329,8 +336,8 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
 
         return entry
 
-    output = next(one.row for one in cut if one.kind == "output")
-    rows, ranks = tuple(one.row for one in cut), tuple(one.rank for one in cut)
+    output = next(argument.row for argument in cut if argument.kind == "output")
+    rows, ranks = tuple(argument.row for argument in cut), tuple(argument.rank for argument in cut)
     count = len(rows)
 
     @compiled
@@ -361,12 +368,12 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
         if address_of(messages) == 0:
             return OUT_OF_MEMORY
         task, data = task_of(part, (node, call, tasks, messages))
-        found, is_run = 0, run_tasks(call.runner, call.context, tasks, task, data)
+        first_message, is_run = 0, run_tasks(call.runner, call.context, tasks, task, data)
         for k in range(tasks - 1 if is_run else -1, -1, -1):
             if messages[k] != 0:
-                found = messages[k]  # of the first task that failed
+                first_message = messages[k]  # of the first task that failed
         release(messages)
-        return _status(call, found) if is_run else OUT_OF_MEMORY
+        return _status(call, first_message) if is_run else OUT_OF_MEMORY
 
     return entry_of_tasks
 
@@ -398,13 +405,14 @@ def _call_runtime(builder: Any, name: str, live: Any) -> None:
     builder.call(function, [builder.bitcast(live, pointer)])
 
 
-def _is_as_compiled(builder: Any, one: Argument, node: Any, call: Any) -> Any:
+def _matches_variant(builder: Any, argument: Argument, node: Any, call: Any) -> Any:
     """Whether a call has the element type, or lacks the input, or a node has the text, for which code is compiled."""
-    if one.kind == "text":
-        number = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
-        return builder.icmp_signed("==", number, _INT64(one.number))
-    relation = "!=" if one.kind == "shape" else "=="
-    return builder.icmp_signed(relation, _word(builder, call, Call, "tensors", one.row, "type"), _INT64(one.number))
+    if argument.kind == "text":
+        number = _word(builder, node, Node, "attributes", argument.row, "values", "ints", 0)
+        return builder.icmp_signed("==", number, _INT64(argument.number))
+    relation = "!=" if argument.kind == "shape" else "=="
+    element_type = _word(builder, call, Call, "tensors", argument.row, "type")
+    return builder.icmp_signed(relation, element_type, _INT64(argument.number))
 
 
 def _word(builder: Any, pointer: Any, struct: type[Struct], *path: str | int) -> Any:
@@ -413,33 +421,34 @@ def _word(builder: Any, pointer: Any, struct: type[Struct], *path: str | int) ->
     return builder.load(builder.bitcast(place, _INT64.as_pointer()))
 
 
-def _lengths(builder: Any, call: Any, one: Argument) -> list[Any]:
+def _lengths(builder: Any, call: Any, argument: Argument) -> list[Any]:
     """Emit the lengths of a tensor."""
-    return [_word(builder, call, Call, "tensors", one.row, "dims", i) for i in range(one.rank)]
+    return [_word(builder, call, Call, "tensors", argument.row, "dims", i) for i in range(argument.rank)]
 
 
-def _value(context: Any, builder: Any, one: Argument, given: Sequence[Any]) -> Any:
+def _value(context: Any, builder: Any, argument: Argument, given: Sequence[Any]) -> Any:
     """Emit the value of an argument, from a node, a call, and the first and the last row."""
     node, call, first, last = given
-    if one.kind in ("input", "output"):
-        lengths, address = _lengths(builder, call, one), _word(builder, call, Call, "tensors", one.row, "address")
-        if one.is_cut:
+    if argument.kind in ("input", "output"):
+        lengths = _lengths(builder, call, argument)
+        address = _word(builder, call, Call, "tensors", argument.row, "address")
+        if argument.is_cut:
             lengths[0] = builder.sub(last, first)
-            row = functools.reduce(builder.mul, lengths[1:], _INT64(one.dtype.itemsize))
+            row = functools.reduce(builder.mul, lengths[1:], _INT64(argument.dtype.itemsize))
             address = builder.add(address, builder.mul(first, row))
-        if one.starts_as_zeros:
-            size = functools.reduce(builder.mul, lengths, _INT64(one.dtype.itemsize))
+        if argument.starts_as_zeros:
+            size = functools.reduce(builder.mul, lengths, _INT64(argument.dtype.itemsize))
             cgutils.memset(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()), size, 0)
-        return _array(context, builder, _type(one), address, lengths)
-    if one.kind == "shape":
-        return context.make_tuple(builder, _type(one), _lengths(builder, call, one))
-    if one.kind in ("ints", "floats"):
-        count = _word(builder, node, Node, "attributes", one.row, "count")
-        address = _word(builder, node, Node, "attributes", one.row, "values", "elsewhere")
-        return _array(context, builder, _type(one), address, [count])
-    if one.kind in ("int", "float"):
-        word = _word(builder, node, Node, "attributes", one.row, "values", "ints", 0)
-        return word if one.kind == "int" else builder.bitcast(word, _DOUBLE)
+        return _array(context, builder, _type(argument), address, lengths)
+    if argument.kind == "shape":
+        return context.make_tuple(builder, _type(argument), _lengths(builder, call, argument))
+    if argument.kind in ("ints", "floats"):
+        count = _word(builder, node, Node, "attributes", argument.row, "count")
+        address = _word(builder, node, Node, "attributes", argument.row, "values", "elsewhere")
+        return _array(context, builder, _type(argument), address, [count])
+    if argument.kind in ("int", "float"):
+        word = _word(builder, node, Node, "attributes", argument.row, "values", "ints", 0)
+        return word if argument.kind == "int" else builder.bitcast(word, _DOUBLE)
     return context.get_dummy_value()  # constants are part of the type
 
 
@@ -475,9 +484,9 @@ _UNWRAP = re.compile(r"(?ms)^define (\S+ )?(i8\*|ptr) (@_*excinfo_unwrap_args\w+
 def _without_python(module: str) -> str:
     """The text of an LLVM module, with the messages of exceptions as C strings in place of the pickled exceptions."""
     module = _UNWRAP.sub(
-        lambda found: f"define {found[1] or ''}{found[2]} {found[3]}\n  ret {found[2]} null\n}}", module
+        lambda match: f"define {match[1] or ''}{match[2]} {match[3]}\n  ret {match[2]} null\n}}", module
     )
-    changed, count = _PICKLED.subn(lambda found: f"{found[1]}{_message_of(found[3], int(found[2]))}{found[4]}", module)
+    changed, count = _PICKLED.subn(lambda match: f"{match[1]}{_message_of(match[3], int(match[2]))}{match[4]}", module)
     if count != len(_ANY_PICKLED.findall(module)):  # the message would be read from something else
         raise CompileError("this release of numba stores exceptions in a way that is not known here")
     return changed
@@ -489,15 +498,15 @@ def _message_of(escaped: str, size: int) -> str:
     pickled = pickle.loads(data)  # noqa: S301 - what numba has just pickled
     said = b""
     if isinstance(pickled, tuple) and isinstance(pickled[0], type) and issubclass(pickled[0], BaseException):
-        arguments = ["..." if isinstance(one, ir.Value) else str(one) for one in pickled[1] or ()]
+        arguments = ["..." if isinstance(value, ir.Value) else str(value) for value in pickled[1] or ()]
         said = f"{pickled[0].__name__}: {', '.join(arguments)}".removesuffix(": ").encode()
     if len(said) >= size:  # never seen: the pickled exception has the message and more
         said = said.decode()[: (size - 1) // 4].encode()
     return "".join(f"\\{byte:02X}" for byte in said.ljust(size, b"\0"))
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    return b"\\" if found[1] == b"\\" else bytes([int(found[1], 16)])
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return b"\\" if match[1] == b"\\" else bytes([int(match[1], 16)])
 
 
 def _called(function: Callable[..., Any], module: str) -> list[str]:
@@ -506,7 +515,7 @@ def _called(function: Callable[..., Any], module: str) -> list[str]:
     Raises:
         CompileError: it needs the interpreter.
     """
-    names = [one for one in _DECLARED.findall(module) if not one.startswith("llvm.") and _is_used(one, module)]
+    names = [name for name in _DECLARED.findall(module) if not name.startswith("llvm.") and _is_used(name, module)]
     if any(re.match("_?Py[A-Z_]", name) for name in names):
         raise CompileError(f"{function.__qualname__} cannot be compiled: it needs the interpreter, as print does")
     return names

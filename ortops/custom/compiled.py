@@ -116,7 +116,8 @@ class CompiledOperator(CustomOperator):
     @property
     def free_axes(self) -> dict[str, list[tuple[int, int]]]:
         """The axes of outputs that no input or attribute gives: the numbers of each output that has it, and of its axis."""
-        known = {axis for tensor in self.inputs for axis in tensor.shape} | {one.name for one in self.attributes}
+        known = {axis for tensor in self.inputs for axis in tensor.shape}
+        known |= {attribute.name for attribute in self.attributes}
         free: dict[str, list[tuple[int, int]]] = {}
         for number, tensor in enumerate(self.outputs):
             for place, axis in enumerate(tensor.shape):
@@ -146,17 +147,17 @@ class CompiledOperator(CustomOperator):
         """
         from ortops.functional.call import call_bound  # here, so that `import ortops` stays fast
 
-        own = inspect.signature(self.call)
-        taken = [one for name, one in own.parameters.items() if name not in {tensor.name for tensor in self.outputs}]
-        given = own.replace(parameters=taken).bind(*arguments, **keywords).arguments
-        names = {one.name for one in self.attributes}
+        signature, outputs = inspect.signature(self.call), {tensor.name for tensor in self.outputs}
+        taken = [parameter for name, parameter in signature.parameters.items() if name not in outputs]
+        given = signature.replace(parameters=taken).bind(*arguments, **keywords).arguments
+        names = {attribute.name for attribute in self.attributes}
         bound = bind_unchecked(self, {name: value for name, value in given.items() if name in names}, _Bound)
         inputs = [given.get(tensor.name) for tensor in self.inputs]
         try:
-            outputs = call_bound(self, bound, inputs, [True] * len(self.outputs))
+            results = call_bound(self, bound, inputs, [True] * len(self.outputs))
         except OperatorError as error:
             raise OperatorError(f"{self.label}: {error}") from error
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, operator: Operator, attributes: dict[str, AttributeValue], kinds: Sequence[str]) -> Bound:  # noqa: ARG002
         """Make what computes a node by compiled code."""
@@ -176,7 +177,7 @@ class CompiledOperator(CustomOperator):
         for tensor in self.inputs:
             if tensor.name not in kinds and not tensor.optional:
                 raise ValueError(f"{tensor.name} is missing: {self.name} requires it")
-        texts = tuple(attributes[one.name] for one in self.attributes if one.type == "STRING")
+        texts = tuple(attributes[attribute.name] for attribute in self.attributes if attribute.type == "STRING")
         key = tuple(sorted(kinds.items())), texts
         from ortops.forks import unforked
 
@@ -226,7 +227,7 @@ class CompiledOperator(CustomOperator):
         from ortops.custom.stored_code import bitcode
 
         optional = [tensor.name for tensor in self.inputs if tensor.optional]
-        texts = {one.name: one.choices for one in self.attributes if one.type == "STRING"}
+        texts = {attribute.name: attribute.choices for attribute in self.attributes if attribute.type == "STRING"}
         variants = [
             self._arguments(
                 {name: kind for name, kind in kinds.items() if name not in absent},
@@ -323,8 +324,8 @@ def _outer_values(function: Any, seen: set[Any]) -> Iterator[tuple[tuple[Any, st
     if plain not in seen:
         seen.add(plain)
         with contextlib.suppress(ValueError):  # a variable has no value yet
-            found = inspect.getclosurevars(plain)
-            for name, value in (*found.globals.items(), *found.nonlocals.items()):
+            variables = inspect.getclosurevars(plain)
+            for name, value in (*variables.globals.items(), *variables.nonlocals.items()):
                 yield (plain, name), value
                 if hasattr(value, "py_func"):
                     yield from _outer_values(value, seen)
@@ -358,7 +359,7 @@ class _Bound(Bound):
         node = self._nodes.get(key := tuple(kinds.items()))
         if node is None:
             of_variables = {tensor.type: kinds[tensor.name] for tensor in operator.inputs if tensor.name in kinds}
-            outputs = [of_variables.get(one.type, one.type) for one in operator.outputs]
+            outputs = [of_variables.get(tensor.type, tensor.type) for tensor in operator.outputs]
             node = self._nodes[key] = self.node_in_session(kinds, outputs)
         try:
             node.run(inputs, allocate, runner or runner_on_all_cpus())
@@ -371,10 +372,10 @@ _NAMES = {dtype: name for name, dtype in ELEMENT_DTYPES.items()}
 
 def _raise(error: ValueError) -> NoReturn:
     """Raise what a compiled function has raised, of which an error has the name and the message."""
-    found = re.fullmatch(r"(\w+)(?:: (.*))?", str(error), re.DOTALL)
-    cls = getattr(builtins, found[1], None) if found else None
-    if found and isinstance(cls, type) and issubclass(cls, Exception):
-        raise cls(*([] if found[2] is None else [found[2]])) from None
+    match = re.fullmatch(r"(\w+)(?:: (.*))?", str(error), re.DOTALL)
+    cls = getattr(builtins, match[1], None) if match else None
+    if match and isinstance(cls, type) and issubclass(cls, Exception):
+        raise cls(*([] if match[2] is None else [match[2]])) from None
     raise error
 
 
@@ -392,7 +393,7 @@ def check_settings(label: str, inputs: object, outputs: object, shapes: object, 
     if (
         isinstance(outputs, str)
         or not isinstance(outputs, Sequence)
-        or not all(isinstance(one, str) for one in outputs)
+        or not all(isinstance(name, str) for name in outputs)
     ):
         raise TypeError(f"{label}: outputs = {outputs!r}: must be the names of the parameters that the function fills")
     if isinstance(compiled, Mapping) and not set(compiled) <= set(OPTIONS):
@@ -414,11 +415,11 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
     """
     if isinstance(function, type) or not inspect.isfunction(function):
         raise TypeError(f"{label}: {function!r}: must be a Python function to be compiled")
-    own = inspect.signature(function)
+    signature = inspect.signature(function)
     whole = signature_of(function, label, has_outputs=True)
     result = get_type_hints(function).get("return", NoneType)
     parts = get_args(result) if get_origin(result) is tuple else (result,) if result is not NoneType else ()
-    if result is not NoneType and not (parts and all(one is int for one in parts)):
+    if result is not NoneType and not (parts and all(part is int for part in parts)):
         raise TypeError(
             f"{label}: its result is {result!r}: must be None, since it fills its outputs, or int or a tuple of int, the "
             "lengths that the data decides"
@@ -427,7 +428,7 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
     for name in outputs:
         if name not in arrays:
             raise ValueError(f"{label}: the output {name!r} is no array among the function's parameters")
-        if (default := own.parameters[name].default) is not inspect.Parameter.empty:
+        if (default := signature.parameters[name].default) is not inspect.Parameter.empty:
             raise ValueError(
                 f"{label}: the output {name!r} has the default {default!r}: must have none, since each call gets it"
             )
@@ -436,9 +437,11 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
     axes = {axis for tensor in whole.inputs for axis in tensor.shape}
     inputs = tuple(tensor for tensor in whole.inputs if tensor.name not in outputs)
     # An attribute that is the length of an axis must not be negative.
-    attributes = tuple(replace(one, minimum=0) if one.name in axes else one for one in whole.attributes)
-    found = replace(whole, inputs=inputs, outputs=tuple(arrays[name] for name in outputs), attributes=attributes)
-    return found, len(parts)
+    attributes = tuple(
+        replace(attribute, minimum=0) if attribute.name in axes else attribute for attribute in whole.attributes
+    )
+    definition = replace(whole, inputs=inputs, outputs=tuple(arrays[name] for name in outputs), attributes=attributes)
+    return definition, len(parts)
 
 
 def shapes_in_models(label: str, function: Callable[..., Any], signature: Signature) -> Callable[..., Any]:
@@ -448,8 +451,8 @@ def shapes_in_models(label: str, function: Callable[..., Any], signature: Signat
         TypeError: it has a parameter that is neither.
     """
     names = list(inspect.signature(function).parameters)
-    inputs = {one.name for one in signature.inputs}
-    if unknown := set(names) - inputs - {one.name for one in signature.attributes}:
+    inputs = {tensor.name for tensor in signature.inputs}
+    if unknown := set(names) - inputs - {attribute.name for attribute in signature.attributes}:
         raise TypeError(f"{label}: shapes takes {', '.join(sorted(unknown))}: must take inputs and attributes by name")
 
     def shapes(**given: Any) -> Any:

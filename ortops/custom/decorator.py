@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ortops.custom import compiled as compiled_operator
-from ortops.custom.operator import OTHER_DOMAIN, ShapesError, said
+from ortops.custom.operator import OTHER_DOMAIN, ShapesError, describe
 from ortops.custom.operator import CustomOperator as CustomOperator  # noqa: PLC0414 - as `ortops` gives them
 from ortops.custom.operator import OperatorError as OperatorError  # noqa: PLC0414
 from ortops.custom.signatures import check_function, check_keywords, signature_of
@@ -212,7 +212,11 @@ def _shape_function(
     if any(tensor.variadic for tensor in outputs):
         raise ValueError(f"shapes: must not be given, since the output {outputs[-1].name} is variadic")
 
-    check_keywords(function, [*(one.name for one in inputs), *(one.name for one in attributes)], f"{label}: shapes")
+    check_keywords(
+        function,
+        [*(tensor.name for tensor in inputs), *(attribute.name for attribute in attributes)],
+        f"{label}: shapes",
+    )
     names = {attribute.name for attribute in attributes}
 
     def shapes(
@@ -222,23 +226,23 @@ def _shape_function(
             return None  # an attribute of the function around a node, or a tensor, which sessions do not give here
         given = {tensor.name: known.get(tensor.name) for tensor in inputs}
         try:
-            found = function(**given, **values)
+            returned = function(**given, **values)
         except Exception as error:
             if isinstance(error, TypeError) and not _is_known(given.values()):
                 return None  # it computes with lengths that are not numbers
-            raise OperatorError(f"shapes: {said(error)}") from error
-        several = [found] if len(outputs) == 1 else found
+            raise OperatorError(f"shapes: {describe(error)}") from error
+        several = [returned] if len(outputs) == 1 else returned
         if not isinstance(several, list | tuple) or len(several) != len(outputs) or not all(map(_is_shape, several)):
             rule = "a tuple of lengths" if len(outputs) == 1 else f"{len(outputs)} tuples of lengths"
-            raise ShapesError(f"shapes: it returned {found!r}: must return {rule}")
-        return [None if one is None else tuple(one) for one in several]
+            raise ShapesError(f"shapes: it returned {returned!r}: must return {rule}")
+        return [None if shape is None else tuple(shape) for shape in several]
 
     return shapes
 
 
 def _is_known(shapes: Iterable[Any]) -> bool:
     """Whether all lengths are numbers, in shapes and lists of shapes."""
-    return all(isinstance(one, int) or (isinstance(one, list | tuple) and _is_known(one)) for one in shapes)
+    return all(isinstance(part, int) or (isinstance(part, list | tuple) and _is_known(part)) for part in shapes)
 
 
 def _is_shape(shape: Any) -> bool:

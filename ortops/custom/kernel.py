@@ -41,9 +41,9 @@ def read_attribute(api: Api, info: int, attribute: Attribute) -> AttributeValue:
     """
     name = attribute.name.encode()
     if attribute.type in _LATER_READERS:
-        found = _LATER_READERS[attribute.type](api, info, name)
-        if found is not None and len(found):
-            return attribute.check(found)
+        later = _LATER_READERS[attribute.type](api, info, name)
+        if later is not None and len(later):
+            return attribute.check(later)
     # The declared type comes first: nearly every node has it.
     for kind in sorted(_READERS, key=lambda kind: kind != attribute.type):
         value = _READERS[kind](api, info, name)
@@ -239,7 +239,7 @@ def _kernel(operator: Operator, bind: Bind, types: dict[str, str], info: int) ->
     compute = bind(operator, attributes, output_kinds)
     node_in_session = getattr(compute, "node_in_session", None)
     if node_in_session is not None:  # of a user's compiled operator
-        node = node_in_session({one.tensor.name: one.kind for one in inputs_of_node}, output_kinds)
+        node = node_in_session({given.tensor.name: given.kind for given in inputs_of_node}, output_kinds)
         return _compiled_kernel(node)
     inputs = Inputs(
         api,
@@ -286,12 +286,12 @@ class _Input(NamedTuple):
 def _inputs_of(api: Api, info: int, operator: Operator, count: int) -> Iterator[_Input]:
     """The inputs that a node with `count` inputs does not leave out."""
     for i, tensor in enumerate(_given(operator.inputs, count)[:count]):
-        whole, found = c_void_p(), c_void_p()
+        whole, tensor_info = c_void_p(), c_void_p()
         if not api.succeeds(api.KernelInfo_GetInputTypeInfo(info, i, byref(whole))):
             continue
         try:
-            api.check(api.CastTypeInfoToTensorInfo(whole, byref(found)))
-            number, lengths = type_and_lengths(api, found) if found else (0, [])
+            api.check(api.CastTypeInfoToTensorInfo(whole, byref(tensor_info)))
+            number, lengths = type_and_lengths(api, tensor_info) if tensor_info else (0, [])
         finally:
             api.ReleaseTypeInfo(whole)
         yield _Input(tensor, _ELEMENT_NAMES.get(number, f"{number} of ONNXTensorElementDataType"), lengths)
@@ -303,19 +303,19 @@ def _with_types_of_inputs(operator: Operator, types: Mapping[str, str], inputs: 
     Raises:
         TypeError: an input's variable does not allow its type, or an earlier input of the same variable has another type.
     """
-    found, source = dict(types), dict[str, str]()
+    kinds, source = dict(types), dict[str, str]()
     for tensor, kind, _ in inputs:
         if tensor.type in types or tensor.type not in operator.types:
             continue
         allowed = operator.types[tensor.type]
         if kind not in allowed:
             raise TypeError(f"{tensor.name} has type {kind}: must be {' or '.join(allowed)}")
-        if found.setdefault(tensor.type, kind) != kind:
+        if kinds.setdefault(tensor.type, kind) != kind:
             raise TypeError(
-                f"{tensor.name} has type {kind}: must be {found[tensor.type]}, the type of {source[tensor.type]}"
+                f"{tensor.name} has type {kind}: must be {kinds[tensor.type]}, the type of {source[tensor.type]}"
             )
         source.setdefault(tensor.type, tensor.name)
-    return found
+    return kinds
 
 
 def _known_shapes(inputs: Iterable[_Input]) -> dict[str, Any]:
@@ -369,13 +369,13 @@ def custom_ops(operator: Operator, bind: Bind) -> Iterator[CustomOp]:
             ]
             for tensors in (operator.inputs, operator.outputs)
         )
-        made: list[CustomOp] = []
-        create = _with_statuses(operator, functools.partial(_kernel_of, made, operator, bind, types))
-        made.append(CustomOp(operator.name, operator.label, inputs, outputs, create, infer))
-        yield made[0]
+        kept: list[CustomOp] = []
+        create = _with_statuses(operator, functools.partial(_kernel_of, kept, operator, bind, types))
+        kept.append(CustomOp(operator.name, operator.label, inputs, outputs, create, infer))
+        yield kept[0]
 
 
-def _kernel_of(made: list[CustomOp], operator: Operator, bind: Bind, types: dict[str, str], info: int) -> Callback:
+def _kernel_of(kept: list[CustomOp], operator: Operator, bind: Bind, types: dict[str, str], info: int) -> Callback:
     """As `_kernel`, but the kernel keeps the OrtCustomOp alive, since it may outlive the session options."""
     constructor = operator.constructor
     if constructor is None:
@@ -384,7 +384,7 @@ def _kernel_of(made: list[CustomOp], operator: Operator, bind: Bind, types: dict
         run = kernel_with_object(
             ort_api(), info, operator, constructor, lambda bind: _kernel(operator, bind, types, info)
         )
-    run.custom_op = made  # type: ignore[attr-defined]
+    run.custom_op = kept  # type: ignore[attr-defined]
     return run
 
 

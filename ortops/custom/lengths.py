@@ -53,12 +53,14 @@ def shapes_entry(run: Any, arguments: Sequence[Argument], returned: Returned) ->
         arguments: what its parameters get, in all variants.
         returned: what it returns.
     """
-    given = {one.row: one.rank for one in arguments if one.kind == "shape"}
+    given = {argument.row: argument.rank for argument in arguments if argument.kind == "shape"}
     rows, ranks = tuple(given), tuple(given.values())
     inputs, are_decided = len(given), returned.are_decided
-    places = [place for one in returned.lengths for place in one.places]
+    places = [place for length in returned.lengths for place in length.places]
     outputs, axes = tuple(row for row, _ in places), tuple(axis for _, axis in places)
-    names = [one.axis if isinstance(one.axis, str) else (one.axis, k) for k, one in enumerate(returned.lengths)]
+    names = [
+        length.axis if isinstance(length.axis, str) else (length.axis, k) for k, length in enumerate(returned.lengths)
+    ]
     firsts = tuple(map(names.index, names))
     count, room = len(places), max(len(places), 1)
     # numba has no type for the elements of an empty tuple.
@@ -94,10 +96,10 @@ def _is_known(tensor: Tensor, rank: int) -> bool:
     """Whether all lengths of an input are known, which can be unknown in a model alone, or the input is absent."""
     if tensor.type == 0:
         return True
-    found = tensor.rank == rank
+    is_known = tensor.rank == rank
     for i in range(rank):
-        found = found and tensor.dims[i] >= 0
-    return found
+        is_known = is_known and tensor.dims[i] >= 0
+    return is_known
 
 
 @compiled

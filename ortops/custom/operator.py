@@ -104,12 +104,12 @@ class CustomOperator(Operator):
 
     def _construct(self) -> tuple[Bind, Callable[[], object]]:
         try:
-            made = self.call()
-            return functools.partial(self._bind, made), getattr(made, "close", lambda: None)
+            instance = self.call()
+            return functools.partial(self._bind, instance), getattr(instance, "close", lambda: None)
         except RecursionError:
             raise
         except Exception as error:
-            raise OperatorError(f"its constructor: {said(error)}") from error
+            raise OperatorError(f"its constructor: {describe(error)}") from error
 
     def check_node(self, shapes: Mapping[str, Any], attributes: Mapping[str, AttributeValue]) -> None:
         """Check that the function of shapes returns shapes for a node. Its exceptions are for calls to raise.
@@ -230,10 +230,10 @@ def _called(call: Callable[..., Any], arguments: Sequence[Any], keywords: Mappin
     except RecursionError:
         raise
     except Exception as error:
-        raise OperatorError(said(error)) from error
+        raise OperatorError(describe(error)) from error
 
 
-def said(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """The name and the message of an exception."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 

@@ -32,7 +32,7 @@ def take() -> BaseException | None:
 _running: set[Any] = set()
 
 
-def uninterrupted(function: Callable[[], Any]) -> Any:
+def run_shielded(function: Callable[[], Any]) -> Any:
     """Call a function that must run to its end; numba, for example, once interrupted, fails until the process ends.
 
     The function runs on another thread, since signal handlers run on the main thread. If a handler raises, only the wait

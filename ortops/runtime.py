@@ -145,7 +145,7 @@ def library() -> Library:
     Raises:
         RuntimeError: as `Library`.
     """
-    return _loaded[0] if _loaded else exceptions.uninterrupted(_load)
+    return _loaded[0] if _loaded else exceptions.run_shielded(_load)
 
 
 def _load() -> Library:

@@ -120,7 +120,7 @@ def library_path() -> str:
     if not extensions.takes_c_operators():
         return library().path
     with _lock:
-        exceptions.uninterrupted(_add_to_extensions)
+        exceptions.run_shielded(_add_to_extensions)
     return str(extensions.library_path())
 
 
@@ -167,7 +167,7 @@ def register(
     if domain is not None:
         check_domain(domain)
     users = _by_name(operators)
-    exceptions.uninterrupted(lambda: _register(session_options, domain))
+    exceptions.run_shielded(lambda: _register(session_options, domain))
     registration = _registered[weakref.ref(session_options)]
     nodes = registration.nodes
     if opset is not None:
@@ -269,7 +269,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
         users = _by_name(operators)
-        exceptions.uninterrupted(lambda: _register(options, None))
+        exceptions.run_shielded(lambda: _register(options, None))
         registration = _registered[weakref.ref(options)]
         self._users = registration.users | users
         self._operator_errors = SessionErrors() if self._users else None

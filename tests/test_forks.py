@@ -15,7 +15,7 @@ import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
 from ortops import forks
-from ortops.exceptions import uninterrupted
+from ortops.exceptions import run_shielded
 from ortops.forks import unforked
 from processes import outcome, python
 
@@ -54,8 +54,8 @@ def with_lock(lock: Callable[[], Any]) -> Callable[[Callable[[], None]], None]:
 @pytest.mark.parametrize(
     ("work", "child"),
     [
-        (with_lock(unforked), lambda: uninterrupted(lambda: [*ended])),
-        (lambda begin: uninterrupted(lambda: slow(begin)), lambda: uninterrupted(lambda: [*ended])),
+        (with_lock(unforked), lambda: run_shielded(lambda: [*ended])),
+        (lambda begin: run_shielded(lambda: slow(begin)), lambda: run_shielded(lambda: [*ended])),
         (with_lock(lambda: global_compiler_lock), global_compiler_lock(lambda: [*ended])),
     ],
     ids=["a context", "a function that must run to its end", "numba"],
@@ -82,12 +82,12 @@ def test_a_fork_waits_for_the_imports_of_other_threads(tmp_path: Path, monkeypat
 def test_a_child_of_a_fork_that_could_not_wait_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "MAX_WAIT_SECONDS", 0.05)
     with thread(with_lock(unforked)):
-        found = outcome(lambda: uninterrupted(lambda: 1))
+        found = outcome(lambda: run_shielded(lambda: 1))
     assert found.startswith("RuntimeError: this process was forked while another thread compiled")
 
 
 def test_a_thread_may_fork_where_others_may_not() -> None:
-    assert uninterrupted(lambda: outcome(lambda: uninterrupted(lambda: 1))) == "1"
+    assert run_shielded(lambda: outcome(lambda: run_shielded(lambda: 1))) == "1"
 
 
 FIRST_CALLS = """

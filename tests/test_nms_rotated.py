@@ -125,8 +125,8 @@ def test_boxes_without_a_turn_are_those_of_onnx_and_a_common_turn_changes_nothin
     ],
 )
 def test_the_area_that_two_boxes_share_is_known(a: list[float], b: list[float], expected: float) -> None:
-    for one, other in ((a, b), (b, a)):
-        assert overlap(np.array(one, float), np.array(other, float)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    for first, second in ((a, b), (b, a)):
+        assert overlap(np.array(first, float), np.array(second, float)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize(("images", "count"), [(1, 0), (0, 3), (2, 3)])

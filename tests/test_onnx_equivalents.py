@@ -160,13 +160,13 @@ def test_padding_is_read_as_each_exporter_writes_it() -> None:
 @pytest.mark.parametrize("node", NODES)
 def test_a_session_gives_the_bits_of_the_converted_model(node: str, domain: str, opset: int) -> None:
     model = parse(node, opset, domain)
-    made = convert(model)
-    onnx.checker.check_model(made, full_check=True)
+    converted = convert(model)
+    onnx.checker.check_model(converted, full_check=True)
     since = 16 if "grid_sampler" in node else 19
-    assert [(item.domain, item.version) for item in made.opset_import] == [("", opset if opset >= since else 20)]
-    assert {one.op_type for one in made.graph.node} <= {"GridSample", "DeformConv"}
-    assert convert(made) == made
-    session = onnxruntime.InferenceSession(made.SerializeToString(), options(), providers=[CPU])
+    assert [(item.domain, item.version) for item in converted.opset_import] == [("", opset if opset >= since else 20)]
+    assert {node.op_type for node in converted.graph.node} <= {"GridSample", "DeformConv"}
+    assert convert(converted) == converted
+    session = onnxruntime.InferenceSession(converted.SerializeToString(), options(), providers=[CPU])
     (native,) = session.run(["y"], {"c": np.array(True), **FEEDS})
     assert run(model).tobytes() == native.tobytes()
 
@@ -176,10 +176,10 @@ def test_a_session_gives_the_bits_of_the_converted_model(node: str, domain: str,
 def test_other_types_are_computed(node: str, kind: str) -> None:
     feeds = {name: array.astype(ELEMENT_DTYPES[kind]) for name, array in FEEDS.items()}
     model = parse(node, kind=kind)
-    found = run(model, feeds)
-    assert found.dtype == ELEMENT_DTYPES[kind]
-    np.testing.assert_allclose(found, run(parse(node)), rtol=1e-5, atol=1e-4 if kind == "double" else 0.1)
-    assert run(convert(model), feeds).tobytes() == found.tobytes()
+    y = run(model, feeds)
+    assert y.dtype == ELEMENT_DTYPES[kind]
+    np.testing.assert_allclose(y, run(parse(node)), rtol=1e-5, atol=1e-4 if kind == "double" else 0.1)
+    assert run(convert(model), feeds).tobytes() == y.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_other_types_are_computed(node: str, kind: str) -> None:
 def test_modes_have_the_names_of_the_opset(opset: int, modes: list[str]) -> None:
     for number, mode in enumerate(modes):
         (node,) = convert(parse(GRID.format(number, 1, 1), opset)).graph.node
-        values = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        values = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
         assert values == {"mode": mode.encode(), "padding_mode": b"border", "align_corners": 1}
 
 
@@ -209,9 +209,9 @@ def test_nodes_in_branches_and_functions_are_found(body: str, functions: str) ->
     expected = run(parse(SAMPLED)).tobytes()
     model = parse("", body=body, functions=functions)
     assert run(model).tobytes() == expected
-    made = convert(model)
-    assert run(made).tobytes() == expected
-    assert {item.domain for scope in (made, *made.functions) for item in scope.opset_import} <= {"", "f"}
+    converted = convert(model)
+    assert run(converted).tobytes() == expected
+    assert {item.domain for scope in (converted, *converted.functions) for item in scope.opset_import} <= {"", "f"}
 
 
 def test_the_rest_of_an_upgraded_model_is_computed_alike() -> None:
@@ -226,9 +226,9 @@ def test_the_rest_of_an_upgraded_model_is_computed_alike() -> None:
         y = Add (between, pooled)
     """
     model = parse("", body=body)
-    made = convert(model)
-    assert {(item.domain, item.version) for item in made.opset_import} == {("", 20), ("ai.onnx.contrib", 1)}
-    assert run(model).tobytes() == run(made).tobytes()
+    converted = convert(model)
+    assert {(item.domain, item.version) for item in converted.opset_import} == {("", 20), ("ai.onnx.contrib", 1)}
+    assert run(model).tobytes() == run(converted).tobytes()
 
 
 def test_register_serves_such_nodes_to_sessions_of_onnxruntime() -> None:
@@ -319,8 +319,8 @@ def test_wrong_inputs_are_refused(node: str, feeds: dict[str, Array], says: str)
 def test_no_coordinate_is_too_far_to_be_reflected(mode: int, align: int) -> None:
     grid = np.full_like(FEEDS["grid"], 1e10)
     grid[1] = -3e38
-    found = run(parse(GRID.format(mode, 2, align)), {"grid": grid})
-    assert (np.abs(found) <= 3 * np.abs(FEEDS["x"]).max()).all()
+    y = run(parse(GRID.format(mode, 2, align)), {"grid": grid})
+    assert (np.abs(y) <= 3 * np.abs(FEEDS["x"]).max()).all()
 
 
 def test_nodes_with_the_same_attributes_share_a_session_that_ends_with_theirs() -> None:
@@ -392,7 +392,7 @@ def test_a_session_may_outlive_the_modules(tmp_path: Path) -> None:
 
 
 def test_a_release_without_the_operator_of_onnx_says_which_has_it() -> None:
-    (row,) = (one for one in ONNX_EQUIVALENTS if one.name == "MMCVDeformConv2d")
+    (row,) = (row for row in ONNX_EQUIVALENTS if row.name == "MMCVDeformConv2d")
     unknown = replace(row, standard="NoSuchOperator")
     attributes = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "deform_groups": 1}
     says = rf"^onnxruntime {onnxruntime.__version__} cannot run it as ONNX's NoSuchOperator: must be 1\.25 or a later"

@@ -109,7 +109,7 @@ def _disagreements(operator: Operator, function: Callable[..., Any]) -> Iterator
 
 def _widest(operator: Operator) -> Operator:
     """The last operator of the same function: the newest version has all attributes."""
-    return [one for one in OPERATORS if one.function == operator.function][-1]
+    return [other for other in OPERATORS if other.function == operator.function][-1]
 
 
 def _same(attribute: Attribute, value: object) -> bool:

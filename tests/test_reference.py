@@ -49,7 +49,7 @@ def is_linear(case: Case) -> bool:
 
 def loss(case: Case, names: dict[str, str], **changed: Array) -> Array:
     """The sum of dY * Y, for each RoI if there are RoIs, with some tensors of the case changed; by role."""
-    forward = next(one for one in reversed(OPERATORS) if one.gradient == case.operator)
+    forward = next(operator for operator in reversed(OPERATORS) if operator.gradient == case.operator)
     dy = case.inputs[names["dy"]]
     sizes = {"pooled_shape": dy.shape[2:], "output_sizes": dy.shape}
     if dy.ndim == 4:

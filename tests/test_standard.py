@@ -243,7 +243,7 @@ def test_weights_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     protos = SimpleNamespace(NodeProto=SimpleNamespace(FromString=parsed), OperatorSetIdProto=onnx.OperatorSetIdProto)
     monkeypatch.setattr(model_nodes, "onnx", protos)
-    assert [one.name for one in served_operators(saved(model)) or []] == ["RoiAlign"]
+    assert [operator.name for operator in served_operators(saved(model)) or []] == ["RoiAlign"]
     assert len(read) == 1
     assert read[0] < 1000
 
@@ -289,8 +289,8 @@ def test_nodes_of_other_projects_give_the_bits_of_converted_ones(
     dtype = np.dtype({"float": np.float32}.get(kind, kind))
     feeds = {"x": FEEDS["x"].astype(dtype), "rois": rois_of(columns, 5 if "Rotated" in node else 4).astype(dtype)}
     results = []
-    for made in (model, onnx_models.convert(model)):
-        session = ortops.InferenceSession(saved(made), options(), providers=[CPU])
+    for variant in (model, onnx_models.convert(model)):
+        session = ortops.InferenceSession(saved(variant), options(), providers=[CPU])
         results.append(session.run(None, feeds)[0])
     assert results[0].dtype == dtype
     assert results[0].shape == results[1].shape

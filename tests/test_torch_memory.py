@@ -39,7 +39,7 @@ each_operator = pytest.mark.parametrize("name", CALLS)
 
 
 def positions(arguments: Sequence[Any]) -> list[int]:
-    return [i for i, one in enumerate(arguments) if isinstance(one, torch.Tensor)]
+    return [i for i, argument in enumerate(arguments) if isinstance(argument, torch.Tensor)]
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:
@@ -47,7 +47,7 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 
 
 def test_every_operator_has_a_row() -> None:
-    defined = {str(one).rpartition("::")[2] for one in operators._library._op_defs}  # noqa: SLF001
+    defined = {str(operator).rpartition("::")[2] for operator in operators._library._op_defs}  # noqa: SLF001
     assert defined == set(CALLS)
 
 
@@ -62,9 +62,9 @@ def test_tensors_of_the_cpu_and_of_meta_are_not_mixed(name: str) -> None:
             with pytest.raises(ValueError, match=r"\w+\.device = (meta|cpu): must be (meta|cpu), the device of \w+"):
                 getattr(ORTOPS, name)(*moved)
         else:
-            found, wanted = (as_tuple(getattr(ORTOPS, name)(*one)) for one in (moved, arguments))
-            assert {one.device.type for one in found} == {"meta" if all(chosen) else "cpu"}
-            assert [one.shape for one in found] == [one.shape for one in wanted]
+            actual, wanted = (as_tuple(getattr(ORTOPS, name)(*given)) for given in (moved, arguments))
+            assert {tensor.device.type for tensor in actual} == {"meta" if all(chosen) else "cpu"}
+            assert [tensor.shape for tensor in actual] == [tensor.shape for tensor in wanted]
 
 
 def test_the_functions_name_the_tensor_of_another_device() -> None:
@@ -114,7 +114,7 @@ def test_kernels_read_a_copy_of_the_rois_since_other_threads_may_write_to_them(
     call = Bound.__call__
 
     def recording(bound: Bound, inputs: Sequence[Any], *others: Any) -> None:
-        given.extend(one for one in inputs if one is not None)
+        given.extend(tensor for tensor in inputs if tensor is not None)
         call(bound, inputs, *others)
 
     def second_derivatives(by_drois: Any, dy: Any, rois: Any, images: Any, x: Any, *_: Any) -> Any:  # noqa: ARG001
@@ -127,4 +127,4 @@ def test_kernels_read_a_copy_of_the_rois_since_other_threads_may_write_to_them(
     arguments[2 if name.endswith("drois_grad") else 1] = rois
     getattr(ORTOPS, name)(*arguments)
     assert len(given) >= 2
-    assert not any(np.shares_memory(one, rois.numpy()) for one in given)
+    assert not any(np.shares_memory(tensor, rois.numpy()) for tensor in given)

@@ -184,18 +184,18 @@ def derivatives(x: Any, rois: Any, ratio: int = 2) -> list[Any]:
     x, rois = x.clone().requires_grad_(), rois.clone().requires_grad_()
     y = roi_align(x, rois, (2, 3), 0.9, ratio)
     first = grad(y.square().sum(), (x, rois), create_graph=True)
-    return [y, *first, *grad(sum(one.square().sum() for one in first), (x, rois))]
+    return [y, *first, *grad(sum(gradient.square().sum() for gradient in first), (x, rois))]
 
 
 def test_any_number_of_threads_gives_the_same_bits_also_under_deterministic_algorithms() -> None:
     x, rois = numbers(2, 40, 30, 32, dtype=torch.float32), 3 * ROIS.float() * torch.tensor([1 / 3, 1, 1, 1, 1])
-    found = []
+    results = []
     for threads, is_deterministic in ((1, False), (2, True), (5, False)):
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(is_deterministic)
-        found.append([*derivatives(x, rois.repeat(20, 1)), *derivatives(x[:, :3], rois[:2], 80)])
-    for other in found[1:]:
-        assert all(torch.equal(one, same) for one, same in zip(found[0], other, strict=True))
+        results.append([*derivatives(x, rois.repeat(20, 1)), *derivatives(x[:, :3], rois[:2], 80)])
+    for other in results[1:]:
+        assert all(torch.equal(actual, same) for actual, same in zip(results[0], other, strict=True))
 
 
 def test_contiguous_memory_is_shared_and_strides_do_not_matter() -> None:
@@ -204,16 +204,18 @@ def test_contiguous_memory_is_shared_and_strides_do_not_matter() -> None:
     assert array(bfloat).ctypes.data == bfloat.data_ptr()
     wanted = derivatives(X, ROIS)
     for x in (X.contiguous(memory_format=torch.channels_last), X.mT.contiguous().mT):
-        for one, same in zip(wanted, derivatives(x, ROIS.T.contiguous().T), strict=True):
-            torch.testing.assert_close(one, same, rtol=0, atol=0)
+        for expected, actual in zip(wanted, derivatives(x, ROIS.T.contiguous().T), strict=True):
+            torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_rounded_once(dtype: Any) -> None:
     x, rois = X.to(dtype), ROIS.to(dtype)
-    for one, wanted in zip(derivatives(x, rois)[:3], derivatives(x.float(), rois.float())[:3], strict=True):
-        assert one.dtype == dtype
-        torch.testing.assert_close(one, wanted.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
+    for actual, wanted in zip(derivatives(x, rois)[:3], derivatives(x.float(), rois.float())[:3], strict=True):
+        assert actual.dtype == dtype
+        torch.testing.assert_close(
+            actual, wanted.to(dtype), rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps
+        )
 
 
 def test_autocast_computes_in_float32_and_keeps_the_type_of_the_maps() -> None:
@@ -230,9 +232,9 @@ def test_it_compiles_as_one_graph_of_any_lengths() -> None:
 
     compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
     for x, boxes in ((X, (BOXES[:1], BOXES[1:])), (numbers(2, 3, 9, 5), (BOXES, BOXES[:2]))):
-        inputs = [one.clone().requires_grad_() for one in (x, *boxes)]
-        found, wanted = (grad(function(*inputs), inputs) for function in (compiled, loss))
-        assert all(torch.equal(one, same) for one, same in zip(found, wanted, strict=True))
+        inputs = [tensor.clone().requires_grad_() for tensor in (x, *boxes)]
+        actual, wanted = (grad(function(*inputs), inputs) for function in (compiled, loss))
+        assert all(map(torch.equal, actual, wanted))
 
 
 @pytest.mark.parametrize(
@@ -323,8 +325,8 @@ def test_torchvision_calls_it_while_it_is_patched() -> None:
 def called_by_torchvision() -> Any:
     """What all of torchvision calls, which must be one function."""
     detection = torchvision.models.detection
-    (found,) = {torchvision.ops.roi_align, torchvision.ops.poolers.roi_align, detection.roi_heads.roi_align}
-    return found
+    (function,) = {torchvision.ops.roi_align, torchvision.ops.poolers.roi_align, detection.roi_heads.roi_align}
+    return function
 
 
 def test_many_threads_may_patch_torchvision() -> None:

@@ -45,8 +45,8 @@ FUNCTIONS: dict[Callable[..., Any], tuple[Callable[..., Any], Any, Any]] = {
 }
 each_function = pytest.mark.parametrize(
     ("function", "boxes"),
-    [(one, boxes) for one, (_, _, boxes) in FUNCTIONS.items()],
-    ids=lambda one: getattr(one, "__name__", ""),
+    [(function, boxes) for function, (_, _, boxes) in FUNCTIONS.items()],
+    ids=lambda value: getattr(value, "__name__", ""),
 )
 
 
@@ -57,14 +57,14 @@ def jacobians(function: Callable[..., Any], boxes: Any) -> Any:
 
 @each_function
 def test_jacobians_of_both_modes_are_the_same(function: Any, boxes: Any) -> None:
-    for wanted, *found in zip(
+    for wanted, *actual in zip(
         jacobians(function, boxes),
         jacfwd(function, (0, 1))(X, boxes),
         jacrev(function, (0, 1))(X, boxes),
         strict=True,
     ):
-        for one in found:
-            assert_close(one, wanted)
+        for jacobian in actual:
+            assert_close(jacobian, wanted)
 
 
 @each_function
@@ -76,9 +76,8 @@ def test_second_derivatives_of_mixed_modes_are_the_same(function: Any, boxes: An
     wanted = torch.autograd.functional.vhp(loss, at, tangents)[1]
     forward_over_reverse = jvp(grad(loss, (0, 1)), at, tangents)[1]
     reverse_over_forward = grad(lambda *at: jvp(loss, at, tangents)[1], (0, 1))(*at)
-    for found in (forward_over_reverse, reverse_over_forward):
-        for one, same in zip(found, wanted, strict=True):
-            assert_close(one, same)
+    assert_close(forward_over_reverse, wanted)
+    assert_close(reverse_over_forward, wanted)
     x = X[:, : 2 if function is positional else 1, :2]
     assert_close(hessian(loss)(x, boxes), jacrev(jacrev(loss))(x, boxes))
     assert_close(jacfwd(jacfwd(loss))(x, boxes), jacrev(jacrev(loss))(x, boxes))
@@ -113,8 +112,7 @@ def test_transforms_compile_as_one_graph(function: Any, boxes: Any) -> None:
         return by_x, jvp(function, (x, boxes), (x.cos(), boxes.cos()))[1]
 
     compiled = torch.compile(derivatives, fullgraph=True, backend="aot_eager")
-    for one, same in zip(compiled(X, boxes), derivatives(X, boxes), strict=True):
-        assert torch.equal(one, same)
+    assert all(map(torch.equal, compiled(X, boxes), derivatives(X, boxes)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

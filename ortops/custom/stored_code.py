@@ -25,7 +25,7 @@ def load(source: UserCode) -> int:
     Raises:
         CompileError: numba cannot compile it, or its code calls the interpreter.
     """
-    address: int = exceptions.uninterrupted(lambda: machine_code.load(_code_of(source)))
+    address: int = exceptions.run_shielded(lambda: machine_code.load(_code_of(source)))
     return address
 
 

@@ -13,7 +13,7 @@ from ctypes import POINTER, c_char_p, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeAlias
 
 from ortops.engine.extensions import OrtError
-from ortops.exceptions import uninterrupted
+from ortops.exceptions import run_shielded
 from ortops.native.interface import REQUIRED, TensorTypes
 from ortops.native.ort.types import API_FUNCTIONS, API_VERSION, Table
 from ortops.native.structs import offset_of
@@ -226,7 +226,7 @@ def captured_address(options: Any) -> int:
     Raises:
         OrtError, RuntimeError: as `ort_api`.
     """
-    address: int = uninterrupted(lambda: _capture(options))
+    address: int = run_shielded(lambda: _capture(options))
     return address
 
 

@@ -95,7 +95,7 @@ class OperatorsInUse:
     def _add(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
         missing = [operator for operator in operators if operator not in self._ops]
         if missing:
-            exceptions.uninterrupted(lambda: self._add_missing(options, missing))
+            exceptions.run_shielded(lambda: self._add_missing(options, missing))
 
     def _add_missing(self, options: onnxruntime.SessionOptions, operators: Iterable[Operator]) -> None:
         for operator in operators:

@@ -34,7 +34,7 @@ from ortops.operators.roi_align import ROI_ALIGN_22, ROI_ALIGN_GRAD
 from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTATED_GRAD
 from ortops.shapes import Shape
 from ortops.spec import Operator
-from ortops.torch.autograd import differentiate
+from ortops.torch.autograd import Jvp, differentiate
 from ortops.torch.second_derivatives import gradients_of_drois
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -442,19 +442,16 @@ def _define_maximum() -> Callable[..., Any]:
         _, rois, x = ctx.saved_tensors
         return at_maxima(by_dx, rois, x, *ctx.options, *ctx.shapes[0][2:]), None, None
 
-    def jvp_of_dx(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        yield dx_of(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
-
     def backward_of_maxima(ctx: Any, dy: Any) -> tuple[Any, ...]:
         _, rois, x = ctx.saved_tensors
         return dx_of(dy, rois, x, ctx.options[0]), None, None
 
-    def jvp_of_maxima(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        yield at_maxima(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
+    def jvp_of(operator: Callable[..., Any]) -> Jvp:
+        return lambda tensors, options, tangents: [operator(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)]
 
     differentiate(_library, "roi_pool", backward, jvp)
-    differentiate(_library, "roi_pool_dx", backward_of_dx, jvp_of_dx, lambda i, _: i > 0)
-    differentiate(_library, "roi_pool_at_maxima", backward_of_maxima, jvp_of_maxima, lambda i, _: i > 0)
+    differentiate(_library, "roi_pool_dx", backward_of_dx, jvp_of(dx_of), lambda i, _: i > 0)
+    differentiate(_library, "roi_pool_at_maxima", backward_of_maxima, jvp_of(at_maxima), lambda i, _: i > 0)
     return forward
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
+from ortops.custom.kernel import custom_ops
 from ortops.engine.c_api import CustomOp, TensorType
 from ortops.engine.domains import Domains
+from ortops.foreign.third_party import THIRD_PARTY
 from ortops.spec import ELEMENT_TYPES
 from test_standard import FEEDS, OTHERS, ROI_ALIGN, of_other, parse, saved
 
@@ -32,16 +35,16 @@ def vector_model(op_type: str, domain: str = "", imports: str = "") -> onnx.Mode
     return model
 
 
-def advice(model: onnx.ModelProto | bytes, chosen: Any = None, **arguments: Any) -> str:
+def advice(model: onnx.ModelProto | bytes | Path, chosen: Any = None, **arguments: Any) -> str:
     """The error's text."""
-    content = model if isinstance(model, bytes) else saved(model)
+    content = saved(model) if isinstance(model, onnx.ModelProto) else model
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the type is ONNX Runtime's own
         ortops.InferenceSession(content, chosen or options(), providers=[CPU], **arguments)
     return str(caught.value)
 
 
-def answer(model: onnx.ModelProto | bytes, chosen: Any = None, feeds: Any = X, **arguments: Any) -> Any:
-    content = model if isinstance(model, bytes) else saved(model)
+def answer(model: onnx.ModelProto | bytes | Path, chosen: Any = None, feeds: Any = X, **arguments: Any) -> Any:
+    content = saved(model) if isinstance(model, onnx.ModelProto) else model
     return ortops.InferenceSession(content, chosen or options(), providers=[CPU], **arguments).run(None, feeds)[0]
 
 
@@ -163,34 +166,40 @@ def test_a_model_in_onnx_runtimes_format_runs_after_the_call_that_the_error_name
     chosen.optimized_model_filepath = str(path)
     chosen.add_session_config_entry("session.save_model_format", "ORT")
     expected = answer(model, chosen, FEEDS)
-    call = re.search(r"ortops\.register\(sess_options, opset=\d+\)", advice(path.read_bytes()))
-    assert call
-    sess_options = options()
-    eval(call[0], {"ortops": ortops, "sess_options": sess_options})  # noqa: S307 - what the error says
-    assert answer(path.read_bytes(), sess_options, FEEDS).tobytes() == expected.tobytes()
+    for given in (path, path.read_bytes()):
+        with pytest.raises(ValueError, match=r"standard = True: .* must be given by ortops.register"):
+            ortops.InferenceSession(given, options(), providers=[CPU], standard=True)
+        call = re.search(r"ortops\.register\(sess_options, opset=\d+\)", advice(given))
+        assert call
+        sess_options = options()
+        eval(call[0], {"ortops": ortops, "sess_options": sess_options})  # noqa: S307 - what the error says
+        assert answer(given, sess_options, FEEDS).tobytes() == expected.tobytes()
 
 
-def with_library(domain: str, name: str) -> Any:
-    """Options that have a library with an operator in a domain."""
-    chosen, domains, tensor = options(), Domains(), (TensorType(ELEMENT_TYPES["float"]),)
-    domains.add(chosen, domain, [CustomOp(name, name, tensor, tensor)])
-    return chosen, domains
+_kept: list[Domains] = []
+
+
+def with_library(domain: str, operators: Iterable[CustomOp]) -> Any:
+    """Options that have a library with operators in a domain."""
+    chosen = options()
+    _kept.append(Domains())
+    _kept[-1].add(chosen, domain, operators)
+    return chosen
 
 
 def test_another_library_in_a_domain_of_ortops_is_left_out_as_the_error_says() -> None:
     """Those of ortops are in its own domain; others are in domains of which a session runs nodes."""
-    model = vector_model("Relu")
-    chosen, _kept = with_library("ai.onnx.contrib", "RoiAlign_16")
-    text = advice(model, chosen)
+    model, tensor = vector_model("Relu"), (TensorType(ELEMENT_TYPES["float"]),)
+    ours = [CustomOp("RoiAlign_16", "RoiAlign_16", tensor, tensor)]
+    text = advice(model, with_library("ai.onnx.contrib", ours))
     assert "make new options. If the library is one of ortops" in text
     assert "do not register it" in text
     assert answer(model).tolist() == [1, 1]
     assert "or use onnxruntime.InferenceSession" in text
-    chosen, _kept = with_library("ai.onnx.contrib", "RoiAlign_16")
+    chosen = with_library("ai.onnx.contrib", ours)
     assert onnxruntime.InferenceSession(saved(model), chosen, providers=[CPU]).run(None, X)[0].tolist() == [1, 1]
-    other = of_other(*OTHERS[0])
-    chosen, _kept = with_library("mmcv", "Other")
-    assert "if it is of another project, pass standard=False" in advice(other, chosen)
-    chosen, _kept = with_library("mmcv", "Other")
-    with pytest.raises(Exception, match=r"MMCVRoiAlign.* is not a registered"):  # which that library lacks
-        answer(other, chosen, standard=False)
+    other, row = of_other(*OTHERS[0]), THIRD_PARTY["mmcv", "MMCVRoiAlign"]
+    text = advice(other, with_library("mmcv", custom_ops(row.definition, row.bind)))
+    assert "if it is of another project, pass standard=False" in text
+    chosen = with_library("mmcv", custom_ops(row.definition, row.bind))
+    assert ortops.InferenceSession(saved(other), chosen, providers=[CPU], standard=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,8 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.custom.kernel import custom_ops
-from ortops.engine.domains import Domains
 from ortops.foreign import served
-from ortops.foreign.third_party import THIRD_PARTY
-from test_standard import FEEDS, FUNCTION, OTHERS, ROI_ALIGN, converted, native, of_other, parse, run, saved
+from test_standard import FEEDS, FUNCTION, ROI_ALIGN, converted, native, parse, run, saved
 
 
 @pytest.mark.parametrize("opset", [10, 16])
@@ -137,34 +133,6 @@ def test_a_session_with_new_providers_serves_the_same_nodes() -> None:
     session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
     session.set_providers([CPU])
     assert session.run(None, FEEDS)[0].tobytes() == converted(model).tobytes()
-
-
-def test_ort_format_is_served_where_the_options_were_given_an_opset(tmp_path: Path) -> None:
-    model, path, chosen = parse(f"y = {ROI_ALIGN}"), tmp_path / "model.ort", options()
-    chosen.optimized_model_filepath = str(path)
-    chosen.add_session_config_entry("session.save_model_format", "ORT")
-    expected = run(model, chosen)
-    for given in (path, path.read_bytes()):
-        with pytest.raises(ValueError, match=r"standard = True: .* must be given by ortops.register"):
-            run(given, standard=True)
-        registered = options()
-        ortops.register(registered, opset=22)
-        assert run(given, registered).tobytes() == expected.tobytes()
-
-
-def test_a_library_with_the_same_domain_is_told_apart_by_standard_false() -> None:
-    library, model = THIRD_PARTY["mmcv", "MMCVRoiAlign"], of_other(*OTHERS[0])
-
-    def with_library() -> onnxruntime.SessionOptions:
-        chosen = options()
-        kept.append(Domains())
-        kept[-1].add(chosen, "mmcv", custom_ops(library.definition, library.bind))
-        return chosen
-
-    kept: list[Domains] = []
-    with pytest.raises(Exception, match=r"sess_options have another library .* pass standard=False"):
-        ortops.InferenceSession(saved(model), with_library(), providers=[CPU])
-    assert ortops.InferenceSession(saved(model), with_library(), providers=[CPU], standard=False)
 
 
 def test_an_operator_of_a_user_comes_before_ours() -> None:

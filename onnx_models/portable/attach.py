@@ -181,7 +181,7 @@ def results(
     given: Mapping[str, Value],
     sums: Kind,
     *,
-    at_once: bool = False,
+    without_loops: bool = False,
 ) -> dict[str, Value]:
     """Add what nodes of an operator compute to the graph of the body that they share, and return the wanted outputs by name.
 
@@ -190,7 +190,7 @@ def results(
         nodes: the nodes, on which missing attributes are written.
         given: their inputs by the names of the operator.
         sums: the element type of sums.
-        at_once: as in `BodyRequest`.
+        without_loops: as in `BodyRequest`.
 
     Raises:
         ValueError: the nodes do not agree, or one lacks an input or has no output.
@@ -204,7 +204,7 @@ def results(
             raise ValueError(f"{tensor.name} is missing: {operator.name} needs it for {reason}")
     # The module of the operator's family makes the wanted outputs, in the type of sums, from the inputs; both by name.
     family = import_module(f"onnx_models.portable.{operator.family}")
-    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums, at_once))
+    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums, without_loops))
     return found
 
 

@@ -89,14 +89,14 @@ class BodyRequest:
     attributes: the attributes of its nodes.
     wanted: the names of the outputs that are read.
     sums: the element type of sums: double for tensors of double, else float.
-    at_once: whether all regions are pooled at once, without `Loop`. Each node then has its own body.
+    without_loops: whether all regions are pooled at once, without `Loop`. Each node then has its own body.
     """
 
     operator: Operator
     attributes: Attributes
     wanted: frozenset[str]
     sums: Kind
-    at_once: bool = False
+    without_loops: bool = False
 
     def few_samples(self, *names: str) -> Value | None:
         """Return the number of samples of a bin along an axis if it is known and small, and regions are pooled at once.
@@ -104,6 +104,6 @@ class BodyRequest:
         names: the attributes that determine it if they are equal.
         """
         numbers = {self.attributes.word(name) for name in names}
-        if self.at_once and len(numbers) == 1 and 0 < min(numbers) <= FEW_SAMPLES:
+        if self.without_loops and len(numbers) == 1 and 0 < min(numbers) <= FEW_SAMPLES:
             return self.attributes.number(names[0], "double")
         return None

@@ -63,7 +63,9 @@ def gradient(dy: Value, x_shape: Value, request: BodyRequest) -> Value:
     dx, some = dy.reshape(*outputs), _at_most_one(outputs)
     done: list[Value] = list(outputs)
     for axis, length in enumerate(lengths):
-        dx = _collected(dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length), request.at_once)
+        dx = _collected(
+            dx, done, axis, length, _axis(attributes, axis, outputs[axis] * some, length), request.without_loops
+        )
         done[axis] = length
     return dx.op("Reshape", x_shape, allowzero=1)
 
@@ -96,18 +98,20 @@ def _is_identity(attributes: Attributes, axis: int) -> bool:
     return scale == 1.0 and None not in offsets and sum(offset for offset in offsets if offset is not None) == 0.0
 
 
-def _collected(dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps, at_once: bool) -> Value:
+def _collected(
+    dy: Value, lengths: Sequence[Value], axis: int, length: Value, taps: _Taps, without_loops: bool
+) -> Value:
     """Return the gradient along one axis: for each pixel, the weighted sum over the outputs that read it.
 
     Since coordinates ascend, the outputs that read a pixel are consecutive: iteration k adds the k-th output of each pixel,
-    unless `at_once` asks for all outputs at once.
+    unless `without_loops` asks for all outputs at once.
     """
     low, high, f = taps
     graph, outputs = dy.graph, lengths[axis]
     after = range(1, len(lengths) - axis)
 
     def add(total: Value, pixels: Value, weights: Value | None) -> Value:
-        if at_once:
+        if without_loops:
             part = dy.slice(axis, graph.constant([0], "int64"), pixels.length(0))
             if weights is not None:
                 weights = weights.unsqueeze(*after)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from onnx_models.portable.at_once import Mode
 from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value
-from onnx_models.portable.pooling import Rule, pool
+from onnx_models.portable.roi_align import Rule, pool
+from onnx_models.portable.samples import Mode
 from onnx_models.portable.sampling import Reading, directml_placement
 
 

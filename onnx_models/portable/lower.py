@@ -126,7 +126,7 @@ def _nodes_for(node: onnx.NodeProto, graph: InlinedGraph) -> list[onnx.NodeProto
     pairs = zip(operator.inputs, node.input, strict=False)
     given = {tensor.name: graph.input(name) for tensor, name in pairs if name}
     like = graph.input(node.input[0])
-    found = results(graph, [node], given, "double" if like.kind == "double" else "float", at_once=True)
+    found = results(graph, [node], given, "double" if like.kind == "double" else "float", without_loops=True)
     for tensor, name in zip(operator.outputs, node.output, strict=False):
         if name:
             graph.output(name, found[tensor.name], like)

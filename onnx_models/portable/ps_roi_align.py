@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from onnx_models.portable.attributes import BodyRequest
 from onnx_models.portable.graph import Value, arange
-from onnx_models.portable.pooling import pool
-from onnx_models.portable.roi_align import onnx_rule
+from onnx_models.portable.roi_align import onnx_rule, pool
 
 
 def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value]:

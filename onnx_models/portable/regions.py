@@ -55,6 +55,11 @@ class RoiInputs:
         """Return the map in the type of sums, [N, C, H, W]."""
         return _present(self.map, "the feature map").cast(self.sums)
 
+    def pixel_rows(self) -> Value:
+        """Return the map's pixels in the type of sums, [N H W, C]."""
+        images, channels, height, width = self.map_lengths
+        return self.whole_map().transpose(0, 2, 3, 1).reshape(images * height * width, channels)
+
     def gradient(self) -> Value:
         """Return dY; a ValueError if there is none."""
         return _present(self.dy, "dY")

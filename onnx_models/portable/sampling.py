@@ -76,12 +76,9 @@ class Samples:
     counts: [R, P], int64, the number of listed samples that a bin needs, at least 1.
     exists: [R, P, K], False where a bin has fewer samples than are listed.
     inside: [R, P, K], whether a sample is on the map, which reaches about one pixel beyond the first and the last pixel.
-    per_bin: the number of all samples of a bin, at least 1; [R, 1, 1] or one number.
-    pixels: [R, P, K, T], int64, always on the map.
-    weights: [R, P, K, T], the weights of those pixels.
-    weight_derivatives: [R, P, K, T], the derivatives of the weights by the coordinate; None where they have none.
+    shares: [R, P, K], the weight of each sample in the mean of its bin, 0 off the map.
+    taps: pixels, always on the map, weights and derivatives, T values of [R, P, K] each; nearest pixels have no derivatives.
     coordinate_derivatives: [R, P, K] each, by the region's two stored coordinates; None if not wanted.
-    read: pixels, weights and weight_derivatives as lists of T values, [R, P, K] each.
     """
 
     bins: Value
@@ -89,17 +86,9 @@ class Samples:
     counts: Value
     exists: Value
     inside: Value
-    per_bin: Value
-    pixels: Value
-    weights: Value
-    weight_derivatives: Value | None
+    shares: Value
+    taps: AxisTaps
     coordinate_derivatives: tuple[Value, Value] | None
-    read: AxisTaps
-
-    @property
-    def taps(self) -> int:
-        """The number T of pixels that a sample reads."""
-        return 1 if self.weight_derivatives is None else 2
 
 
 def onnx_placement(
@@ -228,20 +217,15 @@ def list_samples(placement: Placement, reading: Reading, *, with_derivatives: bo
     length = placement.length.cast("double")
     exists = i < placement.per_bin
     inside = exists & placement.is_inside(c, length)
-    read = pixels_and_weights(c, inside, length, reading)
-    derivatives = read.weight_derivatives
     return Samples(
         bins=placement.bins,
         length=placement.length,
         counts=counts.squeeze(2),
         exists=exists,
         inside=inside,
-        per_bin=placement.per_bin.at_least(1.0),
-        pixels=concat(3, *(p.cast("int64").unsqueeze(3) for p in read.pixels)),
-        weights=concat(3, *(w.unsqueeze(3) for w in read.weights)),
-        weight_derivatives=concat(3, *(d.unsqueeze(3) for d in derivatives)) if derivatives else None,
+        shares=inside.cast("double") / placement.per_bin.at_least(1.0),
+        taps=pixels_and_weights(c, inside, length, reading),
         coordinate_derivatives=placement.coordinate_derivatives(i) if with_derivatives else None,
-        read=read,
     )
 
 

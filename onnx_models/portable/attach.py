@@ -10,7 +10,7 @@ from onnx import helper
 
 from onnx_models.convert import convert
 from onnx_models.portable.attributes import Attributes, BodyRequest
-from onnx_models.portable.graph import Graph, Kind, Value
+from onnx_models.portable.graph import BodyGraph, Kind, Value
 from onnx_models.tools.attributes import (
     attribute_protos,
     attribute_values,
@@ -176,7 +176,7 @@ def _inputs(operator: Operator, nodes: Sequence[onnx.NodeProto]) -> tuple[str, .
 
 
 def results(
-    graph: Graph,
+    graph: BodyGraph,
     nodes: Sequence[onnx.NodeProto],
     given: Mapping[str, Value],
     sums: Kind,
@@ -210,7 +210,7 @@ def results(
 
 def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset: int) -> onnx.FunctionProto:
     """Make the function for all nodes of an operator."""
-    graph = Graph()
+    graph = BodyGraph()
     inputs = _inputs(operator, nodes)
     found = results(graph, nodes, {name: graph.input(name) for name in inputs}, sums)
     names = [tensor.name for tensor in operator.outputs]

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from onnx_models.portable.graph import Graph, Kind, Value
+from onnx_models.portable.graph import BodyGraph, Kind, Value
 from ortops.spec import AttributeValue, Operator
 
 FEW_SAMPLES = 4
@@ -31,7 +31,7 @@ class Attributes:
         ValueError: the nodes differ in a string or in the length of a list.
     """
 
-    def __init__(self, graph: Graph, operator: Operator, nodes: Sequence[Mapping[str, AttributeValue]]) -> None:
+    def __init__(self, graph: BodyGraph, operator: Operator, nodes: Sequence[Mapping[str, AttributeValue]]) -> None:
         self._graph = graph
         self._first = nodes[0]
         self._types = {attribute.name: attribute.type for attribute in operator.attributes}

@@ -11,7 +11,7 @@ import onnx.inliner
 
 from onnx_models.convert import convert
 from onnx_models.portable.attach import MIN_OPSET, attach_custom, results
-from onnx_models.portable.inlined import InlinedGraph
+from onnx_models.portable.graph import InlinedGraph
 from onnx_models.tools.attributes import custom_of, operator_of, prefix_errors
 from onnx_models.tools.functions import inline_functions
 from onnx_models.tools.protos import (

@@ -1,9 +1,9 @@
-"""Bodies in standard operators: what they compute, where they are taken, and which models can have them."""
+"""Standard operators in place of nodes, in bodies or without functions: what they compute, and for which models."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pytest
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from onnx_models.portable import attach
+from onnx_models.portable import attach, lower
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN, Operator
@@ -64,6 +64,17 @@ def check(sample: Sample, model: onnx.ModelProto | None = None) -> None:
     assert_close(run(made, dict(sample.inputs)), expected(sample), next(iter(sample.inputs.values())).dtype)
 
 
+def check_lowered(sample: Sample, model: onnx.ModelProto | None = None) -> onnx.ModelProto:
+    """The lowered model has standard nodes alone, and as `check`."""
+    made = lower(model or sample.model())
+    onnx.checker.check_model(made, full_check=True)
+    assert not made.functions
+    assert {item.domain for item in made.opset_import} == {node.domain for node in made.graph.node} == {""}
+    assert not {"Loop", "Scan", "If"} & {node.op_type for node in made.graph.node}
+    assert_close(run(made, dict(sample.inputs)), expected(sample), next(iter(sample.inputs.values())).dtype)
+    return made
+
+
 def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     for entry in model.opset_import:
         if not entry.domain:
@@ -83,17 +94,30 @@ def calls(operator: Operator) -> list[Sample]:
     return [*samples(operator), *others, *(one for one in edges(operator) if "NaN" not in one.name)]
 
 
+@pytest.mark.parametrize("way", [check, check_lowered])
 @pytest.mark.parametrize(**every(calls))
-def test_a_body_computes_the_reference(sample: Sample) -> None:
-    check(sample)
+def test_standard_operators_compute_the_reference(way: Callable[[Sample], object], sample: Sample) -> None:
+    way(sample)
+
+
+@pytest.mark.parametrize("name", ["RoiAlign_22", "DmlRoiAlign", "RoIAlignRotated", "MaxRoiPool_22"])
+def test_rows_of_bins_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for pixels in (1, 500):  # a row for each part, or several of which the last part has fewer
+        monkeypatch.setattr("onnx_models.portable.samples.MAX_PIXELS", pixels)
+        for operator in (BY_NAME[name], BY_NAME[BY_NAME[name].gradient or ""]):
+            for sample in samples(operator):
+                check(sample)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: one.name)
-def test_every_opset_from_18_on_has_bodies(operator: Operator) -> None:
+def test_every_opset_from_18_on_has_bodies_and_keeps_its_version(operator: Operator) -> None:
     sample = samples(operator)[1]
     check(sample, with_opset(sample.model(), OPSETS[0]))
     for opset in OPSETS[1:]:
-        onnx.checker.check_model(attach(with_opset(sample.model(), opset)), full_check=True)
+        for way in (attach, lower):
+            made = way(with_opset(sample.model(), opset))
+            onnx.checker.check_model(made, full_check=True)
+            assert made.opset_import[0].version == opset
 
 
 def test_a_model_of_an_older_opset_is_converted() -> None:
@@ -262,41 +286,72 @@ def test_nodes_in_branches_and_functions_have_bodies_too() -> None:
         assert_close(run(made, {**sample.inputs, "flag": np.array(flag)}), wanted, np.dtype(np.float32))
 
 
-def test_what_a_body_lacks_or_cannot_share_is_said() -> None:
-    def refused(model: onnx.ModelProto, says: str) -> None:
-        with pytest.raises(ValueError, match=says):
-            attach(model)
+def differing(text: str) -> onnx.ModelProto:
+    model = two_levels()
+    model.graph.node[2].attribute.append(onnx.helper.make_attribute("mode", text))
+    return model
 
-    for mode, says in (("max", "mode = avg and max: must be the same for all nodes"), ("median", "mode = 'median': ")):
-        model = two_levels()
-        model.graph.node[2].attribute.append(onnx.helper.make_attribute("mode", mode))
-        refused(model, says)
-    refused(two_levels("int64"), r"RoiAlign_16.*: X has element type int64: must be float16 or")
+
+def with_another_gradient() -> onnx.ModelProto:
     model = onnx_models.roi_align_with_grad()
     other = model.graph.node.add()
     other.CopyFrom(model.graph.node[2])
     del other.input[4:]
     other.output[:] = ["dX2", ""]
-    refused(model, r"inputs dY, rois, batch_indices, x_shape and dY, rois, .*, X: must be the same")
+    return model
+
+
+def without_map() -> onnx.ModelProto:
     model = onnx_models.roi_align_grad(mode="max")
     del model.graph.node[0].input[4:]
-    refused(model, "X is missing: RoiAlignGrad needs it for mode = 'max'")
-    for inputs in ([], [""], ["", "X"]):
-        model = onnx_models.roi_align(16)
-        model.graph.node[0].input[:] = inputs
-        refused(model, r"\(RoiAlign_16\): .*(has input size|is marked single)")
+    return model
+
+
+def with_inputs(*names: str) -> onnx.ModelProto:
+    model = onnx_models.roi_align(16)
+    model.graph.node[0].input[:] = names
+    return model
+
+
+def with_reference() -> onnx.ModelProto:
     model = onnx.parser.parse_model(BRANCHES)
     reference_to = onnx.AttributeProto(name="mode", ref_attr_name="way", type=onnx.AttributeProto.STRING)
     model.functions[0].node[0].attribute.append(reference_to)
     model.functions[0].attribute.append("way")
-    refused(model, r"\(RoiAlign_16\): mode refers to way of the function around it")
+    return model
 
 
-def test_a_model_without_these_operators_is_left_as_it_is() -> None:
+BY_SCHEMA = r"\(RoiAlign_16\): .*(has input size|is marked single)"
+BODIES, BOTH = (attach,), (attach, lower)
+REFUSED = [
+    (BODIES, differing("max"), "mode = avg and max: must be the same for all nodes"),
+    (BOTH, differing("median"), "mode = 'median': "),
+    (BOTH, two_levels("int64"), r"RoiAlign_16.*: X has element type int64: must be float16 or"),
+    (BODIES, with_another_gradient(), r"inputs dY, rois, batch_indices, x_shape and dY, rois, .*, X: must be the same"),
+    (BOTH, without_map(), "X is missing: RoiAlignGrad needs it for mode = 'max'"),
+    (BOTH, with_inputs(), BY_SCHEMA),
+    (BOTH, with_inputs(""), BY_SCHEMA),
+    (BODIES, with_inputs("", "X"), BY_SCHEMA),
+    (BODIES, with_reference(), r"\(RoiAlign_16\): mode refers to way of the function around it"),
+]
+"""What bodies refuse since they are functions, and what cannot be lowered either."""
+
+
+@pytest.mark.parametrize(("ways", "model", "says"), REFUSED)
+def test_what_a_body_lacks_or_cannot_share_is_said(
+    ways: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...], model: onnx.ModelProto, says: str
+) -> None:
+    for way in ways:
+        with pytest.raises(ValueError, match=says):
+            way(model)
+
+
+@pytest.mark.parametrize("way", [attach, lower])
+def test_a_model_without_these_operators_is_left_as_it_is(way: Callable[[onnx.ModelProto], onnx.ModelProto]) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 10, opset_import: ["" : 21]> g (float[n] x) => (float[n] y) { y = Relu (x) }'
     )
-    assert attach(model) == model
+    assert way(model) == model
 
 
 def test_nodes_of_onnx_get_the_bodies_of_converted_ones() -> None:
@@ -307,8 +362,64 @@ def test_nodes_of_onnx_get_the_bodies_of_converted_ones() -> None:
     assert model == onnx_models.roi_align(22, standard=True)
 
 
-@pytest.mark.parametrize("name", ["RoiAlignGrad", "MaxRoiPoolGrad", "RoIAlignRotated"])
-def test_a_body_runs_in_onnx_reference_evaluator(name: str) -> None:
+@pytest.mark.parametrize("name", ["RoiAlignGrad", "MaxRoiPoolGrad", "RoIAlignRotated", "RoiAlign_16", "MaxRoiPool_22"])
+def test_standard_operators_run_in_onnx_reference_evaluator(name: str) -> None:
     sample = samples(BY_NAME[name])[0]
-    found = onnx.reference.ReferenceEvaluator(attach(sample.model())).run(None, dict(sample.inputs))
-    assert_close([np.asarray(one) for one in found], expected(sample), np.dtype(np.float32))
+    for way in (attach, lower):
+        found = onnx.reference.ReferenceEvaluator(way(sample.model())).run(None, dict(sample.inputs))
+        assert_close([np.asarray(one) for one in found], expected(sample), np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("ratio", [1, 2, 5])
+@pytest.mark.parametrize("mode", ["avg", "max", "max_interpolated"])
+@pytest.mark.parametrize("name", ["RoiAlign_16", "RoiAlignGrad"])
+def test_the_number_of_samples_may_be_known(name: str, mode: str, ratio: int) -> None:
+    given = samples(BY_NAME[name])[0]
+    attributes = {**given.attributes, "mode": mode, "sampling_ratio": ratio}
+    check_lowered(Sample(given.operator, "known", given.inputs, attributes))
+
+
+def test_a_dml_roi_align_may_have_a_known_number_of_samples() -> None:
+    given = samples(BY_NAME["DmlRoiAlign"])[0]
+    known = {"minimum_samples_per_output": 2, "maximum_samples_per_output": 2, "out_of_bounds_input_value": 3.0}
+    for function in ("average", "max"):
+        attributes = {**given.attributes, **known, "reduction_function": function}
+        check_lowered(Sample(given.operator, "known", given.inputs, attributes))
+
+
+@pytest.mark.parametrize("opset", [10, 16, 22])
+def test_nodes_of_onnx_are_lowered(opset: int) -> None:
+    given = samples(BY_NAME[f"RoiAlign_{opset}"])[0]
+    model = onnx_models.roi_align(opset, standard=True, **given.attributes)
+    assert lower(model).graph.node == check_lowered(given, onnx_models.convert(model)).graph.node
+
+
+INSIDE = """<ir_version: 10, opset_import: ["" : 16, "f": 1]>
+    a (bool c, float[N, C, H, W] x, float[R, 4] rois, int64[R] i) => (float[R, C, P, Q] y) {
+        y = If (c) <
+            then_branch = g () => (float[R, C, P, Q] t) { t = f.pool (x, rois, i) },
+            else_branch = h () => (float[R, C, P, Q] e) {
+                e = RoiAlign <output_height = 2, output_width = 2, mode = "max"> (x, rois, i) }
+        >
+    }
+    <domain: "f", opset_import: ["" : 16]> pool (x, rois, i) => (y)
+    { y = RoiAlign <output_height = 2, output_width = 2, sampling_ratio = 2> (x, rois, i) }"""
+
+
+def test_nodes_in_functions_and_branches_are_lowered() -> None:
+    model = onnx.parser.parse_model(INSIDE)
+    made = lower(model)
+    onnx.checker.check_model(made, full_check=True)
+    assert not made.functions
+    x = np.random.default_rng(0).standard_normal((1, 2, 9, 9)).astype(np.float32)
+    rois = np.array([[1, 1, 7, 6], [-2, 0, 3, 9]], np.float32)
+    for condition in (True, False):
+        feeds = {"c": np.array(condition), "x": x, "rois": rois, "i": np.zeros(2, np.int64)}
+        np.testing.assert_allclose(run(made, feeds)[0], run(model, feeds)[0], atol=1e-5)
+
+
+def test_invalid_data_is_refused_by_onnx_runtime() -> None:
+    sample = samples(BY_NAME["RoiAlign_16"])[0]
+    indices = np.full_like(sample.inputs["batch_indices"], 99)
+    with pytest.raises(Exception, match="indices element out of data bounds"):
+        run(lower(sample.model()), {**sample.inputs, "batch_indices": indices})

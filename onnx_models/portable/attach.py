@@ -61,8 +61,9 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
 
     Limits: on the CPU, invalid data is refused, but with an error that does not say why; inconsistent shapes are accepted
     if there are no RoIs or if the shapes do not affect the result. In an average, an infinite or NaN pixel spreads along
-    the rows and columns of the RoI, or over the bounding box of a rotated RoI, and a maximum can miss a NaN. Memory grows
-    with `sampling_ratio` and `minimum_samples_per_output`, but not with the size of a RoI beyond the map.
+    the rows and columns of the RoI, or, if it is the first of its image, to the bins of rotated RoIs that are partly off the
+    map; a maximum can miss a NaN. Memory grows with `sampling_ratio` and `minimum_samples_per_output`, but not with the size
+    of a RoI beyond the map.
     """
     with schemas_of(operators):
         return _attached(accepted(model))

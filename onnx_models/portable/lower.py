@@ -43,8 +43,8 @@ def lower(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
     Without loops, all regions are pooled at once, so that memory grows with their number R. With C channels, PH x PW bins
     and S samples in each, it holds
 
-    - R PH PW S C numbers for an average of up to 4 x 4 samples, and four times as many for a maximum. A `sampling_ratio` of
-      0 makes S that of the largest region, for the maximum and for RoIAlignRotated.
+    - R PH PW S C numbers for an average of up to 4 x 4 samples and for a maximum, and four times as many for the gradient
+      of a maximum. A `sampling_ratio` of 0 makes S that of the largest region, for the maximum and for RoIAlignRotated.
     - R PH C W + R PH N H numbers for other averages, with N images of H x W pixels.
     - R PH PW S C numbers for MaxRoiPool, whose S is the number of pixels of the largest bin.
 

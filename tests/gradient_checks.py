@@ -79,7 +79,6 @@ def transposes(
     feeds: Mapping[str, Array],
     outputs: Sequence[str],
     wrt: Sequence[str],
-    load: gradient_check.Load = load,
 ) -> tuple[float, float, float]:
     """<c, J v> by forward mode, <J' c, v> in reverse, and the sum of the latter's absolute terms, for random c and v.
 
@@ -88,7 +87,6 @@ def transposes(
         feeds: all inputs.
         outputs: the tensors that are differentiated.
         wrt: names among the feeds.
-        load: what runs a model.
     """
     rng = np.random.default_rng(9)
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gradient_calls import Call
-from gradient_nodes import IS_OLD
+from gradient_calls import IS_OLD, Call
 
 of_rank = partial(Call, opened="any")
 """Of an operator whose rule takes tensors of unknown rank."""

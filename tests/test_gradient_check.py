@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, transposes
-from gradient_nodes import node_model, not_of_old, uniform
+from gradient_calls import Call, not_of_old
+from gradient_checks import Array
 from onnx_models.gradient import coverage, gradient
 from onnx_models.gradient.graph import Graph, Node
-from onnx_models.gradient.registry import REAL, Incoming, Part
+from onnx_models.gradient.registry import Incoming, Part
 from onnx_models.gradient.reports import COMPOSITION, FUNCTION, RULE, coverage_of
 from onnx_models.gradient.rules import REFUSED, RULES
 from onnx_models.gradient_check import Load, check
@@ -89,54 +89,6 @@ def test_gradients_agree_with_differences_on_onnxs_node_tests(operator: str) -> 
             wanted = next((NOT_COMPARED[one] for one in NOT_COMPARED if fnmatchcase(label, one)), "agrees")
             if not re.search(wanted, found):
                 faults.append(f"{label}: {found}")
-    assert not faults, "\n".join(faults)
-
-
-NOT_TRANSPOSED = {
-    "test_dynamicquantizelinear*": "agrees|cannot be differentiated: .* computes with integers",
-    "test_resize_*": "agrees|cannot be differentiated: .* (region|scale|constant)",
-    "test_upsample_*": "cannot be differentiated: .* a scale",
-    "test_linear_attention_*_expanded": "agrees|the rank of .* must be known",
-    "test_scan_sum": "cannot be converted to opset",
-    # Neither ONNX Runtime nor the reference evaluator has this layout, or runs so negative a pad, or takes so many inputs.
-    **dict.fromkeys(("test_gru_*", "test_lstm_*", "test_simple_rnn_*"), "agrees|Scan is not implemented"),
-    "test_attention_4d*_padded_kv*": "agrees|can't contain negative values",
-    "test_roialign_mode_max": "at most 64 array objects",
-    # Infinite derivatives.
-    "test_acosh_example": "wrong",
-    "test_mod_float_edge_cases_*": "wrong",
-}
-"""By test, with *, what comes instead of "agrees"; the first that matches counts."""
-
-
-_ROUNDING = {onnx.TensorProto.BFLOAT16: 0.1, onnx.TensorProto.FLOAT16: 0.02}
-"""The relative error of sums of products of few numbers, by their type."""
-
-
-def transposed(case: Case, load: Load) -> str:
-    """Whether forward mode is the transpose of reverse mode, or the message of an error."""
-    reals = [value.name for value in case.model.graph.output if value.type.tensor_type.elem_type in REAL]
-    types = [value.type.tensor_type.elem_type for value in (*case.model.graph.input, *case.model.graph.output)]
-    rounding = max(_ROUNDING.get(kind, 1e-4) for kind in types)
-    try:
-        forward, reverse, size = transposes(case.model, case.feeds, reals, case.wrt, load)
-    except Exception as error:  # noqa: BLE001 -- ONNX Runtime raises many types
-        return " ".join(str(error).split())
-    return "agrees" if abs(forward - reverse) <= rounding * (1e-3 + size) else "wrong"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_forward_mode_is_the_transpose_of_reverse_mode_on_onnxs_node_tests(operator: str) -> None:
-    faults = []
-    for case in (one for one in cases() if one.operator == operator and one.wrt):
-        found = transposed(case, in_session)
-        if found != "agrees" and "cannot be differentiated" not in found:
-            found = transposed(case, in_reference)
-        wanted = next((NOT_TRANSPOSED[one] for one in NOT_TRANSPOSED if fnmatchcase(case.name, one)), "agrees")
-        if not re.search(wanted, found):
-            faults.append(f"{case.name}: {found}")
     assert not faults, "\n".join(faults)
 
 
@@ -256,14 +208,13 @@ def test_operators_of_other_domains_are_refused_by_name(schema: onnx.defs.OpSche
 
 
 @not_of_old
-@pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("mask", [False, True])
-def test_a_body_that_depends_on_types_takes_absent_inputs_and_initializers(constant: bool, mask: bool) -> None:
-    feeds = uniform({"q": (2, 2, 3, 4), "k": (2, 2, 5, 4), "v": (2, 2, 5, 4), "past": (2, 2, 1, 4), "mask": (3, 6)})
-    constants = {name: feeds.pop(name) for name in (["mask"] if constant else [])}
-    names = ["q", "k", "v", "mask" if mask else "", "past", "past"]
-    wrt = [name for name in feeds if name in names]
-    fed = {name: feeds[name] for name in wrt}
-    outputs = ["y", "keys", "values"]
-    made = node_model("Attention", fed, opened=True, opset=23, outputs=outputs, constants=constants, inputs=names)
-    assert {one.outcome for one in check(made, fed, wrt=wrt)} == {"agrees"}
+@pytest.mark.parametrize("mask", ["", "an input", "an initializer"])
+def test_a_body_that_depends_on_types_takes_absent_inputs_and_initializers(mask: str) -> None:
+    inputs = {"q": (2, 2, 3, 4), "k": (2, 2, 5, 4), "v": (2, 2, 5, 4), "past": (2, 2, 1, 4)}
+    inputs |= {"mask": (3, 6)} if mask else {}
+    call = Call(f"y, keys, values = Attention(q, k, v, {'mask' * bool(mask)}, past, past)", inputs, (-1, 1), opset=23)
+    made, feeds = call.model("names"), call.feeds
+    if mask == "an initializer":
+        del made.graph.input[-1]
+        made.graph.initializer.append(onnx.numpy_helper.from_array(feeds.pop("mask"), "mask"))
+    assert {one.outcome for one in check(made, feeds, wrt=list(feeds))} == {"agrees"}

@@ -8,39 +8,25 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_checks import Array, parsed, run, with_loss
-from gradient_nodes import node_model, uniform
-from gradient_samples import GRADIENTS_OF_REGIONS, region_gradient, resize, scales
+from gradient_calls import Call
+from gradient_checks import of_sum, parsed, with_loss
+from gradient_samples import GRADIENTS_OF_REGIONS, MAP, SIZES, region_gradient, resize, scales
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
-
-SIZES = {"output_height": 3, "output_width": 2}
-
-
-def _regions(names: Sequence[str]) -> dict[str, Array]:
-    """A feature map, regions, some of which reach beyond it, and the image of each region.
-
-    No sample lies on a pixel's coordinate, where the gradient with respect to a region jumps.
-    """
-    rois = np.array(
-        [[0.3131, 1.2717, 5.1391, 6.7193], [-1.4371, 2.1577, 3.3119, 9.8617], [2.6231, 0.7639, 2.9417, 1.1853]]
-    )
-    values = uniform({"x": (2, 3, 8, 9)})["x"], rois, np.array([0, 1, 1])
-    return dict(zip(names, values, strict=True))
 
 
 def _gradient_node(model: onnx.ModelProto, wrt: Sequence[str], operator: str) -> onnx.NodeProto:
-    made = gradient(with_loss(model, {"y": np.ones(1)}), "loss", wrt)
+    made = gradient(with_loss(model, {"y": np.ones(1, np.float32)}), "loss", wrt)
     nodes: list[onnx.NodeProto] = [node for node in made.graph.node if node.op_type == operator]
     assert len(nodes) == 1
     return nodes[0]
 
 
 def test_the_gradient_of_roi_align_has_the_attributes_of_its_opset_and_all_outputs() -> None:
-    feeds = _regions(["x", "rois", "batch_indices"])
     for opset in (18, 22):
         for mode in ("avg", "max"):
-            made = node_model("RoiAlign", feeds, {"mode": mode, "spatial_scale": 0.25}, opened=True, opset=opset)
-            node = _gradient_node(made, ["rois"], "RoiAlignGrad")
+            lines = f'RoiAlign<mode = "{mode}", spatial_scale = 0.25>(x, boxes, i)'
+            made = Call(lines, MAP | {"boxes": (3, 4), "i": [0, 1, 1]}, opset=opset).model("names")
+            node = _gradient_node(made, ["boxes"], "RoiAlignGrad")
             assert node.output[0] == ""
             assert node.output[1]
             assert len(node.input) == 5
@@ -74,16 +60,10 @@ def test_growth_by_integers_needs_standard_operators_alone(mode: str, coordinate
 
 
 def test_no_regions_give_no_gradient() -> None:
-    feeds: dict[str, Array] = {
-        "x": np.ones((2, 3, 4, 6), np.float32),
-        "rois": np.zeros((0, 4), np.float32),
-        "i": np.zeros(0, np.int64),
-    }
-    made = node_model("RoiAlign", feeds, SIZES, opened=True)
-    made.graph.node.append(onnx.helper.make_node("ReduceSum", ["y"], ["loss"], keepdims=0))
-    found = run(gradient(made, "loss", ["x", "rois"]), feeds)
-    assert not found["x_grad"].any()
-    assert found["rois_grad"].shape == (0, 4)
+    call = Call(f"RoiAlign<{SIZES}>(x, r, i)", {"x": (2, 3, 4, 6), "r": (0, 4), "i": []}, opset=18)
+    found = of_sum(call.model("names"), call.feeds, ["x", "r"])
+    assert not found["x"].any()
+    assert found["r"].shape == (0, 4)
 
 
 def test_the_other_name_of_onnxs_domain_has_the_same_opset() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_calls import Call
+from gradient_calls import IS_OLD, Call
 from gradient_checks import check, run, transposes
-from gradient_nodes import IS_OLD
 from gradient_samples import ONE_EACH, ROUNDED, SAMPLES, opened
 from onnx_models import jacobian, jvp, vjp
 from onnx_models.gradient import Mode, ZeroGradientWarning

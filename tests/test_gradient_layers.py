@@ -10,9 +10,8 @@ import onnx.utils
 import pytest
 
 import ortops
-from gradient_calls import Call
+from gradient_calls import Call, not_of_old
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
-from gradient_nodes import node_model, not_of_old, uniform
 from gradient_samples import GATES, recurrent
 from onnx_models.gradient import ZeroGradientWarning, gradient, vjp
 
@@ -79,7 +78,7 @@ def test_dropout_passes_what_it_keeps(outputs: str, ratio: str, training: str) -
 
 def test_the_window_of_local_response_normalization_is_longer_behind_where_its_size_is_even() -> None:
     """ONNX Runtime takes odd sizes alone: the gradient by the only pixel of the loss tells which ones it reads."""
-    made = node_model("LRN", {"x": np.ones((1, 6, 1, 1), np.float32)}, {"size": 4, "alpha": 1.0}, opened=False)
+    made = Call("LRN<size = 4, alpha = 1.0>(x)", {"x": (1, 6, 1, 1)}).model("lengths")
     third = np.eye(1, 6, 2, dtype=np.float32).reshape(1, 6, 1, 1)
     differentiated = gradient(with_loss(made, {"y": third}), "loss", ["x"])
     by_x = run(onnx.utils.Extractor(differentiated).extract_model(["x"], ["x_grad"]), {"x": third + 1})["x_grad"]
@@ -118,11 +117,11 @@ def test_grid_sample_has_the_gradients_of_pytorch_on_pixels_and_on_borders(
     torch = pytest.importorskip("torch")
     ticks = np.arange(-12, 25)  # thirds of a pixel, from outside to outside
     across, down = ((2 * ticks / 3 + 1) / n - 1 if not align else 2 * ticks / 3 / (n - 1) - 1 for n in (5, 4))
-    feeds = {"x": uniform({"x": (1, 2, 4, 5)})["x"], "grid": np.stack(np.meshgrid(across, down), -1)[None]}
-    attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(align)}
-    made = node_model("GridSample", feeds, attributes, opened=True, opset=20)
-    wrt = ["x"] if mode == "nearest" else ["x", "grid"]
-    found = of_sum(made, feeds, wrt)
+    grid = np.stack(np.meshgrid(across, down), -1)[None]
+    attributes = f'mode = "{mode}", padding_mode = "{padding}", align_corners = {int(align)}'
+    call = Call(f"GridSample<{attributes}>(x, grid)", {"x": (1, 2, 4, 5), "grid": grid}, opset=20, kind="double")
+    feeds, wrt = call.feeds, ["x"] if mode == "nearest" else ["x", "grid"]
+    found = of_sum(call.model("names"), feeds, wrt)
     given = {name: torch.tensor(value, requires_grad=True) for name, value in feeds.items()}
     torch_mode = mode if mode == "nearest" else f"bi{mode}"
     torch.nn.functional.grid_sample(
@@ -135,18 +134,18 @@ def test_grid_sample_has_the_gradients_of_pytorch_on_pixels_and_on_borders(
 @not_of_old
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_points_that_are_no_numbers_do_not_read_outside_of_the_tensor(padding: str) -> None:
-    feeds = uniform({"x": (1, 2, 4, 5), "grid": (1, 1, 4, 2)})
+    inputs = {"x": (1, 2, 4, 5), "grid": (1, 1, 4, 2)}
+    call = Call(f'GridSample<padding_mode = "{padding}">(x, grid)', inputs, opset=20, kind="double")
+    feeds = call.feeds
     feeds["grid"][0, 0, :, 0] = [np.nan, np.inf, -np.inf, 1e300]
-    made = node_model("GridSample", feeds, {"padding_mode": padding}, opened=True, opset=20)
-    assert of_sum(made, feeds, ["x", "grid"])["grid"].shape == feeds["grid"].shape
+    assert of_sum(call.model("names"), feeds, call.wrt)["grid"].shape == feeds["grid"].shape
 
 
 def test_half_precision_has_its_coordinates_in_float() -> None:
-    feeds: dict[str, Array] = {
-        "x": uniform({"x": (1, 1, 1, 2000)}, np.float16)["x"],
-        "grid": np.array([[[[0.4995, 0.0]]]], np.float16),
-    }
-    by_x = of_sum(node_model("GridSample", feeds, opened=False, opset=20), feeds, ["x"])["x"]
+    inputs = {"x": (1, 1, 1, 2000), "grid": np.array([[[[0.4995, 0.0]]]])}
+    call = Call("GridSample(x, grid)", inputs, opset=20, kind="float16")
+    feeds = call.feeds
+    by_x = of_sum(call.model("names"), feeds, ["x"])["x"]
     at = (float(feeds["grid"][0, 0, 0, 0]) + 1) * 1000 - 0.5
     assert by_x.dtype == np.float16
     np.testing.assert_allclose(by_x[0, 0, 0], np.maximum(1 - np.abs(np.arange(2000) - at), 0), atol=2e-3)
@@ -159,10 +158,11 @@ def test_offsets_at_the_edge_have_the_gradients_of_torchvision() -> None:
     if not pytest.importorskip("torchvision_operators").IS_COMPILED:  # what stands in for it has no gradient
         pytest.skip("needs torchvision with its compiled operators")
     vision = pytest.importorskip("torchvision")
-    feeds = uniform({"x": (1, 2, 4, 4), "weights": (3, 2, 3, 3), "offset": (1, 18, 4, 4)})
+    inputs = {"x": (1, 2, 4, 4), "weights": (3, 2, 3, 3), "offset": (1, 18, 4, 4)}
+    call = Call("DeformConv<pads = [1, 1, 1, 1]>(x, weights, offset)", inputs, (-1, 1), opset=19, kind="double")
+    feeds = call.feeds
     feeds["offset"] = np.round(feeds["offset"])  # with offsets of 0, pads of 1 are read at -1 and at the length
-    made = node_model("DeformConv", feeds, {"pads": [1, 1, 1, 1]}, opened=True, opset=19)
-    found = of_sum(made, feeds, list(feeds))
+    found = of_sum(call.model("names"), feeds, call.wrt)
     given = {name: torch.tensor(value, requires_grad=True) for name, value in feeds.items()}
     vision.ops.deform_conv2d(given["x"], given["offset"], given["weights"], padding=1).sum().backward()
     for name in feeds:

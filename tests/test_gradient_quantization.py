@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
+from gradient_calls import not_of_old
 from gradient_checks import Array, declared, parsed, run, with_loss
-from gradient_nodes import not_of_old
 from onnx_models.gradient import gradient, hessian, jvp
 from pairs import pairwise
 

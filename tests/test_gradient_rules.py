@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gradient_calls import Call
+from gradient_calls import IS_OLD, Call
 from gradient_checks import check, run, with_loss
-from gradient_nodes import IS_OLD
 from gradient_samples import GRADIENTS_OF_REGIONS, HALVES, SAMPLES, opened
 from onnx_models.gradient import gradient
 from ortops.spec import ELEMENT_DTYPES

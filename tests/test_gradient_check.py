@@ -103,45 +103,27 @@ Change = Callable[[Graph, Node, list[str]], Sequence[Part]]
 """From a graph, a node and the right gradients to wrong ones."""
 
 
-def twice(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
-    return [graph.op("Add", right[0], right[0])]
+WRONG: dict[str, tuple[str, list[str], Change]] = {
+    # node, shapes of x and y, and the gradients in place of the right ones
+    "twice": ("Exp (x)", ["3,4,5"], lambda graph, _, right: [graph.op("Add", right[0], right[0])]),
+    # in float: ONNX Runtime has no kernel for double
+    "one percent more": (
+        "Sinh (x)", ["3,4,5"], lambda graph, node, right: [graph.op("Mul", right[0], graph.number(1.01, node.input(0)))],
+    ),
+    "no number": ("Sqrt (x)", ["3,4,5"], lambda graph, _, right: [graph.op("Div", *[graph.op("Sub", *right * 2)] * 2)]),
+    "forgotten": ("Mul (x, y)", ["3,4,5"] * 2, lambda graph, node, right: [right[0], graph.zeros(node.input(1))]),
+    "not summed": (
+        "Add (x, y)", ["3,4,5", "5"],
+        lambda graph, node, right: [right[0], graph.op("Expand", right[1], graph.shape(node.outputs[0]))],
+    ),
+    "of another axis": (
+        "Softmax <axis = 2> (x)", ["3,4,5"],
+        lambda graph, node, _: [graph.op("Softmax", node.input(0), axis=node.attribute("axis") - 1)],
+    ),
+}  # fmt: skip
 
 
-def one_percent_more(graph: Graph, node: Node, right: list[str]) -> list[Part]:
-    return [graph.op("Mul", right[0], graph.number(1.01, node.input(0)))]
-
-
-def forgotten(graph: Graph, node: Node, right: list[str]) -> list[Part]:
-    return [right[0], graph.zeros(node.input(1))]
-
-
-def not_summed(graph: Graph, node: Node, right: list[str]) -> list[Part]:
-    return [right[0], graph.op("Expand", right[1], graph.shape(node.outputs[0]))]
-
-
-def of_another_axis(graph: Graph, node: Node, _right: list[str]) -> list[Part]:
-    """Softmax's gradient for the cotangent 1 at the axis before its own, which is not 0 there."""
-    y = node.outputs[0]
-    inner = graph.op("ReduceSum", graph.op("Mul", y, y), graph.ints([node.attribute("axis", -1) - 1]))
-    return [graph.op("Mul", y, graph.op("Sub", y, inner))]
-
-
-def not_a_number(graph: Graph, _node: Node, right: list[str]) -> list[Part]:
-    zero = graph.op("Sub", right[0], right[0])
-    return [graph.op("Div", zero, zero)]
-
-
-@pytest.mark.parametrize(
-    ("node", "shapes", "change"),
-    [
-        ("Exp (x)", ["3,4,5"], twice),
-        ("Sinh (x)", ["3,4,5"], one_percent_more),  # in float: ONNX Runtime has no kernel for double
-        ("Sqrt (x)", ["3,4,5"], not_a_number),
-        ("Mul (x, y)", ["3,4,5", "3,4,5"], forgotten),
-        ("Add (x, y)", ["3,4,5", "5"], not_summed),
-        ("Softmax <axis = 2> (x)", ["3,4,5"], of_another_axis),
-    ],
-)
+@pytest.mark.parametrize(("node", "shapes", "change"), WRONG.values(), ids=WRONG)
 def test_a_rule_that_is_wrong_on_purpose_is_found(
     monkeypatch: pytest.MonkeyPatch, node: str, shapes: list[str], change: Change
 ) -> None:
@@ -210,7 +192,7 @@ def test_operators_of_other_domains_are_refused_by_name(schema: onnx.defs.OpSche
 @not_of_old
 @pytest.mark.parametrize("mask", ["", "an input", "an initializer"])
 def test_a_body_that_depends_on_types_takes_absent_inputs_and_initializers(mask: str) -> None:
-    inputs = {"q": (2, 2, 3, 4), "k": (2, 2, 5, 4), "v": (2, 2, 5, 4), "past": (2, 2, 1, 4)}
+    inputs: dict[str, tuple[int, ...]] = {"q": (2, 2, 3, 4), "past": (2, 2, 1, 4), **dict.fromkeys("kv", (2, 2, 5, 4))}
     inputs |= {"mask": (3, 6)} if mask else {}
     call = Call(f"y, keys, values = Attention(q, k, v, {'mask' * bool(mask)}, past, past)", inputs, (-1, 1), opset=23)
     made, feeds = call.model("names"), call.feeds

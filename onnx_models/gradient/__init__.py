@@ -89,9 +89,9 @@ def gradient(
     """
     with schemas_of(operators):
         builder = GradientBuilder(model, stop_at, through_rois, untie)
-        found, names = _differentiated_loss(builder, loss, wrt)
+        gradients, names = _differentiated_loss(builder, loss, wrt)
         builder.warn_of_ties(names)
-        return builder.build(found, names, _NO_PATH)
+        return builder.build(gradients, names, _NO_PATH)
 
 
 _NO_PATH = "the gradient with respect to {} is 0: the loss does not depend on it"
@@ -173,8 +173,7 @@ def vjp(
         outputs: names of floating-point tensors. A mapping also gives the names of the cotangents. A cotangent has the
             type and shape of its tensor.
         wrt: as in `gradient`.
-        stop_at: as in `gradient`.
-        through_rois, untie, operators: as in `gradient`.
+        stop_at, through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`. If shapes are dynamic, a session fails at a cotangent with another number of
@@ -220,8 +219,7 @@ def jvp(
         model: not modified, as in `gradient`.
         outputs: names of floating-point tensors; a mapping also gives the names of the new outputs.
         wrt: names of tensors as in `gradient`; a mapping gives the names of the new inputs.
-        stop_at: as in `gradient`.
-        through_rois, untie, operators: as in `gradient`.
+        stop_at, through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`, and for tangents as `vjp` for cotangents. Also if the gradient of an
@@ -295,8 +293,7 @@ def jacobian(
             i of the inputs alone, as in a batch. Then Y_X_jacobian has the shape of Y followed by that of X without its
             first axis, and all samples share the passes, which are N times fewer. The result is wrong (a sum over the
             samples that an output depends on) for models that mix samples, as batch normalization in training does.
-        stop_at: as in `gradient`.
-        through_rois, untie, operators: as in `gradient`.
+        stop_at, through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient` and `jvp`. Also for an unknown mode, or a tensor of rank 0 per sample. A session
@@ -375,8 +372,7 @@ def hessian(
         vector: True for a product with a vector instead, for the cost of one backward pass of the gradient. Each X in `wrt`
             adds an input X_vector, of the shape and type of X, and an output X_hessian_vector, which is the sum over all B
             in `wrt` of the Hessian of X and B times B_vector.
-        stop_at: as in `gradient`.
-        through_rois, untie, operators: as in `gradient`.
+        stop_at, through_rois, untie, operators: as in `gradient`.
 
     Raises:
         ValueError, TypeError: as `gradient`. Also if the gradient of an operator cannot be differentiated itself; the

@@ -155,8 +155,8 @@ def _named(argument: str, names: Sequence[str], known: Sequence[str], default: S
         if name not in known:
             must = "an input, an initializer or a Constant" if argument == "wrt" else "an output"
             raise ValueError(f"{argument} has {name!r}{meant(name, known)}: must be {must} of a floating-point type")
-    if found := list(dict.fromkeys(names or default)):
-        return found
+    if chosen := list(dict.fromkeys(names or default)):
+        return chosen
     raise ValueError(f"{argument} = {list(names)}: must have at least one name, since the model has no default")
 
 
@@ -185,7 +185,10 @@ class _Point:
             raise ValueError("two runs of the model with the same inputs differ: it must not draw random numbers")
         self._values = self._joined(first)
         drawn = {name: self._cotangent(np.asarray(first[name])) for name in outputs}
-        alone = {group: {name: np.asarray(one * (name == group)) for name, one in drawn.items()} for group in outputs}
+        alone = {
+            group: {name: np.asarray(cotangent * (name == group)) for name, cotangent in drawn.items()}
+            for group in outputs
+        }
         self._cotangents = {group: drawn} if group else alone
 
     def comparisons(self, operators: Sequence[CustomOperator], second_order: bool) -> Iterator[Comparison]:
@@ -195,17 +198,19 @@ class _Point:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ZeroGradientWarning)  # the comparison shows whether it is 0
             warnings.simplefilter("ignore", TiedParametersWarning)  # the differences change a tied tensor everywhere
-            made = vjp(self._model, weights, slopes, operators=operators)
-        run, feeds = _loaded(self._load, made), dict(self._feeds)
+            differentiated = vjp(self._model, weights, slopes, operators=operators)
+        run, feeds = _loaded(self._load, differentiated), dict(self._feeds)
         for group, cotangents in self._cotangents.items():
-            feeds |= {weights[name]: one for name, one in cotangents.items()}
-            found = run(feeds)
-            yield from (self._compared(group, of, np.asarray(found[slope])) for of, slope in slopes.items())
+            feeds |= {weights[name]: cotangent for name, cotangent in cotangents.items()}
+            gradients = run(feeds)
+            yield from (self._compared(group, of, np.asarray(gradients[slope])) for of, slope in slopes.items())
         if second_order:
             groups = self._cotangents.values()
-            drawn = {weights[name]: np.asarray(sum(one[name] for one in groups)) for name in self._outputs}
+            drawn = {
+                weights[name]: np.asarray(sum(cotangents[name] for cotangents in groups)) for name in self._outputs
+            }
             feeds, named = {**self._feeds, **drawn}, list(slopes.values())
-            again = _Point(made, feeds, self._kind, self._wrt, named, self._rng, self._load, GRADIENTS)
+            again = _Point(differentiated, feeds, self._kind, self._wrt, named, self._rng, self._load, GRADIENTS)
             yield from again.comparisons(operators, False)
 
     def _compared(self, group: str, of: str, gradient: Array) -> Comparison:
@@ -218,13 +223,15 @@ class _Point:
             gradient = np.full(at.shape, math.nan)
         drawn = self._rng.uniform(-1, 1, at.shape) * _typical(at)
         along = np.copysign(drawn, np.where(gradient == 0, drawn, gradient))
-        found: list[Comparison] = []
+        comparisons: list[Comparison] = []
         for wide, narrow in _STEPS[self._kind]:
             slopes = {h: self._slope(of, h, along) for h in (wide, narrow, -narrow, -wide)}
-            found.append(self._comparison(group, of, gradient * along, slopes, wide, narrow))
-            if found[-1].outcome != "kink":
-                return found[-1]
-        return min(found, key=lambda one: one.allowed if math.isfinite(one.allowed) else math.inf)
+            comparisons.append(self._comparison(group, of, gradient * along, slopes, wide, narrow))
+            if comparisons[-1].outcome != "kink":
+                return comparisons[-1]
+        return min(
+            comparisons, key=lambda comparison: comparison.allowed if math.isfinite(comparison.allowed) else math.inf
+        )
 
     def _slope(self, of: str, step: float, along: Array) -> Array:
         """The differences of all outputs over a step, divided by it; NaN if the step changes their shapes."""
@@ -256,7 +263,7 @@ class _Point:
             is_kink = not np.isfinite(self._values).all() or not (is_smooth or math.isfinite(numeric))
         if is_kink:
             outcome = "kink"
-        relative = [float(one / scale) if scale else 0.0 for one in (off, allowed)]
+        relative = [float(value / scale) if scale else 0.0 for value in (off, allowed)]
         return Comparison(group, of, self._kind, analytic, numeric, relative[0], relative[1], outcome)
 
     def _joined(self, values: Mapping[str, Array]) -> Array:
@@ -299,17 +306,17 @@ def in_session(model: onnx.ModelProto, operators: Sequence[CustomOperator]) -> R
 
 def _with_inputs(model: onnx.ModelProto, names: Sequence[str]) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """A copy of a model with inputs in place of initializers and Constants, and their values."""
-    made = copy.deepcopy(model)
-    graph, fed = made.graph, {value.name for value in model.graph.input}
-    values = {name: onnx.numpy_helper.to_array(one) for name, one in real_constants(graph) if name in names}
+    opened = copy.deepcopy(model)
+    graph, fed = opened.graph, {value.name for value in model.graph.input}
+    values = {name: onnx.numpy_helper.to_array(tensor) for name, tensor in real_constants(graph) if name in names}
     for name, tensor in real_constants(model.graph):
         if name in values and name not in fed:
             graph.input.append(onnx.helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
-    for tensor in [one for one in graph.initializer if one.name in values]:
+    for tensor in [tensor for tensor in graph.initializer if tensor.name in values]:
         graph.initializer.remove(tensor)
-    for node in [one for one in graph.node if constant_tensor(one) is not None and one.output[0] in values]:
+    for node in [node for node in graph.node if constant_tensor(node) is not None and node.output[0] in values]:
         graph.node.remove(node)
-    return made, values
+    return opened, values
 
 
 def _typical(values: Array) -> float:
@@ -329,8 +336,8 @@ def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
 
     An input that ONNX defines for narrower types only, such as the scales of Resize, is cast to float.
     """
-    made, number = copy.deepcopy(model), _NUMBERS[kind]
-    for part in reversed(list(iter_graphs(made))):  # the inner ones first, which are copied with their nodes
+    converted, number = copy.deepcopy(model), _NUMBERS[kind]
+    for part in reversed(list(iter_graphs(converted))):  # the inner ones first, which are copied with their nodes
         ends = (*part.input, *part.output) if isinstance(part, onnx.GraphProto) else ()
         for value in (*ends, *part.value_info):
             if value.type.tensor_type.elem_type in REAL:
@@ -343,7 +350,7 @@ def retyped(model: onnx.ModelProto, kind: Kind) -> onnx.ModelProto:
             _retype_attributes(node, number)
             nodes += [*_casts(node, onnx_opset(model) or 1), node] if kind == "double" else [node]
         assign(part.node, [copy.deepcopy(node) for node in nodes])
-    return made
+    return converted
 
 
 def _retype_attributes(node: onnx.NodeProto, number: int) -> None:
@@ -370,8 +377,8 @@ def _casts(node: onnx.NodeProto, opset: int) -> list[onnx.NodeProto]:
         return []
     casts = []
     formal = onnx.defs.get_schema(node.op_type, opset).inputs
-    for i, (name, one) in enumerate(zip(node.input, formal, strict=False)):
-        if name and "tensor(float)" in one.types and one.types <= _NARROW:
+    for i, (name, parameter) in enumerate(zip(node.input, formal, strict=False)):
+        if name and "tensor(float)" in parameter.types and parameter.types <= _NARROW:
             node.input[i] = f"input {i} of {node.output[0]} in float"
             casts.append(helper.make_node("Cast", [name], [node.input[i]], to=TensorProto.FLOAT))
     return casts

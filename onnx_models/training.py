@@ -93,10 +93,10 @@ def with_loss(
     graph.input(target, kind)
     x, t = graph.value(output, of), graph.value(target, of)
     if loss == "cross_entropy":
-        found = x.op("SoftmaxCrossEntropyLoss", t, reduction="mean")
+        mean = x.op("SoftmaxCrossEntropyLoss", t, reduction="mean")
     else:
-        found = _elements(loss, x, t).op("ReduceMean", keepdims=0)
-    graph.output(found, name, onnx.helper.make_tensor_type_proto(of.elem_type, []).tensor_type)
+        mean = _elements(loss, x, t).op("ReduceMean", keepdims=0)
+    graph.output(mean, name, onnx.helper.make_tensor_type_proto(of.elem_type, []).tensor_type)
     return graph.build()
 
 
@@ -201,8 +201,8 @@ def with_optimizer(
     model = accepted(model)
     graph = _Graph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
-    if found := find_tied(graph.model.graph, gradients, {}):
-        warnings.warn(describe_tied(found, onnx_opset(graph.model) or _OPSET), TiedParametersWarning, stacklevel=2)
+    if ties := find_tied(graph.model.graph, gradients, {}):
+        warnings.warn(describe_tied(ties, onnx_opset(graph.model) or _OPSET), TiedParametersWarning, stacklevel=2)
     graph.make_initializers(gradients)
     graph.input(learning_rate, onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, []).tensor_type)
     types = {value.name: value.type.tensor_type for value in graph.model.graph.output}
@@ -231,7 +231,7 @@ def with_optimizer(
                 moved = graph.output(graph.state(velocity, kind) * momentum + g, velocity + NEXT, kind)
             change = rate * (g + moved * momentum if nesterov else moved)
         else:
-            first, second = (one.op("CastLike", p, kind=p.kind) for one in corrections)
+            first, second = (correction.op("CastLike", p, kind=p.kind) for correction in corrections)
             mean, square = name + _MEAN, name + _SQUARE
             m = graph.output(graph.state(mean, kind) * betas[0] + g * (1 - betas[0]), mean + NEXT, kind)
             s = graph.output(graph.state(square, kind) * betas[1] + g * g * (1 - betas[1]), square + NEXT, kind)
@@ -270,11 +270,11 @@ def with_sgd(
 
 def _computed(kind: onnx.TypeProto.Tensor) -> onnx.TypeProto.Tensor:
     """Return the type in which the step of a parameter of type `kind` is computed."""
-    made = onnx.TypeProto.Tensor()
-    made.CopyFrom(kind)
+    computed = onnx.TypeProto.Tensor()
+    computed.CopyFrom(kind)
     if kind.elem_type != onnx.TensorProto.DOUBLE:
-        made.elem_type = onnx.TensorProto.FLOAT
-    return made
+        computed.elem_type = onnx.TensorProto.FLOAT
+    return computed
 
 
 def _clipping(gradients: Iterable[Value], clip: float) -> Value:
@@ -295,9 +295,9 @@ def _corrections(graph: _Graph, step: str, betas: Sequence[float]) -> list[Value
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
     """Return the type of the tensor of a loss."""
-    found = infer_shapes(strip_weights(graph.model)).graph
+    inferred = infer_shapes(strip_weights(graph.model)).graph
     values: dict[str, onnx.TypeProto.Tensor] = {
-        value.name: value.type.tensor_type for value in (*found.value_info, *found.input, *found.output)
+        value.name: value.type.tensor_type for value in (*inferred.value_info, *inferred.input, *inferred.output)
     }
     if name not in graph.names:
         raise ValueError(f"output has {name!r}{meant(name, graph.names)}: must be the name of a tensor of the graph")
@@ -325,8 +325,8 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
             )
     if isinstance(parameters, str) or not parameters:
         raise ValueError(f"parameters = {parameters!r}: must be one or more names")
-    found = parameters if isinstance(parameters, Mapping) else {name: f"{name}_grad" for name in parameters}
-    for name, gradient in found.items():
+    gradients = parameters if isinstance(parameters, Mapping) else {name: f"{name}_grad" for name in parameters}
+    for name, gradient in gradients.items():
         if name not in graph.tensors:
             raise ValueError(
                 f"parameters has {name!r}{meant(name, graph.tensors)}: "
@@ -337,7 +337,7 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
                 f"parameters has {name!r}: must have its gradient among the outputs, "
                 f"which lack {gradient!r}{meant(gradient, outputs)}"
             )
-    return found
+    return gradients
 
 
 class _Graph(NodeBuilder):
@@ -388,7 +388,9 @@ class _Graph(NodeBuilder):
         self.input(name, kind)
         default = None
         if source is not None:
-            default = next((values_of(one) for one in self.model.graph.initializer if one.name == source), None)
+            default = next(
+                (values_of(tensor) for tensor in self.model.graph.initializer if tensor.name == source), None
+            )
         elif kind.HasField("shape") and all(length.HasField("dim_value") for length in kind.shape.dim):
             default = np.zeros([length.dim_value for length in kind.shape.dim])
         if default is not None:

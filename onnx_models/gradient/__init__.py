@@ -114,14 +114,14 @@ def report(
     """
     with schemas_of(operators):
         builder = GradientBuilder(model, stop_at, through_rois, untie)
-        found, names = _differentiated_loss(builder, loss, wrt)
+        gradients, names = _differentiated_loss(builder, loss, wrt)
         passed = operators_between(builder.graph, list(names), loss, builder.context)
         refused, before, after = tuple(builder.refused), builder.size(), None
-        ties = tuple(one.described(builder.graph.opsets[""]) for one in builder.ties(names))
+        ties = tuple(tie.described(builder.graph.opsets[""]) for tie in builder.ties(names))
         zeros: tuple[str, ...] = ()
         if not refused:
-            zeros = tuple(name for name in names if name not in found)
-            builder.complete(found, names)
+            zeros = tuple(name for name in names if name not in gradients)
+            builder.complete(gradients, names)
             after = builder.size()
         ours = () if refused else tuple(sorted(own_operators(builder.prepared_model).items()))
         left_out = tuple(builder.left_out.items())
@@ -142,8 +142,8 @@ def _differentiated_loss(
     # Reshape, not Expand: a loss with more than one element has to fail at run time. The error names the node.
     seed = graph.reshaped(graph.number(1.0, loss), loss)
     graph.added[-1].name = f"loss = {loss!r}: must have one element"
-    found = builder.backward({loss: seed}, names)
-    return found, _depended_on(builder, wrt, names, found, "the loss")
+    gradients = builder.backward({loss: seed}, names)
+    return gradients, _depended_on(builder, wrt, names, gradients, "the loss")
 
 
 def vjp(
@@ -181,9 +181,9 @@ def vjp(
     """
     with schemas_of(operators):
         builder = GradientBuilder(model, stop_at, through_rois, untie)
-        found, names = _weighted(builder, outputs, wrt)
+        gradients, names = _weighted(builder, outputs, wrt)
         builder.warn_of_ties(names)
-        return builder.build(found, names, _UNREACHED)
+        return builder.build(gradients, names, _UNREACHED)
 
 
 def _weighted(
@@ -192,8 +192,8 @@ def _weighted(
     """Run reverse mode from `outputs`; return the names of gradients and of outputs, both by names in `wrt`."""
     cotangents = builder.named("outputs", outputs, "_cotangent")
     names: Mapping[str, str] = builder.named("wrt", wrt, "_grad")
-    found = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
-    return found, _depended_on(builder, wrt, names, found, "outputs")
+    gradients = builder.backward({of: builder.input(name, of) for of, name in cotangents.items()}, names)
+    return gradients, _depended_on(builder, wrt, names, gradients, "outputs")
 
 
 _UNREACHED = "the gradient with respect to {} is 0: none of the outputs depends on it"
@@ -248,12 +248,12 @@ def _forward(
     graph = builder.graph
     # Their values do not matter: the gradients are linear in the cotangents.
     cotangents = {name: graph.zeros(name) for name in outputs}
-    found = builder.backward(cotangents, names)
+    gradients = builder.backward(cotangents, names)
     tangents: dict[str, list[str]] = {}
-    for of in _depended_on(builder, wrt, names, found, "outputs"):
+    for of in _depended_on(builder, wrt, names, gradients, "outputs"):
         moving = tangent(of)
-        if of in found:
-            tangents.setdefault(found[of], []).append(moving)
+        if of in gradients:
+            tangents.setdefault(gradients[of], []).append(moving)
     seeds = {name: graph.total(parts) for name, parts in tangents.items()}
     ends = list(builder.context.zeros)
     by_cotangents = builder.backward(seeds, cotangents.values(), list(graph.added))
@@ -328,24 +328,26 @@ def _jacobian(
     seeds = Seeds(graph, list(names if is_forward else of_outputs), per_sample=per_sample)
     units = {name: seeds.unit(name) for name in (names if is_forward else of_outputs)}
     if is_forward:
-        found = _forward(builder, of_outputs, wrt, names, units.__getitem__)
+        derivatives = _forward(builder, of_outputs, wrt, names, units.__getitem__)
     else:
-        found = builder.backward(units, names)
-        names = _depended_on(builder, wrt, names, found, "outputs")
-    read = {name for node in graph.needed(found.values()) for name in input_names(node)}.union(found.values())
+        derivatives = builder.backward(units, names)
+        names = _depended_on(builder, wrt, names, derivatives, "outputs")
+    read = {name for node in graph.needed(derivatives.values()) for name in input_names(node)}.union(
+        derivatives.values()
+    )
     used = {name for name, unit in units.items() if unit in read}
     if is_forward and isinstance(wrt, str):  # "parameters", of which reverse mode keeps those that matter as well
         names = {of: name for of, name in names.items() if of in used}
     for others, zero in ((of_outputs, _UNMOVED), (names, _UNREACHED)):
         for name in others:
-            if name not in found and name not in used:
+            if name not in derivatives and name not in used:
                 builder.warn_of_zero(zero, name)
     others = of_outputs if is_forward else names
-    scanned = seeds.scan({name: found.get(name) or graph.zeros(name) for name in others})
-    made = {}
+    scanned = seeds.scan({name: derivatives.get(name) or graph.zeros(name) for name in others})
+    names_of_blocks = {}
     for (y, of_y), (x, of_x) in product(of_outputs.items(), names.items()):
-        made[seeds.block(scanned, y, x, by_outputs=not is_forward)] = f"{of_y}_{of_x}_{suffix}"
-    return builder.build({value: value for value in made}, made, "")
+        names_of_blocks[seeds.block(scanned, y, x, by_outputs=not is_forward)] = f"{of_y}_{of_x}_{suffix}"
+    return builder.build({value: value for value in names_of_blocks}, names_of_blocks, "")
 
 
 def hessian(
@@ -380,11 +382,11 @@ def hessian(
     """
     with schemas_of(operators):
         builder = GradientBuilder(model, stop_at, through_rois, untie)
-        found, given = _differentiated_loss(builder, loss, wrt)
+        by_loss, given = _differentiated_loss(builder, loss, wrt)
         builder.warn_of_ties(given)
         names = given if isinstance(wrt, Mapping) else {name: name for name in given}
         gradients = {name: f"{of}_grad" for name, of in names.items()}
-        again = GradientBuilder(builder.build(found, gradients, _NO_PATH), stop_at, through_rois)
+        again = GradientBuilder(builder.build(by_loss, gradients, _NO_PATH), stop_at, through_rois)
         if not vector:
             of = {gradients[name]: of for name, of in names.items()}
             return _jacobian(again, of, names, "hessian", "reverse", False)
@@ -411,12 +413,12 @@ def untie(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
 
 
 def _depended_on(
-    builder: GradientBuilder, wrt: Names, names: Mapping[str, str], found: Collection[str], what: str
+    builder: GradientBuilder, wrt: Names, names: Mapping[str, str], derivatives: Collection[str], what: str
 ) -> Mapping[str, str]:
     """The names; for "parameters", only those that have a derivative."""
     if not isinstance(wrt, str) or builder.refused:
         return names
-    kept = {of: name for of, name in names.items() if of in found}
+    kept = {of: name for of, name in names.items() if of in derivatives}
     if not kept:
         raise ValueError(f"wrt = {PARAMETERS!r}: {what} must depend on at least one weight of a floating-point type")
     builder.left_out |= {of: f"{what} does not depend on it" for of in names if of not in kept}

@@ -73,7 +73,7 @@ def backward(
             continue
         node = _node(graph, proto, reached, context)
         try:
-            found = _by_inputs(graph, node, incoming, context)
+            gradients = _by_inputs(graph, node, incoming, context)
         except (ArithmeticError, IndexError, ValueError) as error:
             # Rules read attributes and shapes; in an invalid model they may not fit, such as an axis beyond the rank. A
             # KeyError is a mistake of a rule.
@@ -81,10 +81,10 @@ def backward(
                 str(error) if isinstance(error, ValueError) else f"{node} has attributes that do not fit: {error!r}"
             )
             context.errors.append(_with_path(message, nodes, wrt, proto, reached))
-            found = {
+            gradients = {
                 name: graph.zeros(name) for name in input_names(proto) if name in reached
             }  # go on, to list all errors
-        for name, part in _wanted_parts(node, found):
+        for name, part in _wanted_parts(node, gradients):
             if isinstance(part, str):
                 parts.setdefault(name, []).append(part)
             elif isinstance(part, Zero):
@@ -140,9 +140,9 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
     seeds = {name: dy for name, dy in zip(outputs, incoming, strict=True) if dy is not None}
     names = dict.fromkeys(name for name, is_wanted in zip(node.inputs, node.wanted, strict=True) if is_wanted)
     known = len(context.errors)
-    found = backward(graph, nodes, seeds, names, context)
+    gradients = backward(graph, nodes, seeds, names, context)
     context.errors[known:] = [f"{node}, in its decomposition: {error}" for error in context.errors[known:]]
-    return {name: found.get(name, Zero("nothing in its decomposition depends on it")) for name in names}
+    return {name: gradients.get(name, Zero("nothing in its decomposition depends on it")) for name in names}
 
 
 def _check_quantized(graph: Graph, node: Node) -> None:
@@ -164,15 +164,15 @@ def _is_not_real(graph: Graph, name: str) -> bool:
     return kind is not None and kind not in REAL
 
 
-def _wanted_parts(node: Node, found: Gradients) -> Iterator[tuple[str, Part]]:
+def _wanted_parts(node: Node, gradients: Gradients) -> Iterator[tuple[str, Part]]:
     """Each wanted gradient of a node with its input's name; an input that the node has twice has two."""
-    if isinstance(found, Mapping):
+    if isinstance(gradients, Mapping):
         names = [name for i, name in enumerate(node.inputs) if node.wants(i)]
-        yield from ((name, found.get(name)) for name in dict.fromkeys([*names, *node.captured]))
+        yield from ((name, gradients.get(name)) for name in dict.fromkeys([*names, *node.captured]))
         return
     for i, name in enumerate(node.inputs):
         if node.wants(i):
-            yield name, found[i] if i < len(found) else None
+            yield name, gradients[i] if i < len(gradients) else None
 
 
 def _key(node: onnx.NodeProto) -> tuple[str, str]:

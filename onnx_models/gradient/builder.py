@@ -121,9 +121,9 @@ class GradientBuilder:
         stops = frozenset(_as_list("stop_at", stop_at))
         self.prepared_model = prepared(model, stops)
         if untie:
-            made = self.prepared_model.graph
-            weights = parameters(made, (), model.graph).names
-            separate(made, find_tied(made, weights, _data(model)), _data(model), onnx_opset(self.prepared_model) or 0)
+            graph = self.prepared_model.graph
+            weights = parameters(graph, (), model.graph).names
+            separate(graph, find_tied(graph, weights, _data(model)), _data(model), onnx_opset(self.prepared_model) or 0)
         self.graph = Graph(
             self.prepared_model.graph,
             {normalize_domain(item.domain): item.version for item in self.prepared_model.opset_import},
@@ -148,7 +148,7 @@ class GradientBuilder:
             given = self._parameters()
             if not given:
                 shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MAX_SHOWN]]
-                inputs = [one.name for one in self.graph.proto.input if self.graph.element_type(one.name) in REAL]
+                inputs = [value.name for value in self.graph.proto.input if self.graph.element_type(value.name) in REAL]
                 raise ValueError(
                     f"wrt = {names!r}: the model must have weights of a floating-point type"
                     + (f", none of which are {', '.join(shown)}" if shown else "")
@@ -161,9 +161,9 @@ class GradientBuilder:
         self.check(argument, given)
         if not isinstance(names, Mapping):
             return {name: f"{name}{suffix}" for name in given}
-        for name, made in names.items():
-            if not isinstance(made, str) or not made:
-                raise ValueError(f"{argument} maps {name!r} to {made!r}: must be a name, a str that is not empty")
+        for name, new in names.items():
+            if not isinstance(new, str) or not new:
+                raise ValueError(f"{argument} maps {name!r} to {new!r}: must be a name, a str that is not empty")
         return dict(names)
 
     def check(self, argument: str, names: Collection[str]) -> None:
@@ -191,21 +191,21 @@ class GradientBuilder:
 
     def ties(self, names: Iterable[str]) -> list[Tied]:
         """The parameters among these names that an exporter merged."""
-        found = find_tied(self.graph.proto, list(names), _data(self._model))
-        weights = parameters(self.graph.proto, (), self._model.graph).names if found else []
-        return [one for one in found if one.name in weights]
+        ties = find_tied(self.graph.proto, list(names), _data(self._model))
+        weights = parameters(self.graph.proto, (), self._model.graph).names if ties else []
+        return [tie for tie in ties if tie.name in weights]
 
     def warn_of_ties(self, names: Iterable[str]) -> None:
         """Warn of parameters among these names that an exporter merged. Only public functions call it."""
-        if found := self.ties(names):
-            warnings.warn(describe_tied(found, self.graph.opsets[""]), TiedParametersWarning, stacklevel=3)
+        if ties := self.ties(names):
+            warnings.warn(describe_tied(ties, self.graph.opsets[""]), TiedParametersWarning, stacklevel=3)
 
     def _parameters(self) -> list[str]:
         """Names of the weights; the model's other constants go to `left_out`."""
-        found = parameters(self.graph.proto, self.context.stop_at, self._model.graph)
+        selected = parameters(self.graph.proto, self.context.stop_at, self._model.graph)
         own = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
-        self.left_out = {name: reason for name, reason in found.left_out.items() if name in own}
-        return found.names
+        self.left_out = {name: reason for name, reason in selected.left_out.items() if name in own}
+        return selected.names
 
     # Adding nodes.
 
@@ -245,27 +245,27 @@ class GradientBuilder:
 
     # Building the model.
 
-    def build(self, found: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
+    def build(self, derivatives: Mapping[str, str], names: Mapping[str, str], zero: str) -> onnx.ModelProto:
         """The prepared model with the new outputs, `names` by tensor, and the new nodes that they need.
 
-        A tensor without a derivative in `found` has an output of 0, with a warning of the format `zero`. Operators that
-        cannot be differentiated, and names of outputs that are taken, are a ValueError.
+        A tensor without a derivative has an output of 0, with a warning of the format `zero`. Operators that cannot be
+        differentiated, and names of outputs that are taken, are a ValueError.
         """
         if errors := self.refused:
             lines = [f"- {error}" for error in errors[:_MAX_SHOWN]]
             lines += [f"- and {len(errors) - _MAX_SHOWN} more"] * (len(errors) > _MAX_SHOWN)
             raise LinesError("the model cannot be differentiated:", *lines, _ADVICE)
         for name in names:
-            if name not in found:
+            if name not in derivatives:
                 self.warn_of_zero(zero, name)
-        self.complete(found, names)
+        self.complete(derivatives, names)
         return restore_weights(self.prepared_model, self._model)
 
-    def complete(self, found: Mapping[str, str], names: Mapping[str, str]) -> None:
+    def complete(self, derivatives: Mapping[str, str], names: Mapping[str, str]) -> None:
         """Add the new outputs, and the new nodes that they need, to the prepared model."""
         for name in names.values():
             self.graph.reserve(name)
-        values = {name: found.get(name) or self.graph.zeros(name) for name in names}
+        values = {name: derivatives.get(name) or self.graph.zeros(name) for name in names}
         proto = self.prepared_model.graph
         before = self.graph.with_replaced()
         nodes, merged = merge(self.graph.needed(list(values.values())), before)

@@ -33,9 +33,9 @@ class Masks:
 
     def selected(self, condition: str, name: str, like: str) -> str:
         """The gradient of an input of Where: `name` where the condition holds, else zeros of the element type of `like`."""
-        made = self._graph.op("Where", condition, name, self._graph.number(0.0, like))
-        self._masks[made] = (*self._masks.get(name, ()), condition)
-        return made
+        selected = self._graph.op("Where", condition, name, self._graph.number(0.0, like))
+        self._masks[selected] = (*self._masks.get(name, ()), condition)
+        return selected
 
     def remasked(self, name: str, gradient: str, like: str) -> str:
         """Mask a tensor that is computed elementwise from a gradient like the gradient itself."""
@@ -68,7 +68,7 @@ class Masks:
         elif node.op_type not in ("Add", "Sum"):
             return
         first, *others = [self._masks.get(name, ()) for name in terms] or [()]
-        if shared := tuple(one for one in first if all(one in masks for masks in others)):
+        if shared := tuple(mask for mask in first if all(mask in masks for masks in others)):
             self._masks[node.output[0]] = shared
 
 
@@ -146,7 +146,7 @@ class Graph(Tensors):
     def replace(self, node: onnx.NodeProto, others: Sequence[onnx.NodeProto]) -> None:
         """Replace a node of `proto`, or a new one, by other nodes that have all of its outputs."""
         if self.is_new(node):
-            place = next(i for i, one in enumerate(self.added) if one is node)
+            place = next(i for i, added in enumerate(self.added) if added is node)
             self.added[place : place + 1] = others
             self._new |= {id(other): other for other in others}
         else:
@@ -157,7 +157,7 @@ class Graph(Tensors):
         """The nodes of `proto` after all replacements."""
         if not self.replaced:
             return list(self.proto.node)
-        return [one for node in self.proto.node for one in self.replaced.get(_first_output(node), [node])]
+        return [other for node in self.proto.node for other in self.replaced.get(_first_output(node), [node])]
 
     def reserve(self, name: str) -> str:
         """Mark a name as in use, and return it."""

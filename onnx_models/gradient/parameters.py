@@ -122,8 +122,8 @@ class Roles:
             return "not finite"
         if tensor is not None and name in self._scores and _is_mask(tensor.dims, array):
             return "a mask"
-        found = [setting(node, i) or self._neutral(array, node, i) for node, i in self.readers(name)]
-        return found[0] if found and None not in found else None
+        reasons = [setting(node, i) or self._neutral(array, node, i) for node, i in self.readers(name)]
+        return reasons[0] if reasons and None not in reasons else None
 
     def is_of_layer(self, name: str) -> bool:
         """Whether an operator reads a tensor as a weight or a bias."""
@@ -236,7 +236,7 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
     source = source or graph
     own, known = dict(real_constants(graph)), dict(real_constants(source))
     constants = {name: known.get(name, tensor) for name, tensor in own.items()}
-    roles, noted, found = Roles(graph, constants), dict(_notes(source)), Parameters()
+    roles, noted, selected = Roles(graph, constants), dict(_notes(source)), Parameters()
     values = Counter(value for tensor in constants.values() if (value := _value(tensor)) is not None)
     initializers = {tensor.name for tensor in graph.initializer}
     is_of_torch = any(name.endswith(".weight") for name in initializers)
@@ -250,14 +250,16 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
         if reason is None and is_of_torch and name not in initializers:
             reason = _WRITTEN
         if reason is None:
-            found.names.append(name)
+            selected.names.append(name)
         else:
-            found.left_out[name] = reason
+            selected.left_out[name] = reason
     for node in iter_nodes(graph):
         for inner in subgraphs([node]):
-            inside = {name: roles.reason(name) or _INSIDE for name, one in real_constants(inner) if not is_single(one)}
-            found.left_out.update(inside)
-    return found
+            inside = {
+                name: roles.reason(name) or _INSIDE for name, tensor in real_constants(inner) if not is_single(tensor)
+            }
+            selected.left_out.update(inside)
+    return selected
 
 
 def _notes(graph: onnx.GraphProto) -> Iterator[tuple[str, str | None]]:

@@ -110,10 +110,10 @@ def coverage_of(operator: str, domain: str, version: int) -> Coverage:
 def coverage() -> list[Coverage]:
     """How each operator is differentiated: ONNX's operators at the newest opsets, then fused and this project's ones."""
     schemas = {
-        (one.domain, one.name)
-        for one in onnx.defs.get_all_schemas()
-        if one.domain == ML or (one.domain == "" and not one.deprecated)
+        (schema.domain, schema.name)
+        for schema in onnx.defs.get_all_schemas()
+        if schema.domain == ML or (schema.domain == "" and not schema.deprecated)
     }
     names = [*sorted(schemas), *sorted(COMPOSITIONS.keys() - schemas)]
-    found = [coverage_of(name, domain, onnx.defs.onnx_opset_version()) for domain, name in names]
-    return found + [coverage_of(one.name, DOMAIN, DOMAIN_VERSION) for one in OPERATORS]
+    ways = [coverage_of(name, domain, onnx.defs.onnx_opset_version()) for domain, name in names]
+    return ways + [coverage_of(operator.name, DOMAIN, DOMAIN_VERSION) for operator in OPERATORS]

@@ -145,7 +145,9 @@ class Tensors(NodeBuilder):
     def _where_lost(self, name: str) -> str:
         """The end of an error: the node behind which the rank of a tensor is unknown, and a remedy."""
         node = self.producer(name)
-        while node is not None and (before := [one for one in sorted(input_names(node)) if self.lengths(one) is None]):
+        while node is not None and (
+            before := [other for other in sorted(input_names(node)) if self.lengths(other) is None]
+        ):
             name = before[0]
             node = self.producer(name)
         if node is None:
@@ -182,8 +184,8 @@ class Tensors(NodeBuilder):
         while waiting:
             node = waiting[-1]
             producers = (self.known.producers.get(name) for name in input_names(node) if self._is_behind(name))
-            missing = [one for one in producers if id(one) in self._new and id(one) not in behind]
-            waiting += [one for one in missing if one is not None]
+            missing = [producer for producer in producers if id(producer) in self._new and id(producer) not in behind]
+            waiting += [producer for producer in missing if producer is not None]
             if not missing:
                 behind[id(node)] = waiting.pop()
         self.infer(list(behind.values()))
@@ -199,12 +201,12 @@ class Tensors(NodeBuilder):
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param not in renamed:
                     dim.ClearField("dim_param")
-        found = infer_shapes(model, data_prop=True).graph
-        for dim in named_lengths(found):
+        inferred = infer_shapes(model, data_prop=True).graph
+        for dim in named_lengths(inferred):
             if dim.dim_param not in renamed:
                 renamed[dim.dim_param] = f"{dim.dim_param}_{next(self.known.numbers)}"
             dim.dim_param = renamed[dim.dim_param]
-        for value in _values(found):
+        for value in _values(inferred):
             earlier = self.known.types.get(value.name)
             if earlier is None or not earlier.HasField("shape"):
                 self.known.types[value.name] = value.type.tensor_type
@@ -219,9 +221,9 @@ class Tensors(NodeBuilder):
 
     def fragment(self, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
         """A model of some nodes. Its inputs are the tensors that they read; small constants are initializers."""
-        made = onnx.ModelProto(ir_version=onnx.IR_VERSION)
-        made.opset_import.extend(onnx.helper.make_opsetid(*item) for item in self._opsets.items())
-        graph = made.graph
+        model = onnx.ModelProto(ir_version=onnx.IR_VERSION)
+        model.opset_import.extend(onnx.helper.make_opsetid(*item) for item in self._opsets.items())
+        graph = model.graph
         graph.name = "fragment"
         graph.node.extend(nodes)
         forget_lengths_inside(graph)
@@ -234,7 +236,7 @@ class Tensors(NodeBuilder):
                 graph.initializer.append(onnx.numpy_helper.from_array(value, name))
             elif (kind := self.known.types.get(name)) is not None and kind.elem_type:
                 graph.input.add(name=name).type.tensor_type.CopyFrom(kind)
-        return made
+        return model
 
 
 def _value_of(constant: onnx.AttributeProto) -> np.ndarray[Any, Any] | None:
@@ -273,12 +275,12 @@ def known_value(graph: Tensors, name: str) -> np.ndarray[Any, Any] | None:
     for _ in range(_MAX_STEPS):
         if not waiting:
             break
-        one = waiting.pop()
-        value = _folded(graph, one)
+        tensor = waiting.pop()
+        value = _folded(graph, tensor)
         if value is not None and value.size <= _MAX_FOLDED:
-            constants[one] = value
+            constants[tensor] = value
             continue
-        node = graph.producer(one)
+        node = graph.producer(tensor)
         if node is None or normalize_domain(node.domain) or node.op_type not in _COMPUTED:
             return None
         if node in nodes:

@@ -109,27 +109,27 @@ def find_tied(graph: onnx.GraphProto, names: Collection[str], values: Mapping[st
     Nodes of gradients do not count. `values` are initializers with their data, where `graph` lacks it.
     """
     readers = _Readers(graph, values)
-    found = []
+    ties = []
     for name in names:
         uses = readers.uses.get(name, ())
         if len(uses) > 1 and readers.is_fresh(name):
             layers = readers.layers(uses)
             if len(layers) > 1:
-                found.append(Tied(name, layers))
-    return found
+                ties.append(Tied(name, layers))
+    return ties
 
 
-def describe_tied(found: Sequence[Tied], opset: int) -> str:
+def describe_tied(ties: Sequence[Tied], opset: int) -> str:
     """The text of a warning about tied parameters."""
-    shown = [one.described(opset) for one in found[:_MAX_SHOWN]]
-    more = [f"and {len(found) - _MAX_SHOWN} more"] * (len(found) > _MAX_SHOWN)
+    shown = [tie.described(opset) for tie in ties[:_MAX_SHOWN]]
+    more = [f"and {len(ties) - _MAX_SHOWN} more"] * (len(ties) > _MAX_SHOWN)
     return (
         "one tensor stands for several parameters, as exporters merge equal ones: its gradient is the sum over all of them, "
         f"and training keeps them equal. untie=True gives each layer its own copy. {'; '.join(shown + more)}"
     )
 
 
-def separate(graph: onnx.GraphProto, found: Sequence[Tied], values: Mapping[str, onnx.TensorProto], opset: int) -> None:
+def separate(graph: onnx.GraphProto, ties: Sequence[Tied], values: Mapping[str, onnx.TensorProto], opset: int) -> None:
     """Give each layer but the first a copy of each tied parameter, called NODE.INPUT by its first use.
 
     The first layer, which keeps the tensor and its name, is one that reads it as a parameter, and not as a setting.
@@ -144,24 +144,24 @@ def separate(graph: onnx.GraphProto, found: Sequence[Tied], values: Mapping[str,
         if read == old:
             return new
         part, node = producers[read]
-        made = copy.deepcopy(node)
-        made.input[0] = moved(node.input[0], old, new)
-        made.output[0] = made.name = _new(f"{new}.{node.op_type}", taken)
-        part.node.insert(next(i for i, other in enumerate(part.node) if read in other.output) + 1, made)
-        return str(made.output[0])
+        copied = copy.deepcopy(node)
+        copied.input[0] = moved(node.input[0], old, new)
+        copied.output[0] = copied.name = _new(f"{new}.{node.op_type}", taken)
+        part.node.insert(next(i for i, other in enumerate(part.node) if read in other.output) + 1, copied)
+        return str(copied.output[0])
 
-    for one in found:
-        first = next((i for i, layer in enumerate(one.layers) if setting(layer[0].node, layer[0].index) is None), 0)
-        for layer in (*one.layers[:first], *one.layers[first + 1 :]):
+    for tie in ties:
+        first = next((i for i, layer in enumerate(tie.layers) if setting(layer[0].node, layer[0].index) is None), 0)
+        for layer in (*tie.layers[:first], *tie.layers[first + 1 :]):
             node = layer[0].node
             name = _new(f"{node.name or node.output[0]}.{layer[0].parameter(opset).replace(' ', '_')}", taken)
-            graph.initializer.add().CopyFrom(values.get(one.name, known[one.name]))
+            graph.initializer.add().CopyFrom(values.get(tie.name, known[tie.name]))
             graph.initializer[-1].name = name
-            if one.name in fed:
-                graph.input.add().CopyFrom(fed[one.name])
+            if tie.name in fed:
+                graph.input.add().CopyFrom(fed[tie.name])
                 graph.input[-1].name = name
             for use in layer:
-                use.node.input[use.index] = moved(use.node.input[use.index], one.name, name)
+                use.node.input[use.index] = moved(use.node.input[use.index], tie.name, name)
 
 
 def _new(base: str, taken: set[str]) -> str:
@@ -230,10 +230,10 @@ class _Readers:
             for i in members:
                 one, other = sorted((root(members[0]), root(i)))
                 first[other] = one
-        found: dict[int, list[Use]] = defaultdict(list)
+        layers: dict[int, list[Use]] = defaultdict(list)
         for i, use in enumerate(uses):
-            found[root(i)].append(use)
-        return list(found.values())
+            layers[root(i)].append(use)
+        return list(layers.values())
 
     def _weighted(self, node: onnx.NodeProto) -> tuple[onnx.NodeProto, set[str]]:
         """The node itself, or the nearest one before it, with trained or random weights, and these weights."""

@@ -33,21 +33,21 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
     bodies: dict[str, tuple[Subgraph, dict[str, str]]] = {}
     for name in ("then_branch", "else_branch"):
         inner = node.attribute(name)
-        body, found = Subgraph(graph, node, inner), {}
+        body, gradients = Subgraph(graph, node, inner), {}
         if taken is None or taken == inner:
             seeds = {output: dy for output, dy in zip(body.outputs, incoming, strict=True) if dy is not None}
-            found = node.reverse(body.graph, body.graph.proto.node, seeds, body.captured)
-        bodies[name] = body, found
-    names = sorted({name for _, found in bodies.values() for name in found})
+            gradients = node.reverse(body.graph, body.graph.proto.node, seeds, body.captured)
+        bodies[name] = body, gradients
+    names = sorted({name for _, gradients in bodies.values() for name in gradients})
     nothing = dict.fromkeys(node.captured, _NOTHING)
     if not names:
         return nothing
     branches = {
-        branch: body.build([], [found.get(name) or body.graph.zeros(name) for name in names])
-        for branch, (body, found) in bodies.items()
+        branch: body.build([], [gradients.get(name) or body.graph.zeros(name) for name in names])
+        for branch, (body, gradients) in bodies.items()
     }
-    gradients = graph.ops("If", node.inputs[0], outputs=len(names), **branches)
-    return {**nothing, **dict(zip(names, gradients, strict=True))}
+    outputs = graph.ops("If", node.inputs[0], outputs=len(names), **branches)
+    return {**nothing, **dict(zip(names, outputs, strict=True))}
 
 
 @multi_output_rule("Scan")
@@ -198,8 +198,8 @@ class _Reversed:
 
         def reached(*names: str) -> set[int]:
             """The indices of the outputs that depend on the tensors."""
-            found = self._node.reverse.reached(self._body.graph, self._body.graph.proto.node, names)
-            return {i for i, name in enumerate(self.exits) if name in found}
+            depending = self._node.reverse.reached(self._body.graph, self._body.graph.proto.node, names)
+            return {i for i, name in enumerate(self.exits) if name in depending}
 
         count = len(self.entries)
         by_state = [reached(name) for name in self.entries]
@@ -213,11 +213,11 @@ class _Reversed:
     def _summed_later(self) -> tuple[dict[str, _Total], list[str]]:
         """The totals by names of outer tensors, and the names of all of their operands."""
         named = ((name, self._found[name]) for name in self._body.captured if name in self._found)
-        found = {name: total for name, dy in named if (total := _Total.of(self._body, name, dy)) is not None}
+        totals = {name: total for name, dy in named if (total := _Total.of(self._body, name, dy)) is not None}
         # A sum over axes is as cheap to add up in each iteration, unless the tensor is an operand of a product anyway.
-        shared = {name for total in found.values() if len(total.operands) > 1 for name in total.operands}
-        found = {name: total for name, total in found.items() if shared.issuperset(total.operands)}
-        return found, list(dict.fromkeys(name for total in found.values() for name in total.operands))
+        shared = {name for total in totals.values() if len(total.operands) > 1 for name in total.operands}
+        totals = {name: total for name, total in totals.items() if shared.issuperset(total.operands)}
+        return totals, list(dict.fromkeys(name for total in totals.values() for name in total.operands))
 
     def starts(self, finals: Sequence[str]) -> list[str]:
         """Names of the first states: the gradients of the final states, the tensors `finals`, and zeros for sums."""
@@ -232,14 +232,15 @@ class _Reversed:
         parts = list(zip(names, outputs, strict=False))
         stacks = dict(zip(self.rows, outputs[len(names) :], strict=True)) if outputs else {}
         parts += [
-            (name, total.sum(graph, [stacks[one] for one in total.operands])) for name, total in self._totals.items()
+            (name, total.sum(graph, [stacks[operand] for operand in total.operands]))
+            for name, total in self._totals.items()
         ]
-        found: dict[str, list[str]] = {}
+        by_tensor: dict[str, list[str]] = {}
         for name, part in parts:
-            found.setdefault(name, []).append(part)
+            by_tensor.setdefault(name, []).append(part)
         wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
         gradients: dict[str, Part] = dict.fromkeys([*wanted, *node.captured], _NOTHING)
-        return gradients | {name: graph.total(terms) for name, terms in found.items() if name in gradients}
+        return gradients | {name: graph.total(terms) for name, terms in by_tensor.items() if name in gradients}
 
 
 @dataclass(frozen=True)
@@ -332,7 +333,7 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
     nodes = [node for node in body.graph.proto.node if body.graph.replaced.keys().isdisjoint(node.output)]
     producers = {name: node for node in nodes for name in node.output if name in body.originals}
     by_rules = {name for node in body.graph.needed(ends) for name in input_names(node)}.union(ends)
-    found = []
+    stored = []
     for name in (name for name in producers if name in by_rules and name not in body.outputs[:1]):
         waiting, costs = [name], False
         while waiting and not costs:
@@ -348,8 +349,8 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
             body.given[name] = body.graph.name("unused")
         else:
             continue
-        found.append(name)
-    return found
+        stored.append(name)
+    return stored
 
 
 _MOVES = {
@@ -387,12 +388,12 @@ class _Total:
         attributes = NodeView(node).attributes
         operands = list(node.input)
         numbers: list[Length] = []  # without iterations, a Loop in ONNX Runtime takes other lengths for 0
-        lengths = [body.graph.lengths(one) or [] for one in operands]
+        lengths = [body.graph.lengths(operand) or [] for operand in operands]
         if node.op_type == "Gemm" and len(operands) == 2 and {**_GEMM, **attributes} == {**_GEMM, "transA": 1}:
-            whole = [_flattened(body, one) for one in operands]
-            lengths = [body.graph.lengths(one) or [] for one in whole]
+            whole = [_flattened(body, operand) for operand in operands]
+            lengths = [body.graph.lengths(tensor) or [] for tensor in whole]
             total = cls(whole, partial(_product, name=name, ranks=list(map(len, lengths))))
-            numbers = [one[-1] for one in lengths if one]
+            numbers = [shape[-1] for shape in lengths if shape]
         elif node.op_type == "ReduceSum" and attributes == {"keepdims": 0} and len(operands) == 2:
             axes = body.graph.constant(operands[1])
             if axes is None or (axes < 0).any():
@@ -400,10 +401,14 @@ class _Total:
             total = cls(operands[:1], partial(_reduced, name=name, axes=[int(axis) + 1 for axis in axes]))
             numbers = [length for axis, length in enumerate(lengths[0]) if axis not in axes]
         elif node.op_type == "ScatterElements" and attributes == {"axis": 0, "reduction": b"add"}:
-            flat = [body.graph.producer(one) for one in operands]
-            if any(one is None or one.op_type != kind for one, kind in zip(flat, _SCATTERED, strict=True)):
+            flat = [body.graph.producer(operand) for operand in operands]
+            if any(
+                producer is None or producer.op_type != kind for producer, kind in zip(flat, _SCATTERED, strict=True)
+            ):
                 return None
-            total = cls([one.input[0] for one in flat[1:] if one is not None], partial(_scattered, name=name))
+            total = cls(
+                [producer.input[0] for producer in flat[1:] if producer is not None], partial(_scattered, name=name)
+            )
         else:
             return None
         is_known = all(isinstance(length, int) for length in numbers) and all(map(body.is_fixed, total.operands))
@@ -415,7 +420,7 @@ class _Total:
             rest = iter(stacks)
             return graph.total([term.sum(graph, [next(rest) for _ in term.operands]) for term in terms])
 
-        return cls([one for term in terms for one in term.operands], whole)
+        return cls([operand for term in terms for operand in term.operands], whole)
 
 
 _GEMM = {"alpha": 1.0, "transA": 0, "transB": 0}
@@ -430,7 +435,7 @@ def _flattened(body: Subgraph, matrix: str) -> str:
     node = body.graph.producer(matrix)
     if node is None or node.op_type != "Flatten" or (lengths := body.graph.lengths(node.input[0])) is None:
         return matrix
-    return str(node.input[0]) if [one.i for one in node.attribute] == [len(lengths) - 1] else matrix
+    return str(node.input[0]) if [attribute.i for attribute in node.attribute] == [len(lengths) - 1] else matrix
 
 
 def _product(graph: Graph, stacks: Sequence[str], name: str, ranks: Sequence[int]) -> str:

@@ -26,14 +26,14 @@ class Windows:
     """The layout of windows.
 
     strides, dilations: for each spatial axis.
-    pads: at the start of each spatial axis, then at the end of each; zeros if `found` is not None.
-    found: names of the two int64 tensors of pads if these are known at run time only, else None.
+    pads: at the start of each spatial axis, then at the end of each; zeros if `open_pads` is not None.
+    open_pads: names of the two int64 tensors of pads if these are known at run time only, else None.
     """
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[int, ...]
-    found: tuple[str, str] | None
+    open_pads: tuple[str, str] | None
 
     @property
     def rank(self) -> int:
@@ -56,14 +56,14 @@ def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: 
     pads = tuple(node.attribute("pads") or [0] * 2 * rank) if automatic == "NOTSET" else (0,) * 2 * rank
     if min(pads) < 0:
         raise ValueError(f"{node}: pads = {list(pads)}: must be >= 0 for its gradient")
-    found = None
+    open_pads = None
     if automatic in _SAME or node.attribute("output_shape"):
         total = _all_pads(graph, node, (strides, dilations), image, grid, kernel)
         half = graph.op("Div", total, graph.ints([2]))
         rest = graph.op("Sub", total, half)
         # Only SAME_UPPER puts the odd pixel at the end.
-        found = (half, rest) if automatic == "SAME_UPPER" else (rest, half)
-    return Windows(strides, dilations, (0,) * 2 * rank if found else pads, found)
+        open_pads = (half, rest) if automatic == "SAME_UPPER" else (rest, half)
+    return Windows(strides, dilations, (0,) * 2 * rank if open_pads else pads, open_pads)
 
 
 def _all_pads(
@@ -93,21 +93,21 @@ def image_gradient(graph: Graph, by_grid: str, kernel: str, image: str, layout: 
                 "Conv", by_grid, _flipped(graph, kernel, layout, group),
                 group=group, dilations=layout.dilations, pads=begins_and_ends,
             )  # fmt: skip
-            return _without_pads(graph, full, image, layout) if layout.found else full
+            return _without_pads(graph, full, image, layout) if layout.open_pads else full
     more = [stride - 1 for stride in layout.strides]
     full = graph.op(
         "ConvTranspose", by_grid, kernel, group=group, strides=layout.strides, dilations=layout.dilations, pads=layout.pads,
         output_padding=more,
     )  # fmt: skip
-    return _without_pads(graph, full, image, layout) if any(more) or layout.found else full
+    return _without_pads(graph, full, image, layout) if any(more) or layout.open_pads else full
 
 
 def _without_pads(graph: Graph, full: str, image: str, layout: Windows) -> str:
     """The part of `full`, a gradient over the whole reach of the windows, that lies in the image."""
     lengths = graph.op("Shape", image, start=2)
-    if not layout.found:
+    if not layout.open_pads:
         return sliced(graph, full, graph.ints([0] * layout.rank), lengths, layout.axes)
-    begins = layout.found[0]
+    begins = layout.open_pads[0]
     return sliced(graph, full, begins, graph.op("Add", begins, lengths), layout.axes)
 
 
@@ -143,10 +143,10 @@ def sliced(graph: Graph, name: str, starts: str, ends: str, axes: Sequence[int])
 
 def padded(graph: Graph, image: str, layout: Windows) -> str:
     """The image padded with zeros if the pads are known at run time only, else the image itself."""
-    if not layout.found:
+    if not layout.open_pads:
         return image
     zeros = graph.ints([0, 0])
-    return graph.op("Pad", image, graph.op("Concat", zeros, layout.found[0], zeros, layout.found[1], axis=0))
+    return graph.op("Pad", image, graph.op("Concat", zeros, layout.open_pads[0], zeros, layout.open_pads[1], axis=0))
 
 
 @rule("Conv")
@@ -183,13 +183,13 @@ def _windows(graph: Graph, node: Node, image: str, grid: str) -> Windows:
 def _by_grid(graph: Graph, node: Node, dy: str, layout: Windows, group: int) -> str:
     """The convolution of dY, sliced to the shape of X if an output_padding of a stride or more makes it longer."""
     x, kernel = node.inputs[:2]
-    made = graph.op(
+    by_grid = graph.op(
         "Conv", padded(graph, dy, layout), kernel,
         group=group, strides=layout.strides, dilations=layout.dilations, pads=layout.pads,
     )  # fmt: skip
-    if not node.attribute("output_padding") and not layout.found:
-        return made
-    return sliced(graph, made, graph.ints([0] * layout.rank), graph.op("Shape", x, start=2), layout.axes)
+    if not node.attribute("output_padding") and not layout.open_pads:
+        return by_grid
+    return sliced(graph, by_grid, graph.ints([0] * layout.rank), graph.op("Shape", x, start=2), layout.axes)
 
 
 def _by_bias(graph: Graph, dy: str, layout: Windows) -> str:
@@ -255,7 +255,7 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
     count = samples * math.prod(pixels) if isinstance(samples, int) and pixels is not None else -1
     whole, windows = (_channels_first(graph, name, layout) for name in (_with_pads(graph, image, layout), grid))
     left = _matrices(graph, windows, group, lengths[0] // group, count)
-    is_partial = math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.found)
+    is_partial = math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.open_pads)
     products = []
     for offsets in itertools.product(*map(range, lengths[2:])):
         part = _covered(graph, whole, grid, layout, offsets) if is_partial else whole
@@ -266,10 +266,10 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
             products.append(graph.op("MatMul", left, graph.op("Transpose", right, perm=[0, 2, 1])))
     if len(products) > 1:
         rank = 2 if group == 1 else 3
-        stack = graph.op("Concat", *(graph.op("Unsqueeze", one, graph.ints([0])) for one in products), axis=0)
+        stack = graph.op("Concat", *(graph.op("Unsqueeze", product, graph.ints([0])) for product in products), axis=0)
         products = [graph.op("Transpose", stack, perm=[*range(1, rank + 1), 0])]
-    found = products[0] if group == 1 else _or_zero(graph, products[0], image, grid)
-    return graph.op("Reshape", found, graph.ints(lengths))
+    kernel_gradient = products[0] if group == 1 else _or_zero(graph, products[0], image, grid)
+    return graph.op("Reshape", kernel_gradient, graph.ints(lengths))
 
 
 def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
@@ -309,8 +309,8 @@ def _covered(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequ
     if len(reach) == layout.rank:
         ends = graph.ints(start + more for start, more in zip(starts, reach, strict=True))
     else:
-        found = graph.op("Mul", graph.shape(grid, 2), graph.ints(layout.strides))
-        ends = graph.op("Add", found, graph.ints(starts))
+        reach_of_grid = graph.op("Mul", graph.shape(grid, 2), graph.ints(layout.strides))
+        ends = graph.op("Add", reach_of_grid, graph.ints(starts))
     return graph.op("Slice", whole, graph.ints(starts), ends, graph.ints(layout.axes), graph.ints(layout.strides))
 
 

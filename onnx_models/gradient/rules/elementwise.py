@@ -71,7 +71,7 @@ def _is_count(graph: Graph, name: str) -> bool:
         return False
     if node.op_type in ("Cast", "CastLike"):
         return graph.element_type(node.input[0]) in (onnx.TensorProto.INT64, onnx.TensorProto.INT32)
-    return node.op_type in ("Sub", "Add", "Max") and all(_is_count(graph, one) for one in node.input)
+    return node.op_type in ("Sub", "Add", "Max") and all(_is_count(graph, name) for name in node.input)
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def _power_by_base(n: Terms) -> Expr:
 def _power_by_exponent(n: Terms) -> Expr:
     """0 if x = 0 and the exponent is not negative: y is 0 or 1 there, and the logarithm infinite."""
     flat = n.x.equals(0.0) & (n.exponent >= 0.0)
-    made = n.x.of(0.0).where(flat, n.g * n.y * n.x.op("Log"))
-    return made if n.has_own_type else made.op("CastLike", n.b)
+    by_exponent = n.x.of(0.0).where(flat, n.g * n.y * n.x.op("Log"))
+    return by_exponent if n.has_own_type else by_exponent.op("CastLike", n.b)
 
 
 GRADIENTS: Mapping[str, tuple[Formula, ...]] = {

@@ -129,7 +129,7 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
     reduction = node.attribute("reduction")
     joined = _product if reduction == "mul" else _extreme
     parts = joined(_Places(graph, graph.flat(places), reduction), data, values, gradient)
-    dx, by_updates = (downcast(graph, one.name, x) for one in parts)
+    dx, by_updates = (downcast(graph, part.name, x) for part in parts)
     return [graph.reshaped(dx, x), None, graph.reshaped(by_updates, updates)]
 
 

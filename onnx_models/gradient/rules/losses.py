@@ -39,7 +39,7 @@ def _loss(graph: Graph, node: Node, logarithms: str) -> str:
         each = graph.op("Mul", each, shares)
     if kept:
         shares = shares or graph.op("Expand", graph.number(1.0, each), graph.op("Shape", classes))
-        each, shares = (graph.masked(kept, one, logarithms) for one in (each, shares))
+        each, shares = (graph.masked(kept, terms, logarithms) for terms in (each, shares))
     reduction = node.attribute("reduction", "mean")
     if reduction == "mean" and not shares:
         return graph.op("ReduceMean", each, keepdims=0)

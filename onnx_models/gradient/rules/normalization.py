@@ -85,7 +85,7 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     x = node.input(0)
     axis = node.attribute("axis", -1)
     first = axis if axis < 0 else axis - graph.rank(x, node)
-    dy, by_mean, by_inverse = (None if one is None else _upcast(graph, one, x) for one in _padded(incoming, 3))
+    dy, by_mean, by_inverse = (None if part is None else _upcast(graph, part, x) for part in _padded(incoming, 3))
     wide, scale = (_upcast(graph, name, x) for name in node.inputs[:2])
     is_centred = node.proto.op_type == "LayerNormalization"
     normalized = _normalized(graph, wide, range(first, 0), node.attribute("epsilon", 1e-5), is_centred=is_centred)
@@ -94,7 +94,7 @@ def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     if dy is not None:
         dx.append(_by_normalized(graph, normalized, graph.op("Mul", dy, scale)))
         terms = [graph.op("Mul", dy, normalized.values), dy]
-        parts[1:] = [sum_to(graph, one, name, x) for one, name in zip(terms, node.inputs[1:], strict=False)]
+        parts[1:] = [sum_to(graph, term, name, x) for term, name in zip(terms, node.inputs[1:], strict=False)]
     if by_mean is not None or by_inverse is not None:
         count = graph.op("ReduceProd", graph.shape(x, first), keepdims=0)
         share = graph.op("Reciprocal", graph.op("CastLike", count, wide))
@@ -151,9 +151,9 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
     if of_groups:
         lines = graph.ints([node.attribute("num_groups"), -1])
         sums = [
-            graph.op("ReduceSum", graph.op("Reshape", one, lines), graph.ints([1]), keepdims=0)
-            for one in parts[1:]
-            if one
+            graph.op("ReduceSum", graph.op("Reshape", part, lines), graph.ints([1]), keepdims=0)
+            for part in parts[1:]
+            if part
         ]
         parts[3 - len(sums) :] = sums
     return _of_inputs(graph, node, parts)

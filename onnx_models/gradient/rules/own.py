@@ -52,8 +52,8 @@ def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
             inputs.append(graph.shape(node.input(0)))
         elif not tensor.optional or gradient.why_required(tensor, attributes, names) is not None:
             inputs.append(values[tensor.name])
-    found = add_operator(graph, gradient, inputs, wanted, attributes)
-    return [*found, *zeros[len(found) :]]
+    gradients = add_operator(graph, gradient, inputs, wanted, attributes)
+    return [*gradients, *zeros[len(gradients) :]]
 
 
 def gradient_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
@@ -87,7 +87,7 @@ def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, 
     """The attributes of the gradient operator, from the node's attributes and their defaults."""
     with prefix_errors(str(node)):
         checked = forward.check_attributes(node_attribute_values(forward, node.proto))
-    return {one.name: checked[one.name] for one in gradient.attributes}
+    return {attribute.name: checked[attribute.name] for attribute in gradient.attributes}
 
 
 def add_operator(
@@ -147,9 +147,13 @@ def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
             )
     with prefix_errors(str(node)):
         checked = forward.check_attributes(node_attribute_values(forward, node.proto))
-    attributes = {one.name: checked[one.name] for one in gradient.attributes if one.name in checked}
+    attributes = {
+        attribute.name: checked[attribute.name] for attribute in gradient.attributes if attribute.name in checked
+    }
     names = [graph.name(gradient.name) for _ in gradient.outputs]
-    made = make_node(gradient, [known[tensor.name] for tensor in gradient.inputs], names, attributes, name=names[0])
-    made.doc_string = "An operator of a user: runs in sessions that have it among their operators."
-    graph.add(made)
+    gradient_node = make_node(
+        gradient, [known[tensor.name] for tensor in gradient.inputs], names, attributes, name=names[0]
+    )
+    gradient_node.doc_string = "An operator of a user: runs in sessions that have it among their operators."
+    graph.add(gradient_node)
     return names

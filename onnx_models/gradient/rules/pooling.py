@@ -60,7 +60,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
     """The number of pixels that each window averages: those in X, or in X with its pads; never those beyond (ceil_mode)."""
     x, y = node.input(0), node.outputs[0]
     with_pads = bool(node.attribute("count_include_pad", 0))
-    if not node.attribute("ceil_mode", 0) and not layout.found and (with_pads or not any(layout.pads)):
+    if not node.attribute("ceil_mode", 0) and not layout.open_pads and (with_pads or not any(layout.pads)):
         return graph.number(float(math.prod(node.attribute("kernel_shape"))), x)
     lengths = graph.op("Shape", x, start=2)
     begins, ends = _pads(graph, layout)
@@ -77,7 +77,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
 
 def _pads(graph: Graph, layout: Windows) -> tuple[str, str]:
     """Names of the pads at the start and at the end of each spatial axis."""
-    return layout.found or (graph.ints(layout.pads[: layout.rank]), graph.ints(layout.pads[layout.rank :]))
+    return layout.open_pads or (graph.ints(layout.pads[: layout.rank]), graph.ints(layout.pads[layout.rank :]))
 
 
 @rule("GlobalAveragePool")
@@ -161,6 +161,6 @@ def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
     high, low = (graph.op("Cast", graph.replay(node, end, *node.inputs[1:]), to=onnx.TensorProto.INT64) for end in ends)
     places = graph.flat(graph.op("Add", graph.op("Mul", high, parts), low))
     nothing = graph.op("Expand", graph.number(0.0, x), graph.flat(graph.op("Add", size, one)))
-    found = graph.op("ScatterElements", nothing, places, graph.flat(dy))
+    by_number = graph.op("ScatterElements", nothing, places, graph.flat(dy))
     # Index 0 stands for outputs that no element went to.
-    return [graph.reshaped(graph.op("Slice", found, graph.ints([1]), graph.op("Shape", found)), x)]
+    return [graph.reshaped(graph.op("Slice", by_number, graph.ints([1]), graph.op("Shape", by_number)), x)]

@@ -69,11 +69,11 @@ def _product(graph: Graph, left: str, right: str) -> str:
 
     For double and an inner length of 0, ONNX Runtime (1.31) clears only the first matrix, not the others.
     """
-    made = graph.op("MatMul", left, right)
+    product = graph.op("MatMul", left, right)
     terms = (graph.lengths(left) or [None])[-1]
     if graph.element_type(left) != onnx.TensorProto.DOUBLE or (isinstance(terms, int) and terms > 0):
-        return made
-    return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), made, left)
+        return product
+    return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), product, left)
 
 
 def _transposed(graph: Graph, name: str, rank: int) -> str:

@@ -167,17 +167,17 @@ def recurrent(graph: Graph, node: Node) -> Sequence[str]:
     ws, rs, bs, ps = (by_direction(i) for i in (_W, _R, _B, _P))
     states = (_INITIAL_H, _INITIAL_C) if node.proto.op_type == "LSTM" else (_INITIAL_H,)
     starts = [by_direction(i, (1, 0, 2)) for i in states]
-    found = []
+    scans = []
     for d in range(count):
         is_backwards = d == 1 or direction == "reverse"
         given = ends.reversed(x) if ends is not None and is_backwards else x
         cell, xs = _cell(graph, node, given, (ws[d], rs[d], bs[d], ps[d]), activations[d])
         nothing = graph.op("Expand", graph.number(0.0, x), graph.joined(graph.shape(x, 1, 2), graph.shape(rs[d], 1, 2)))
-        found.append(_scanned(graph, cell, xs, [start[d] or nothing for start in starts], ends, is_backwards))
-    ys, *finals = zip(*found, strict=True)
+        scans.append(_scanned(graph, cell, xs, [start[d] or nothing for start in starts], ends, is_backwards))
+    ys, *finals = zip(*scans, strict=True)
     outputs = [transposed(_joined(graph, ys, 1), (2, 0, 1, 3))]
     outputs += [transposed(_joined(graph, parts, 0), (1, 0, 2)) for parts in finals]
-    return [made if name else "" for name, made in zip(node.outputs, outputs, strict=False)]
+    return [output if name else "" for name, output in zip(node.outputs, outputs, strict=False)]
 
 
 def _set_ranks(graph: Graph, node: Node) -> None:
@@ -223,8 +223,8 @@ class _Ends:
 
 def _joined(graph: Graph, parts: Sequence[str], axis: int) -> str:
     """The directions along a new axis."""
-    made = [graph.op("Unsqueeze", part, graph.ints([axis])) for part in parts]
-    return made[0] if len(made) == 1 else graph.op("Concat", *made, axis=axis)
+    directions = [graph.op("Unsqueeze", part, graph.ints([axis])) for part in parts]
+    return directions[0] if len(directions) == 1 else graph.op("Concat", *directions, axis=axis)
 
 
 def _cell(
@@ -249,7 +249,7 @@ def _cell(
     reset_bias = [biases[1].pop()] if b and node.attribute("linear_before_reset", 0) else []
     rows, xs = graph.op("Flatten", x, axis=2), []
     for place, part in enumerate(parted(w)):
-        terms = [one[place] for one in biases if place < len(one)]
+        terms = [parts[place] for parts in biases if place < len(parts)]
         bias = [terms[0] if len(terms) == 1 else graph.op("Add", *terms)] if terms else []
         product = graph.op("Gemm", rows, part, *bias, transB=1)
         xs.append(graph.in_shape(product, graph.shape(x, 0, 2), graph.shape(part, 0, 1)))
@@ -274,7 +274,7 @@ def _scanned(
         after = [state * given[-1] for state in after]
     stacked = after[:1] if ends is None else after
     direction = int(is_backwards and ends is None)
-    made = graph.ops(
+    results = graph.ops(
         "Scan",
         *starts,
         *sequences,
@@ -284,7 +284,7 @@ def _scanned(
         scan_input_directions=[direction] * len(sequences),
         scan_output_directions=[direction] * len(stacked),
     )
-    finals, stacks = made[: len(after)], made[len(after) :]
+    finals, stacks = results[: len(after)], results[len(after) :]
     if ends is None:
         return [stacks[0], *finals]
     return [ends.reversed(stacks[0]) if is_backwards else stacks[0], *map(ends.picked, stacks)]

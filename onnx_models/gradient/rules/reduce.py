@@ -90,10 +90,10 @@ REDUCTIONS: Mapping[str, tuple[Formula, Formula | None]] = {
 
 def _by_formulas(share: Formula, factors: Formula | None, graph: Graph, node: Node, dy: str) -> Gradients:
     terms = Terms(node, Expr(graph, dy, node.inputs[0]))
-    (made,) = keepdims_view(graph, node, share(terms).name)
+    (shares,) = keepdims_view(graph, node, share(terms).name)
     if factors is None:
-        return [graph.op("Expand", made, graph.shape(node.input(0)))]
-    return [graph.op("Mul", made, factors(terms).name)]
+        return [graph.op("Expand", shares, graph.shape(node.input(0)))]
+    return [graph.op("Mul", shares, factors(terms).name)]
 
 
 for _operator, _formulas in REDUCTIONS.items():

@@ -53,11 +53,11 @@ def resize(graph: Graph, node: Node, dy: str) -> Gradients:
     if (scales := _integers(axes)) is not None:
         if node.attribute("coordinate_transformation_mode") == "align_corners":
             return [_by_axes(graph, node, dy, axes)]
-        made = upsampling_gradient(
+        by_convolution = upsampling_gradient(
             graph, node.input(0), dy, [reads(attributes, i, scale) for i, scale in enumerate(scales)]
         )
-        if made is not None:
-            return [made]
+        if by_convolution is not None:
+            return [by_convolution]
     x_shape = graph.shape(node.input(0))
     if not _may_shrink_to_one(node, axes):
         return add_operator(graph, DML_RESAMPLE_GRAD, [dy, x_shape], [True], attributes)
@@ -176,18 +176,18 @@ def _may_be_copied(axes: list[_Axis]) -> bool:
 
     It copies X if Y has the same shape, and it copies an axis whose scale is 1 even if it is cropped.
     """
-    found = [axis for axis in axes if not axis.is_kept]
+    resized = [axis for axis in axes if not axis.is_kept]
 
     def may(axis: _Axis) -> bool:
         if axis.x is not None and axis.y is not None:
             return axis.x == axis.y
         return axis.is_cropped or (axis.scale is not None and 1 < axis.scale < 2)
 
-    if any(axis.is_cropped and (axis.scale == 1 or (axis.scale is None and may(axis))) for axis in found):
+    if any(axis.is_cropped and (axis.scale == 1 or (axis.scale is None and may(axis))) for axis in resized):
         return True
     # With a scale of 1.5 or more, an axis whose length does not change has one pixel.
-    has_one = all(axis.x is None and not axis.is_cropped and (axis.scale or 0) >= 1.5 for axis in found)
-    return bool(found) and all(may(axis) for axis in found) and not has_one
+    has_one = all(axis.x is None and not axis.is_cropped and (axis.scale or 0) >= 1.5 for axis in resized)
+    return bool(resized) and all(may(axis) for axis in resized) and not has_one
 
 
 def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
@@ -302,10 +302,10 @@ class _Column:
             roi = graph.op("Concat", starts, ends, axis=0)
         if _has_sizes(graph, node):
             sizes = graph.op("Concat", one, self.x, self.y, self.width, axis=0)
-            made = graph.op("Resize", columns, roi, "", sizes, **given)
+            resized = graph.op("Resize", columns, roi, "", sizes, **given)
         else:
-            made = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **given)
-        return graph.op("Squeeze", graph.op("Gather", made, graph.integer(0), axis=3), graph.ints([0]))
+            resized = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **given)
+        return graph.op("Squeeze", graph.op("Gather", resized, graph.integer(0), axis=3), graph.ints([0]))
 
     def _among(self, i: int, place: int, other: str, last: str = "") -> str:
         """The values of an input for columns: that of this axis, and `other` and `last` for the other axes."""
@@ -346,10 +346,12 @@ def reads(attributes: Mapping[str, AttributeValue], axis: int, scale: int) -> Re
         c = (r - end) / scale - begin
         if attributes["interpolation_mode"] == "linear":
             low = math.floor(c)
-            found = {low: 1 - (c - low), low + 1: c - low}
+            weights_at = {low: 1 - (c - low), low + 1: c - low}
         else:
-            found = {math.ceil(c) if attributes["rounding_direction"] == "increasing" else math.floor(c): Fraction(1)}
-        for offset, weight in found.items():
+            weights_at = {
+                math.ceil(c) if attributes["rounding_direction"] == "increasing" else math.floor(c): Fraction(1)
+            }
+        for offset, weight in weights_at.items():
             if weight:
                 parts.setdefault(offset, [Fraction(0)] * scale)[r] = weight
     before, after = max(0, -min(parts)), max(0, *parts)

@@ -115,12 +115,12 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     terms = graph.op("Mul", graph.op("Div", channels, groups), cells)
     columns = graph.op("Transpose", rows, perm=[1, 4, 2, 0, 3])
     image = graph.in_shape(columns, groups, terms, graph.op("Mul", samples, points))
-    made = graph.shape(weights, 0, 1)
-    matrix = graph.in_shape(graph.op("CastLike", weights, x), groups, graph.op("Div", made, groups), terms)
-    y = graph.in_shape(graph.op("MatMul", matrix, image), made, samples, points)
-    y = graph.in_shape(graph.op("Transpose", y, perm=[1, 0, 2]), samples, made, out)
+    maps = graph.shape(weights, 0, 1)
+    matrix = graph.in_shape(graph.op("CastLike", weights, x), groups, graph.op("Div", maps, groups), terms)
+    y = graph.in_shape(graph.op("MatMul", matrix, image), maps, samples, points)
+    y = graph.in_shape(graph.op("Transpose", y, perm=[1, 0, 2]), samples, maps, out)
     if bias:
-        y = graph.op("Add", y, graph.in_shape(graph.op("CastLike", bias, x), made, *rank * [1]))
+        y = graph.op("Add", y, graph.in_shape(graph.op("CastLike", bias, x), maps, *rank * [1]))
     return [downcast(graph, y, given)]
 
 

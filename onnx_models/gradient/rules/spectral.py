@@ -32,15 +32,15 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     wide = upcast(graph, dy)
     size = graph.op("Squeeze", length)
     if inverse:
-        made = graph.op("Div", transform(graph, wide, size, axis, node.version), graph.op("CastLike", length, wide))
+        dx = graph.op("Div", transform(graph, wide, size, axis, node.version), graph.op("CastLike", length, wide))
     else:  # not by inverse = 1: ONNX Runtime (1.31 at least) then rounds 1/length to float
         sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), wide)
-        made = graph.op("Mul", transform(graph, graph.op("Mul", wide, sign), size, axis, node.version), sign)
+        dx = graph.op("Mul", transform(graph, graph.op("Mul", wide, sign), size, axis, node.version), sign)
     rest = graph.op("Sub", own, length)
-    made = graph.op("Pad", made, graph.op("Concat", graph.ints([0]), rest, axis=0), "", axis)
+    dx = graph.op("Pad", dx, graph.op("Concat", graph.ints([0]), rest, axis=0), "", axis)
     if onesided and inverse:
-        made = graph.op("Mul", made, _counts(graph, node, axis, length, wide))
-    parts = graph.op("Slice", made, graph.ints([0]), graph.op("Shape", x, start=-1), graph.ints([-1]))
+        dx = graph.op("Mul", dx, _counts(graph, node, axis, length, wide))
+    parts = graph.op("Slice", dx, graph.ints([0]), graph.op("Shape", x, start=-1), graph.ints([-1]))
     return [downcast(graph, parts, x)]
 
 
@@ -76,8 +76,8 @@ def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
     parts = transform(graph, probe, size, one, node.version, inverse=True, onesided=True)  # [2, length, 1]
     sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), like)
     whole = graph.op("Mul", graph.op("Transpose", parts, perm=[2, 1, 0]), sign)
-    found = graph.op("Round", transform(graph, whole, size, one, node.version))
-    counts = graph.op("Slice", found, graph.ints([0]), one, graph.ints([2]))
+    spectrum = graph.op("Round", transform(graph, whole, size, one, node.version))
+    counts = graph.op("Slice", spectrum, graph.ints([0]), one, graph.ints([2]))
     rest = graph.op("Sub", own, length)
     counts = graph.op("Pad", counts, graph.op("Concat", graph.ints([0]), rest, axis=0), "", one)
     ones = graph.op("Expand", one, graph.op("Shape", graph.op("Shape", x)))

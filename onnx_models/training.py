@@ -294,7 +294,6 @@ def _corrections(graph: _Graph, step: str, betas: Sequence[float]) -> list[Value
 
 
 def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
-    """Return the type of the tensor of a loss."""
     inferred = infer_shapes(strip_weights(graph.model)).graph
     values: dict[str, onnx.TypeProto.Tensor] = {
         value.name: value.type.tensor_type for value in (*inferred.value_info, *inferred.input, *inferred.output)
@@ -314,7 +313,6 @@ def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
 
 
 def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the name of the gradient of each parameter, by the parameter's name."""
     outputs = {value.name for value in graph.model.graph.output}
     if parameters is None:
         parameters = [name for name in graph.tensors if f"{name}_grad" in outputs]

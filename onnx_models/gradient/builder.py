@@ -290,7 +290,6 @@ class GradientBuilder:
 
 
 def _data(model: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
-    """The initializers of a model by name."""
     return {tensor.name: tensor for tensor in model.graph.initializer}
 
 

@@ -141,15 +141,14 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
     for i, kind in enumerate(kinds):
         if kind in REAL and kind != onnx.TensorProto.DOUBLE:
             proto.input[i] = graph.op("Cast", proto.input[i], to=onnx.TensorProto.DOUBLE)
-    model = attach(_of_outputs(graph, proto))
+    model = attach(_model_of(graph, proto))
     with single_line_errors(f"{node}: writing it in standard operators"):
         model = onnx.inliner.inline_selected_functions(model, [(proto.domain, proto.op_type)])
     outputs = clone_nodes(graph, model.graph.node, {}, proto.output)
     return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
 
 
-def _of_outputs(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
-    """A model of one node."""
+def _model_of(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
     for name in filter(None, proto.input):
         if graph.element_type(name) is None:
             raise ValueError(
@@ -163,7 +162,7 @@ def _of_outputs(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
 
 def _add_body(graph: Graph, node: Node) -> list[str]:
     proto = _with_defaults(node)
-    model = _of_outputs(graph, proto)
+    model = _model_of(graph, proto)
     if custom_of(proto):
         model = attach(model)
     for value in model.graph.output:

@@ -253,7 +253,6 @@ def _depth(graph: Graph) -> int:
 
 
 def _output_types(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
-    """The types of the outputs of an If, a Loop or a Scan."""
     node = Node(proto, graph.opsets[""], [])
     if proto.op_type == "If":
         branch = taken_branch(graph, proto, proto.input[0])

@@ -286,7 +286,6 @@ def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
 
 
 def _with_pads(graph: Graph, image: str, layout: Windows) -> str:
-    """The image padded with zeros."""
     if not any(layout.pads):
         return image
     begins, ends = layout.pads[: layout.rank], layout.pads[layout.rank :]

@@ -145,14 +145,12 @@ def _selu(n: Terms) -> Expr:
 
 
 def _swish(n: Terms) -> Expr:
-    """The derivative of x*sigmoid(alpha*x)."""
     alpha: float = n("alpha", 1.0)
     gate = (alpha * n.x).op("Sigmoid")
     return n.g * (gate + alpha * n.y * (1 - gate))
 
 
 def _mish(n: Terms) -> Expr:
-    """The derivative of x*tanh(softplus(x))."""
     gate = n.x.op("Softplus").op("Tanh")
     return n.g * (gate + n.x * (1 - gate * gate) * n.x.op("Sigmoid"))
 

@@ -77,7 +77,6 @@ def _product(graph: Graph, left: str, right: str) -> str:
 
 
 def _transposed(graph: Graph, name: str, rank: int) -> str:
-    """Matrices, transposed."""
     return graph.op("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 

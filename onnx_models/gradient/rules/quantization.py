@@ -88,7 +88,6 @@ def _wide(graph: Graph, name: str) -> str:
 
 
 def _narrow(graph: Graph, name: str, source: str) -> str:
-    """A float gradient cast to the type of its tensor."""
     return name if graph.element_type(source) == _FLOAT else graph.op("CastLike", name, source)
 
 
@@ -106,7 +105,6 @@ def _spread(graph: Graph, node: Node, scale: str) -> str:
 
 
 def _blocks(graph: Graph, node: Node) -> str:
-    """The block index of each index along the axis."""
     axis = node.attribute("axis", 1) % graph.rank(node.input(0), node)
     length = graph.op("Squeeze", graph.shape(node.input(0), axis, axis + 1))
     return graph.op("Div", graph.counted(length), graph.integer(node.attribute("block_size")))

@@ -134,7 +134,6 @@ _CELLS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
 
 
 def _split(term: Expr, count: int) -> list[Expr]:
-    """Equal parts of the last axis."""
     parts = term.graph.ops("Split", term.name, outputs=count, axis=-1, num_outputs=count)
     return [Expr(term.graph, part, term.kind) for part in parts]
 
@@ -222,7 +221,6 @@ class _Ends:
 
 
 def _joined(graph: Graph, parts: Sequence[str], axis: int) -> str:
-    """The directions along a new axis."""
     directions = [graph.op("Unsqueeze", part, graph.ints([axis])) for part in parts]
     return directions[0] if len(directions) == 1 else graph.op("Concat", *directions, axis=axis)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import onnx
 
@@ -99,22 +100,9 @@ def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], context
     passed = _passed(proto, context)
     wanted = [name in reached and name in passed for name in proto.input]
     captured = sorted(name for name in set(input_names(proto)).difference(proto.input) if name in reached)
-    return Node(proto, graph.opsets.get(normalize_domain(proto.domain), 1), wanted, captured, _Reverse(context))
-
-
-@dataclass(frozen=True)
-class _Reverse:
-    """Reverse mode as a rule calls it for the nodes of subgraphs."""
-
-    context: DiffContext
-
-    def __call__(
-        self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
-    ) -> dict[str, str]:
-        return backward(graph, nodes, seeds, wrt, self.context)
-
-    def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        return reachable_from(graph, nodes, wrt, DiffContext(self.context.stop_at, self.context.through_rois))
+    version = graph.opsets.get(normalize_domain(proto.domain), 1)
+    reached_inside = partial(reachable_from, context=DiffContext(context.stop_at, context.through_rois))
+    return Node(proto, version, wanted, captured, partial(backward, context=context), reached_inside)
 
 
 def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContext) -> Gradients:

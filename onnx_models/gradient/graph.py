@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import onnx
@@ -72,16 +72,11 @@ class Masks:
             self._masks[node.output[0]] = shared
 
 
-class Reverse(Protocol):
-    """Reverse mode with the options of the whole model."""
+Reverse = Callable[["Graph", Sequence[onnx.NodeProto], Mapping[str, str], Collection[str]], dict[str, str]]
+"""Adds nodes that compute the gradients of nodes, from those of their outputs; returns the ones by some tensors, by name."""
 
-    def __call__(
-        self, graph: Graph, nodes: Sequence[onnx.NodeProto], seeds: Mapping[str, str], wrt: Collection[str]
-    ) -> dict[str, str]:
-        """Add nodes that compute gradients; return the names of the gradients that exist, by names in `wrt`."""
-
-    def reached(self, graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str]) -> set[str]:
-        """The names of all tensors that depend on `wrt` through differentiable operators."""
+Reached = Callable[["Graph", Sequence[onnx.NodeProto], Collection[str]], set[str]]
+"""Finds the names of all tensors that depend on some by differentiable nodes."""
 
 
 class Node(NodeView):
@@ -90,31 +85,30 @@ class Node(NodeView):
     proto: the node itself. version: the opset of its domain that the model imports.
     wanted: for each input, whether its gradient is needed.
     captured: names of the outer tensors that the node's subgraphs read and whose gradients are needed.
-    reverse: reverse mode for the nodes of its subgraphs; None for a node that is not differentiated.
+    reverse, reached: reverse mode for the nodes of its subgraphs, with the options of the whole model.
     """
 
     def __init__(
         self,
         proto: onnx.NodeProto,
         version: int,
-        wanted: Sequence[bool],
+        wanted: Sequence[bool] = (),
         captured: Sequence[str] = (),
-        reverse: Reverse | None = None,
+        reverse: Reverse = lambda *_: {},
+        reached: Reached = lambda *_: set(),
     ) -> None:
         super().__init__(proto)
-        self.version, self.wanted, self.captured = version, wanted, captured
-        self._reverse = reverse
+        self.version, self.wanted, self.captured, self.reverse, self.reached = (
+            version,
+            wanted,
+            captured,
+            reverse,
+            reached,
+        )
 
     def wants(self, i: int) -> bool:
         """Whether the gradient of input i is needed."""
         return i < len(self.wanted) and self.wanted[i]
-
-    @property
-    def reverse(self) -> Reverse:
-        """Reverse mode over other nodes, see `onnx_models.gradient.backward`."""
-        if self._reverse is None:
-            raise ValueError(f"{self} is not being differentiated")
-        return self._reverse
 
 
 class Graph(Tensors):

@@ -253,7 +253,7 @@ def _depth(graph: Graph) -> int:
 
 
 def _output_types(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
-    node = Node(proto, graph.opsets[""], [])
+    node = Node(proto, graph.opsets[""])
     if proto.op_type == "If":
         branch = taken_branch(graph, proto, proto.input[0])
         if branch is None:

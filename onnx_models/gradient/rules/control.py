@@ -198,7 +198,7 @@ class _Reversed:
 
         def reached(*names: str) -> set[int]:
             """The indices of the outputs that depend on the tensors."""
-            depending = self._node.reverse.reached(self._body.graph, self._body.graph.proto.node, names)
+            depending = self._node.reached(self._body.graph, self._body.graph.proto.node, names)
             return {i for i, name in enumerate(self.exits) if name in depending}
 
         count = len(self.entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case
 from conformance.cases import collect
 from conformance.families import all_mutants, family_of
-from conformance.mutants.base import Category, Model, Mutant, Table, called_by, edit, with_replaced
+from conformance.mutants.base import Category, Model, Mutant, Table, edit, with_replaced
 from docs.rules import lives, rule_of
 from ortops.operators import OPERATORS
-from ortops.reference import evaluate, max_roi_pool, sampling
+from ortops.reference import sampling
 
 FAMILIES = tuple(dict.fromkeys(operator.family for operator in OPERATORS))
 MUTANTS = all_mutants()
@@ -92,8 +91,6 @@ def test_every_case_of_this_project_alone_has_a_rule_and_the_mutants_of_a_rule_e
 
 def test_mutants_differ_in_description_and_are_of_every_category() -> None:
     assert len({(mutant.family, mutant.description) for mutant in MUTANTS}) == len(MUTANTS)
-    told = [mutant.description for mutant in MUTANTS]
-    assert [words for words in told if not re.fullmatch(r"[^\n]{1,120}[^.]\.", words)] == []
     assert {(m.family, m.category) for m in MUTANTS} == {(f, category) for f in FAMILIES for category in Category}
 
 
@@ -116,19 +113,6 @@ def test_a_mutant_has_one_row_and_changes_functions_of_the_reference() -> None:
     for spaced in ("-  0.5", "- (\n0.5)"):
         with pytest.raises(ValueError, match=r"start_of: the edit .* must change more than lines and spaces"):
             with_replaced(edit(sampling.start_of, "- 0.5", spaced))
-
-
-def test_a_row_that_changes_nothing_for_a_family_is_an_error() -> None:
-    table = Table()
-    table.add(Category.COORDINATES, "Elsewhere: It is never called.", edit(max_roi_pool.size_of, "+ 1", "+ 2"))
-    with pytest.raises(ValueError, match="roi_align: Elsewhere replaces size_of: must replace a function that"):
-        table.of("roi_align")
-    assert set(table.of("max_roi_pool")) == {"Elsewhere"}
-
-
-def test_what_a_family_calls_is_known_however_deep() -> None:
-    assert {sampling.taps, sampling.OnnxAxis.taps, evaluate} < called_by("roi_align")
-    assert called_by("roi_align") & called_by("max_roi_pool") < called_by("roi_align") - {sampling.taps}
 
 
 def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(

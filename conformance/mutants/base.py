@@ -156,17 +156,14 @@ class Table:
         """The mutants as those of a family.
 
         Raises:
-            ValueError: two rows have the same name, or the family does not call what a row replaces.
+            ValueError: two rows have the same name.
         """
-        made, known = Mutants(), called_by(family) | {rounded}
+        mutants = Mutants()
         for category, name, description, steps in self.rows:
-            if name in made:
+            if name in mutants:
                 raise ValueError(f"{family}: two mutants are called {name}: names must be unique")
-            if steps and known.isdisjoint(steps):
-                names = ", ".join(step.__qualname__ for step in steps)
-                raise ValueError(f"{family}: {name} replaces {names}: must replace a function that the family calls")
-            made[name] = Mutant(family, category, name, description, steps)
-        return made
+            mutants[name] = Mutant(family, category, name, description, steps)
+        return mutants
 
 
 @dataclass(frozen=True)
@@ -367,33 +364,6 @@ def _edited(function: types.FunctionType, step: Edit) -> types.CodeType:
     return next(
         code for code in whole.co_consts if isinstance(code, types.CodeType) and code.co_name == function.__name__
     )
-
-
-@functools.cache
-def called_by(family: str) -> frozenset[Any]:
-    """The functions and methods of the reference that the operators of a family may call, however deep."""
-    functions, methods = _definitions()
-    found, names, classes = set[Any](), set[str](), set[type]()
-    pending: list[Any] = [evaluate, *(function_of(operator) for operator in OPERATORS if operator.family == family)]
-    while pending:
-        function = pending.pop()
-        found.add(function)
-        own = _names_in(function.__code__)
-        values = [function.__globals__.get(name) for name in own]
-        names |= own
-        classes |= {value for value in values if isinstance(value, type)}
-        called: set[Any] = {value for value in values if isinstance(value, types.FunctionType)} & set(functions)
-        for owner in classes:
-            called |= {one.fget for one in vars(owner).values() if isinstance(one, property)}
-            called |= {one for name, one in methods.get(owner, {}).items() if name in names}
-        pending = [*({*pending} | called) - found]
-    return frozenset(found)
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    """The names of globals and attributes in the code of a function and of those inside it."""
-    inner = [_names_in(one) for one in code.co_consts if isinstance(one, types.CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 @functools.cache

@@ -15,14 +15,14 @@ import pytest
 
 import suite_runs
 from conformance import backends
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Case
 from conformance.cases import collect
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import MAX_CELLS, picture
 from conformance.families.view import MAX_ROWS, MAX_SAMPLES, Table
 from conformance.run import Answer, ask, judge
 from docs.pictures import PICTURES, drawn
-from ortops.operators import BY_NAME
+from small_cases import small_case
 
 FIRST = {case.group: case for case in reversed(collect()) if case.formula is None}
 BY_ID = {case.id: case for case in collect()}
@@ -36,11 +36,7 @@ run = functools.partial(suite_runs.run, "explain")
 
 
 def forward(operator: str, x: Array, roi: Sequence[float], **attributes: Any) -> Case:
-    definition = BY_NAME[operator]
-    values = x, np.array([roi], np.float64), np.zeros(1, np.int64)
-    inputs = {tensor.name: array for tensor, array in zip(definition.inputs, values, strict=True)}
-    output = definition.outputs[0].name
-    return Case("test/explain/x", Source("a test", "1", "none"), operator, attributes, inputs, (output,), "a test")
+    return small_case(operator, None, attributes, x, np.array([roi], np.float64), np.zeros(1, np.int64))
 
 
 def table(explanation: Explanation, title: str) -> Table:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from conformance.case import Array, Case, Source
+from conformance.case import Array, Case
 from conformance.cases import pool as max_roi_pool
 from conformance.cases import rotated as roi_align_rotated
 from conformance.cases.scenes import scatter
@@ -19,10 +18,10 @@ from conformance.expected_values import reference
 from conformance.families import family_of
 from conformance.fuzz.check import REFERENCE
 from conformance.fuzz.well_posed import is_well_posed
+from small_cases import small_case
 
 ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]
 POOL = [case for case in max_roi_pool.cases() if "/sizes/" not in case.id and case.element_type == "float"]
-SOURCE = Source("a test", "1", "none")
 
 
 # RoIs that are rounded to float32 pass, and others that are a little off do not.
@@ -53,26 +52,24 @@ def test_rotated_rois_that_are_off_by_a_rounding_pass_and_by_a_thousandth_fail(o
 
 def upright(roi: list[float], x: list[list[float]], operator: str = "RoiAlign_16", **attributes: Any) -> Case:
     """A case with one RoI on a map of one channel; of the gradient by the RoIs if that is the operator."""
-    tensors: dict[str, Array] = {"X": np.array([[x]], np.float32), "rois": np.array([roi], np.float32)}
-    tensors["batch_indices"] = np.zeros(1, np.int64)
+    image, rois, indices = np.array([[x]], np.float32), np.array([roi], np.float32), np.zeros(1, np.int64)
     if operator == "RoiAlignGrad":
-        tensors |= {"dY": np.full((1, 1, 1, 1), 3.3, np.float32), "x_shape": np.array(tensors["X"].shape)}
-    return Case("test/upright/x", SOURCE, operator, attributes, tensors, ("drois" if "dY" in tensors else "Y",), "")
+        dy, x_shape = np.full((1, 1, 1, 1), 3.3, np.float32), np.array(image.shape)
+        return small_case(operator, ("drois",), attributes, dy, rois, indices, x_shape, image)
+    return small_case(operator, None, attributes, image, rois, indices)
 
 
 def summed(value: float) -> Case:
     """The gradient of two RoIs at one pixel, which is `value` in float16."""
-    tensors = {"dY": np.full((2, 1, 1, 1), value / 2, np.float16), "rois": np.full((2, 4), 0.5, np.float16)}
-    tensors |= {"batch_indices": np.zeros(2, np.int64), "x_shape": np.array([1, 1, 1, 1])}
-    return Case("test/summed/x", SOURCE, "RoiAlignGrad", {"sampling_ratio": 1}, tensors, ("dX",), "")
+    dy, rois = np.full((2, 1, 1, 1), value / 2, np.float16), np.full((2, 4), 0.5, np.float16)
+    return small_case("RoiAlignGrad", None, ONE, dy, rois, np.zeros(2, np.int64), [1, 1, 1, 1])
 
 
 def resampled(scale: float, offset: float) -> Case:
     """Four pixels resampled to six by the nearest one."""
     given: dict[str, Any] = {"interpolation_mode": "nearest_neighbor", "scales": (scale,), "output_sizes": (6,)}
     given |= {"input_pixel_offsets": (0.0,), "output_pixel_offsets": (offset,)}
-    tensors = {"InputTensor": np.arange(4, dtype=np.float32)}
-    return Case("test/resampled/x", SOURCE, "DmlResample", given, tensors, ("OutputTensor",), "")
+    return small_case("DmlResample", None, given, np.arange(4, dtype=np.float32))
 
 
 MAP: list[list[float]] = [[1, 5, 2, 9], [3, 0, 7, 4], [8, 6, 1, 2]]
@@ -113,13 +110,12 @@ def test_a_case_of_upright_rois_or_resampling_is_well_posed_unless_rounding_deci
     assert is_well_posed(case, REFERENCE) is expected
 
 
-def rotated(size: int, roi: list[float], pixel: float | None = None, **attributes: Any) -> Case:
+def rotated(size: int, roi: list[float], pixel: float | None = None, dtype: Any = float, **attributes: Any) -> Case:
     x = scatter((1, 1, size, size), seed=3)
     if pixel is not None:
         x[0, 0, 2, 3] = pixel
-    tensors = {"X": x, "rois": np.array([roi], x.dtype), "batch_indices": np.zeros(1, np.int64)}
     given = {"sampling_ratio": 1, "aligned": 0, **attributes}
-    return Case("test/rotated/x", SOURCE, "RoIAlignRotated", given, tensors, ("Y",), "a test")
+    return small_case("RoIAlignRotated", None, given, x.astype(dtype), np.array([roi], dtype), np.zeros(1, np.int64))
 
 
 BINS = {"output_height": 2, "output_width": 2}
@@ -135,7 +131,7 @@ BINS = {"output_height": 2, "output_width": 2}
         (rotated(5, [-1.0, 2.25, 0.0, 2.0, 0.5], **BINS, aligned=1, spatial_scale=0.7), True),
         (rotated(5, [-1.0, 2.25, 1.0, 1.0, 0.5]), False),
         # A bin of a whole number of pixels, where the scale is no power of two: two samples of it, or three.
-        (rotated(7, [20.0, 20.0, 40.0, 40.0, 0.5], **BINS, sampling_ratio=0, spatial_scale=0.1), False),
+        (rotated(7, [20, 20, 40, 40, 0.5], dtype=np.float32, **BINS, sampling_ratio=0, spatial_scale=0.1), False),
         (rotated(7, [3.25, 3.0, 4.0, 4.0, 0.5], **BINS, sampling_ratio=0), True),
         # A weight of 0 times an infinity or NaN.
         (rotated(5, [2.0, 2.0, 1.0, 1.0, 0.0], np.nan), False),
@@ -144,20 +140,15 @@ BINS = {"output_height": 2, "output_width": 2}
     ],
 )
 def test_a_case_of_rotated_rois_is_well_posed_unless_rounding_decides(case: Case, expected: bool) -> None:
-    if case.attributes.get("spatial_scale") == 0.1:
-        inputs = {name: array.astype(np.float32) for name, array in case.inputs.items() if name != "batch_indices"}
-        case = replace(case, inputs={**case.inputs, **inputs})
     assert is_well_posed(case, REFERENCE) is expected
 
 
 def pool(end: float, x: list[float], bins: int, scale: float = 1.0, *, start: float = 0) -> list[Case]:
     """The operator and its gradient, with one RoI on a map of one row."""
-    inputs = {"X": np.array([[[x]]], np.float32), "rois": np.array([[0, start, 0, end, 0]], np.float32)}
-    attributes = {"pooled_shape": (1, bins), "spatial_scale": scale}
-    forward = Case("max_roi_pool/test/case/float", SOURCE, "MaxRoiPool_22", attributes, inputs, ("Y",), "")
-    given = {"dY": np.ones((1, 1, 1, bins), np.float32), **inputs}
-    gradient: dict[str, Any] = {"operator": "MaxRoiPoolGrad", "attributes": {"spatial_scale": scale}, "inputs": given}
-    return [forward, replace(forward, **gradient, outputs=("dX",))]
+    inputs = np.array([[[x]]], np.float32), np.array([[0, start, 0, end, 0]], np.float32)
+    forward = small_case("MaxRoiPool_22", None, {"pooled_shape": (1, bins), "spatial_scale": scale}, *inputs)
+    dy = np.ones((1, 1, 1, bins), np.float32)
+    return [forward, small_case("MaxRoiPoolGrad", None, {"spatial_scale": scale}, dy, *inputs)]
 
 
 RAMP = [float(i) for i in range(8)]

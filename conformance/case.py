@@ -162,7 +162,7 @@ class Case:
     @property
     def nbytes(self) -> int:
         """The size of all inputs."""
-        return sum(one.nbytes for one in self.types.values())
+        return sum(tensor.nbytes for tensor in self.types.values())
 
     @property
     def formula(self) -> Formula | None:

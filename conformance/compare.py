@@ -151,8 +151,8 @@ def _worst_element(
         parts, dtype = [slice(first, first + PART) for first in range(0, expected.size, PART)], case.dtype
         with np.errstate(over="ignore"):  # a part without another error than the last rounding needs no bounds
             inexact = [part for part in parts if not np.array_equal(given[part], flat[part].astype(dtype))]
-        found = [_worst_of(case, flat[part], given[part], terms, part.start) for part in inexact or parts[:1]]
-        worst = max(found, key=lambda one: one.used)
+        worst_of_parts = [_worst_of(case, flat[part], given[part], terms, part.start) for part in inexact or parts[:1]]
+        worst = max(worst_of_parts, key=lambda element: element.used)
     else:
         worst = _worst_of(case, expected, got, terms, 0)
     index = tuple(int(i) for i in np.unravel_index(worst.at, expected.shape))

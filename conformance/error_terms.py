@@ -36,7 +36,7 @@ class ErrorTerms:
     @property
     def is_uniform(self) -> bool:
         """Whether the terms are the same for all elements."""
-        return all(np.ndim(one) == 0 for one in (self.magnitude, self.terms, self.coordinate_error, self.condition))
+        return all(np.ndim(term) == 0 for term in (self.magnitude, self.terms, self.coordinate_error, self.condition))
 
 
 def finite(values: Floats) -> Floats:

@@ -71,17 +71,17 @@ def _attribute(name: str, kind: str, value: AttributeValue) -> onnx.AttributePro
 def _output_shapes(case: Case) -> dict[str, tuple[int, ...]]:
     """The shapes of the outputs. For a case that expects an error, its twin's, or zeros of the right rank without a twin."""
     operator, right = case.definition, case.twin or case
-    shapes = {name: one.shape for name, one in right.types.items()}
+    shapes = {name: tensor.shape for name, tensor in right.types.items()}
     values = {
         t.name: right.inputs[t.name].tolist() for t in operator.inputs if t.element_axes and t.name in right.inputs
     }
     try:
-        found = output_shapes(operator, shapes, values, operator.check_attributes(right.attributes))
+        lengths = output_shapes(operator, shapes, values, operator.check_attributes(right.attributes))
     except (TypeError, ValueError):
         if case.expects_error is None:
             raise
-        found = [(0,) * len(tensor.shape) for tensor in operator.outputs]
-    return {t.name: shape for t, shape in zip(operator.outputs, found, strict=True) if t.name in case.outputs}
+        lengths = [(0,) * len(tensor.shape) for tensor in operator.outputs]
+    return {t.name: shape for t, shape in zip(operator.outputs, lengths, strict=True) if t.name in case.outputs}
 
 
 def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> onnx.ValueInfoProto:
@@ -95,7 +95,7 @@ def _value_info(case: Case, name: str, dtype: np.dtype[Any], shape: tuple[int, .
 def with_named_axes(case: Case) -> Case:
     """The case with symbolic lengths for all axes that attributes do not fix: calls of a session may differ in them."""
     fixed = {attribute.name for attribute in case.definition.attributes}
-    shapes = {**{name: one.shape for name, one in case.types.items()}, **_output_shapes(case)}
+    shapes = {**{name: tensor.shape for name, tensor in case.types.items()}, **_output_shapes(case)}
     tensors = [t for t in (*case.definition.inputs, *case.definition.outputs) if t.name in shapes]
     named = {
         (tensor.name, i)

@@ -80,7 +80,7 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
         time_limit: in seconds. A large case is unsupported if a smaller part of it suggests that it would take longer.
     """
     begun = time.perf_counter()
-    given, found, written = list[_Kept](), list[_Kept](), ""
+    given, answers, written = list[_Kept](), list[_Kept](), ""
     kind: Kind = "outputs"
     text = ""
     with kept_surroundings(), warnings.catch_warnings():
@@ -93,7 +93,9 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
             session = backend.prepare(case)
             calls = [_Kept(_copied(call.inputs)) for call in (*case.before, case)]
             given += calls
-            found += _in_two_threads(session, calls) if case.is_at_once else [_called(session, call) for call in calls]
+            answers += (
+                _in_two_threads(session, calls) if case.is_at_once else [_called(session, call) for call in calls]
+            )
             seconds = time.perf_counter() - begun
             if is_asked_twice(case):
                 session(_with_other_numbers(case, given[-1].arrays))
@@ -102,12 +104,12 @@ def ask(backend: Backend, case: Case, time_limit: float = math.inf) -> Answer:
                 raise
             kind, text = _reaction(error)
             seconds = time.perf_counter() - begun
-    for what, kept in (("its input", given), ("its earlier answer", found)):
+    for what, kept in (("its input", given), ("its earlier answer", answers)):
         names = dict.fromkeys(name for call in kept for name in call.changed())
         written = written or (f"{what} {', '.join(names)}" if names else "")
     if kind != "outputs":
         return Answer(kind, None, text, seconds, written)
-    *earlier, outputs = (call.arrays for call in found)
+    *earlier, outputs = (call.arrays for call in answers)
     return Answer(kind, outputs, text, seconds, written, earlier)
 
 

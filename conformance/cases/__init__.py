@@ -29,9 +29,9 @@ def collect() -> tuple[Case, ...]:
         ValueError: two cases have the same id.
     """
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in MODULES}
-    own = tuple(case for module in modules.values() for case in module.cases())
-    by_analogy = tuple(case for family in families() for case in family.cases_like(own))
-    cases = (*own, *by_analogy, *modules["refusals"].of_equations((*own, *by_analogy)))
+    cases_of_modules = tuple(case for module in modules.values() for case in module.cases())
+    by_analogy = tuple(case for family in families() for case in family.cases_like(cases_of_modules))
+    cases = (*cases_of_modules, *by_analogy, *modules["refusals"].of_equations((*cases_of_modules, *by_analogy)))
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:

@@ -50,7 +50,7 @@ def _plain(value: object) -> Any:
         # A smaller problem of the same form stands for the whole one, so that a change of what computes it shows.
         small = Computed(value.formula.smaller(), value.are_inputs)
         # Sums differ in their last digits from machine to machine.
-        arrays = dict(small) if value.are_inputs else {name: one.astype(np.float32) for name, one in small.items()}
+        arrays = dict(small) if value.are_inputs else {name: array.astype(np.float32) for name, array in small.items()}
         return [repr(value.formula), arrays]
     if isinstance(value, Mapping):
         return dict(value)
@@ -62,7 +62,10 @@ def render(digests: Mapping[str, str]) -> str:
     scenarios: dict[str, list[str]] = defaultdict(list)
     for case_id, digest in digests.items():
         scenarios[scenario_of(case_id)].append(f"{case_id} {digest}")
-    lines = [f"{name} {len(own)} {_digest(chr(10).join(sorted(own)))}" for name, own in sorted(scenarios.items())]
+    lines = [
+        f"{name} {len(of_cases)} {_digest(chr(10).join(sorted(of_cases)))}"
+        for name, of_cases in sorted(scenarios.items())
+    ]
     return "\n".join([f"suite {ortops.__version__} {_digest(chr(10).join(lines))}", *lines, ""])
 
 
@@ -72,9 +75,10 @@ def _digest(text: str) -> str:
 
 def changes(digests: Mapping[str, str]) -> list[str]:
     """The differences to the list: old lines marked with `-`, and new ones with `+`."""
-    frozen, found = (set(text.splitlines()[1:]) for text in (FILE.read_text("utf-8"), render(digests)))
+    frozen, rendered = (set(text.splitlines()[1:]) for text in (FILE.read_text("utf-8"), render(digests)))
     return sorted(
-        [f"- {line}" for line in frozen - found] + [f"+ {line}" for line in found - frozen], key=lambda line: line[2:]
+        [f"- {line}" for line in frozen - rendered] + [f"+ {line}" for line in rendered - frozen],
+        key=lambda line: line[2:],
     )
 
 

@@ -202,11 +202,11 @@ def expand(
         rest: further fields of `Case`.
     """
     for operator in OPERATORS:
-        own = _own_attributes(operator, function, attributes)
-        if own is None:
+        of_node = _own_attributes(operator, function, attributes)
+        if of_node is None:
             continue
         if write_defaults:
-            own = {a.name: own.get(a.name, a.default) for a in operator.attributes}
+            of_node = {a.name: of_node.get(a.name, a.default) for a in operator.attributes}
         version = [f"v{operator.standard[1]}"] if operator.standard else []
         for element_type in _types_of(operator, types):
             dtype = ELEMENT_DTYPES[element_type]
@@ -214,7 +214,7 @@ def expand(
                 id="/".join([function, scenario, *version, *filter(None, [variant]), element_type]),
                 source=source or by_reference(function),
                 operator=operator.name,
-                attributes=own,
+                attributes=of_node,
                 inputs={name: _rounded(operator, name, array, dtype) for name, array in inputs.items()},
                 outputs=tuple(outputs),
                 note=note,

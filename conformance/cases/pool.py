@@ -60,7 +60,7 @@ def cases() -> Iterator[Case]:
     """The cases of this module."""
     for scene in SCENES:
         tensors = scene.tensors
-        made = _pooled(
+        cases_of_scene = _pooled(
             f"matrix/{scene.name}",
             tensors["x"],
             np.column_stack([tensors["indices"], tensors["rois"]]),
@@ -70,7 +70,7 @@ def cases() -> Iterator[Case]:
             note=scene.note,
             basis=scene.basis,
         )
-        yield from with_ties(made) if scene.levels else made
+        yield from with_ties(cases_of_scene) if scene.levels else cases_of_scene
     yield from _exact_bounds()
     yield from _coordinates()
     for turn, (scenario, note, crop) in enumerate(each_size()):
@@ -98,7 +98,7 @@ def with_ties(cases: Iterable[Case]) -> Iterator[Case]:
 
 def _exact_bounds() -> Iterator[Case]:
     """Bins that floating-point bounds would make a pixel wider, along either axis, with pixels around the RoI."""
-    for ((bins, size), types), along_x in ((one, along) for one in INEXACT.items() for along in (True, False)):
+    for ((bins, size), types), along_x in ((row, along) for row in INEXACT.items() for along in (True, False)):
         first = np.array([p * size // bins for p in range(bins)])
         last = np.array([-(-(p + 1) * size // bins) - 1 for p in range(bins)])
         line = np.arange(size + 2.0)
@@ -107,7 +107,7 @@ def _exact_bounds() -> Iterator[Case]:
         np.add.at(dx[1], 1 + first, 1.0)
         # In one channel pixels ascend, so the last one of a bin is the maximum; in the other they descend.
         lines = {"x": np.stack([line, -line]), "y": np.stack([1.0 + last, -1.0 - first]), "dx": dx}
-        x, y, dx = (one[None, :, None, :] if along_x else one[None, :, :, None] for one in lines.values())
+        x, y, dx = (line[None, :, None, :] if along_x else line[None, :, :, None] for line in lines.values())
         ends = [1.0, 0.0, size, 0.0] if along_x else [0.0, 1.0, 0.0, size]
         yield from _pooled(
             f"matrix/{bins}_bins_of_{size}_pixels",
@@ -244,7 +244,7 @@ def _large_and_tiny() -> Iterator[Case]:
             y = np.full((1, 1, 1, 2), value)
             dx = np.zeros((1, 1, 3, 4))
             dx[0, 0, 0, [0, 2]] = value
-            made = _pooled(
+            cases_of_value = _pooled(
                 f"values/{scenario}",
                 np.full(dx.shape, value),
                 [[0, 0, 0, 3, 2]],
@@ -255,7 +255,7 @@ def _large_and_tiny() -> Iterator[Case]:
                 source=SOURCE,
                 basis=Basis.VECTORS,
             )
-            yield from with_ties(made)
+            yield from with_ties(cases_of_value)
 
 
 def _beyond_float16() -> Iterator[Case]:

@@ -147,9 +147,9 @@ def _other_lengths() -> Iterator[Case]:
     outputs = ("dx", "drois")
     smaller = ExactRois((1, 2, 5, 6), ((0, 1, 2),), (1, 1))
     calls = (CROP, smaller, OTHER_LENGTHS)
-    asked, *before = (list(exact_rois.cases(*words, one, types=["float"], outputs=outputs)) for one in calls)
+    asked, *before = (list(exact_rois.cases(*words, crop, types=["float"], outputs=outputs)) for crop in calls)
     yield from in_one_session(asked, before)
-    asked, *before = (list(pooled_crop(*words, one, types=["float"], outputs=["dx"])) for one in calls)
+    asked, *before = (list(pooled_crop(*words, crop, types=["float"], outputs=["dx"])) for crop in calls)
     yield from in_one_session(asked, before)
     scenes = [
         SMALL,

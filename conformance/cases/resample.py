@@ -173,7 +173,7 @@ def _sessions() -> Iterator[Case]:
 def _in_one_session(name: str, calls: Sequence[ResampleScene], attributes: Attributes) -> Iterator[Case]:
     """The cases of the first scene after those of the others, in one session."""
     variant = str(attributes["interpolation_mode"])
-    made = (
-        _of_scene("session", replace(one, name=name), attributes, variant=variant, types=["float"]) for one in calls
+    calls_of_session = (
+        _of_scene("session", replace(call, name=name), attributes, variant=variant, types=["float"]) for call in calls
     )
-    yield from in_one_session(next(made), made)
+    yield from in_one_session(next(calls_of_session), calls_of_session)

@@ -101,7 +101,7 @@ OF_SMALL: dict[str, Any] = {"operators": [ROTATED], "types": ["float"], "variant
 
 def cases() -> Iterator[Case]:
     """The cases of this module."""
-    for turn, (scene, variant) in enumerate((one, variant) for one in SCENES for variant in one.variants):
+    for turn, (scene, variant) in enumerate((each, variant) for each in SCENES for variant in each.variants):
         types = scene.types or ("float", "double", ("float16", "bfloat16")[turn % 2])
         outputs = scene.outputs or ("y", *WANTED[turn % len(WANTED)])
         yield from of_rotated("matrix", replace(scene, types=types, outputs=outputs), *variant)

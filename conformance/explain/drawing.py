@@ -78,13 +78,15 @@ class _Box(NamedTuple):
     def is_covered(self, at: Point, drawing: Drawing, cell: float) -> bool:
         """Whether a sample or a line covers the value."""
         dot = (_DOT + 1) / cell
-        dots = (one for one in drawing.samples if one.kind != "largest")
-        if any(abs(one.y - at[0]) < self.height + dot and abs(one.x - at[1]) < self.width + dot for one in dots):
+        dots = (sample for sample in drawing.samples if sample.kind != "largest")
+        if any(
+            abs(sample.y - at[0]) < self.height + dot and abs(sample.x - at[1]) < self.width + dot for sample in dots
+        ):
             return True
         return any(
             self._is_crossed(at, start, end)
-            for one in drawing.outlines
-            for start, end in zip(one.corners, (*one.corners[1:], one.corners[0]), strict=True)
+            for outline in drawing.outlines
+            for start, end in zip(outline.corners, (*outline.corners[1:], outline.corners[0]), strict=True)
         )
 
     def _is_crossed(self, at: Point, start: Point, end: Point) -> bool:
@@ -125,19 +127,19 @@ def picture(title: str, detail: str, drawings: Sequence[Drawing], theme: Theme =
     whole = WIDTH - 2 * _PADDING
     width = (whole - _GAP * (len(drawings) - 1)) / len(drawings)
     frame, inner = _frame(drawings, width), width - _MARGIN
-    placed = [(one, _PADDING + k * (width + _GAP)) for k, one in enumerate(drawings)]
+    placed = [(drawing, _PADDING + k * (width + _GAP)) for k, drawing in enumerate(drawings)]
     y = write("detail", detail, _PADDING, write("title", title, _PADDING, _PADDING, whole), whole) + _GAP / 2
-    headed = [(one, x + _MARGIN, write("heading", one.name, x + _MARGIN, y, inner)) for one, x in placed]
-    top = max(write("detail", one.detail, x, below, inner) for one, x, below in headed) + _GAP / 3
+    headed = [(drawing, x + _MARGIN, write("heading", drawing.name, x + _MARGIN, y, inner)) for drawing, x in placed]
+    top = max(write("detail", drawing.detail, x, below, inner) for drawing, x, below in headed) + _GAP / 3
     bottom = top + frame.height + 4
-    y = max(write("result", one.result, x + _MARGIN, bottom, inner) for one, x in placed) + _GAP / 2
-    hint = dict.fromkeys(sentence for one in drawings for sentence in one.hint)
+    y = max(write("result", drawing.result, x + _MARGIN, bottom, inner) for drawing, x in placed) + _GAP / 2
+    hint = dict.fromkeys(sentence for drawing in drawings for sentence in drawing.hint)
     y = write("hint", " ".join(hint), _PADDING, y, whole)
     loader = jinja2.PackageLoader("conformance", "explain")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    panels = [{"x": x, "y": top, "frame": frame, **_panel(one, frame)} for one, x in placed]
+    panels = [{"x": x, "y": top, "frame": frame, **_panel(drawing, frame)} for drawing, x in placed]
     return environment.get_template("picture.svg.jinja").render(
         title=title, texts=texts, panels=panels, colour=_COLOURS[theme], width=WIDTH, height=round(y + _PADDING)
     )
@@ -185,7 +187,7 @@ def _panel(drawing: Drawing, frame: _Frame) -> dict[str, Any]:
     corners = [frame.at((i - 0.5, j - 0.5)) for i, j in values]
     return {
         "cells": [(at, *look) for at, look in zip(corners, _heat(values.values()), strict=True)],
-        "outlines": [(one.kind, [frame.at(corner) for corner in one.corners]) for one in drawing.outlines],
+        "outlines": [(outline.kind, [frame.at(corner) for corner in outline.corners]) for outline in drawing.outlines],
         "samples": [
             (frame.at((y, x)), kind, ring if kind == "largest" else dot, f"y {number(y)}, x {number(x)}")
             for y, x, kind in drawing.samples

@@ -72,7 +72,7 @@ def _facts(case: Case, backend: str, result: Result | None) -> Iterator[tuple[st
     yield "source", str(case.source)
     yield "operator", f"{case.operator}, tensors of {case.element_type}"
     yield "attributes", attributes or "all by default"
-    yield "inputs", ", ".join(f"{name} {list(one.shape)}" for name, one in case.types.items())
+    yield "inputs", ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in case.types.items())
     if result is not None:
         said = result.outcome.value.replace("_", " ")
         yield f"backend {backend}", f"{said}: {result.message}" if result.message else said

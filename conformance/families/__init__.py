@@ -108,8 +108,8 @@ def family_of(operator: Operator) -> Family:
     Raises:
         ModuleNotFoundError: the family has no package here.
     """
-    found: Family = importlib.import_module(f"{__name__}.{operator.family}").FAMILY
-    return found
+    record: Family = importlib.import_module(f"{__name__}.{operator.family}").FAMILY
+    return record
 
 
 @functools.cache

@@ -57,15 +57,15 @@ class Places(NamedTuple):
 
     def put(self, values: Array, others: Array) -> Array:
         """The other tensor, from the own tensor and values for all other elements, which may broadcast."""
-        made = np.array(np.broadcast_to(others, self.shape).astype(values.dtype, copy=False))
-        made[self.at] = values
-        return made
+        tensor = np.array(np.broadcast_to(others, self.shape).astype(values.dtype, copy=False))
+        tensor[self.at] = values
+        return tensor
 
     @property
     def share(self) -> float:
         """The share of the other tensor's elements that belong to the own tensor."""
-        own = math.prod(np.broadcast_shapes(*(axis.shape for axis in self.at)))
-        return own / math.prod(self.shape) if own else 1.0
+        size = math.prod(np.broadcast_shapes(*(axis.shape for axis in self.at)))
+        return size / math.prod(self.shape) if size else 1.0
 
 
 class Analogy(NamedTuple):
@@ -98,14 +98,15 @@ class FamilyByAnalogy(Family):
 
     @property
     def _family(self) -> Family:
-        return family_of(next(one for one in OPERATORS if one.family == self.analogy.family))
+        return family_of(next(operator for operator in OPERATORS if operator.family == self.analogy.family))
 
     def _own(self, other: Operator) -> Operator:
-        return next(one for one in OPERATORS if (one.family, one.is_gradient) == (self.name, other.is_gradient))
+        of_family = (operator for operator in OPERATORS if operator.family == self.name)
+        return next(operator for operator in of_family if operator.is_gradient == other.is_gradient)
 
     def _other(self, own: Operator) -> Operator:
-        of_family = (one for one in reversed(OPERATORS) if one.family == self.analogy.family)
-        return next(one for one in of_family if one.is_gradient == own.is_gradient)
+        of_family = (operator for operator in reversed(OPERATORS) if operator.family == self.analogy.family)
+        return next(operator for operator in of_family if operator.is_gradient == own.is_gradient)
 
     def places(self, case: Case) -> dict[str, Places]:
         """The places of the rearranged inputs and outputs of a valid case."""
@@ -125,9 +126,9 @@ class FamilyByAnalogy(Family):
         """The cases that follow from those of the other family."""
         for case in cases:
             if case.definition.family == self.analogy.family and case.formula is None:
-                own = self._case(case) if case.definition is self._other(case.definition) else None
-                if own is not None and own.nbytes <= MAX_BYTES:
-                    yield own
+                similar = self._case(case) if case.definition is self._other(case.definition) else None
+                if similar is not None and similar.nbytes <= MAX_BYTES:
+                    yield similar
 
     def _case(self, case: Case) -> Case | None:
         """The own case that follows from a case of the other operator; None if none does."""
@@ -142,7 +143,7 @@ class FamilyByAnalogy(Family):
             return None
         numbers = case.expected if set(case.expected or ()) <= changes.keys() else None
         version = f"v{case.version}" if case.definition.standard else None
-        own = replace(
+        similar = replace(
             case,
             id="/".join([operator.function, *(part for part in case.id.split("/")[1:] if part != version)]),
             operator=operator.name,
@@ -152,9 +153,9 @@ class FamilyByAnalogy(Family):
             expected=_changed(changes, numbers) if numbers else None,
             twin=case.twin and self._case(case.twin),
         )
-        if own.expected is None and not own.expects_error:
-            return replace(own, source=by_reference(operator.function), decimals=None, input_error=0.0)
-        return own
+        if similar.expected is None and not similar.expects_error:
+            return replace(similar, source=by_reference(operator.function), decimals=None, input_error=0.0)
+        return similar
 
     def samples(self, case: Case) -> float:
         """See `PARTS`."""
@@ -174,9 +175,9 @@ class FamilyByAnalogy(Family):
         while changes is None:
             attributes, inputs, outputs = self._family.random_case(draw, self._other(operator))
             changes = self.analogy.changes(attributes, inputs)
-        own = _changed(changes, inputs)
-        own |= {n: draw.values(a.shape) for n, a in own.items() if n in changes and a.dtype.kind == "f"}
-        return {name: value for name, value in attributes.items() if name in known}, own, outputs
+        tensors = _changed(changes, inputs)
+        tensors |= {n: draw.values(a.shape) for n, a in tensors.items() if n in changes and a.dtype.kind == "f"}
+        return {name: value for name, value in attributes.items() if name in known}, tensors, outputs
 
     def work(self, case: Case) -> float:
         """See `PARTS`: the other case's work, times the share of elements that the own reference computes."""

@@ -67,24 +67,24 @@ class RandomDraw:
 
     def uniform(self, low: float, high: float, shape: Shape = ()) -> Array:
         """Real numbers from `low` to `high`. They shrink to `low`."""
-        one = st.floats(0, 1).map(lambda part: low + (high - low) * round(part * STEPS) / STEPS)
-        return self._array(one, shape, lambda rng: rng.uniform(low, high, shape))
+        number = st.floats(0, 1).map(lambda part: low + (high - low) * round(part * STEPS) / STEPS)
+        return self._array(number, shape, lambda rng: rng.uniform(low, high, shape))
 
     def normal(self, shape: Shape) -> Array:
         """Numbers around 0, most of them within 4. They shrink to 0."""
-        one = st.floats(-4, 4).map(lambda value: round(value * STEPS) / STEPS)
-        return self._array(one, shape, lambda rng: rng.normal(size=shape))
+        number = st.floats(-4, 4).map(lambda value: round(value * STEPS) / STEPS)
+        return self._array(number, shape, lambda rng: rng.normal(size=shape))
 
     def _generator(self) -> np.random.Generator:
         return np.random.default_rng(self.integer(0, 2**32 - 1))
 
     def _array(
-        self, one: st.SearchStrategy[Any], shape: Shape, many: Callable[[np.random.Generator], Array | float]
+        self, element: st.SearchStrategy[Any], shape: Shape, many: Callable[[np.random.Generator], Array | float]
     ) -> Array:
         count = math.prod(shape)
         if count > FEW:
             return np.asarray(many(self._generator()))
-        return np.array([self.draw(one) for _ in range(count)]).reshape(shape)
+        return np.array([self.draw(element) for _ in range(count)]).reshape(shape)
 
     def is_large(self) -> bool:
         """Whether the case is large along one or two axes, as half of the cases are."""

@@ -39,7 +39,10 @@ Steps = dict[Any, Any]
 
 _MODULES = (
     reference,
-    *(importlib.import_module(f"{reference.__name__}.{one.name}") for one in pkgutil.iter_modules(reference.__path__)),
+    *(
+        importlib.import_module(f"{reference.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(reference.__path__)
+    ),
 )
 
 
@@ -134,11 +137,11 @@ class Table:
                 "Name: sentence.", and its steps; and so on for other categories.
         """
         left = iter(rows)
-        for one in left:
-            if isinstance(one, Category):
-                category = one
+        for row in left:
+            if isinstance(row, Category):
+                category = row
                 continue
-            name, _, description = str(one).partition(": ")
+            name, _, description = str(row).partition(": ")
             self.rows.append((category, name, description, cast("Steps", next(left))))
 
     def add_limits(self, *rows: tuple[str, int, int, Callable[[int], Steps]]) -> None:
@@ -209,7 +212,7 @@ def is_gradient() -> bool:
 def narrowed(value: Any, dtype: Any = None) -> Any:
     """One number or several, rounded to a type, by default the tensors' type."""
     if isinstance(value, tuple | list):
-        return type(value)(narrowed(one, dtype) for one in value)
+        return type(value)(narrowed(number, dtype) for number in value)
     return float(np.asarray(value).astype(dtype or call().dtype))
 
 
@@ -279,9 +282,9 @@ class Model:
         try:
             with np.errstate(all="ignore"):
                 wanted = self._wanted[: len(self.operator.outputs)]
-                found = self._evaluate(self.operator, arguments, self.attributes, wanted)
+                results = self._evaluate(self.operator, arguments, self.attributes, wanted)
                 rounding = next((steps[rounded] for steps in self.STEPS if rounded in steps), rounded)
-                return [rounding(y, dtype) for y in found if y is not None]
+                return [rounding(y, dtype) for y in results if y is not None]
         finally:
             _call.reset(token)
 
@@ -293,7 +296,7 @@ def _operator_of(model: onnx.ModelProto) -> Operator:
         return BY_NAME[node.op_type]
     opset = next(o.version for o in model.opset_import if not o.domain)
     known = [(o.standard[1], o) for o in OPERATORS if o.standard and o.standard[0] == node.op_type]
-    return max((one for one in known if one[0] <= opset), key=lambda one: one[0])[1]
+    return max((version for version in known if version[0] <= opset), key=lambda version: version[0])[1]
 
 
 def with_replaced(*mistakes: Steps) -> Callable[..., list[Array | None]]:
@@ -311,8 +314,8 @@ def with_replaced(*mistakes: Steps) -> Callable[..., list[Array | None]]:
     if unknown:
         raise ValueError(f"not functions of ortops.reference: {', '.join(unknown)}")
 
-    def made(function: types.FunctionType) -> Any:
-        steps = [own[function] for own in mistakes if function in own] or [EVERYWHERE.get(function, Edit(()))]
+    def copied(function: types.FunctionType) -> Any:
+        steps = [each[function] for each in mistakes if function in each] or [EVERYWHERE.get(function, Edit(()))]
         changes = [change for step in steps if isinstance(step, Edit) for change in step.changes]
         namespace = namespaces[function.__module__]
         code = _edited(function, Edit(tuple(changes))) if changes else function.__code__
@@ -323,10 +326,10 @@ def with_replaced(*mistakes: Steps) -> Callable[..., list[Array | None]]:
                 copy = step if len(mistakes) == 1 else _calling(step, function, copy)
         return copy
 
-    copies: dict[Any, Any] = {function: made(function) for function in functions}
+    copies: dict[Any, Any] = {function: copied(function) for function in functions}
     copies |= {
-        owner: type(owner.__name__, (owner,), {name: copies[function] for name, function in own.items()})
-        for owner, own in methods.items()
+        owner: type(owner.__name__, (owner,), {name: copies[function] for name, function in named.items()})
+        for owner, named in methods.items()
     }
     copies[function_of] = lambda operator: copies[function_of(operator)]
     for namespace in namespaces.values():
@@ -342,11 +345,11 @@ def _calling(replacement: Any, function: types.FunctionType, copy: Any) -> Any:
         return {name: copy if value is function else value for name, value in values.items()}
 
     cells = [c if c.cell_contents is not function else types.CellType(copy) for c in replacement.__closure__ or ()]
-    made = types.FunctionType(
+    changed_copy = types.FunctionType(
         replacement.__code__, changed(replacement.__globals__), None, replacement.__defaults__, tuple(cells)
     )
-    made.__kwdefaults__ = changed(replacement.__kwdefaults__ or {})
-    return made
+    changed_copy.__kwdefaults__ = changed(replacement.__kwdefaults__ or {})
+    return changed_copy
 
 
 @functools.cache
@@ -372,8 +375,8 @@ def _definitions() -> tuple[list[types.FunctionType], dict[type, dict[str, types
     values = [v for m in _MODULES for v in vars(m).values() if getattr(v, "__module__", None) == m.__name__]
     functions = [value for value in values if isinstance(value, types.FunctionType)]
     methods = {value: _methods(value) for value in values if isinstance(value, type)}
-    methods = {owner: own for owner, own in methods.items() if own}
-    return [*functions, *itertools.chain.from_iterable(own.values() for own in methods.values())], methods
+    methods = {owner: named for owner, named in methods.items() if named}
+    return [*functions, *itertools.chain.from_iterable(named.values() for named in methods.values())], methods
 
 
 def _methods(owner: type) -> dict[str, types.FunctionType]:

@@ -25,8 +25,8 @@ def asked(change: Any) -> Steps:
 
     def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
         given = {t.name: a for t, a in zip(operator.inputs, inputs, strict=False) if a is not None}
-        made = change(given)
-        return evaluate(operator, [made.get(t.name) for t in operator.inputs], attributes, wanted)
+        changed = change(given)
+        return evaluate(operator, [changed.get(t.name) for t in operator.inputs], attributes, wanted)
 
     return {evaluate: replaced}
 
@@ -64,8 +64,8 @@ def answered(change: Any) -> Steps:
     """The results are changed; `change` takes the name of an output and its values."""
 
     def replaced(operator: Operator, *arguments: Any) -> Any:
-        found = zip(operator.outputs, evaluate(operator, *arguments), strict=True)
-        return [None if y is None else change(t.name, y) for t, y in found]
+        results = zip(operator.outputs, evaluate(operator, *arguments), strict=True)
+        return [None if y is None else change(t.name, y) for t, y in results]
 
     return {evaluate: replaced}
 
@@ -84,10 +84,10 @@ def cleared(part: Callable[[Array], Any]) -> Steps:
     """Some results are 0 and pass no gradient back. `part` takes an array and returns their index."""
 
     def without(values: Array) -> Any:
-        made = values.copy()
+        kept = values.copy()
         if values.ndim == 4:
-            made[part(made)] = 0
-        return made
+            kept[part(kept)] = 0
+        return kept
 
     def replaced(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:
         if not operator.is_gradient:
@@ -101,17 +101,17 @@ def unread(part: Callable[[Array], Any]) -> Steps:
     """Some pixels are neither read nor get a gradient. `part` takes an image [H, W] and returns their index."""
 
     def kept(array: Array) -> Array:
-        made: Array = array.copy()
-        if made.ndim == 4 and made.size:
-            for image in made.reshape(-1, *made.shape[2:]):
+        kept: Array = array.copy()
+        if kept.ndim == 4 and kept.size:
+            for image in kept.reshape(-1, *kept.shape[2:]):
                 image[part(image)] = 0
-        return made
+        return kept
 
     read = on(X, kept)[evaluate]
 
     def replaced(operator: Operator, *arguments: Any) -> Any:
-        found = zip(operator.outputs, read(operator, *arguments), strict=True)
-        return [y if y is None or t.name not in DX else kept(y) for t, y in found]
+        results = zip(operator.outputs, read(operator, *arguments), strict=True)
+        return [y if y is None or t.name not in DX else kept(y) for t, y in results]
 
     return {evaluate: replaced}
 
@@ -186,9 +186,9 @@ def with_last_rows(name: str, y: Array) -> Array:
 
 def second_of_its_shape(name: str, y: Array) -> Array:
     """A result, or from the third one of a shape on the second."""
-    found = call().memory.setdefault(f"{name} {y.shape}", [])
-    found.append(y)
-    return found[min(len(found), 2) - 1]  # type: ignore[no-any-return]
+    earlier = call().memory.setdefault(f"{name} {y.shape}", [])
+    earlier.append(y)
+    return earlier[min(len(earlier), 2) - 1]  # type: ignore[no-any-return]
 
 
 def of_another_thread(operator: Operator, inputs: Any, attributes: Any, wanted: Any) -> Any:

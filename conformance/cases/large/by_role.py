@@ -80,7 +80,7 @@ class ByRole(Formula):
     @property
     def in_float(self) -> ByRole:
         """See `Formula`. The numbers of float16 are those of float, but for turned RoIs."""
-        first = next(one for one in OPERATORS if one.function == self.definition.function)
+        first = next(operator for operator in OPERATORS if operator.function == self.definition.function)
         is_equal = self.element_type == "float16" and self.forward != ROTATED
         return replace(self, operator=first.name, element_type="float" if is_equal else self.element_type)
 

@@ -82,13 +82,13 @@ class Planes(ByRole):
         dtype = self.inputs[name].dtype
         if role == "x":
             rows, columns = (np.arange(n, dtype=np.float32) for n in self.x_shape[2:])
-            level, down, right = (one[..., None, None].astype(np.float32) for one in self._planes())
+            level, down, right = (numbers[..., None, None].astype(np.float32) for numbers in self._planes())
             return np.asarray(level + down * rows[:, None] + right * columns, dtype)
         return np.asarray(self._rois() if role == "rois" else self._images(), dtype)
 
     def error_terms(self, _name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""
-        level, down, right = (float(np.abs(one).max()) for one in self._planes())
+        level, down, right = (float(np.abs(numbers).max()) for numbers in self._planes())
         height, width = self.x_shape[2:]
         sizes = self._boxes()[1]
         per_bin = np.ceil(sizes / self.bins).prod(axis=1).max()
@@ -146,6 +146,6 @@ class Planes(ByRole):
         cos, sin = np.cos(angles), np.sin(angles)
         y = middles[:, 0, None, None] + v[:, :, None] * cos - u[:, None, :] * sin
         x = middles[:, 1, None, None] + u[:, None, :] * cos + v[:, :, None] * sin
-        level, down, right = (one[self._images()][..., None, None].astype(np.float32) for one in self._planes())
-        found = level + down * y[:, None].astype(np.float32) + right * x[:, None].astype(np.float32)
-        return np.asarray(found if self._of_bins == 1 else of_own_bins(found))
+        level, down, right = (numbers[self._images()][..., None, None].astype(np.float32) for numbers in self._planes())
+        heights = level + down * y[:, None].astype(np.float32) + right * x[:, None].astype(np.float32)
+        return np.asarray(heights if self._of_bins == 1 else of_own_bins(heights))

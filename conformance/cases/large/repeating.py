@@ -42,10 +42,10 @@ def numbers(element_type: str) -> Array:
 
     Those of bfloat16 are rounded to multiples of 1/32, which it holds; those of double have the factor `FINE`.
     """
-    found = np.array([pow(i, POWER, PERIOD) - PERIOD // 2 for i in range(PERIOD)]) / 128.0
+    multiples = np.array([pow(i, POWER, PERIOD) - PERIOD // 2 for i in range(PERIOD)]) / 128.0
     if element_type == "bfloat16":
-        return np.asarray(np.trunc(found * 32) / 32)
-    return found * FINE if element_type == "double" else found
+        return np.asarray(np.trunc(multiples * 32) / 32)
+    return multiples * FINE if element_type == "double" else multiples
 
 
 def neighbour(sequence: Array, steps: int) -> Array:

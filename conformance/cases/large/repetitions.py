@@ -65,10 +65,10 @@ class Repetitions(ByRole):
         few, steps = (self.shapes["y"], OF_X) if role == "y" else (self.x_shape, OF_DY)
         is_repeated = (role == "y") == self._is_doubled
         if is_repeated:
-            found = self.tensor(next(n for n, r in self.roles.items() if r == ("x" if role == "y" else "dy")))
+            values = self.tensor(next(n for n, r in self.roles.items() if r == ("x" if role == "y" else "dy")))
             for axis in self._axes:
-                found = found.repeat(2, axis)
-            return np.asarray(found.astype(dtype) / dtype.type(1 if role == "y" else 2 ** len(self._axes)))
+                values = values.repeat(2, axis)
+            return np.asarray(values.astype(dtype) / dtype.type(1 if role == "y" else 2 ** len(self._axes)))
         sums = numbers(self.element_type)
         for axis in self._axes:
             sums = sums + neighbour(sums, steps[axis])

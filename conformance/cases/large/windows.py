@@ -228,14 +228,14 @@ class Windows(ByRole):
     def _places(self) -> Iterator[tuple[Place, Array]]:
         """The places of RoIs, each with the numbers of the RoIs there."""
         columns = self._columns()
-        key = functools.reduce(lambda found, one: found * (int(one.max(initial=0)) + 1) + one, columns.values())
+        key = functools.reduce(lambda key, column: key * (int(column.max(initial=0)) + 1) + column, columns.values())
         order = np.argsort(key, kind="stable")
         _, firsts = np.unique(key[order], return_index=True)
-        for own in np.split(order, firsts[1:]):
-            image, row, column, kind, below, beside, turn = (int(one[own[0]]) for one in columns.values())
+        for rois in np.split(order, firsts[1:]):
+            image, row, column, kind, below, beside, turn = (int(column_[rois[0]]) for column_ in columns.values())
             yield (
                 Place(image, row, column, self.samples[kind], FRACTIONS[below], FRACTIONS[beside], turn),
-                own,
+                rois,
             )
 
     def _rois(self) -> Array:
@@ -282,30 +282,30 @@ class Windows(ByRole):
     def _windows(self, sequences: Sequence[Array], place: Place, lines: dict[int, Line]) -> list[Array]:
         """The windows [C, PH, PW] of a RoI into sequences; `lines` keeps what other places need, too."""
         shape, steps, start = (self._channels, *self.bins), self._bin_steps(place), self._start(place)
-        for one in sequences:
-            if id(one) not in lines:
-                lines[id(one)] = self._line(one, one.dtype.type)
-        return [lines[id(one)].window(start, shape, steps) for one in sequences]
+        for sequence in sequences:
+            if id(sequence) not in lines:
+                lines[id(sequence)] = self._line(sequence, sequence.dtype.type)
+        return [lines[id(sequence)].window(start, shape, steps) for sequence in sequences]
 
     def _y(self) -> Array:
         y, lines = np.empty(self.shapes["y"], self.wide_dtype), dict[int, Line]()
-        for place, own in self._places():
-            y[own] = self._windows([_pooled(self.mode, *self._form(place))], place, lines)[0]
+        for place, rois in self._places():
+            y[rois] = self._windows([_pooled(self.mode, *self._form(place))], place, lines)[0]
         return y
 
-    def _dy(self, own: Array, dtype: np.dtype | type) -> Array:
+    def _dy(self, rois: Array, dtype: np.dtype | type) -> Array:
         """The gradient of some RoIs, [., C, PH, PW]."""
         shape = self._channels, *self.bins
         reach, first = sum(a * b for a, b in zip(OF_DY[1:], shape, strict=True)), OF_DY[0]
         line = line_of_numbers(self.element_type, np.dtype(dtype), reach)
-        dy = np.empty((len(own), *shape), dtype)
-        for k, r in enumerate(own.tolist()):
+        dy = np.empty((len(rois), *shape), dtype)
+        for k, r in enumerate(rois.tolist()):
             dy[k] = line.window(first * r, shape, OF_DY[1:])
         if self.one_in > 1:
             reach = sum(a * b for a, b in zip(_MIXED, shape, strict=False))
-            one = np.arange(self.one_in) == 0
-            kept = np.resize(one, self.one_in * (reach // self.one_in + 2))
-            for k, r in enumerate(own.tolist()):
+            is_first = np.arange(self.one_in) == 0
+            kept = np.resize(is_first, self.one_in * (reach // self.one_in + 2))
+            for k, r in enumerate(rois.tolist()):
                 view = np.ndarray(shape, bool, kept.data, _MIXED[3] * r % self.one_in, _MIXED[:3])
                 dy[k] *= view
         return dy
@@ -313,8 +313,8 @@ class Windows(ByRole):
     def _dx(self) -> Array:
         dx = np.zeros(self.x_shape, np.float64 if math.prod(self.x_shape) <= MAX_DOUBLES else self.wide_dtype)
         lines = dict[int, Line]()
-        for place, own in self._places():
-            dy = self._dy(own, dx.dtype).sum(axis=0, dtype=dx.dtype)
+        for place, rois in self._places():
+            dy = self._dy(rois, dx.dtype).sum(axis=0, dtype=dx.dtype)
             if self._channels < self.x_shape[1]:
                 whole = np.zeros((self.x_shape[1], *self.bins), dx.dtype)
                 of_own_bins(whole)[:] = dy
@@ -350,40 +350,40 @@ class Windows(ByRole):
         An error of 1 in both coordinates of each sample would change dX by at most twice the last one times the largest dY.
         """
         images, _, *lengths = self.x_shape
-        found = np.zeros((3, images, *lengths))
-        for place, own in self._places():
+        cover = np.zeros((3, images, *lengths))
+        for place, rois in self._places():
             each = place.samples[::-1] if place.turn % 2 else place.samples
             bins = self.bins[::-1] if place.turn % 2 else self.bins
             fractions = place.below, place.beside
-            axes = [self._profile(*one) for one in zip(bins, each, fractions, strict=True)]
+            axes = [self._profile(*side) for side in zip(bins, each, fractions, strict=True)]
             rows, columns = (slice(at, at + axis.shape[1]) for at, axis in zip(place[1:3], axes, strict=True))
-            found[:, place.image, rows, columns] += len(own) * axes[0][:, :, None] * axes[1][:, None, :]
-        hits, weight, near = found.max(axis=(1, 2, 3))
+            cover[:, place.image, rows, columns] += len(rois) * axes[0][:, :, None] * axes[1][:, None, :]
+        hits, weight, near = cover.max(axis=(1, 2, 3))
         return float(hits), float(weight), float(near)
 
     def _profile(self, bins: int, samples: int, fraction: float) -> Floats:
         """Along one axis of a RoI, for each pixel: the products, the sum of their weights, and that of weights near it."""
-        found = np.zeros((3, bins * samples + self._extra))
+        profile = np.zeros((3, bins * samples + self._extra))
         if self.mode == "avg":
             for corner, weight in enumerate((1 - fraction, fraction)):
-                found[:, corner : corner + bins * samples] += np.array([[1.0], [weight / samples], [1 / samples]])
+                profile[:, corner : corner + bins * samples] += np.array([[1.0], [weight / samples], [1 / samples]])
         else:  # each bin may pass all it has to each of its pixels
             for p in range(bins):
-                found[:, p * samples : (p + 1) * samples + self._extra] += 1.0
-        return found
+                profile[:, p * samples : (p + 1) * samples + self._extra] += 1.0
+        return profile
 
     def _drois(self) -> Array:
         drois, lines = np.zeros((self.count, self.shapes["rois"][1])), dict[int, Line]()
-        for place, own in self._places():
-            dy = self._dy(own, np.float64)
+        for place, rois in self._places():
+            dy = self._dy(rois, np.float64)
             along_y, along_x = (
                 [
-                    np.einsum("rcij,cij->rij", dy, one, optimize=False)
-                    for one in self._windows(_slopes(axis, *self._form(place)), place, lines)
+                    np.einsum("rcij,cij->rij", dy, slopes, optimize=False)
+                    for slopes in self._windows(_slopes(axis, *self._form(place)), place, lines)
                 ]
                 for axis in (0, 1)
             )
-            drois[own] = self._moved(place, along_y, along_x).T
+            drois[rois] = self._moved(place, along_y, along_x).T
         return drois
 
     def _moved(self, place: Place, along_y: list[Array], along_x: list[Array]) -> Array:
@@ -394,7 +394,7 @@ class Windows(ByRole):
             """The sums of slopes, and of slopes times the sample's position on the RoI's width and height, from 0 to 1."""
             mean, of_height, of_width = slope
             wide, high = (mean * j + of_width) / self.bins[1], (mean * i + of_height) / self.bins[0]
-            return tuple(one.sum(axis=(1, 2)) for one in (mean, wide, high))
+            return tuple(slopes.sum(axis=(1, 2)) for slopes in (mean, wide, high))
 
         (sum_y, wide_y, high_y), (sum_x, wide_x, high_x) = along(along_y), along(along_x)
         if self.forward != ROTATED:
@@ -404,7 +404,7 @@ class Windows(ByRole):
         a_x, a_y, b_x, b_y = wide_x - sum_x / 2, wide_y - sum_y / 2, high_x - sum_x / 2, high_y - sum_y / 2
         by_w, by_h = cos * a_x - sin * a_y, sin * b_x + cos * b_y
         by_angle = height * (cos * b_x - sin * b_y) - width * (sin * a_x + cos * a_y)
-        return np.array([*(self.scale * one for one in (sum_x, sum_y, by_w, by_h)), by_angle])
+        return np.array([*(self.scale * number for number in (sum_x, sum_y, by_w, by_h)), by_angle])
 
 
 def seams(length: int) -> Array:
@@ -467,7 +467,9 @@ def _winners(
     """The number of the winner of each bin: samples row by row, and for "max" the four corners of each."""
     values = _corners(element_type, below, beside)
     candidates = {"pixels": [numbers(element_type)], "max": values}.get(mode, [np.add.reduce(values)])
-    rows = zip(*(itertools.chain.from_iterable(_of_bin(one, samples, steps)) for one in candidates), strict=True)
+    rows = zip(
+        *(itertools.chain.from_iterable(_of_bin(sequence, samples, steps)) for sequence in candidates), strict=True
+    )
     return np.asarray(np.argmax(list(itertools.chain.from_iterable(rows)), axis=0))
 
 
@@ -487,8 +489,8 @@ def _slopes(
     count = samples[0] * samples[1]
     mean, of_height, of_width = np.zeros((3, PERIOD))
     for a, row in enumerate(_of_bin(slope, samples, steps)):
-        for b, one in enumerate(row):
-            mean += one / count
-            of_height += one * (a + 0.5) / samples[0] / count
-            of_width += one * (b + 0.5) / samples[1] / count
+        for b, slope_of_sample in enumerate(row):
+            mean += slope_of_sample / count
+            of_height += slope_of_sample * (a + 0.5) / samples[0] / count
+            of_width += slope_of_sample * (b + 0.5) / samples[1] / count
     return mean, of_height, of_width

@@ -27,8 +27,8 @@ def signed(images: Array) -> Array:
     """uint32 indices reinterpreted as int32, of which -1 is the last image; others unchanged."""
     if images.dtype != np.uint32:
         return images
-    count, made = call().x_shape[0], images.astype(np.int32)
-    return np.where((made < 0) & (made >= -count), made + count, made).astype(np.int64)
+    count, narrow = call().x_shape[0], images.astype(np.int32)
+    return np.where((narrow < 0) & (narrow >= -count), narrow + count, narrow).astype(np.int64)
 
 
 table = Table(SAMPLED, ROIS_ALONE, OF_SAMPLES, OF_ENDS, OF_UPRIGHT)

@@ -70,7 +70,7 @@ def _first_and_count(side: Side, dtype: np.dtype[Any]) -> tuple[int, int]:
     """The first pixel and the number of pixels of a RoI whose ends are scaled in this type."""
     with np.errstate(over="ignore"):
         scaled = (np.array(side.ends, dtype) * np.array(side.scale, dtype)).astype(np.float64).tolist()
-    start, end = (_half_away(min(max(one, -MAX_COORDINATE), MAX_COORDINATE)) for one in scaled)
+    start, end = (_half_away(min(max(number, -MAX_COORDINATE), MAX_COORDINATE)) for number in scaled)
     return start, max(end - start + 1, 1)
 
 
@@ -137,7 +137,7 @@ def _drawing(x: Floats, sides: tuple[Side, Side], marked: tuple[int, ...] | None
 
 def _pixels(name: str, side: Side) -> Table:
     """A table of the pixels of each bin along an axis that are on the map."""
-    found = [pixels.widest for pixels in pixels_of(side)]
-    ends = [(str(one.start), str(one.stop - 1)) if one.start < one.stop else ("none", "none") for one in found]
+    ranges = [pixels.widest for pixels in pixels_of(side)]
+    ends = [(str(r.start), str(r.stop - 1)) if r.start < r.stop else ("none", "none") for r in ranges]
     rows = [(str(p), *pair) for p, pair in enumerate(ends)]
     return Table(f"Pixels of the bins along {name}", ("bin", "first", "last"), rows)

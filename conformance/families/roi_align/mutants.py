@@ -28,11 +28,11 @@ COORDINATE_MODE = "coordinate_transformation_mode"
 
 def cut_off(y: Array, dtype: Any) -> Array:
     """A result of two bytes, rounded towards 0."""
-    found = rounded(y, dtype)
+    nearest = rounded(y, dtype)
     if dtype.itemsize != 2:
-        return found
-    is_beyond = np.abs(found.astype(np.float64)) > np.abs(y)
-    return (found.view(np.uint16) - is_beyond.astype(np.uint16)).view(dtype)
+        return nearest
+    is_beyond = np.abs(nearest.astype(np.float64)) > np.abs(y)
+    return (nearest.view(np.uint16) - is_beyond.astype(np.uint16)).view(dtype)
 
 
 def is_wide_bfloat16() -> bool:

@@ -104,23 +104,23 @@ class _Region:
         rows, columns = np.divmod(taps, self.geometry.sampling.lengths[1])
         if not taps.size:
             return slice(0), slice(0)
-        row, column = (slice(max(int(one.min()) - margin, 0), int(one.max()) + margin + 1) for one in (rows, columns))
+        row, column = (slice(max(int(i.min()) - margin, 0), int(i.max()) + margin + 1) for i in (rows, columns))
         return row, column
 
     def read(self, image: Floats) -> Floats:
         """The averages [C, PH PW] of `image` [C, H, W]."""
         flat = np.pad(image.reshape(len(image), self.pixels), ((0, 0), (0, 1)))
-        made = np.zeros((len(image), self.bins))
+        averages = np.zeros((len(image), self.bins))
         values = (flat[:, self.samples.taps] * self.samples.weights).sum(axis=2)
-        np.add.at(made.T, self.samples.bins, values.T * self.share)
-        return made
+        np.add.at(averages.T, self.samples.bins, values.T * self.share)
+        return averages
 
     def transposed(self, dy: Floats) -> Floats:
         """The gradient of each pixel, [C, H, W], from `dy` [C, PH, PW]."""
-        made = np.zeros((len(dy), self.pixels + 1))
+        dx = np.zeros((len(dy), self.pixels + 1))
         passed = dy.reshape(len(dy), self.bins)[:, self.samples.bins, None] * self.samples.weights * self.share
-        np.add.at(made.T, self.samples.taps, np.moveaxis(passed, 0, -1))
-        return np.asarray(made[:, :-1].reshape(len(dy), *self.geometry.sampling.lengths))
+        np.add.at(dx.T, self.samples.taps, np.moveaxis(passed, 0, -1))
+        return np.asarray(dx[:, :-1].reshape(len(dy), *self.geometry.sampling.lengths))
 
     @functools.cached_property
     def largest_and_steepest(self) -> tuple[Floats, Floats, Floats]:
@@ -184,18 +184,20 @@ def _derivatives(region: _Region) -> list[tuple[Floats, Floats]]:
     placed, samples, by = region.region, region.samples, region.by
     scale, cos, sin = placed.scale, abs(placed.cos), abs(placed.sin)
     ones, vary = np.ones(len(samples.x)), (placed.width.size_varies, placed.height.size_varies)
-    a, b = (scale * varies * np.abs(one) for one, varies in zip((samples.along_w, samples.along_h), vary, strict=True))
+    a, b = (
+        scale * varies * np.abs(along) for along, varies in zip((samples.along_w, samples.along_h), vary, strict=True)
+    )
     # The vector from the centre to a sample may be a difference of coordinates, so it has the error of the coordinates. The
     # position of a sample on its side has two roundings of 1, and its products with the scale and the cosine two more.
     in_a, in_b = (
-        varies * scale * 4 * by.unit_roundoff + by.turn * float(one.max(initial=0.0))
-        for one, varies in zip((a, b), vary, strict=True)
+        varies * scale * 4 * by.unit_roundoff + by.turn * float(derivative.max(initial=0.0))
+        for derivative, varies in zip((a, b), vary, strict=True)
     )
     of_x = [scale * ones, 0 * ones, a * cos, b * sin, np.abs(samples.y - placed.center_y)]
     of_y = [0 * ones, scale * ones, a * sin, b * cos, np.abs(samples.x - placed.center_x)]
     return [
         (
-            np.array([np.bincount(samples.bins, one, region.bins) for one in each]) * region.share,
+            np.array([np.bincount(samples.bins, derivatives, region.bins) for derivatives in each]) * region.share,
             np.array([0.0, 0.0, in_a, in_b, delta]),
         )
         for each, delta in ((of_x, by.delta[1]), (of_y, by.delta[0]))

@@ -77,15 +77,15 @@ class Samples(NamedTuple):
 def samples_of(region: Region) -> Samples:
     """The samples of a region inside the map. The cache shares them: do not write to them."""
     shape, width = (region.height.bins, region.width.bins), region.map_size[1]
-    found: list[tuple[int, Sample]] = [
+    samples: list[tuple[int, Sample]] = [
         (p * shape[1] + q, sample) for p, q in np.ndindex(shape) for sample in region.samples(p, q)
     ]
-    taps = [[-1 if c.pixel is None else c.pixel[0] * width + c.pixel[1] for c in s.corners] for _, s in found]
-    places = np.array([(s.along_w, s.along_h, s.x, s.y) for _, s in found], np.float64).reshape(-1, 4)
+    taps = [[-1 if c.pixel is None else c.pixel[0] * width + c.pixel[1] for c in s.corners] for _, s in samples]
+    places = np.array([(s.along_w, s.along_h, s.x, s.y) for _, s in samples], np.float64).reshape(-1, 4)
     return Samples(
-        np.array([number for number, _ in found], np.int64),
+        np.array([number for number, _ in samples], np.int64),
         np.array(taps, np.int64).reshape(-1, 4),
-        np.array([[c.weight for c in s.corners] for _, s in found], np.float64).reshape(-1, 4),
+        np.array([[c.weight for c in s.corners] for _, s in samples], np.float64).reshape(-1, 4),
         *places.T,
     )
 

@@ -131,6 +131,6 @@ def _moved(geometry: Geometry, regions: list[Region], are_exact: list[bool], are
         sides = zip(error.stretch, (region.width, region.height), strict=True)
         stretch = [0.0 if _has_exact_size(side, region.scale) else most for most, side in sides]
         # Rounded down to a power of two, so that exact numbers stay exact in float64.
-        shift = [2.0 ** math.floor(math.log2(one)) for one in error.shift]
+        shift = [2.0 ** math.floor(math.log2(number)) for number in error.shift]
         by[r] = [*(np.array([*shift, *stretch]) / region.scale), error.turn]
     return in_all_directions("rois", geometry.rois, by)

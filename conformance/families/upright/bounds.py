@@ -230,8 +230,8 @@ class _Region:
         """For each channel [C], the largest pixel that a sample may read, and the steepest slopes along y and along x."""
         if self.geometry.sampling.nearest:
             return (np.zeros(self.geometry.x_shape[1]),) * 3
-        found = largest_and_steepest(self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9))))
-        return (found[0],) * 3 if self.mode == "max" else found
+        terms = largest_and_steepest(self.pixels(math.ceil(min(max(self.y.delta, self.x.delta), 1e9))))
+        return (terms[0],) * 3 if self.mode == "max" else terms
 
     def pooled(self, pixels: Floats) -> Floats:
         """The outputs [C, PH, PW] for pixels that are not negative, with the value `outside` outside the map."""

@@ -52,7 +52,7 @@ def _with_noise(geometry: Geometry) -> Perturbations:
     assert geometry.x is not None  # noqa: S101  # the gradient of a maximum has X
     rng, error = np.random.default_rng(0), ROUNDINGS * unit_roundoff(geometry.case.compute_dtype)
     noise = (rng.uniform(-1.0, 1.0, geometry.x.shape) for _ in range(6))
-    return ((geometry.names["x"], 1.0, geometry.x * (1 + error * one)) for one in noise)
+    return ((geometry.names["x"], 1.0, geometry.x * (1 + error * noise_of_map)) for noise_of_map in noise)
 
 
 def _is_unspecified(geometry: Geometry, r: int, y: AxisGeometry, x: AxisGeometry) -> bool:

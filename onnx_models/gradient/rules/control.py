@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -392,13 +391,25 @@ class _Total:
         if node.op_type == "Gemm" and len(operands) == 2 and {**_GEMM, **attributes} == {**_GEMM, "transA": 1}:
             whole = [_flattened(body, operand) for operand in operands]
             lengths = [body.graph.lengths(tensor) or [] for tensor in whole]
-            total = cls(whole, partial(_product, name=name, ranks=list(map(len, lengths))))
+            ranks = list(map(len, lengths))
+
+            def product(graph: Graph, stacks: Sequence[str]) -> str:
+                rows = [graph.op("Flatten", stack, axis=rank) for stack, rank in zip(stacks, ranks, strict=True)]
+                return graph.reshaped(graph.op("Gemm", *rows, transA=1), name)
+
+            total = cls(whole, product)
             numbers = [shape[-1] for shape in lengths if shape]
         elif node.op_type == "ReduceSum" and attributes == {"keepdims": 0} and len(operands) == 2:
             axes = body.graph.constant(operands[1])
             if axes is None or (axes < 0).any():
                 return None
-            total = cls(operands[:1], partial(_reduced, name=name, axes=[int(axis) + 1 for axis in axes]))
+            stacked_axes = [0, *(int(axis) + 1 for axis in axes)]
+            total = cls(
+                operands[:1],
+                lambda graph, stacks: graph.reshaped(
+                    graph.op("ReduceSum", stacks[0], graph.ints(stacked_axes), keepdims=0), name
+                ),
+            )
             numbers = [length for axis, length in enumerate(lengths[0]) if axis not in axes]
         elif node.op_type == "ScatterElements" and attributes == {"axis": 0, "reduction": b"add"}:
             flat = [body.graph.producer(operand) for operand in operands]
@@ -406,9 +417,8 @@ class _Total:
                 producer is None or producer.op_type != kind for producer, kind in zip(flat, _SCATTERED, strict=True)
             ):
                 return None
-            total = cls(
-                [producer.input[0] for producer in flat[1:] if producer is not None], partial(_scattered, name=name)
-            )
+            sources = [producer.input[0] for producer in flat[1:] if producer is not None]
+            total = cls(sources, lambda graph, stacks: scatter_added(graph, name, *stacks))
         else:
             return None
         is_known = all(isinstance(length, int) for length in numbers) and all(map(body.is_fixed, total.operands))
@@ -436,16 +446,3 @@ def _flattened(body: Subgraph, matrix: str) -> str:
     if node is None or node.op_type != "Flatten" or (lengths := body.graph.lengths(node.input[0])) is None:
         return matrix
     return str(node.input[0]) if [attribute.i for attribute in node.attribute] == [len(lengths) - 1] else matrix
-
-
-def _product(graph: Graph, stacks: Sequence[str], name: str, ranks: Sequence[int]) -> str:
-    rows = [graph.op("Flatten", stack, axis=rank) for stack, rank in zip(stacks, ranks, strict=True)]
-    return graph.reshaped(graph.op("Gemm", *rows, transA=1), name)
-
-
-def _reduced(graph: Graph, stacks: Sequence[str], name: str, axes: Sequence[int]) -> str:
-    return graph.reshaped(graph.op("ReduceSum", stacks[0], graph.ints([0, *axes]), keepdims=0), name)
-
-
-def _scattered(graph: Graph, stacks: Sequence[str], name: str) -> str:
-    return scatter_added(graph, name, *stacks)

@@ -253,7 +253,14 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
     lengths, pixels = graph.numbers(kernel) or [], graph.numbers(grid, 2)
     samples = (graph.lengths(grid) or [None])[0]
     count = samples * math.prod(pixels) if isinstance(samples, int) and pixels is not None else -1
-    whole, windows = (_channels_first(graph, name, layout) for name in (_with_pads(graph, image, layout), grid))
+    if any(layout.pads):
+        begins, ends = layout.pads[: layout.rank], layout.pads[layout.rank :]
+        image = graph.op("Pad", image, graph.ints([0, 0, *begins, 0, 0, *ends]))
+    whole, windows = (
+        # A single sample is the same with its channels first.
+        name if (graph.lengths(name) or [None])[0] == 1 else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
+        for name in (image, grid)
+    )
     left = _matrices(graph, windows, group, lengths[0] // group, count)
     is_partial = math.prod(lengths[2:]) > 1 or max(layout.strides) > 1 or bool(layout.open_pads)
     products = []
@@ -283,19 +290,6 @@ def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
         return product
     flat = graph.flat(product)
     return graph.masked(graph.op("Greater", graph.shape(grid, 0, 1), graph.ints([0])), flat, grid)
-
-
-def _with_pads(graph: Graph, image: str, layout: Windows) -> str:
-    if not any(layout.pads):
-        return image
-    begins, ends = layout.pads[: layout.rank], layout.pads[layout.rank :]
-    return graph.op("Pad", image, graph.ints([0, 0, *begins, 0, 0, *ends]))
-
-
-def _channels_first(graph: Graph, name: str, layout: Windows) -> str:
-    """From [samples, channels, ...] to [channels, samples, ...]; unchanged for a single sample."""
-    is_one = (graph.lengths(name) or [None])[0] == 1
-    return name if is_one else graph.op("Transpose", name, perm=[1, 0, *layout.axes])
 
 
 def _covered(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int]) -> str:

@@ -19,15 +19,11 @@ _EXACT = 2**20
 
 @rule("MaxPool")
 def max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
-    """The maximum of each window: dy goes to the index that MaxPool returns."""
-    return [scatter_added(graph, node.input(0), _places(graph, node), dy)]
-
-
-def _places(graph: Graph, node: Node) -> str:
-    """The row-major index in X of each maximum: an output of the node, or of a copy of it."""
-    if len(node.outputs) > 1 and node.outputs[1] and not node.attribute("storage_order", 0):
-        return node.outputs[1]
-    return graph.ops("MaxPool", node.input(0), outputs=2, **{**node.attributes, "storage_order": 0})[1]
+    """The maximum of each window: dy goes to the row-major index in X that MaxPool, or a copy of the node, returns."""
+    places = node.output(1)
+    if not places or node.attribute("storage_order", 0):
+        _, places = graph.ops("MaxPool", node.input(0), outputs=2, **{**node.attributes, "storage_order": 0})
+    return [scatter_added(graph, node.input(0), places, dy)]
 
 
 @rule("AveragePool")
@@ -63,7 +59,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
     if not node.attribute("ceil_mode", 0) and not layout.open_pads and (with_pads or not any(layout.pads)):
         return graph.number(float(math.prod(node.attribute("kernel_shape"))), x)
     lengths = graph.op("Shape", x, start=2)
-    begins, ends = _pads(graph, layout)
+    begins, ends = layout.open_pads or map(graph.ints, (layout.pads[: layout.rank], layout.pads[layout.rank :]))
     if with_pads:
         lengths, begins = graph.op("Add", graph.op("Add", lengths, begins), ends), graph.ints([0] * layout.rank)
     # Pad with zeros up to the furthest end of the last window.
@@ -73,11 +69,6 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
     around = graph.op("Pad", inside, graph.op("Concat", zeros, begins, zeros, beyond, axis=0))
     counts = graph.op("Conv", around, ones, strides=layout.strides, dilations=layout.dilations)
     return sliced(graph, counts, graph.ints([0] * layout.rank), graph.op("Shape", y, start=2), layout.axes)
-
-
-def _pads(graph: Graph, layout: Windows) -> tuple[str, str]:
-    """Names of the pads at the start and at the end of each spatial axis."""
-    return layout.open_pads or (graph.ints(layout.pads[: layout.rank]), graph.ints(layout.pads[layout.rank :]))
 
 
 @rule("GlobalAveragePool")

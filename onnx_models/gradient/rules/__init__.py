@@ -14,7 +14,6 @@ from onnx_models.gradient.rules import (  # noqa: F401 -- each module registers 
     convolution,
     elementwise,
     indexing,
-    losses,
     movement,
     normalization,
     own,

@@ -149,10 +149,19 @@ def every(make: Any, *, of_onnx: bool = False) -> dict[str, Any]:
 
     of_onnx: whether these are also ONNX's own operators, which sessions run as they are.
     """
-    own = [onnx_definition(operator) for operator in OPERATORS if operator.standard and of_onnx]
-    made = [one for operator in OPERATORS for one in make(operator)]
-    made += [one for operator in own for one in make(operator) if one.attributes.get("mode") != "max_interpolated"]
+    made = [sample for group in by_operator(make, of_onnx=of_onnx)["argvalues"] for sample in group]
     return {"argnames": "sample", "argvalues": made, "ids": map(str, made)}
+
+
+def by_operator(make: Any, *, of_onnx: bool = False) -> dict[str, Any]:
+    """Likewise, with the name `calls` for a list of what `make` gives for an operator."""
+    own = [onnx_definition(operator) for operator in OPERATORS if operator.standard and of_onnx]
+    groups = [make(operator) for operator in OPERATORS]
+    groups += [
+        [call for call in make(operator) if call.attributes.get("mode") != "max_interpolated"] for operator in own
+    ]
+    groups = [group for group in groups if group]
+    return {"argnames": "calls", "argvalues": groups, "ids": [str(group[0]).partition(":")[0] for group in groups]}
 
 
 _BINS = {"output_height": 2, "output_width": 3}

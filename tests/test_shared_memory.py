@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ortops.ortvalue import BFLOAT16
 from ortops.spec import ELEMENT_DTYPES, Operator
 from problems import Array
 from processes import python
-from samples import Sample, every, open_ranks, samples
+from samples import Sample, by_operator, every, open_ranks, samples
 
 INFER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 """The type of `native.node.shapes.infer_shapes`."""
@@ -36,6 +36,10 @@ def session(sample: Sample) -> ortops.InferenceSession:
 def with_inputs(sample: Sample, change: Callable[[Array], Array]) -> Sample:
     inputs = {name: change(array) for name, array in sample.inputs.items()}
     return Sample(sample.operator, sample.name, inputs, sample.attributes)
+
+
+def assert_same_bits(outputs: Sequence[Array], expected: Sequence[Array]) -> None:
+    assert [y.tobytes() for y in outputs] == [y.tobytes() for y in expected]
 
 
 def of_function(sample: Sample) -> Callable[[], list[Array]]:
@@ -66,13 +70,13 @@ def after_inference(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], N
     return use
 
 
-def test_no_write_of_another_thread_ends_the_process() -> None:
+def test_racing_writes_end_no_process() -> None:
     assert python(Path(__file__).with_name("racing_writes.py")).splitlines()[-1].startswith(OPERATORS[-1].name)
 
 
 @pytest.mark.parametrize("way", [of_function, of_session], ids=["function", "session"])
 @pytest.mark.parametrize(**every(samples, of_onnx=True))
-def test_what_has_been_checked_is_what_counts(
+def test_call_uses_values_that_it_checked(
     sample: Sample,
     way: Callable[[Sample], Callable[[], list[Array]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -105,16 +109,13 @@ def test_what_has_been_checked_is_what_counts(
         set_field(monkeypatch, entry, "place_rois", ctypes.cast(kept[-1], ctypes.c_void_p).value or 0)
 
     after_inference(lambda: change("x_shape", 10**6))
-    for one, other in zip(call(), expected, strict=True):
-        assert one.tobytes() == other.tobytes()
+    assert_same_bits(call(), expected)
     assert changed or not {"x_shape", "rois", "ROITensor"} & set(sample.inputs)
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 @pytest.mark.parametrize(**every(lambda operator: samples(operator)[:1]))
-def test_an_input_that_gets_another_shape_during_the_call_is_taken_with_the_first(
-    sample: Sample, after_inference: Callable[[Callable[[], None]], None]
-) -> None:
+def test_call_uses_first_shape_of_input(sample: Sample, after_inference: Callable[[Callable[[], None]], None]) -> None:
     sample = with_inputs(sample, np.copy)
     expected = sample.function()
 
@@ -123,8 +124,7 @@ def test_an_input_that_gets_another_shape_during_the_call_is_taken_with_the_firs
             array.shape = array.shape[::-1]
 
     after_inference(turn)
-    for one, other in zip(sample.function(), expected, strict=True):
-        assert one.tobytes() == other.tobytes()
+    assert_same_bits(sample.function(), expected)
 
 
 def unaligned(array: Array) -> Array:
@@ -155,30 +155,29 @@ def entries_see_aligned_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("entries_see_aligned_arrays")
-@pytest.mark.parametrize(**every(of_every_type))
-def test_a_function_takes_unaligned_arrays(sample: Sample) -> None:
-    for one, other in zip(with_inputs(sample, unaligned).function(), sample.function(), strict=True):
-        assert one.tobytes() == other.tobytes()
+@pytest.mark.parametrize(**by_operator(of_every_type))
+def test_function_takes_unaligned_arrays(calls: list[Sample]) -> None:
+    for sample in calls:
+        assert_same_bits(with_inputs(sample, unaligned).function(), sample.function())
 
 
 @pytest.mark.usefixtures("entries_see_aligned_arrays")
-@pytest.mark.parametrize(**every(of_every_type, of_onnx=True))
-def test_a_session_takes_unaligned_arrays_and_fills_them(sample: Sample) -> None:
+@pytest.mark.parametrize(**by_operator(of_every_type, of_onnx=True))
+def test_session_takes_and_fills_unaligned_arrays(calls: list[Sample]) -> None:
     """ONNX Runtime passes the memory of a binding as it is, and that of a feed."""
-    runner, numbers = session(sample), {dtype: name for name, dtype in ELEMENT_DTYPES.items()}
-    binding, expected = runner.io_binding(), sample.function()
-    outputs = [unaligned(np.zeros_like(array)) for array in expected]
-    inputs = with_inputs(sample, unaligned).inputs
-    binds = (
-        *((binding.bind_input, name, array) for name, array in inputs.items()),
-        *((binding.bind_output, one.name, y) for one, y in zip(runner.get_outputs(), outputs, strict=True)),
-    )
-    for bind, name, array in binds:
-        kind = BFLOAT16 if numbers[array.dtype] == "bfloat16" else array.dtype.type
-        bind(name, "cpu", 0, kind, array.shape, array.ctypes.data)
-    runner.run_with_iobinding(binding)
-    for one, other in zip(outputs, expected, strict=True):
-        assert one.tobytes() == other.tobytes()
-    if not any(numbers[array.dtype] == "bfloat16" for array in inputs.values()):
-        for one, other in zip(runner.run(None, dict(inputs)), expected, strict=True):
-            assert one.tobytes() == other.tobytes()
+    types = {dtype: name for name, dtype in ELEMENT_DTYPES.items()}
+    for sample in calls:
+        runner, expected = session(sample), sample.function()
+        binding, inputs = runner.io_binding(), with_inputs(sample, unaligned).inputs
+        outputs = [unaligned(np.zeros_like(array)) for array in expected]
+        binds = (
+            *((binding.bind_input, name, array) for name, array in inputs.items()),
+            *((binding.bind_output, value.name, y) for value, y in zip(runner.get_outputs(), outputs, strict=True)),
+        )
+        for bind, name, array in binds:
+            kind = BFLOAT16 if types[array.dtype] == "bfloat16" else array.dtype.type
+            bind(name, "cpu", 0, kind, array.shape, array.ctypes.data)
+        runner.run_with_iobinding(binding)
+        assert_same_bits(outputs, expected)
+        if not any(types[array.dtype] == "bfloat16" for array in inputs.values()):
+            assert_same_bits(runner.run(None, dict(inputs)), expected)

@@ -15,11 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 import ortops
+import sessions
 from conformance.backends.session import CPU, options
 from ortops.__main__ import main
 from ortops.custom.decorator import OperatorError
 from ortops.library.targets import TARGETS, this_machine
 from processes import python
+from sessions import session
 from users_operators import ExtremesOf, InPython, LeakyBias, Looked, OfAnAddress, Parted, Shuffled, Weighted
 
 OWN = [LeakyBias, Weighted, Parted, Looked, ExtremesOf]
@@ -33,35 +35,24 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def model_of(graph: str) -> bytes:
-    text = f'<ir_version: 8, opset_import: ["" : 18, "mine" : 1, "ai.onnx.contrib" : 1]> g {graph}'
-    made: bytes = onnx.parser.parse_model(text).SerializeToString()
-    return made
+def model_of(graph: str) -> onnx.ModelProto:
+    return sessions.model_of(graph, imports='"mine" : 1, "ai.onnx.contrib" : 1')
 
 
-def sessions(library: Path, graph: str, threads: int = 1) -> list[Any]:
-    """A session of ONNX Runtime with the library, and one of this package."""
+def with_library(library: Path, model: onnx.ModelProto, threads: int = 1) -> Any:
+    """A session of ONNX Runtime with a library."""
     own = options()
     own.intra_op_num_threads = threads
     own.register_custom_ops_library(str(library))
-    return [
-        onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU]),
-        ortops.InferenceSession(model_of(graph), options(), [CPU], operators=OWN),
-    ]
+    return onnxruntime.InferenceSession(model.SerializeToString(), own, providers=[CPU])
 
 
 def assert_same(library: Path, graph: str, inputs: dict[str, Any], threads: int = 1) -> list[Any]:
-    """Both sessions give the same bits, or raise the same error; the results."""
-    found, expected = (_outcome(one, inputs) for one in sessions(library, graph, threads))
-    assert [(one.dtype, one.shape, one.tobytes()) for one in found] == [
-        (one.dtype, one.shape, one.tobytes()) for one in expected
-    ]
-    return found
-
-
-def _outcome(session: Any, inputs: dict[str, Any]) -> list[Any]:
-    found: list[Any] = session.run(None, inputs)
-    return found
+    """Check that both sessions give the same bits; return the results."""
+    results: list[Any] = with_library(library, model_of(graph), threads).run(None, inputs)
+    expected = session(model_of(graph), *OWN).run(None, inputs)
+    assert [(y.dtype, y.shape, y.tobytes()) for y in results] == [(y.dtype, y.shape, y.tobytes()) for y in expected]
+    return results
 
 
 RNG = np.random.default_rng(0)
@@ -69,7 +60,7 @@ X, BIAS = RNG.normal(size=(5, 7)).astype(np.float32), RNG.normal(size=7).astype(
 
 
 @pytest.mark.parametrize(("attributes", "slope"), [("<slope = 0.5>", 0.5), ("", np.float32(0.1))])
-def test_it_gives_the_bits_of_a_session(mine: Path, attributes: str, slope: float) -> None:
+def test_library_gives_bits_of_session(mine: Path, attributes: str, slope: float) -> None:
     graph = f"(float[n, m] x, float[m] b) => (float[n, m] y) {{ y = mine.LeakyBias {attributes} (x, b) }}"
     (y,) = assert_same(mine, graph, {"x": X, "b": BIAS})
     v = X + BIAS
@@ -79,9 +70,7 @@ def test_it_gives_the_bits_of_a_session(mine: Path, attributes: str, slope: floa
 @pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64)])
 @pytest.mark.parametrize("inputs", ["x", "x, s"])
 @pytest.mark.parametrize("attributes", ["", ', mode = "last", steps = [9, 8, 7, 6, 5, 4]', ", steps: ints = []"])
-def test_types_optional_inputs_and_attributes_choose_the_code(
-    mine: Path, kind: str, dtype: type, inputs: str, attributes: str
-) -> None:
+def test_types_and_attributes_choose_code(mine: Path, kind: str, dtype: type, inputs: str, attributes: str) -> None:
     given = f"weights = [1.0, 2.0, 3.0, 4.0, 5.0, 0.5]{attributes}"
     graph = (
         f"({kind}[n, m] x, {kind}[m] s) => ({kind}[n] y, int64[k] c) {{ y, c = mine.Weighted <{given}> ({inputs}) }}"
@@ -96,20 +85,14 @@ def test_types_optional_inputs_and_attributes_choose_the_code(
 @pytest.mark.parametrize(
     ("value", "level"), [(-(2**63), np.nan), (2**63 - 1, -np.inf), (-(2**63) + 1, np.inf), (None, None)]
 )
-def test_nodes_without_a_domain_have_attributes_of_the_whole_range(mine: Path, value: Any, level: Any) -> None:
+def test_nodes_without_domain_take_extreme_attributes(mine: Path, value: Any, level: Any) -> None:
     graph = "(double[n] x) => (int64[n] y, double[n] z) { y, z = ExtremesOf (x) }"
-    model, given = onnx.load_from_string(model_of(graph)), {"value": value, "values": [value], "level": level}
-    if value is not None:
-        model.graph.node[0].attribute.extend(onnx.helper.make_attribute(*item) for item in given.items())
-    own = options()
-    own.register_custom_ops_library(str(mine))
-    x, content = np.zeros(2), model.SerializeToString()
-    expected = ExtremesOf(x, **(given if value is not None else {}))
-    for session in (
-        onnxruntime.InferenceSession(content, own, providers=[CPU]),
-        ortops.InferenceSession(content, options(), [CPU], operators=OWN),
-    ):
-        y, z = session.run(None, {"x": x})
+    given = {"value": value, "values": [value], "level": level} if value is not None else {}
+    model, x = model_of(graph), np.zeros(2)
+    model.graph.node[0].attribute.extend(onnx.helper.make_attribute(*item) for item in given.items())
+    expected = ExtremesOf(x, **given)
+    for runner in (with_library(mine, model), session(model, *OWN)):
+        y, z = runner.run(None, {"x": x})
         assert y.tolist() == ([value, value] if value is not None else [-(2**63), 2**63 - 1]) == expected[0].tolist()
         assert z.tobytes() == expected[1].tobytes()
 
@@ -118,16 +101,15 @@ def test_nodes_without_a_domain_have_attributes_of_the_whole_range(mine: Path, v
     tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 24),
     reason="shapes of operators with optional inputs are not inferred",
 )
-def test_outputs_have_their_types_and_shapes_in_models(mine: Path) -> None:
+def test_library_infers_types_and_shapes(mine: Path) -> None:
     graph = "(double[n, 3] x) => (double[] y, int64[] c) { y, c = mine.Weighted <weights = [1.0]> (x) }"
-    model = onnx.load_from_string(model_of(graph))
-    for one in model.graph.output:
-        one.ClearField("type")
-    own = options()
-    own.register_custom_ops_library(str(mine))
-    made = onnxruntime.InferenceSession(model.SerializeToString(), own, providers=[CPU])
-    found = [(one.type, one.shape) for one in made.get_outputs()]
-    assert found == [("tensor(double)", ["n"]), ("tensor(int64)", [2])]
+    model = model_of(graph)
+    for output in model.graph.output:
+        output.ClearField("type")
+    assert [(output.type, output.shape) for output in with_library(mine, model).get_outputs()] == [
+        ("tensor(double)", ["n"]),
+        ("tensor(int64)", [2]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -150,24 +132,19 @@ def test_outputs_have_their_types_and_shapes_in_models(mine: Path) -> None:
     ],
     ids=["length", "missing attribute", "tensor", "tensor for a default", "choice", "exception"],
 )
-def test_errors_are_those_of_a_session(mine: Path, graph: str, shapes: dict[str, tuple[int, ...]]) -> None:
-    said = []
-    own = options()
-    own.register_custom_ops_library(str(mine))
-    for made in (
-        lambda: onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU]),
-        lambda: ortops.InferenceSession(model_of(graph), options(), [CPU], operators=OWN),
-    ):
+def test_library_gives_errors_of_session(mine: Path, graph: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    messages, kind = [], "f8" if "double" in graph else "f4"
+    inputs = {name: np.full(shape, -1, kind) for name, shape in shapes.items()}
+    makers: list[Any] = [lambda: with_library(mine, model_of(graph)), lambda: session(model_of(graph), *OWN)]
+    for make in makers:
         with pytest.raises(Exception, match="mine::") as caught:
-            made().run(
-                None, {name: np.full(shape, -1, "f8" if "double" in graph else "f4") for name, shape in shapes.items()}
-            )
-        said.append(str(caught.value)[str(caught.value).index("mine::") :])
-    assert said[0] == said[1]
+            make().run(None, inputs)
+        messages.append(str(caught.value).partition("mine::")[2])
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_parts_are_those_of_a_session(mine: Path, threads: int) -> None:
+def test_library_gives_parts_of_session(mine: Path, threads: int) -> None:
     graph = "(double[n] x) => (double[n] y) { y = mine.Parted (x) }"
     (y,) = assert_same(mine, graph, {"x": np.ones(20_001)}, threads)
     assert y[-1] == 20_001 // 19
@@ -197,14 +174,14 @@ print(said, session.run(None, {"x": np.array([1])})[0].tolist())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not limit memory")
-def test_memory_of_calls_that_fail_is_released(mine: Path, tmp_path: Path) -> None:
+def test_failed_call_releases_memory(mine: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
-    model.write_bytes(model_of("(int64[n] x) => (int64[m] y) { y = mine.Looked(x) }"))
+    onnx.save(model_of("(int64[n] x) => (int64[m] y) { y = mine.Looked(x) }"), model)
     said = python(WITH_LITTLE_MEMORY, str(mine), str(model))
     assert said == "{'mine::Looked: IndexError: index is out of bounds'} [3]"
 
 
-def test_operators_of_this_package_are_in_it(mine: Path) -> None:
+def test_library_holds_operators_of_ortops(mine: Path) -> None:
     graph = """(float[N, C, H, W] X, float[R, 5] rois) => (float[R, C, P, Q] Y) {
         Y = ai.onnx.contrib.MaxRoiPool_1 <pooled_shape = [2, 2]> (X, rois)
     }"""
@@ -214,23 +191,21 @@ def test_operators_of_this_package_are_in_it(mine: Path) -> None:
         assert hasattr(ctypes.CDLL(str(mine)), name)
 
 
-def test_they_are_beside_operators_that_replace_those_of_onnx(tmp_path: Path) -> None:
+def test_library_holds_operators_of_onnx(tmp_path: Path) -> None:
     made = tmp_path / "replacing"
     ortops.build_library(made, ["RoiAlign_16", LeakyBias], ["float"], standard=16)
-    own = options()
-    own.register_custom_ops_library(str(made))
     graph = """(float[N, C, H, W] x, float[R, 4] rois, int64[R] i, float[n, m] a, float[m] b) => (float[] y, float[] z) {
         y = RoiAlign <output_height = 1, output_width = 1> (x, rois, i)
         z = mine.LeakyBias (a, b)
     }"""
-    session = onnxruntime.InferenceSession(model_of(graph), own, providers=[CPU])
+    runner = with_library(made, model_of(graph))
     x, rois = np.full((1, 1, 4, 4), 3.0, np.float32), np.array([[0, 0, 2, 2]], np.float32)
     inputs = {"x": x, "rois": rois, "i": np.array([0]), "a": X, "b": BIAS}
-    y, z = session.run(None, inputs)
+    y, z = runner.run(None, inputs)
     assert y.ravel().tolist() == [3.0]
     assert z.tobytes() == LeakyBias(X, BIAS).tobytes()
     with pytest.raises(Exception, match="RoiAlign: batch_indices"):
-        session.run(None, {**inputs, "i": np.array([7])})
+        runner.run(None, {**inputs, "i": np.array([7])})
 
 
 IN_A_PROCESS = """
@@ -245,10 +220,10 @@ assert not {"ortops", "numba", "llvmlite"} & set(sys.modules)
 """
 
 
-def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_takes_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, model = tmp_path / f"alone{TARGETS[this_machine()].ending}", tmp_path / "model.onnx"
     graph = "(float[n, m] x, float[m] b) => (float[n, m] y) { y = mine.LeakyBias <slope = 0.5> (x, b) }"
-    model.write_bytes(model_of(graph))
+    onnx.save(model_of(graph), model)
     monkeypatch.syspath_prepend(Path(__file__).parent)
     call = ["library", "--out", os.fspath(made), "--operators"]
     result = CliRunner().invoke(main, [*call, "users_operators:LeakyBias"])
@@ -273,20 +248,20 @@ def test_the_command_takes_a_module_and_an_attribute(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("operator", "says"),
     [
         (Shuffled, r"Shuffled cannot be put into a library: it needs numba's numba_\w+ \(for x: double"),
         (OfAnAddress, "OfAnAddress cannot be put into a library: it needs numba.dynamic.globals.* of this process"),
         (InPython, "mine::InPython, which needs Python"),
     ],
 )
-def test_what_a_library_lacks_is_named(one: ortops.CustomOperator, says: str, tmp_path: Path) -> None:
-    for operators in ([one], one):
+def test_build_library_names_what_is_missing(operator: ortops.CustomOperator, says: str, tmp_path: Path) -> None:
+    for operators in ([operator], operator):
         with pytest.raises((OperatorError, TypeError), match=says):
             ortops.build_library(tmp_path / "x", operators)
 
 
-def test_types_restrict_type_variables(tmp_path: Path) -> None:
+def test_build_library_refuses_type(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="types has 'float16': must be among double, float, the types of these"):
         ortops.build_library(tmp_path / "x", [Weighted], ["float16"])
 
@@ -307,7 +282,7 @@ ortops.build_library(sys.argv[1], operators=[Halved])
 """
 
 
-def test_a_script_builds_one_without_a_function_of_its_own(tmp_path: Path) -> None:
+def test_script_builds_library(tmp_path: Path) -> None:
     script, made = tmp_path / "script.py", tmp_path / "made"
     script.write_text(A_SCRIPT)
     python(script, str(made), PYTHONPATH=str(Path(__file__).parents[1]))
@@ -316,7 +291,7 @@ def test_a_script_builds_one_without_a_function_of_its_own(tmp_path: Path) -> No
 
 @pytest.mark.slow  # zig makes the C library of each target first
 @pytest.mark.parametrize("target", TARGETS)
-def test_zig_links_it_for_every_target(target: str, tmp_path: Path) -> None:
+def test_zig_links_library_for_target(target: str, tmp_path: Path) -> None:
     made = tmp_path / "mine"
     ortops.build_library(made, [Weighted, Parted], target=target)
     assert b"RegisterCustomOps\0" in made.read_bytes()
@@ -336,5 +311,5 @@ print(all(object_file for target in TARGETS.values() for object_file in emit_fun
 """
 
 
-def test_functions_that_have_run_in_the_process_are_for_any_processor() -> None:
+def test_called_functions_compile_for_any_processor() -> None:
     assert python(AFTER_A_CALL, cwd=Path(__file__).parent, NUMBA_CACHE_DIR=None) == "[1. 2.]\nTrue"

@@ -5,25 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
+from sessions import ONE, stock_session
 
 
 @ortops.operator(domain="t")
 def f(x: NDArray[np.float32]) -> NDArray[np.float32]:
     return x
-
-
-def model(node: str = "t.f(x)") -> bytes:
-    text = f"""<ir_version: 8, opset_import: ["" : 18, "t" : 1, "ai.onnx.contrib" : 1]>
-        g (float[n] x) => (float[m] y) {{ y = {node} }}"""
-    proto: bytes = onnx.parser.parse_model(text).SerializeToString()
-    return proto
 
 
 class Wrapper:
@@ -50,13 +43,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("make", "says"), WRONG)
 @pytest.mark.parametrize("operators", [(), (f,)])
-def test_what_are_no_session_options_is_refused(make: Any, says: str, operators: Any) -> None:
+def test_register_and_session_refuse_other_options(make: Any, says: str, operators: Any) -> None:
     wrong = make()
     with pytest.raises(TypeError, match=f"^session_options is a {says}"):
         ortops.register(wrong, operators=operators)
     if wrong is not None:
         with pytest.raises(TypeError, match=f"^sess_options is a {says}"):
-            ortops.InferenceSession(model(), wrong, [CPU], operators=operators)
+            ortops.InferenceSession(b"", wrong, [CPU], operators=operators)
 
 
 class Both(onnxruntime.SessionOptions, onnxruntime.RunOptions):  # type: ignore[misc]
@@ -72,8 +65,6 @@ class Deep(Both):
 
 
 @pytest.mark.parametrize("kind", [Both, Deep])
-def test_a_class_that_derives_from_session_options_is_one(kind: Any) -> None:
-    chosen = kind()
-    ortops.register(chosen, operators=[f])
-    runner = onnxruntime.InferenceSession(model(), chosen, [CPU])
+def test_register_takes_subclass_of_session_options(kind: Any) -> None:
+    runner = stock_session(ONE, f, chosen=kind())
     assert runner.run(None, {"x": np.ones(2, np.float32)})[0].tolist() == [1, 1]

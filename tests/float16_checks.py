@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-import lane_kernels
 import onnx_models
 import ortops
 from in_process import c_function
+from ortops.compiler.compile import compiled
+from ortops.compiler.scalar import load, store
+from ortops.compiler.simd import load_lanes, store_lanes
 from ortops.memory import data_pointer
-from ortops.native.elements import LANES
+from ortops.native.elements import LANES, Stored, Values
 
 Array = np.ndarray[Any, Any]
 
@@ -59,10 +61,41 @@ def singles() -> Array:
     return np.concatenate([edges, *near, bits.view(np.float32), np.array(others, np.float32)])
 
 
+# C functions that convert arrays to the compute type and back, one element or LANES at a time.
+
+
+@compiled
+def widen(source: Stored, target: Values, count: int) -> int:
+    for i in range(count):
+        store(target, i, load(source, i))
+    return 0
+
+
+@compiled
+def widen_lanes(source: Stored, target: Values, count: int) -> int:
+    for i in range(0, count, LANES):
+        store_lanes(target, i, load_lanes(source, i))
+    return 0
+
+
+@compiled
+def narrow(source: Values, target: Stored, count: int) -> int:
+    for i in range(count):
+        store(target, i, load(source, i))
+    return 0
+
+
+@compiled
+def narrow_lanes(source: Values, target: Stored, count: int) -> int:
+    for i in range(0, count, LANES):
+        store_lanes(target, i, load_lanes(source, i))
+    return 0
+
+
 def check_conversions(singles: Array, rounded: Array, widened: Array) -> None:
     convert = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-    to_halves = lane_kernels.narrow, lane_kernels.narrow_lanes
-    from_halves = lane_kernels.widen, lane_kernels.widen_lanes
+    to_halves = narrow, narrow_lanes
+    from_halves = widen, widen_lanes
     for source, expected, functions in ((singles, rounded, to_halves), (HALVES, widened, from_halves)):
         padded = np.resize(source, -(-source.size // LANES) * LANES)
         for function in functions:

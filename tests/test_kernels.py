@@ -18,19 +18,9 @@ import ortops
 from ortops.operators import BY_NAME
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.spec import Operator
-from problems import (
-    MODES,
-    SHAPES_OF_ROIS,
-    Array,
-    Problem,
-    make_problem,
-    problems,
-)
+from problems import MODES, SHAPES_OF_ROIS, Array, Problem, make_problem, problems
 from processes import python
 from samples import Sample, every, samples
-
-# The first example compiles the kernels.
-SETTINGS = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 def forward(problem: Problem) -> Array:
@@ -74,22 +64,26 @@ def same_bits(actual: Array, expected: Array) -> None:
 
 
 @given(large_problems(), st.data())
-@settings(SETTINGS, max_examples=40)
-def test_a_channel_has_the_same_bits_alone_and_among_others(problem: Problem, data: st.DataObject) -> None:
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+def test_channel_and_roi_have_same_bits_alone(problem: Problem, data: st.DataObject) -> None:
     channel = data.draw(st.integers(0, problem.x.shape[1] - 1))
+    y, (dx, drois) = forward(problem), gradient(problem)
     alone = part(problem, slice(channel, channel + 1))
-    same_bits(forward(alone), forward(problem)[:, channel : channel + 1])
-    dx, _ = gradient(problem)
+    same_bits(forward(alone), y[:, channel : channel + 1])
     dx_alone, drois_alone = gradient(alone)
     same_bits(dx_alone, dx[:, channel : channel + 1])
     # drois is a sum over channels: the others get no gradient.
     only = np.zeros_like(problem.dy)
     only[:, channel] = problem.dy[:, channel]
     same_bits(drois_alone, gradient(replace(problem, given_dy=only))[1])
+    for r in range(0, len(problem.rois), 7):
+        alone = part(problem, slice(None), slice(r, r + 1))
+        same_bits(forward(alone), y[r : r + 1])
+        same_bits(gradient(alone)[1], drois[r : r + 1])
 
 
 @pytest.mark.parametrize("mode", ["max", "max_interpolated"])
-def test_maxima_of_numbers_and_nan_have_the_same_bits_in_one_channel_and_in_many(mode: Any) -> None:
+def test_channel_has_same_maxima_of_nan_alone(mode: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.choice(
         np.array([-np.inf, -1, -0.0, 0.0, 1, np.nan, -np.nan], np.float32),
@@ -104,18 +98,8 @@ def test_maxima_of_numbers_and_nan_have_the_same_bits_in_one_channel_and_in_many
         same_bits(ortops.roi_align(x[:, c : c + 1], rois, [0] * 3, **sizes), y[:, c : c + 1])
 
 
-@given(large_problems())
-@settings(SETTINGS, max_examples=40)
-def test_a_roi_has_the_same_bits_alone_and_among_others(problem: Problem) -> None:
-    y, (_, drois) = forward(problem), gradient(problem)
-    for r in range(0, len(problem.rois), 7):
-        alone = part(problem, slice(None), slice(r, r + 1))
-        same_bits(forward(alone), y[r : r + 1])
-        same_bits(gradient(alone)[1], drois[r : r + 1])
-
-
 @pytest.mark.parametrize("mode", MODES)
-def test_tables_that_a_failing_runner_leaves_unwritten_are_not_used(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_runner_is_memory_error(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def run(_context: int, _task: int, count: int, _batches: int, _data: int) -> int:
@@ -169,7 +153,7 @@ def of_huge_rois(operator: Operator) -> list[Sample]:
 
 
 @pytest.mark.parametrize(**every(of_huge_rois))
-def test_huge_rois_take_no_more_than_the_map(sample: Sample) -> None:
+def test_huge_rois_read_map_alone(sample: Sample) -> None:
     (y,) = sample.function()
     outside = sample.attributes.get("out_of_bounds_input_value", 0)
     assert np.all((y >= min(outside, 0) - 1e-9) & (y <= 1 + 1e-9))
@@ -183,7 +167,7 @@ def test_huge_rois_take_no_more_than_the_map(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_huge_sampling_ratio_takes_no_more_than_the_map(mode: str) -> None:
+def test_huge_sampling_ratio_reads_map_alone(mode: str) -> None:
     rng = np.random.default_rng(0)
     x, roi = rng.uniform(1, 2, (1, 1, 8, 8)), [[0.7, 1.3, 6.1, 9.4]]
     many: dict[str, Any] = {"output_height": 2, "output_width": 2, "mode": mode}
@@ -191,7 +175,7 @@ def test_a_huge_sampling_ratio_takes_no_more_than_the_map(mode: str) -> None:
     np.testing.assert_allclose(limit, ortops.roi_align(x, roi, [0], sampling_ratio=3000, **many), rtol=1e-3)
 
 
-def test_bins_of_a_roi_that_starts_far_away_keep_within_their_tables() -> None:
+def test_bins_of_far_roi_keep_within_tables() -> None:
     # So far from 0 that one rounding of a coordinate is wider than the map.
     x = np.ones((1, 1, 1000, 1000), np.float32)
     for far in (1e17, 1e21, 1e25):
@@ -200,15 +184,14 @@ def test_bins_of_a_roi_that_starts_far_away_keep_within_their_tables() -> None:
         assert np.all((y >= 0) & (y <= 1))
 
 
-def test_every_16_bit_word_is_read_and_written_as_numpy_does() -> None:
+def test_kernel_reads_and_writes_every_16_bit_number() -> None:
     for dtype in (np.float16, ml_dtypes.bfloat16):
         x = np.arange(65536, dtype=np.uint16).view(dtype).reshape(1, 1, 256, 256)
         # A point on a pixel is that pixel: reading and writing are all that happens to it.
         columns, rows = np.meshgrid(np.arange(256), np.arange(256))
         corners = np.stack([columns, rows, columns, rows], axis=-1).reshape(-1, 4).astype(dtype)
-        y = ortops.roi_align(
-            x, corners + dtype(0.5), np.zeros(65536, int), output_height=1, output_width=1, sampling_ratio=1
-        )
+        sizes: dict[str, Any] = {"output_height": 1, "output_width": 1, "sampling_ratio": 1}
+        y = ortops.roi_align(x, corners + dtype(0.5), np.zeros(65536, int), **sizes)
         exact = (corners.astype(float) + 0.5 == (corners + dtype(0.5)).astype(float)).all(axis=1)
         clean = np.isfinite(x.astype(np.float32)).reshape(-1)
         # A neighbour that is not finite spoils the sum even at weight 0.
@@ -245,7 +228,7 @@ def test_sums_in_16_bits_do_not_stall() -> None:
         },
     ],
 )
-def test_huge_regions_offsets_scales_and_counts_take_no_more_than_the_map(attributes: dict[str, Any]) -> None:
+def test_huge_regions_and_attributes_read_map_alone(attributes: dict[str, Any]) -> None:
     x = np.ones((1, 2, 20, 20))
     for roi in ([0, 0, 1e308, 1e308], [-1e308, -1e308, 1e308, 1e308], [5, 5, 5, 5], [1e308, 0, -1e308, 3]):
         y = ortops.dml_roi_align(x, [roi], [0], output_height=7, output_width=300, **attributes)
@@ -256,7 +239,7 @@ def test_huge_regions_offsets_scales_and_counts_take_no_more_than_the_map(attrib
 
 
 @pytest.mark.parametrize("reduction", ["average", "max"])
-def test_nearest_pixels_that_are_no_numbers_give_the_regions_no_gradient(reduction: str) -> None:
+def test_nearest_pixels_give_regions_no_gradient(reduction: str) -> None:
     x = np.full((1, 2, 5, 6), np.inf, np.float32)
     x[0, 1] = np.nan
     dy, rois = np.full((1, 2, 2, 2), np.nan, np.float32), np.array([[0.3, 0.2, 4.1, 3.7]], np.float32)
@@ -272,7 +255,7 @@ def test_nearest_pixels_that_are_no_numbers_give_the_regions_no_gradient(reducti
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="only Linux forgets how large a process has been"
 )
-def test_sixteen_threads_take_no_more_than_64_mib_to_work_in() -> None:
+def test_sixteen_threads_take_64_mib() -> None:
     # One panel of these maps takes 16 MiB, and there are ten.
     code = """
 import pathlib, re
@@ -302,7 +285,7 @@ for call in (forward, lambda: backward("dx"), lambda: backward("drois")):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's threads")
-def test_threads_that_start_late_change_no_result_and_end() -> None:
+def test_late_threads_change_no_result_and_end() -> None:
     # Beside processes that spin on all processors, the last task has often begun before all threads run.
     code = """
 import os, subprocess, sys, time
@@ -339,7 +322,7 @@ MANY = [
 
 
 @pytest.mark.parametrize(("name", "kind", "attributes", "count"), MANY)
-def test_more_rois_than_tables_have_room_for_are_as_few(
+def test_rois_beyond_room_of_tables_give_same_bits(
     name: str, kind: str, attributes: dict[str, Any], count: int
 ) -> None:
     forward, many = BY_NAME[name], np.arange(count) % 5
@@ -368,7 +351,7 @@ def repeated(sample: Sample, many: Array) -> Sample:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_bins_of_a_rotated_roi_that_tables_have_no_room_for_are_made_in_turn(dtype: Any) -> None:
+def test_bins_beyond_room_of_tables_give_result_of_upright_roi(dtype: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 9, 50, 60)).astype(dtype)
     rois, boxes = np.array([[30, 25, 56, 44, 0]], dtype), np.array([[2, 3, 58, 47]], dtype)

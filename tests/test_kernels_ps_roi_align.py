@@ -13,7 +13,7 @@ from library_structs import limit_parts
 from ortops.compute import Bound, runner_on
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
-from problems import DTYPES, Array, Problem, make_problem
+from problems import Array, Problem, make_problem
 
 FORWARD, GRADIENT = BY_NAME["PSRoIAlign"], BY_NAME["PSRoIAlignGrad"]
 KINDS = ("inside", "across", "mirrored", "flat", "outside")
@@ -71,23 +71,6 @@ def check(problem: Problem) -> None:
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=own, atol=atol + own * 1e-3)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    ("size", "bins", "rois"),
-    [
-        ((2, 1, 9, 11), (3, 2), 6),
-        ((1, 17, 12, 12), (2, 2), 30),
-        ((1, 2, 5, 40), (7, 7), 4),
-        ((2, 9, 30, 20), (1, 3), 1),
-    ],
-    ids=["planes", "whole maps", "two channels", "windows"],
-)
-def test_kernels_compute_the_reference_in_panels_and_planes(
-    dtype: Any, size: tuple[int, ...], bins: tuple[int, int], rois: int
-) -> None:
-    check(large(dtype, size, bins, rois))
-
-
 def of_all_bins(problem: Problem) -> tuple[Array, Array]:
     """The bins of RoiAlign that read their own channels, and the dX of RoiAlign for a dY that is 0 in all others."""
     y = ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
@@ -122,7 +105,7 @@ def named(name: str, dtype: Any = np.float32) -> Problem:
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32], ids=["float16", "float32"])
 @pytest.mark.parametrize("name", LARGE)
-def test_bins_have_the_bits_of_roi_align(name: str, dtype: Any) -> None:
+def test_bins_have_bits_of_roi_align(name: str, dtype: Any) -> None:
     problem = named(name, dtype)
     y, dx = of_all_bins(problem)
     np.testing.assert_array_equal(forward(problem), y)
@@ -130,7 +113,7 @@ def test_bins_have_the_bits_of_roi_align(name: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
+def test_threads_change_no_bit(name: str) -> None:
     problem = named(name)
     given_x = [problem.x, problem.rois, problem.batch_indices]
     given_dy = [problem.dy, *given_x[1:], np.array(problem.x.shape), problem.x]
@@ -151,7 +134,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(name: str) -> None:
     assert bits(runner_on(16)) == alone
 
 
-def test_many_rois_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_rois_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = large(np.float32, (1, 9, 20, 20), (3, 3), 50)
     y, (dx, drois) = forward(problem), gradients(problem)
     limit_parts(monkeypatch, (FORWARD.name, GRADIENT.name), 1000)
@@ -162,7 +145,7 @@ def test_many_rois_are_pooled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 9])
-def test_a_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
+def test_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
     problem = large(np.float32, (1, channels, 8, 8), (2, 3), 5)
     problem.x[0, 4] = np.nan
     problem.x[0, 6 * (channels - 1)] = np.inf
@@ -173,7 +156,7 @@ def test_a_pixel_that_is_no_number_stays_in_its_bin(channels: int) -> None:
     assert not special.any()
 
 
-def test_without_channels_any_number_of_bins_takes_no_memory() -> None:
+def test_bins_without_channels_take_no_memory() -> None:
     x, rois, of, many = np.zeros((1, 0, 8, 8), np.float32), np.ones((2, 4), np.float32), np.zeros(2, np.int64), 10**6
     y = ortops.ps_roi_align(x, rois, of, output_height=many, output_width=many)
     assert y.shape == (2, 0, many, many)
@@ -186,6 +169,6 @@ def test_without_channels_any_number_of_bins_takes_no_memory() -> None:
 
 
 @pytest.mark.parametrize("ratio", [0, 3])
-def test_a_huge_roi_is_sampled_as_the_reference_samples_it(ratio: int) -> None:
+def test_huge_roi_agrees_with_reference(ratio: int) -> None:
     problem = large(np.float64, (1, 9, 6, 7), (2, 3), 3, ratio)
     check(replace(problem, rois=np.array([[-1e9, -2e9, 1e9, 3e9], [0, 0, 1e15, 9], [-1e12, 2, 5, 7.0]])))

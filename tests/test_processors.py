@@ -11,7 +11,7 @@ from ortops.compiler import machine_code
 from processes import python
 
 
-def test_every_number_in_float16_is_read_and_written_as_numpy_does() -> None:
+def test_conversions_of_float16_are_those_of_numpy() -> None:
     # In a process of its own: ONNX Runtime's option for subnormals counts in the first session alone, and for good.
     python("import float16_checks; float16_checks.check_all()", cwd=Path(__file__).parent)
 
@@ -28,9 +28,7 @@ def test_every_number_in_float16_is_read_and_written_as_numpy_does() -> None:
         ("armv7-unknown-linux-gnueabihf", "generic", "", False, False),
     ],
 )
-def test_llvm_says_which_instructions_a_processor_has(
-    triple: str, name: str, features: str, fma: bool, float16: bool
-) -> None:
+def test_llvm_tells_instructions_of_processor(triple: str, name: str, features: str, fma: bool, float16: bool) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=name, features=features)

@@ -13,7 +13,6 @@ import random
 import signal
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -28,8 +27,6 @@ import onnxruntime
 import onnx_models
 import ortops
 from conformance.case import Array
-from conformance.expected_values import reference
-from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
 RIGHT, WRONG = "right", "wrong"
@@ -44,8 +41,8 @@ FEEDS: dict[str, Array] = {
     "batch_indices": np.zeros(1, np.int64),
 }
 SIZE: dict[str, Any] = {"output_height": 8, "output_width": 8}
-SECONDS, FIRST, FIRST_COMPILED = 0.3, 0.2, 2.0
-"""Of a storm of signals; about those of its first attempt, which loads compiled code or compiles it."""
+SECONDS, FIRST = 0.3, 0.2
+"""Of a storm of signals; about those of its first attempt, which loads compiled code."""
 Outcomes = Counter[str]
 
 
@@ -226,28 +223,6 @@ def recursion() -> Outcomes:
     )
     sys.setrecursionlimit(usual)
     return outcomes
-
-
-def cold_compile() -> Outcomes:
-    """Alarms until a kernel gets compiled, from nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["NUMBA_CACHE_DIR"] = folder
-        model = chain(1)
-        # From the reference, since the functions would compile the kernel.
-        expected = 2 * reference(BY_NAME["RoiAlign_16"], SIZE, FEEDS, ("Y",))["Y"]
-
-        def attempt() -> str:
-            (answer,) = make(model).run(None, FEEDS)
-            has_values = answer is not None and answer.shape == expected.shape
-            is_close = has_values and np.allclose(answer, expected, rtol=1e-5, atol=1e-6)
-            return RIGHT if is_close else of_answer(answer, expected)
-
-        outcomes = Outcomes()
-        for outcome in itertools.islice(alarms(attempt, FIRST_COMPILED), 6):
-            outcomes[outcome] += 1
-            if outcome == RIGHT:
-                break
-        return outcomes + Outcomes([attempt()])
 
 
 def interrupted_at(n: int, call: Callable[[], object]) -> tuple[bool, object]:

@@ -44,6 +44,18 @@ LANGUAGES = {"python", "text", "console", "toml", "yaml", "json", "c", *NEVER_RU
 NOT_RUN = ("make", "pip", "git", "cd", "docker")
 """Commands that other tests or CI run, or that install something."""
 
+CI, ACTION, CI_SCRIPT = ".github/workflows/ci.yml", "action.yml", ".ci/run"
+
+ELSEWHERE = {
+    "make conformance": (CI_SCRIPT, "make conformance\n"),
+    "make docs REPORTS=report.json": (".github/workflows/weekly.yml", 'python -m docs "$REPORTS"/*.json'),
+    "make lint test": (CI_SCRIPT, "make lint"),
+    "make test": (CI_SCRIPT, "make test\n"),
+    "pip install .": (CI, "pip install . pytest\n"),
+    "pip install '.[conformance]'": (ACTION, 'pip install "${GITHUB_ACTION_PATH}[conformance]"'),
+}
+"""The file that runs each command of `NOT_RUN`, and its text that does."""
+
 PROJECT = ("ortops", "onnx_models", "conformance", "benchmarks")
 """Packages with a command line."""
 
@@ -232,21 +244,21 @@ def run_blocks(document: Path, folder: Path) -> None:
         for one in DOCUMENTS
     ],
 )
-def test_its_code_blocks_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_of_document_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     run_blocks(document, tmp_path)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_it_has_no_block_that_nothing_runs(document: Path) -> None:
+def test_document_has_no_block_that_nothing_runs(document: Path) -> None:
     text = document.read_text("utf-8")
     assert {block.language for block in blocks(document)} <= LANGUAGES
     assert not re.search(r"\n\n {4}\S", _BLOCK.sub("", text)), "an indented block is code that nothing runs: fence it"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_its_links_to_files_and_headings_lead_somewhere(document: Path) -> None:
+def test_links_of_document_lead_somewhere(document: Path) -> None:
     text = _BLOCK.sub("", document.read_text("utf-8"))
     for target in [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r'(?:src|srcset|href)="([^"]+)"', text)]:
         if re.match(r"https?://|mailto:", target):
@@ -264,6 +276,15 @@ def headings(document: Path) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
     return slugs | set(re.findall(r'(?:id|name)="([^"]+)"', text))
+
+
+def test_documented_commands_run_elsewhere_where_documents_do_not_run_them() -> None:
+    consoles = [block.text for document in DOCUMENTS for block in blocks(document) if block.language == "console"]
+    texts = {re.sub(r"\s+# .*", "", text) for console in consoles for text, _, _ in commands(console)}
+    assert any(not text.startswith(NOT_RUN) for text in texts)
+    assert {text for text in texts if text.startswith(NOT_RUN)} == set(ELSEWHERE)
+    for file, text in ELSEWHERE.values():
+        assert text in (ROOT / file).read_text("utf-8"), f"{file} does not run {text}"
 
 
 def write(folder: Path, text: str) -> Path:
@@ -285,6 +306,6 @@ def write(folder: Path, text: str) -> Path:
         ),
     ],
 )
-def test_a_document_that_is_wrong_fails(text: str, message: str, tmp_path: Path) -> None:
+def test_wrong_document_fails(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=message):
         run_blocks(write(tmp_path, text), tmp_path)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
+import onnx_models
 import ortops
-from processes import python
+from conformance.backends.session import options
+from processes import outcome, python
+from samples import FORWARD
+from sessions import ONE, made, session
+
+ONES = np.ones(1, np.float32)
 
 
-def test_importing_loads_neither_a_compiler_nor_onnxruntime() -> None:
+def test_import_loads_neither_compiler_nor_onnxruntime() -> None:
     heavy = "('numba', 'llvmlite', 'onnxruntime', 'onnxruntime_extensions', 'torch', 'hypothesis')"
     code = (
         f"import sys, ortops, onnx_models, ortops.reference; print([name for name in {heavy} if name in sys.modules])"
@@ -18,48 +25,27 @@ def test_importing_loads_neither_a_compiler_nor_onnxruntime() -> None:
     assert python(code) == "[]"
 
 
-def test_every_public_name_is_there_and_has_a_docstring() -> None:
+def test_public_names_have_docstrings() -> None:
     for name in ortops.__all__:
         assert getattr(ortops, name).__doc__, f"ortops.{name} has no docstring"
     assert set(ortops.__all__) <= set(dir(ortops))
 
 
-def test_a_forked_child_can_run_the_session_of_its_parent() -> None:
-    code = """
-import multiprocessing, warnings
-import numpy as np, onnx, onnxruntime, onnx_models, ortops
-from numpy.typing import NDArray
-warnings.simplefilter("ignore")
-options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = 1
-session = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString(), options)
-@ortops.operator(domain="t")
-def Twice(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    return 2 * x
-def of_user():
-    text = '<ir_version: 8, opset_import: ["" : 16, "t" : 1]> g (float[n] x) => (float[n] y) { y = t.Twice(x) }'
-    return ortops.InferenceSession(onnx.parser.parse_model(text).SerializeToString(), options, operators=[Twice])
-kept = of_user()
-rois = np.array([[0, 0, 3, 3]], np.float32)
-feeds = {"X": np.ones((1, 1, 4, 4), np.float32), "rois": rois, "batch_indices": np.zeros(1, np.int64)}
-def child(queue):
-    found = [one.run(None, {"x": np.ones(1, np.float32)})[0].item() for one in (kept, of_user())]
-    queue.put([session.run(None, feeds)[0].item(), *found])
-if __name__ == "__main__":
-    assert session.run(None, feeds)[0].item() == 1
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    process = context.Process(target=child, args=(queue,))
-    process.start()
-    print(queue.get(timeout=60))
-    process.join()
-"""
-    if sys.platform != "linux":
-        pytest.skip("fork is safe on Linux only")
-    assert python(code) == "[1.0, 2.0, 2.0]"
+@pytest.mark.skipif(sys.platform != "linux", reason="fork is safe on Linux only")
+def test_forked_child_runs_sessions_of_parent_and_its_own() -> None:
+    chosen = options()
+    chosen.intra_op_num_threads = 1
+    twice = made(lambda x: 2 * x, inputs=[ortops.Tensor("x", "float")], outputs=[ortops.Tensor("y", "float")])
+    pooling, kept = session(onnx_models.roi_align(16), chosen=chosen), session(ONE, twice, chosen=chosen)
+
+    def results() -> list[float]:
+        calls = ((pooling, FORWARD), (kept, {"x": ONES}), (session(ONE, twice, chosen=chosen), {"x": ONES}))
+        return [runner.run(None, feeds)[0].flat[0].item() for runner, feeds in calls]
+
+    assert outcome(results) == str(results())
 
 
-def test_daemon_threads_inside_sessions_do_not_abort_the_interpreters_exit() -> None:
+def test_daemon_threads_in_sessions_abort_no_exit() -> None:
     code = """
 import threading
 import numpy as np, onnxruntime, onnx_models, ortops

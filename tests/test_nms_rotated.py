@@ -48,25 +48,6 @@ def turned(boxes: Array, angle: float) -> Array:
     return made
 
 
-# The boxes and scores of mmdeploy's tests/test_ops/test_ops.py. The first two boxes have an IoU of 0.4, the third is apart.
-@pytest.mark.parametrize("score_threshold", [0.0, 0.1])
-@pytest.mark.parametrize(("iou_threshold", "is_kept"), [(0.1, False), (0.3, False), (0.399, False), (0.401, True)])
-def test_boxes_of_mmdeploys_tests_are_kept(iou_threshold: float, is_kept: bool, score_threshold: float) -> None:
-    boxes = [[[60, 75, 20, 50, 0], [65, 80, 10, 40, 0], [30, 30, 40, 40, 0]]] * 2
-    scores = [
-        [[0.5, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.7], [0.1, 0.1, 0.1]],
-        [[0.1, 0.1, 0.1], [0.7, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.5]],
-    ]
-    expected = []
-    for image, classes in enumerate(scores):
-        for number, of_class in enumerate(classes):
-            best = int(np.argmax(of_class[:2]))
-            allowed = [0, 1, 2] if is_kept else [best, 2]
-            ordered = sorted(allowed, key=lambda box, of_class=of_class: -of_class[box])  # type: ignore[misc]
-            expected += [[image, number, box] for box in ordered if of_class[box] > score_threshold + 1e-6]
-    assert run(NODE.format(iou_threshold, score_threshold), boxes, scores).tolist() == expected
-
-
 # What the kernel of mmdeploy 1.3.1 gives with ONNX Runtime 1.15.1, the boxes of each class.
 @pytest.mark.parametrize(
     ("threshold", "of_mmdeploy"),
@@ -81,7 +62,7 @@ def test_boxes_of_mmdeploys_tests_are_kept(iou_threshold: float, is_kept: bool, 
         ),
     ],
 )
-def test_turned_boxes_that_mmdeploys_kernel_keeps_are_kept(threshold: float, of_mmdeploy: Any) -> None:
+def test_operator_keeps_boxes_that_kernel_of_mmdeploy_keeps(threshold: float, of_mmdeploy: Any) -> None:
     i = np.arange(40)
     boxes = [np.stack([37 * i % 60, 53 * i % 50, 5 + 7 * i % 30, 4 + 11 * i % 25, 13 * i % 63 / 10 - 3.1], axis=1)]
     scores = [[29 * i % 41 / 50, 17 * i % 43 / 50]]
@@ -91,7 +72,7 @@ def test_turned_boxes_that_mmdeploys_kernel_keeps_are_kept(threshold: float, of_
 
 @pytest.mark.parametrize("threshold", [0.1, 0.35, 0.6])
 @pytest.mark.parametrize("seed", range(3))
-def test_boxes_without_a_turn_are_those_of_onnx_and_a_common_turn_changes_nothing(seed: int, threshold: float) -> None:
+def test_operator_keeps_boxes_of_onnx_whatever_their_common_turn(seed: int, threshold: float) -> None:
     boxes, scores = boxes_of(seed, count=200)
     model = onnx.parser.parse_model(f"""
         <ir_version: 8, opset_import: ["" : 11]>
@@ -124,18 +105,18 @@ def test_boxes_without_a_turn_are_those_of_onnx_and_a_common_turn_changes_nothin
         ([0, 0, 1, 1, 0], [9, 9, 1, 1, 0], 0),
     ],
 )
-def test_the_area_that_two_boxes_share_is_known(a: list[float], b: list[float], expected: float) -> None:
+def test_overlap_gives_shared_area(a: list[float], b: list[float], expected: float) -> None:
     for first, second in ((a, b), (b, a)):
         assert overlap(np.array(first, float), np.array(second, float)) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize(("images", "count"), [(1, 0), (0, 3), (2, 3)])
-def test_nothing_may_be_left(images: int, count: int) -> None:
+def test_operator_keeps_no_box(images: int, count: int) -> None:
     boxes, scores = np.ones((images, count, 5)), np.zeros((images, 2, count))
     assert run(NODE.format(0.1, 0.05), boxes, scores).shape == (0, 3)
 
 
-def test_numbers_that_are_not_finite_end_no_process() -> None:
+def test_operator_survives_numbers_that_are_not_finite() -> None:
     boxes, scores = boxes_of(0, count=40, images=1)
     boxes[0, :30] = np.random.default_rng(0).choice([np.nan, np.inf, -np.inf, -1, 0, 1e38, 1], (30, 5))
     scores[0, 0, ::3] = np.nan
@@ -143,13 +124,13 @@ def test_numbers_that_are_not_finite_end_no_process() -> None:
     assert not np.isnan(scores[tuple(selected.T)]).any()
 
 
-def test_boxes_of_another_shape_are_refused() -> None:
+def test_operator_refuses_boxes_of_other_shape() -> None:
     cut = "shape = Constant <value = int64[3] {1, -1, 4}> () cut = Reshape (boxes, shape) "
     with pytest.raises(Exception, match=r"mmdeploy::NMSRotated: .*boxes"):
         run(cut + NODE.format(0.1, 0.05).replace("boxes", "cut"), np.ones((1, 4, 5)), np.ones((1, 1, 5)))
 
 
-def test_a_rotated_detector_of_mmdeploy_runs_as_it_is() -> None:
+def test_rotated_detector_of_mmdeploy_runs_unchanged() -> None:
     """Its nodes in one graph: rotated RoIs, rotated suppression, and the nodes of ONNX that gather what is left."""
     model = onnx.parser.parse_model("""
         <ir_version: 8, opset_import: ["" : 11, "mmdeploy" : 1]>
@@ -179,15 +160,13 @@ def test_a_rotated_detector_of_mmdeploy_runs_as_it_is() -> None:
     selected = run(NODE.format(0.1, 0.05), boxes, scores)
     assert 3 < len(selected) < 100
     np.testing.assert_array_equal(best, scores.astype(np.float32)[tuple(selected.T)])
-    expected = ortops.roi_align_rotated(
-        x,
-        boxes.astype(np.float32)[selected[:, 0], selected[:, 2]],
-        selected[:, 0],
-        output_height=2,
-        output_width=2,
-        spatial_scale=0.125,
-        sampling_ratio=2,
-        aligned=1,
-        clockwise=1,
-    )
+    rois = boxes.astype(np.float32)[selected[:, 0], selected[:, 2]]
+    attributes: dict[str, Any] = {
+        "output_height": 2,
+        "output_width": 2,
+        "sampling_ratio": 2,
+        "aligned": 1,
+        "clockwise": 1,
+    }
+    expected = ortops.roi_align_rotated(x, rois, selected[:, 0], spatial_scale=0.125, **attributes)
     assert features.tobytes() == expected.tobytes()

@@ -50,7 +50,7 @@ def computes(operator: Operator) -> Callable[[Function], Function]:
         )
         scope: dict[str, Any] = {"operator": operator}
         scope |= {used.__name__: used for used in (bind_unchecked, call_bound, as_int, wanted_gradients)}
-        exec(source, scope)  # noqa: S102 - as dataclasses does
+        exec(compile(source, f"<ortops.{function.__name__}>", "exec"), scope)  # noqa: S102 - as dataclasses does
         computed = scope[function.__name__]
         computed.__defaults__, computed.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         return cast("Function", functools.update_wrapper(computed, function))

@@ -43,40 +43,31 @@ def evaluate(
         ValueError: a value, a shape or the data breaks a rule, or no output is wanted.
     """
     arguments = arguments_of(operator, attributes)
-    names = _wanted_names(operator, wanted)
-    arrays = _by_name(operator, inputs)
+    flags = [True] * len(operator.outputs) if wanted is None else list(wanted)
+    if len(flags) != len(operator.outputs):
+        raise ValueError(f"wanted = {flags}: must have {len(operator.outputs)} entries, one for each output")
+    if not any(flags):
+        raise ValueError(f"wanted = {flags}: {operator.name} needs at least one output")
+    if len(inputs) > len(operator.inputs):
+        raise ValueError(f"{len(inputs)} inputs: {operator.name} has {len(operator.inputs)}")
+    named = zip(operator.inputs, inputs, strict=False)
+    arrays = {tensor.name: np.asarray(value) for tensor, value in named if value is not None}
     check_types(operator, arrays)
-    check_shapes(operator, arrays, arguments)
-    given = {tensor.name: _to_float64(arrays.get(tensor.name)) for tensor in operator.inputs}
-    return compute(operator, given, arguments, names)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
+    output_shapes(operator, shapes, lengths, arguments)
+    given = {name: array if array.dtype.kind in "iu" else array.astype(np.float64) for name, array in arrays.items()}
+    positional = [given.get(tensor.name) for tensor in operator.inputs]
+    function = function_of(operator)
+    if len(operator.outputs) == 1:
+        return [function(*positional, **arguments)]
+    names = tuple(tensor.name.lower() for tensor, flag in zip(operator.outputs, flags, strict=True) if flag)
+    return list(function(*positional, **arguments, outputs=names))
 
 
 def arguments_of(operator: Operator, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:
     """All attributes' values, checked; attributes that the node leaves out have their defaults."""
     return operator.check_attributes(attributes)
-
-
-def check_shapes(
-    operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]], arguments: Mapping[str, AttributeValue]
-) -> None:
-    """Check that the inputs' shapes agree, and that lengths in their elements do."""
-    shapes = {name: array.shape for name, array in arrays.items()}
-    lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
-    output_shapes(operator, shapes, lengths, arguments)
-
-
-def compute(
-    operator: Operator,
-    inputs: Mapping[str, npt.NDArray[np.generic] | None],
-    arguments: Mapping[str, AttributeValue],
-    wanted: Sequence[str],
-) -> list[npt.NDArray[np.float64] | None]:
-    """Compute the outputs from checked inputs and attributes; None for an output that is not in `wanted`."""
-    function = function_of(operator)
-    if len(operator.outputs) == 1:
-        return [function(*inputs.values(), **arguments)]
-    outputs = tuple(name.lower() for name in wanted)
-    return cast("list[npt.NDArray[np.float64] | None]", list(function(*inputs.values(), **arguments, outputs=outputs)))
 
 
 def function_of(operator: Operator) -> Callable[..., Any]:
@@ -85,22 +76,6 @@ def function_of(operator: Operator) -> Callable[..., Any]:
         "Callable[..., Any]",
         getattr(importlib.import_module(f"ortops.reference.{operator.family}"), operator.function),
     )
-
-
-def _wanted_names(operator: Operator, wanted: Sequence[bool] | None) -> list[str]:
-    flags = [True] * len(operator.outputs) if wanted is None else list(wanted)
-    if len(flags) != len(operator.outputs):
-        raise ValueError(f"wanted = {flags}: must have {len(operator.outputs)} entries, one for each output")
-    if not any(flags):
-        raise ValueError(f"wanted = {flags}: {operator.name} needs at least one output")
-    return [tensor.name for tensor, flag in zip(operator.outputs, flags, strict=True) if flag]
-
-
-def _by_name(operator: Operator, inputs: Sequence[npt.ArrayLike | None]) -> dict[str, npt.NDArray[np.generic]]:
-    if len(inputs) > len(operator.inputs):
-        raise ValueError(f"{len(inputs)} inputs: {operator.name} has {len(operator.inputs)}")
-    named = zip(operator.inputs, inputs, strict=False)
-    return {tensor.name: np.asarray(value) for tensor, value in named if value is not None}
 
 
 def check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]]) -> None:
@@ -116,9 +91,3 @@ def check_types(operator: Operator, arrays: Mapping[str, npt.NDArray[np.generic]
         agreed = first.setdefault(tensor.type, tensor.name)
         if dtype != arrays[agreed].dtype:
             raise TypeError(f"{tensor.name} has type {dtype}: must be {arrays[agreed].dtype}, as {agreed}")
-
-
-def _to_float64(array: npt.NDArray[np.generic] | None) -> npt.NDArray[np.generic] | None:
-    if array is None or array.dtype.kind in "iu":
-        return array
-    return array.astype(np.float64)

@@ -81,8 +81,8 @@ def test_one_child_lives_through_it_all_and_every_report_says_so(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
     streams, end = (sys.stdout, sys.stderr), os._exit
-    for function, (outcome, message) in RUDE.items():
-        result = judge(CASES[0], ask(backends.load(f"rude_backends:{function.__name__}"), CASES[0]))
+    for name, (outcome, message) in RUDE.items():
+        result = judge(CASES[0], ask(backends.load(f"rude_backends:{name}"), CASES[0]))
         assert (result.outcome.value, message in result.message) == (outcome, True)
         assert ((sys.stdout, sys.stderr), os._exit) == (streams, end)
         os.fstat(1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.case import Case, scenario_of
+from conformance.cases import case_of
 from conformance.outcome import Outcome, Result
 
 MIN_FAILED = 3
@@ -105,20 +106,16 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
         passes fulfils it. "Only" means that each part is what some failing cases and passing ones of the same scenario
         differ in, and nothing else.
     """
-    if len(failed) < MIN_FAILED or any(result.case.expects_error for result in failed):
+    if len(failed) < MIN_FAILED or any(case_of(result).expects_error for result in failed):
         return "", ()
-    scenarios = {scenario_of(result.case.id) for result in failed}
+    scenarios = {scenario_of(result.id) for result in failed}
     functions = {scenario.partition("/")[0] for scenario in scenarios}
-    own = [r for r in results if r.case.id.partition("/")[0] in functions and not r.case.expects_error]
-    groups = (
-        {r.case.group for r in own}
-        if all(map(_is_special, failed))
-        else {r.case.group for r in own if not _is_special(r)}
-    )
-    passed = [r.case for r in own if r.outcome is Outcome.PASSED and r.case.group in groups]
+    own = [r for r in results if r.id.partition("/")[0] in functions and not case_of(r).expects_error]
+    groups = {r.group for r in own} if all(map(_is_special, failed)) else {r.group for r in own if not _is_special(r)}
+    passed = [case_of(r) for r in own if r.outcome is Outcome.PASSED and r.group in groups]
     # A departure from a weaker rule is the same mistake if other variants of its scenario fail.
-    departed = [r.case for r in own if r.outcome is Outcome.DEPARTED and scenario_of(r.case.id) in scenarios]
-    cases = [*(result.case for result in failed), *departed]
+    departed = [case_of(r) for r in own if r.outcome is Outcome.DEPARTED and scenario_of(r.id) in scenarios]
+    cases = [*(case_of(result) for result in failed), *departed]
     excluded = {
         part: [not part.holds(case) for case in passed]
         for name in _properties(cases[0])
@@ -147,7 +144,7 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
 
 
 def _is_special(result: Result) -> bool:
-    return result.case.group.partition("/")[2] in SPECIAL
+    return result.group.partition("/")[2] in SPECIAL
 
 
 def _parts(name: str, failed: Sequence[Case], passed: Sequence[Case]) -> Iterator[Condition]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Array, Case, scenario_of
+from conformance.cases import case_of
 from conformance.compare import allowed_errors
 from conformance.conditions import Condition, in_common
 from conformance.error_terms import unit_roundoff
@@ -83,7 +84,7 @@ class Diagnosis:
     def explains(self, result: Result) -> bool:
         """Whether the mutants give the backend's answer, which is certain if they gave all those that were compared."""
         is_answer = result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result)
-        return is_answer and (self.agreed == self.compared or _is_same(result, _answer(self.mutants, result.case)))
+        return is_answer and (self.agreed == self.compared or _is_same(result, _answer(self.mutants, case_of(result))))
 
 
 def _begun_small(words: str) -> str:
@@ -112,12 +113,12 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
     for result in results:
         if result.outcome in (Outcome.FAILED, Outcome.DEPARTED) and _is_comparable(result):
             functions.setdefault(function_of(result), []).append(result)
-            groups.setdefault(result.case.group, []).append(result)
+            groups.setdefault(result.group, []).append(result)
     comparison = _Comparison(results, functions, seconds)
     calls: list[tuple[Callable[[Sequence[Result]], None], Sequence[Result]]] = []
     for own in sorted(functions.values(), key=len, reverse=True):
         calls.append((comparison.search, own))
-        calls += [(comparison.add, groups[group]) for group in dict.fromkeys(result.case.group for result in own)]
+        calls += [(comparison.add, groups[group]) for group in dict.fromkeys(result.group for result in own)]
     # What all groups may share comes first, then what one of them has alone.
     calls += [(comparison.search_again, own) for own in sorted(groups.values(), key=len, reverse=True)]
     with contextlib.suppress(TimeoutError):
@@ -129,7 +130,7 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
         weight[one.mutants] += one.agreed
     ranked = sorted(comparison.found, key=lambda one: (-one.agreed, len(one.mutants), -weight[one.mutants]))
     best = {group: [one for one in ranked if one.group == group][:MAX_SHOWN] for group in groups}
-    wrong = dict.fromkeys(r.case.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
+    wrong = dict.fromkeys(r.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
     for group in wrong:
         # Cases that are too large to be compared have the mistake that all others of the operator have.
         same = [name for name in wrong if name in groups and _function_of(name) == _function_of(group)]
@@ -164,8 +165,8 @@ class _Comparison:
 
     def add(self, failed: Sequence[Result]) -> None:
         """Add the diagnoses of a group of cases: the mutants known so far that explain its failures."""
-        group, compared = failed[0].case.group, _chosen(failed)
-        passed = [r for r in self._results if r.outcome is Outcome.PASSED and r.case.group == group]
+        group, compared = failed[0].group, _chosen(failed)
+        passed = [r for r in self._results if r.outcome is Outcome.PASSED and r.group == group]
         for mutants, (where, conditions) in self._known.items():
             agreed = self._agreed(mutants, compared)
             if agreed and self._pass(mutants, _chosen(_fulfilling(conditions, passed))):
@@ -174,18 +175,18 @@ class _Comparison:
     def search_again(self, failed: Sequence[Result]) -> None:
         """Search for mutants that explain a group's failures if none that is known does."""
         is_new = len(failed) < len(self._failed[function_of(failed[0])])
-        if is_new and not any(one.group == failed[0].case.group for one in self.found):
+        if is_new and not any(one.group == failed[0].group for one in self.found):
             self.search(failed)
             self.add(failed)
 
     def search(self, failed: Sequence[Result]) -> None:
         """Search for mutants that explain failures of one operator."""
         function = function_of(failed[0])
-        compared = sorted(_chosen(failed), key=lambda result: _samples(result.case))
+        compared = sorted(_chosen(failed), key=lambda result: _samples(case_of(result)))
         own = [r for r in self._results if function_of(r) == function]
         # The mutant of a wrong number may refuse what the backend refuses, or not.
-        has_accepted = any(r.case.expects_error for r in compared)
-        passed = [r for r in own if r.outcome is Outcome.PASSED and (has_accepted or not r.case.expects_error)]
+        has_accepted = any(case_of(r).expects_error for r in compared)
+        passed = [r for r in own if r.outcome is Outcome.PASSED and (has_accepted or not case_of(r).expects_error)]
         confirming = _chosen(passed, MAX_CONFIRMING)
         is_whole = len(failed) == len(self._failed[function])
         where, conditions = in_common([r for r in failed if r.wrong_output], own) if is_whole else ("", ())
@@ -205,7 +206,7 @@ class _Comparison:
                     self._known[mutants] = where, conditions
             return len(self._known) > count
 
-        mutants = [mutant for mutant in all_mutants() if mutant.concerns(failed[0].case.definition)]
+        mutants = [mutant for mutant in all_mutants() if mutant.concerns(case_of(failed[0]).definition)]
         if not keep((mutant,) for mutant in mutants):
             keep(self._pairs(mutants, compared, confirming))
 
@@ -234,15 +235,15 @@ class _Comparison:
         return len(failed) - misses
 
     def _agrees(self, mutants: Mutants, result: Result) -> bool:
-        is_concerned = all(mutant.concerns(result.case.definition) for mutant in mutants)
-        return is_concerned and _is_same(result, self._answer(mutants, result.case))
+        is_concerned = all(mutant.concerns(case_of(result).definition) for mutant in mutants)
+        return is_concerned and _is_same(result, self._answer(mutants, case_of(result)))
 
     def _fits(self, mutants: Mutants, result: Result) -> bool:
         return self._agrees(mutants, result) or self._pass(mutants, [result])
 
     def _pass(self, mutants: Mutants, results: Iterable[Result]) -> bool:
         """Whether the mutants pass all of these cases."""
-        return all(judge(r.case, self._answer(mutants, r.case)).outcome is Outcome.PASSED for r in results)
+        return all(judge(case_of(r), self._answer(mutants, case_of(r))).outcome is Outcome.PASSED for r in results)
 
     def _answer(self, mutants: Mutants, case: Case) -> Answer:
         key = mutants, case.id
@@ -255,7 +256,7 @@ class _Comparison:
 
 def function_of(result: Result) -> str:
     """The first part of a case's id, which names its operator without a version."""
-    return _function_of(result.case.id)
+    return _function_of(result.id)
 
 
 def _function_of(name: str) -> str:
@@ -266,16 +267,20 @@ def _fulfilling(conditions: Sequence[Condition], results: Iterable[Result]) -> l
     """The results of valid cases that fulfil all conditions; all results if there is none."""
     if not conditions:
         return list(results)
-    return [r for r in results if not r.case.expects_error and all(condition.holds(r.case) for condition in conditions)]
+    return [
+        r
+        for r in results
+        if not case_of(r).expects_error and all(condition.holds(case_of(r)) for condition in conditions)
+    ]
 
 
 def _is_comparable(result: Result) -> bool:
     """Whether the backend gave an answer that a mutant could give, too. The message of a refusal is reason enough."""
-    if result.case.nbytes > MAX_BYTES or result.reason in (Reason.WROTE, Reason.REFUSED):
+    if case_of(result).nbytes > MAX_BYTES or result.reason in (Reason.WROTE, Reason.REFUSED):
         return False
-    if result.case.expects_error is not None:
+    if case_of(result).expects_error is not None:
         return result.reason is Reason.ACCEPTED
-    return all(name in result.outputs for name in result.case.outputs)
+    return all(name in result.outputs for name in case_of(result).outputs)
 
 
 def _samples(case: Case) -> float:
@@ -287,15 +292,15 @@ def _samples(case: Case) -> float:
 def _chosen(results: Sequence[Result], most: int = MAX_COMPARED) -> list[Result]:
     """Some of the results, from as many scenarios and variants of them as possible, float before other types."""
     scenarios: dict[str, list[Result]] = {}
-    for result in sorted(results, key=lambda result: result.case.element_type != "float"):
-        own = scenarios.setdefault(scenario_of(result.case.id), [])
-        if not own or own[0].case.element_type == result.case.element_type:
+    for result in sorted(results, key=lambda result: case_of(result).element_type != "float"):
+        own = scenarios.setdefault(scenario_of(result.id), [])
+        if not own or case_of(own[0]).element_type == case_of(result).element_type:
             own.append(result)
     # Neighbouring scenarios are similar, so take scenarios from everywhere instead of the first ones.
     spread = list(scenarios.values())[:: max(len(scenarios) // most, 1)]
     varied = [own[k % len(own)] for k, own in enumerate((*spread, *scenarios.values()))]
-    unique = {result.case.id: result for result in (*varied, *itertools.chain.from_iterable(scenarios.values()))}
-    small = (r for r in unique.values() if r.case.formula is None and _samples(r.case) <= MAX_SAMPLES)
+    unique = {result.id: result for result in (*varied, *itertools.chain.from_iterable(scenarios.values()))}
+    small = (r for r in unique.values() if case_of(r).formula is None and _samples(case_of(r)) <= MAX_SAMPLES)
     return list(itertools.islice(small, most))
 
 
@@ -313,17 +318,17 @@ def _backend(mutants: Mutants) -> OnnxBackend:
 
 
 def _is_same(result: Result, answer: Answer) -> bool:
-    if result.case.expects_error is not None or answer.outputs is None:
-        return result.case.expects_error is not None and answer.kind == "outputs"
+    if case_of(result).expects_error is not None or answer.outputs is None:
+        return case_of(result).expects_error is not None and answer.kind == "outputs"
     outputs = answer.outputs
-    return all(_is_close(result, name, result.outputs[name], outputs[name]) for name in result.case.outputs)
+    return all(_is_close(result, name, result.outputs[name], outputs[name]) for name in case_of(result).outputs)
 
 
 def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
     """Whether two outputs are equal within the case's tolerance and the rounding of the wrong values."""
     if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
         return False
-    allowed = allowed_errors(result.case)[name]
+    allowed = allowed_errors(case_of(result))[name]
     if allowed.shape != ours.shape:
         allowed = np.asarray(allowed.max(initial=0.0))
     first, second = theirs.astype(np.float64), ours.astype(np.float64)
@@ -332,6 +337,6 @@ def _is_close(result: Result, name: str, theirs: Array, ours: Array) -> bool:
         return False
     first, second = np.where(is_finite, first, 0), np.where(is_finite, second, 0)
     # Sums of numbers that the right answer does not read: its tolerance may be 0.
-    rounding = unit_roundoff(result.case.dtype) * np.abs(second)
-    sums = SUMS * unit_roundoff(result.case.compute_dtype) * np.abs(second).max(initial=0.0)
+    rounding = unit_roundoff(case_of(result).dtype) * np.abs(second)
+    sums = SUMS * unit_roundoff(case_of(result).compute_dtype) * np.abs(second).max(initial=0.0)
     return bool(np.all(np.abs(first - second) <= np.nan_to_num(allowed) + rounding + sums))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from conformance.case import Array, Case
+from conformance.case import Array, Basis, group_of
 
 
 class Reason(StrEnum):
@@ -92,23 +92,31 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one case.
+    """The outcome of one case, and its entry in a report.
 
+    id: that of the case.
     message: the reason in words if the case did not pass, else empty.
     worst: the element with the largest ratio of error to tolerance, or the output with a wrong shape or type; None if no
-        values were compared.
+        values were compared. Of a result that was read from a file, only `error` and `allowed` are known.
     seconds: the time that the backend took.
     outputs: if the case did not pass, the backend's small outputs by name.
     reason: None if the case passed or is unsupported, or if an old report does not have the reason.
+    basis: the case's; None if an old report does not have it.
     """
 
-    case: Case
+    id: str
     outcome: Outcome
     message: str = ""
-    worst: Difference | None = None
-    seconds: float = 0.0
+    worst: Difference | None = field(default=None, compare=False)
+    seconds: float = field(default=0.0, compare=False)
     outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
     reason: Reason | None = None
+    basis: Basis | None = None
+
+    @property
+    def group(self) -> str:
+        """The row of a report that counts the case."""
+        return group_of(self.id)
 
     @property
     def wrong_output(self) -> str:

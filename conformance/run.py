@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import threading
@@ -264,7 +265,7 @@ class CaseRunner:
         """The result of a case from its answer. If the answer is a refusal, this also runs the valid twin."""
         if case.expects_error and answer.kind in ("refusal", "missing"):
             answer = self._checked_refusal(case, answer)
-        return self._with_known(judge(case, answer, self._conventions), find(self.known, case.id))
+        return self._with_known(case, judge(case, answer, self._conventions))
 
     def _checked_refusal(self, case: Case, answer: Answer) -> Answer:
         """The refusal if the backend answers the valid twin correctly; else an answer that the case is unsupported."""
@@ -275,8 +276,9 @@ class CaseRunner:
             return answer
         return Answer("unsupported", text=f"no right answer to its valid twin: {twin.message or twin.outcome.value}")
 
-    def _with_known(self, result: Result, known: ExpectedFailure | None) -> Result:
+    def _with_known(self, case: Case, result: Result) -> Result:
         """The result, changed to an expected failure or a departure if it is one."""
+        known = find(self.known, case.id)
         if known is not None:
             if result.outcome is Outcome.PASSED:
                 message = f"passed, but is listed as an expected failure: {known.reason}"
@@ -284,7 +286,7 @@ class CaseRunner:
             if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
                 return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
         # A node must never write to its caller's arrays, even if the case has a weak basis.
-        is_text = result.reason is Reason.WROTE or not result.case.basis.is_weaker_than(self._strict)
+        is_text = result.reason is Reason.WROTE or not case.basis.is_weaker_than(self._strict)
         if result.outcome is Outcome.FAILED and not is_text:
             return replace(result, outcome=Outcome.DEPARTED)
         return result
@@ -298,17 +300,18 @@ def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Resu
         answer: the backend's answer. A refusal counts without running the twin, which `CaseRunner` does.
         conventions: those with which the backend is judged.
     """
+    result_of = functools.partial(Result, case.id, seconds=answer.seconds, basis=case.basis)
     if answer.kind == "unsupported":
-        return Result(case, Outcome.UNSUPPORTED, answer.text, seconds=answer.seconds)
+        return result_of(Outcome.UNSUPPORTED, answer.text)
     if answer.kind == "crash":
-        return Result(case, Outcome.CRASHED, answer.text, seconds=answer.seconds, reason=answer.reason)
+        return result_of(Outcome.CRASHED, answer.text, reason=answer.reason)
     reason, message, worst = _conforms(with_conventions(case, conventions), answer)
     if answer.written:
         reason, message = Reason.WROTE, f"the backend has written to {answer.written}"
     if reason is None:
-        return Result(case, Outcome.PASSED, worst=worst, seconds=answer.seconds)
+        return result_of(Outcome.PASSED, worst=worst)
     kept = _kept(case, answer.outputs or {})
-    return Result(case, Outcome.FAILED, message, worst, answer.seconds, kept, reason)
+    return result_of(Outcome.FAILED, message, worst, outputs=kept, reason=reason)
 
 
 def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:

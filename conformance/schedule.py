@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, TypeVar
 
 from conformance import backends
@@ -130,7 +130,7 @@ class BackendChild(Child):
             try:
                 for result in self.calls(_judged_in_child, [(self._setting, case) for case in left]):
                     case = left.popleft()
-                    yield replace(result, case=case)
+                    yield result
                     is_wrong = result.outcome not in (Outcome.PASSED, Outcome.UNSUPPORTED)
                     if declared.is_unsafe and case.expects_error == "data" and is_wrong:
                         self.end()  # as above
@@ -368,7 +368,5 @@ def answer_within(setting: Setting, case: Case, name: str = "", seconds: float |
 
 
 def _judged_in_child(setting: Setting, case: Case) -> Result:
-    """The result of a case, without the case itself, which the parent has."""
     store_results()
-    result = runner_of(setting, load(setting), answers_of(setting)).result(case)
-    return replace(result, case=None)  # type: ignore[arg-type]
+    return runner_of(setting, load(setting), answers_of(setting)).result(case)

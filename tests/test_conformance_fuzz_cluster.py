@@ -75,7 +75,7 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
         found = [next(results)]
         os.kill(process, signal.SIGKILL)
         found += results
-    assert sorted(result.case.id for result in found) == sorted(case.id for case in cases)
+    assert sorted(result.id for result in found) == sorted(case.id for case in cases)
     assert {result.outcome for result in found} == {Outcome.UNSUPPORTED}
 
 

@@ -163,7 +163,7 @@ def test_a_backend_that_writes_to_what_its_caller_has_fails_even_if_all_numbers_
     assert found
     assert {result.outcome for result in found} == {Outcome.FAILED}
     right = CaseRunner(functools.partial(ask, FunctionBackend(lambda *call: by_kernels(*call[:3]))))
-    assert {right.result(result.case).outcome for result in found} == {Outcome.PASSED}
+    assert {right.result(BY_ID[result.id]).outcome for result in found} == {Outcome.PASSED}
 
 
 def test_the_second_call_has_other_numbers_and_the_same_rois_and_shapes() -> None:
@@ -286,7 +286,7 @@ def outcomes_of(
     backend: backends.Backend, cases: Sequence[Case], conventions: Sequence[str] = ()
 ) -> dict[str, Outcome]:
     runner = CaseRunner(functools.partial(ask, backend), conventions=conventions)
-    return {result.case.id: result.outcome for result in map(runner.result, cases)}
+    return {result.id: result.outcome for result in map(runner.result, cases)}
 
 
 def evaluated(op_type: str, inputs: Mapping[str, Array | None], attributes: Mapping[str, Any], *_: object) -> Array:

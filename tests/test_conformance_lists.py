@@ -135,7 +135,7 @@ def test_globs_match_the_cases_and_no_others() -> None:
 def of(outcome: Outcome, message: str = "refused: E: no") -> list[ExpectedFailure]:
     """The list of one case in float, while the other types pass, from a list with all of them."""
     cases = [BY_ID[f"{SCENARIO}/v16/{kind}"] for kind in ("float", "double")]
-    results = [Result(cases[0], outcome, message), Result(cases[1], Outcome.PASSED)]
+    results = [Result(cases[0].id, outcome, message), Result(cases[1].id, Outcome.PASSED)]
     return failure_list.listed(results, [], [ExpectedFailure(f"{SCENARIO}/v16/[fd]*", "old")], IDS)
 
 

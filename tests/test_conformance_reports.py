@@ -27,7 +27,7 @@ from conformance.outcome import Outcome, Reason, Result
 from conformance.report import failure_list, page, record, terminal
 from conformance.report.causes import causes_of
 from conformance.report.counts import brief, rows
-from conformance.report.record import Entry, NotAReportError, Report, read, read_merged, report_of
+from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
 from conformance.run import Answer, ask, judge
 from ortops import atomic_file
 from rude_backends import CLEARS, SHOWN
@@ -129,9 +129,10 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert report.origin.version == report.origin.suite == ortops.__version__
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", report.origin.date)
     assert [case_id for case_id, entry in report.entries.items() if entry.reason is Reason.ACCEPTED] == [CASES[-1].id]
-    for case, result in zip(CASES, results(), strict=True):
-        back = report.entries[case.id].result(case)
-        assert (back.case, back.outcome, back.message) == (case, result.outcome, result.message)
+    for back, result in zip(report.entries.values(), results(), strict=True):
+        assert (back.worst is None) == (result.worst is None)
+        if back.worst and result.worst:
+            assert (back.worst.error, back.worst.allowed) == (result.worst.error, result.worst.allowed)
         assert {name: a.tobytes() for name, a in back.outputs.items()} == {
             name: a.tobytes() for name, a in result.outputs.items()
         }
@@ -328,7 +329,7 @@ def test_a_wrong_output_without_a_diagnosis_is_a_cause_for_each_kind_of_mistake(
     wrong: list[Reason | None], reasons: list[str]
 ) -> None:
     text = "Y: expected type bfloat16, got type float16"
-    results = [Result(c, Outcome.FAILED, text, reason=why) for c, why in zip(FIRST_OF_GROUPS, wrong, strict=False)]
+    results = [Result(c.id, Outcome.FAILED, text, reason=why) for c, why in zip(FIRST_OF_GROUPS, wrong, strict=False)]
     assert [cause.reason for cause in causes_of(results, [])] == reasons
 
 
@@ -352,7 +353,7 @@ def test_a_wrong_element_type_is_one_cause_even_if_another_mistake_of_the_group_
     case, other = FIRST_OF_GROUPS[:2]
     mutant = next(one for one in all_mutants() if one.short_name == "NoHalfPixel")
     text = "Y: expected type bfloat16, got type float16"
-    results = [Result(one, Outcome.FAILED, text, reason=Reason.TYPE) for one in (case, other)]
+    results = [Result(one.id, Outcome.FAILED, text, reason=Reason.TYPE) for one in (case, other)]
     causes = causes_of(results, [Diagnosis(case.group, (mutant,), 1, 1)])
     assert [str(cause) for cause in causes] == [
         f"2 failed: wrong element type, such as float16 instead of bfloat16 [{case.group}, {other.group}]"
@@ -376,14 +377,14 @@ def printed(report: Report, width: int) -> str:
     """What a terminal of this width shows of a report."""
     text = io.StringIO()
     out = Console(file=text, width=width, force_terminal=True, color_system=None)
-    terminal.write(report, out, causes_of(report.results(collect()), []), verbose=True)
+    terminal.write(report, out, causes_of(list(report.entries.values()), []), verbose=True)
     return text.getvalue()
 
 
 def test_no_word_breaks_on_a_terminal_of_80_columns_and_broken_lines_are_indented() -> None:
-    kinds = [Result(VALID[0], outcome, "Some words. " * 30) for outcome in Outcome]
-    kinds[:2] = Result(VALID[0], Outcome.PASSED), Result(VALID[0], Outcome.FAILED, "no", reason=Reason.ACCEPTED)
-    results = [replace(kinds[k % len(kinds)], case=case) for k, case in enumerate(VALID[::5])]
+    kinds = [Result(VALID[0].id, outcome, "Some words. " * 30) for outcome in Outcome]
+    kinds[:2] = Result(VALID[0].id, Outcome.PASSED), Result(VALID[0].id, Outcome.FAILED, "no", reason=Reason.ACCEPTED)
+    results = [replace(kinds[k % len(kinds)], id=case.id) for k, case in enumerate(VALID[::5])]
     report = report_of("b", results)
     assert len({case_id.rsplit("/", 3)[0] for case_id in report.entries}) > 50
     narrow, wide = (re.sub("[─]+", "", printed(report, width)).split() for width in (80, 1000))
@@ -411,10 +412,10 @@ def test_the_page_has_totals_the_time_and_a_picture_for_each_cause(tmp_path: Pat
 
 
 def test_the_groups_with_most_failures_have_rows_of_their_own() -> None:
-    bad = {f"f/g{k:02}/{n}": Entry(Outcome.FAILED, "no") for k in range(20) for n in range(k + 1)}
-    good = {f"g/g{k}/0": Entry(Outcome.PASSED) for k in range(5)}
-    none = {f"h/g{k}/0": Entry(Outcome.UNSUPPORTED, "no") for k in range(4)}
-    shown = brief(rows([Report("b", {**bad, **good, **none})]), 10)
+    bad = [Result(f"f/g{k:02}/{n}", Outcome.FAILED, "no") for k in range(20) for n in range(k + 1)]
+    good = [Result(f"g/g{k}/0", Outcome.PASSED) for k in range(5)]
+    none = [Result(f"h/g{k}/0", Outcome.UNSUPPORTED, "no") for k in range(4)]
+    shown = brief(rows([report_of("b", [*bad, *good, *none])]), 10)
     folded = ["10 other groups", "5 groups that pass", "4 unsupported groups"]
     assert [row.name for row in shown] == [*(f"f/g{k}" for k in range(10, 20)), *folded]
     assert sum(row.tallies[0].total() for row in shown) == len(bad) + len(good) + len(none)

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from conformance import expected_failures
 from conformance.case import Basis
 from conformance.cases import collect
-from conformance.outcome import Outcome
+from conformance.outcome import Outcome, Result
 from conformance.report import record
-from conformance.report.record import Entry, Origin, Report
+from conformance.report.record import Origin, Report
 from docs import findings
 from docs.__main__ import main
 from ortops import atomic_file
@@ -28,7 +28,7 @@ NOT_LISTED = "roi_align/mmcv/two_by_two/v16/float"
 
 
 def report_of(outcomes: dict[str, Outcome], version: str = "1.32.0", backend: str = "onnxruntime") -> Report:
-    entries = {case_id: Entry(outcome, "off", Basis.OURS) for case_id, outcome in outcomes.items()}
+    entries = {name: Result(name, outcome, "off", basis=Basis.OURS) for name, outcome in outcomes.items()}
     return Report(backend, entries, Origin(version=version, date="2026-11-22T00:00:00+00:00"))
 
 

@@ -13,6 +13,7 @@ import importlib
 
 from conformance.case import Case
 from conformance.families import families
+from conformance.outcome import Result
 
 MODULES = (
     *("printed", "every_attribute", "refusals", "extremes", "sessions", "sizes", "large.scenarios", "ranges", "values"),
@@ -38,3 +39,13 @@ def collect() -> tuple[Case, ...]:
             raise ValueError(f"two cases have the id {case.id}")
         seen.add(case.id)
     return cases
+
+
+def case_of(result: Result) -> Case:
+    """The case of a result."""
+    return _by_id()[result.id]
+
+
+@functools.cache
+def _by_id() -> dict[str, Case]:
+    return {case.id: case for case in collect()}

@@ -87,7 +87,7 @@ def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
         found = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
-        results = {result.case.id: result for result in found}
+        results = {result.id: result for result in found}
     return report_of(name, [results[case.id] for case in cases])
 
 

@@ -33,7 +33,7 @@ class Cause:
     results: Sequence[Result]
 
     def __str__(self) -> str:
-        groups = [group for group, _ in Counter(result.case.group for result in self.results).most_common()]
+        groups = [group for group, _ in Counter(result.group for result in self.results).most_common()]
         rest = len(groups) - MAX_GROUPS
         places = [*groups[:MAX_GROUPS], *([f"{rest} other group{'s' * (rest > 1)}"] if rest > 0 else [])]
         return f"{len(self.results)} {self.outcome.value}: {self.reason} [{', '.join(places)}]"
@@ -60,8 +60,8 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         if not result.outcome.is_bad:
             continue
         reason = _kind_of_answer(result)
-        if reason and result.case.group in best and result.reason is not Reason.TYPE:
-            sentence = best[result.case.group].sentence
+        if reason and result.group in best and result.reason is not Reason.TYPE:
+            sentence = best[result.group].sentence
             reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
         reason = reason or cut(result.message)
         found.setdefault((result.outcome, pattern_of(reason)), (reason, []))[1].append(result)

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from conformance.case import Basis, group_of, scenario_of
 from conformance.cases import collect
-from conformance.outcome import Outcome, Reason
-from conformance.report.record import Entry, Report
+from conformance.outcome import Outcome, Reason, Result
+from conformance.report.record import Report
 from ortops.operators import BY_NAME
 
 Key = TypeVar("Key")
@@ -64,7 +64,7 @@ def in_words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def kind_of(entry: Entry) -> str:
+def kind_of(entry: Result) -> str:
     """The kind of an entry: its outcome, or `accepted` for a failure without a wrong number."""
     is_accepted = entry.reason is Reason.ACCEPTED and entry.outcome is Outcome.FAILED
     return "accepted" if is_accepted else entry.outcome.value
@@ -125,7 +125,7 @@ class Row:
     groups: tuple[str, ...] = ()
 
 
-def tallies_of(report: Report, key: Callable[[str, Entry], Key]) -> dict[Key, Tally]:
+def tallies_of(report: Report, key: Callable[[str, Result], Key]) -> dict[Key, Tally]:
     """The tally of the cases with each key, a function of the id and the entry, in the report's order."""
     tallies: dict[Key, Tally] = {}
     for case_id, entry in report.entries.items():

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from conformance.case import scenario_of
+from conformance.cases import case_of
 from conformance.diagnosis import Diagnosis
 from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
 from conformance.expected_failures.floor import Floor
@@ -31,7 +32,7 @@ def listed(
         old: the older list, which may be empty.
         ids: the ids of all cases of the suite.
     """
-    ran = {result.case.id: result for result in results}
+    ran = {result.id: result for result in results}
     outcomes = {case_id: result.outcome for case_id, result in ran.items()}
     # A glob may also match unsupported cases, whose outcome no list changes.
     supported = Counter(
@@ -71,7 +72,7 @@ def _causes(
     """
     causes: dict[tuple[str, bool], dict[str, tuple[str, str]]] = {}
     for result in results:
-        case, message, crashes = result.case, result.message, result.outcome is Outcome.CRASHED
+        case, message, crashes = case_of(result), result.message, result.outcome is Outcome.CRASHED
         if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
             continue
         wrong = result.wrong_output

@@ -61,7 +61,7 @@ class Reports:
     def take(self, earlier: Report, *, without_list: bool) -> None:
         """Take the results of an earlier run; `without_list` leaves out those that its list of expected failures changed."""
         self._earlier_seconds = earlier.seconds
-        for result in earlier.results(self._cases):
+        for result in (earlier.entries[case.id] for case in self._cases if case.id in earlier.entries):
             is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.reason is Reason.LISTED
             if not (without_list and is_changed):
                 self.add(result)
@@ -85,7 +85,7 @@ class Reports:
 
     def add(self, result: Result, *, is_late: bool = False) -> None:
         """Add a result; `is_late` if the backend exceeded the time limit."""
-        self._found[result.case.id] = result
+        self._found[result.id] = result
         self.failed += result.outcome.is_bad
         self.waited += result.seconds if is_late else 0.0
         if "json" in self._files and time.monotonic() - self._written >= self.SECONDS:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from conformance.cases import case_of
 from conformance.explain import explain
 from conformance.explain.drawing import picture
 from conformance.outcome import Outcome, Result
@@ -65,12 +66,12 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
 
 def _address_of(cause: Cause) -> str:
     """A picture as a data URL with an SVG file; empty if the smallest cases have no small picture."""
-    drawable = [result for result in cause.results if not result.case.expects_error]
+    drawable = [result for result in cause.results if not case_of(result).expects_error]
     for result in sorted(drawable, key=_size)[:MAX_TRIED]:
         answer = Answer("outputs", result.outputs) if result.outputs else None
-        explained = explain(result.case, None, answer, result)
+        explained = explain(case_of(result), None, answer, result)
         if explained.drawing is not None:
-            drawn = picture(result.case.id, explained.heading, [explained.drawing]).encode()
+            drawn = picture(result.id, explained.heading, [explained.drawing]).encode()
             if len(drawn) <= MAX_BYTES:
                 return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
     return ""
@@ -78,4 +79,4 @@ def _address_of(cause: Cause) -> str:
 
 def _size(result: Result) -> tuple[bool, int]:
     """A sort key: small inputs first, and gradients last, because their drawings show no pixels."""
-    return result.case.definition.is_gradient, result.case.nbytes
+    return case_of(result).definition.is_gradient, case_of(result).nbytes

@@ -29,7 +29,7 @@ import numpy as np
 
 import ortops
 from conformance.backends import package_of
-from conformance.case import DTYPES, Array, Basis, Case, element_type_of
+from conformance.case import DTYPES, Array, Basis, element_type_of
 from conformance.outcome import Difference, Outcome, Reason, Result
 from conformance.printable import PrintableError, printable
 
@@ -58,44 +58,15 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """The entry of a report for a case.
-
-    message: the reason if the case did not pass, else empty.
-    basis: the case's basis; None if the report does not have it.
-    seconds: the time that the backend took.
-    max_error, allowed: error and tolerance of the element with the largest ratio of both; None if no numbers were compared.
-    outputs: the backend's outputs by name if the case did not pass.
-    reason: see `Result`; older reports do not have it.
-    """
-
-    outcome: Outcome
-    message: str = ""
-    basis: Basis | None = None
-    seconds: float = field(default=0.0, compare=False)
-    max_error: float | None = None
-    allowed: float | None = None
-    outputs: Mapping[str, Array] = field(default_factory=dict, compare=False)
-    reason: Reason | None = None
-
-    def result(self, case: Case) -> Result:
-        """The result for this entry. Its worst element has only the error and the tolerance."""
-        worst = None
-        if self.max_error is not None:
-            worst = Difference(next(iter(case.outputs), ""), None, "", "", self.max_error, self.allowed)
-        return Result(case, self.outcome, self.message, worst, self.seconds, self.outputs, self.reason)
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
-    """The entries of a backend by case id, in the order of the cases.
+    """The results of a backend by case id, in the order of the cases.
 
-    complete: whether every selected case has an entry, which is not so during a run or if it was stopped.
+    complete: whether every selected case has a result, which is not so during a run or if it was stopped.
     seconds: the time from the start of the run to its end; for several runs, the sum.
     """
 
     backend: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, Result]
     origin: Origin = Origin()
     complete: bool = True
     seconds: float = field(default=0.0, compare=False)
@@ -108,33 +79,16 @@ class Report:
     @property
     def summary(self) -> Counter[Outcome]:
         """The number of cases with each outcome."""
-        return Counter(entry.outcome for entry in self.entries.values())
+        return Counter(result.outcome for result in self.entries.values())
 
     @property
-    def failing(self) -> dict[str, Entry]:
-        """The entries that fail the run."""
-        return {case_id: entry for case_id, entry in self.entries.items() if entry.outcome.is_bad}
-
-    def results(self, cases: Iterable[Case]) -> list[Result]:
-        """The results of the cases that have an entry."""
-        return [self.entries[case.id].result(case) for case in cases if case.id in self.entries]
+    def failing(self) -> dict[str, Result]:
+        """The results that fail the run."""
+        return {case_id: result for case_id, result in self.entries.items() if result.outcome.is_bad}
 
 
 def report_of(backend: str, results: Iterable[Result], *, complete: bool = True, seconds: float = 0.0) -> Report:
     """The report of these results, with the current time and the versions in this environment."""
-    entries = {}
-    for result in results:
-        error, allowed = (result.worst.error, result.worst.allowed) if result.worst else (None, None)
-        entries[result.case.id] = Entry(
-            result.outcome,
-            result.message,
-            result.case.basis,
-            result.seconds,
-            error,
-            allowed,
-            result.outputs,
-            result.reason,
-        )
     origin = Origin(
         _installed(package_of(backend.partition(" on ")[0])),
         ortops.__version__,
@@ -143,7 +97,7 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True,
         f"{platform.system()} {platform.machine()}",
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Report(backend, entries, origin, complete, seconds)
+    return Report(backend, {result.id: result for result in results}, origin, complete, seconds)
 
 
 def _installed(package: str) -> str:
@@ -160,23 +114,23 @@ def render(report: Report) -> str:
     made = {"complete": report.complete, "seconds": round(report.seconds, 3)}
     head = {"backend": report.backend, **dataclasses.asdict(report.origin), **made}
     text = json.dumps({**head, "summary": {outcome.value: counts[outcome] for outcome in Outcome}}, indent=1)
-    cases = ",\n".join(f"  {json.dumps(_stored(*one), allow_nan=False)}" for one in report.entries.items())
+    cases = ",\n".join(f"  {json.dumps(_stored(one), allow_nan=False)}" for one in report.entries.values())
     return f'{text.removesuffix(chr(10) + "}")},\n "cases": [\n{cases}\n ]\n}}\n'
 
 
-def _stored(case_id: str, entry: Entry) -> dict[str, Any]:
-    """The form of an entry in JSON."""
+def _stored(result: Result) -> dict[str, Any]:
+    """The form of a result in JSON."""
     stored: dict[str, Any] = {
-        "id": case_id,
-        "outcome": entry.outcome.value,
-        "reason": entry.reason.value if entry.reason else None,
-        "basis": entry.basis.value if entry.basis else None,
-        "max_error": entry.max_error,
-        "allowed": entry.allowed,
-        "seconds": round(entry.seconds, 6),
-        "message": entry.message,
+        "id": result.id,
+        "outcome": result.outcome.value,
+        "reason": result.reason.value if result.reason else None,
+        "basis": result.basis.value if result.basis else None,
+        "max_error": result.worst.error if result.worst else None,
+        "allowed": result.worst.allowed if result.worst else None,
+        "seconds": round(result.seconds, 6),
+        "message": result.message,
     }
-    outputs = encode(entry.outputs)
+    outputs = encode(result.outputs)
     return {**stored, "outputs": outputs} if outputs else stored
 
 
@@ -227,7 +181,7 @@ def _report(data: Any) -> Report:
         raise ValueError("it names no backend")
     if not isinstance(data.get("cases"), list):
         raise ValueError("it has no list of cases")
-    entries: dict[str, Entry] = {}
+    entries: dict[str, Result] = {}
     for case in data["cases"]:
         if not isinstance(case, dict) or not isinstance(case.get("id"), str):
             raise ValueError("a case has no id")
@@ -235,7 +189,7 @@ def _report(data: Any) -> Report:
         if case_id in entries:
             raise ValueError(f"it has case {case_id} twice")
         try:
-            entries[case_id] = _entry(case)
+            entries[case_id] = _result(case_id, case)
         except ValueError as error:
             raise ValueError(f"case {case_id}: {error}") from error
     origin = Origin(*(printable(str(data.get(name.name, ""))) for name in dataclasses.fields(Origin)))
@@ -272,9 +226,12 @@ def _field(name: str, stored: Mapping[str, Any]) -> Any:
         raise ValueError(f"{name} = {stored.get(name)!r}: {rule}") from error
 
 
-def _entry(stored: Mapping[str, Any]) -> Entry:
+def _result(case_id: str, stored: Mapping[str, Any]) -> Result:
     fields = {name: _field(name, stored) for name in _FIELDS}
-    return Entry(**fields, message=printable(str(stored.get("message", ""))), outputs=decode(stored.get("outputs", {})))
+    error, allowed = fields.pop("max_error"), fields.pop("allowed")
+    worst = None if error is None else Difference("", None, "", "", error, allowed)
+    message, outputs = printable(str(stored.get("message", ""))), decode(stored.get("outputs", {}))
+    return Result(case_id, **fields, message=message, worst=worst, outputs=outputs)
 
 
 def encode(outputs: Mapping[str, Array]) -> dict[str, dict[str, Any]]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from conformance.case import group_of, scenario_of
 from conformance.cases import collect
-from conformance.outcome import Outcome
+from conformance.outcome import Outcome, Result
 from conformance.report import counts
 from conformance.report.counts import COLOURS, Row, cut, in_words, kind_of
-from conformance.report.record import Entry, Report
+from conformance.report.record import Report
 
 if TYPE_CHECKING:
     import rich.table
@@ -125,7 +125,7 @@ def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, o
 
 def _examples(report: Report, causes: Sequence[Cause]) -> list[str]:
     """The failures that are shown in full: first one of each cause, then one of each scenario, then others."""
-    first = [cause.results[0].case.id for cause in causes]
+    first = [cause.results[0].id for cause in causes]
     scenarios = {scenario_of(case_id): case_id for case_id in reversed([*first, *report.failing])}
     return list(dict.fromkeys([*first, *reversed(scenarios.values()), *report.failing]))[:MAX_EXAMPLES]
 
@@ -209,7 +209,7 @@ class Group(Enum):
     GONE = "gone"
 
 
-def _group(before: Entry | None, after: Entry | None) -> Group:
+def _group(before: Result | None, after: Result | None) -> Group:
     """The kind of a change; None stands for a report without the case. A new case that fails is newly failing."""
     if after is None:
         return Group.GONE

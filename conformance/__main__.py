@@ -37,10 +37,10 @@ class RunByDefault(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command's name, the command and its arguments, after checking that its packages are installed."""
-        found = super().resolve_command(ctx, args)
-        if not set(ctx.help_option_names).intersection(found[2]):
-            _check_extra(*EXTRA, *(["hypothesis"] if found[0] == "fuzz" else []))
-        return found
+        resolved = super().resolve_command(ctx, args)
+        if not set(ctx.help_option_names).intersection(resolved[2]):
+            _check_extra(*EXTRA, *(["hypothesis"] if resolved[0] == "fuzz" else []))
+        return resolved
 
 
 def _check_extra(*names: str) -> None:

@@ -116,20 +116,22 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
             groups.setdefault(result.group, []).append(result)
     comparison = _Comparison(results, functions, seconds)
     calls: list[tuple[Callable[[Sequence[Result]], None], Sequence[Result]]] = []
-    for own in sorted(functions.values(), key=len, reverse=True):
-        calls.append((comparison.search, own))
-        calls += [(comparison.add, groups[group]) for group in dict.fromkeys(result.group for result in own)]
+    for failures in sorted(functions.values(), key=len, reverse=True):
+        calls.append((comparison.search, failures))
+        calls += [(comparison.add, groups[group]) for group in dict.fromkeys(result.group for result in failures)]
     # What all groups may share comes first, then what one of them has alone.
-    calls += [(comparison.search_again, own) for own in sorted(groups.values(), key=len, reverse=True)]
+    calls += [(comparison.search_again, failures) for failures in sorted(groups.values(), key=len, reverse=True)]
     with contextlib.suppress(TimeoutError):
         for call, part in with_progress(calls, "diagnosis", len(calls), unit="steps"):
             call(part)
     # If several explain a group equally well, the one that explains other groups as well is more likely.
     weight = Counter[Mutants]()
-    for one in comparison.found:
-        weight[one.mutants] += one.agreed
-    ranked = sorted(comparison.found, key=lambda one: (-one.agreed, len(one.mutants), -weight[one.mutants]))
-    best = {group: [one for one in ranked if one.group == group][:MAX_SHOWN] for group in groups}
+    for diagnosis in comparison.found:
+        weight[diagnosis.mutants] += diagnosis.agreed
+    ranked = sorted(
+        comparison.found, key=lambda diagnosis: (-diagnosis.agreed, len(diagnosis.mutants), -weight[diagnosis.mutants])
+    )
+    best = {group: [diagnosis for diagnosis in ranked if diagnosis.group == group][:MAX_SHOWN] for group in groups}
     wrong = dict.fromkeys(r.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
     for group in wrong:
         # Cases that are too large to be compared have the mistake that all others of the operator have.
@@ -137,7 +139,7 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
         firsts = [best[name][:1] for name in same]
         if (
             group not in groups
-            and len({(one.mutants, one.where) for own in firsts for one in own}) == 1
+            and len({(diagnosis.mutants, diagnosis.where) for diagnoses in firsts for diagnosis in diagnoses}) == 1
             and all(firsts)
         ):
             best[group] = [replace(firsts[0][0], group=group, agreed=0, compared=0)]
@@ -175,7 +177,7 @@ class _Comparison:
     def search_again(self, failed: Sequence[Result]) -> None:
         """Search for mutants that explain a group's failures if none that is known does."""
         is_new = len(failed) < len(self._failed[function_of(failed[0])])
-        if is_new and not any(one.group == failed[0].group for one in self.found):
+        if is_new and not any(diagnosis.group == failed[0].group for diagnosis in self.found):
             self.search(failed)
             self.add(failed)
 
@@ -183,13 +185,13 @@ class _Comparison:
         """Search for mutants that explain failures of one operator."""
         function = function_of(failed[0])
         compared = sorted(_chosen(failed), key=lambda result: _samples(case_of(result)))
-        own = [r for r in self._results if function_of(r) == function]
+        results = [r for r in self._results if function_of(r) == function]
         # The mutant of a wrong number may refuse what the backend refuses, or not.
         has_accepted = any(case_of(r).expects_error for r in compared)
-        passed = [r for r in own if r.outcome is Outcome.PASSED and (has_accepted or not case_of(r).expects_error)]
+        passed = [r for r in results if r.outcome is Outcome.PASSED and (has_accepted or not case_of(r).expects_error)]
         confirming = _chosen(passed, MAX_CONFIRMING)
         is_whole = len(failed) == len(self._failed[function])
-        where, conditions = in_common([r for r in failed if r.wrong_output], own) if is_whole else ("", ())
+        where, conditions = in_common([r for r in failed if r.wrong_output], results) if is_whole else ("", ())
         matching = _chosen(_fulfilling(conditions, passed), MAX_CONFIRMING)
 
         def keep(choices: Iterable[Mutants]) -> bool:
@@ -293,12 +295,12 @@ def _chosen(results: Sequence[Result], most: int = MAX_COMPARED) -> list[Result]
     """Some of the results, from as many scenarios and variants of them as possible, float before other types."""
     scenarios: dict[str, list[Result]] = {}
     for result in sorted(results, key=lambda result: case_of(result).element_type != "float"):
-        own = scenarios.setdefault(scenario_of(result.id), [])
-        if not own or case_of(own[0]).element_type == case_of(result).element_type:
-            own.append(result)
+        alike = scenarios.setdefault(scenario_of(result.id), [])
+        if not alike or case_of(alike[0]).element_type == case_of(result).element_type:
+            alike.append(result)
     # Neighbouring scenarios are similar, so take scenarios from everywhere instead of the first ones.
     spread = list(scenarios.values())[:: max(len(scenarios) // most, 1)]
-    varied = [own[k % len(own)] for k, own in enumerate((*spread, *scenarios.values()))]
+    varied = [alike[k % len(alike)] for k, alike in enumerate((*spread, *scenarios.values()))]
     unique = {result.id: result for result in (*varied, *itertools.chain.from_iterable(scenarios.values()))}
     small = (r for r in unique.values() if case_of(r).formula is None and _samples(case_of(r)) <= MAX_SAMPLES)
     return list(itertools.islice(small, most))

@@ -298,7 +298,7 @@ def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]
             running[pool.submit(run_task, setting, task)] = task
         wait(running, CHECK_EVERY, FIRST_COMPLETED)
         pool.check()
-        for future in [one for one in running if one.done()]:
+        for future in [future for future in running if future.done()]:
             task = running.pop(future)
             try:
                 yield from future.result()

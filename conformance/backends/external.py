@@ -104,7 +104,7 @@ def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
     with np.errstate(over="ignore"):
         if kind == "FLOAT":
             return float(np.float32(value))
-        return tuple(float(np.float32(one)) for one in value) if kind == "FLOATS" else value
+        return tuple(float(np.float32(number)) for number in value) if kind == "FLOATS" else value
 
 
 def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:

@@ -79,8 +79,8 @@ class Portable(Backend):
         from onnx_models import portable  # takes half a second, which the other backend saves
 
         model = getattr(portable, self.change)(build(case, "ortops")).SerializeToString()
-        made = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
-        return session.as_session(made, case)
+        inference_session = onnxruntime.InferenceSession(model, session.options(), providers=[self._provider])
+        return session.as_session(inference_session, case)
 
 
 class Lowered(Portable):

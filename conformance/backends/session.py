@@ -30,10 +30,10 @@ def options() -> Any:
     A session runs one small case. Spinning took a third of the processor time with this project's operators, and half of it
     with portable bodies.
     """
-    made = onnxruntime.SessionOptions()
-    made.log_severity_level = QUIET
-    made.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return made
+    session_options = onnxruntime.SessionOptions()
+    session_options.log_severity_level = QUIET
+    session_options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return session_options
 
 
 def check_provider(provider: str | None) -> str:
@@ -49,10 +49,10 @@ def check_provider(provider: str | None) -> str:
     if provider not in available:
         raise ProviderError(f"{provider!r}: must be one of {', '.join(available)}")
     try:
-        made = onnxruntime.InferenceSession(_IDENTITY, options(), providers=[provider])
+        trial = onnxruntime.InferenceSession(_IDENTITY, options(), providers=[provider])
     except Exception as error:  # each provider has its own exceptions
         raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot make a session with it: {error}") from error
-    if provider not in made.get_providers():
+    if provider not in trial.get_providers():
         raise ProviderError(f"{provider!r}: ONNX Runtime has it, but cannot start it here: check its requirements")
     return provider
 

@@ -70,10 +70,10 @@ def _write(explanation: Explanation) -> None:
         line(out, f"\n{explanation.heading}", "bold")
     for each in explanation.tables:
         line(out, f"\n{each.title}", "italic")
-        made = table(((column, "") for column in each.columns[1:]), each.columns[0])
+        drawn = table(((column, "") for column in each.columns[1:]), each.columns[0])
         for k in each.shown:
-            made.add_row(*map(rich.text.Text, each.rows[k]), style="bold red" if k == each.marked else None)
-        out.print(made)
+            drawn.add_row(*map(rich.text.Text, each.rows[k]), style="bold red" if k == each.marked else None)
+        out.print(drawn)
         if len(each.shown) < len(each.rows):
             line(out, f"  and {len(each.rows) - len(each.shown)} more", "dim")
     for note in explanation.notes:

@@ -82,12 +82,12 @@ def fuzz_command(
     with wrong_call("--backend", backends.MissingBackendError):
         backends.load(backend_name)
     if replay is not None:
-        found = _replayed(backend_name, replay)
+        has_failed = _replayed(backend_name, replay)
     else:
         limit = SECONDS if seconds is None and cases is None else seconds
         with chosen_workers(jobs, address, backend_name) as pool:
-            found = _run(Plan(backend_name, seed, operators), pool, cases, limit, folder)
-    if found:
+            has_failed = _run(Plan(backend_name, seed, operators), pool, cases, limit, folder)
+    if has_failed:
         raise click.exceptions.Exit(1)
 
 
@@ -98,9 +98,9 @@ def _replayed(backend_name: str, path: Path) -> bool:
     with wrong_call("--replay", ValueError):
         case = file.read(path)
     with CheckingChild(backend_name) as child:
-        found = child.check(case)
-    click.echo(f"{case.operator}: {found.kind}: {found.message}" if isinstance(found, Failure) else found)
-    return isinstance(found, Failure)
+        outcome = child.check(case)
+    click.echo(f"{case.operator}: {outcome.kind}: {outcome.message}" if isinstance(outcome, Failure) else outcome)
+    return isinstance(outcome, Failure)
 
 
 def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None, folder: Path) -> bool:

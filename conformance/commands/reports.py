@@ -86,9 +86,9 @@ def _missing(name: str) -> str:
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with LocalPool(jobs) as pool:
-        found = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
-        results = {result.id: result for result in found}
-    return report_of(name, [results[case.id] for case in cases])
+        results = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
+        by_id = {result.id: result for result in results}
+    return report_of(name, [by_id[case.id] for case in cases])
 
 
 @click.command("compare")

@@ -40,8 +40,8 @@ from ortops.progress import with_progress
 
 def _part(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
     """The numbers i and n of `i/n`."""
-    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value, re.ASCII)
-    part, parts = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", value, re.ASCII)
+    part, parts = map(int, match.groups()) if match else (0, 0)
     if not 1 <= part <= parts:
         raise click.BadParameter(f"{value!r}: must be i/n with 1 <= i <= n")
     return part, parts
@@ -209,11 +209,11 @@ def run_command(
         stopped_by_signals() as stopped,
         chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
     ):
-        found = schedule.run_cases(pool, setting, left)
+        results = schedule.run_cases(pool, setting, left)
 
         try:
             for result in with_progress(
-                found,
+                results,
                 "conformance",
                 len(left),
                 note=lambda: f"{reports.failed} failed",

@@ -74,14 +74,16 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
             yield Report(Counter())  # which lets the caller stop the campaign
             continue
         try:
-            found = rounds.popleft().result()
+            report = rounds.popleft().result()
         except pool.lost_errors as error:
             raise WorkerPoolError("every worker that ran some of the cases has died") from error
         except CancelledError as error:
             raise WorkerPoolError("the submitted cases were cancelled") from error
-        first_of = {failure.signature: failure for failure in reversed(found.failures) if failure.signature not in seen}
+        first_of = {
+            failure.signature: failure for failure in reversed(report.failures) if failure.signature not in seen
+        }
         seen.update(first_of)
-        yield Report(found.counts, list(reversed(first_of.values())))
+        yield Report(report.counts, list(reversed(first_of.values())))
 
 
 def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:

@@ -73,8 +73,8 @@ def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) ->
             clear_cache()
     kinds: dict[str, Kind] = {"refusal": "refused", "missing": "missing", "crash": "crash"}
     kind = kinds.get(answer.kind, "accepted" if expecting.expects_error else "values")
-    found = replace(bare, expects_error=expecting.expects_error, note=expecting.note)
-    return Failure(found, kind, result.message)
+    failed = replace(bare, expects_error=expecting.expects_error, note=expecting.note)
+    return Failure(failed, kind, result.message)
 
 
 def with_expectation(case: Case, oracle: AnswerFunction = REFERENCE) -> Case:

@@ -88,12 +88,12 @@ def search(names: Sequence[str], place: str, seed: str, count: int, is_meant: Ca
 
 def some_cases(seed: int, count: int, names: Sequence[str] = ()) -> list[Case]:
     """Random cases of the named operators, or of all, at most `count`. The same seed draws the same cases."""
-    found: list[Case] = []
+    drawn: list[Case] = []
 
     def is_meant(case: Case) -> bool:
-        found.append(case)
+        drawn.append(case)
         return False
 
     for first in range(0, count, ROUND):
         search(names, f"{seed}/{first // ROUND}", f"{seed}/{first // ROUND}/0", min(ROUND, count - first), is_meant)
-    return found
+    return drawn

@@ -50,12 +50,12 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
         results: the results of a run.
         diagnoses: the diagnoses of its failures.
     """
-    best = {one.group: one for one in reversed(diagnoses)}
+    best = {diagnosis.group: diagnosis for diagnosis in reversed(diagnoses)}
     agreed, compared = Counter[str](), Counter[str]()
-    for one in best.values():
-        agreed[one.sentence] += one.agreed
-        compared[one.sentence] += one.compared
-    found: dict[tuple[Outcome, str], tuple[str, list[Result]]] = {}
+    for diagnosis in best.values():
+        agreed[diagnosis.sentence] += diagnosis.agreed
+        compared[diagnosis.sentence] += diagnosis.compared
+    grouped: dict[tuple[Outcome, str], tuple[str, list[Result]]] = {}
     for result in results:
         if not result.outcome.is_bad:
             continue
@@ -64,14 +64,17 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
             sentence = best[result.group].sentence
             reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
         reason = reason or cut(result.message)
-        found.setdefault((result.outcome, pattern_of(reason)), (reason, []))[1].append(result)
-    made = [Cause(outcome, reason, own) for (outcome, _), (reason, own) in found.items()]
-    made.sort(key=lambda cause: -len(cause.results))
+        grouped.setdefault((result.outcome, pattern_of(reason)), (reason, []))[1].append(result)
+    causes = [Cause(outcome, reason, alike) for (outcome, _), (reason, alike) in grouped.items()]
+    causes.sort(key=lambda cause: -len(cause.results))
     # The sentence of a diagnosis says where it holds.
-    told = [cause for cause in made if not cause.reason.startswith(tuple(agreed))][:MAX_TOLD]
+    told = [cause for cause in causes if not cause.reason.startswith(tuple(agreed))][:MAX_TOLD]
     # Wrong numbers and NaN may be symptoms of one mistake.
     wrong = [result for cause in told if _is_wrong(cause) for result in cause.results]
-    parts = [_told(one, wrong if _is_wrong(one) else one.results, results) if one in told else [one] for one in made]
+    parts = [
+        _told(cause, wrong if _is_wrong(cause) else cause.results, results) if cause in told else [cause]
+        for cause in causes
+    ]
     order = sorted(itertools.chain.from_iterable(parts), key=lambda cause: -len(cause.results))
     return sorted(order, key=lambda cause: cause.outcome is not Outcome.CRASHED)
 
@@ -95,7 +98,9 @@ def _told(cause: Cause, alike: Sequence[Result], results: Sequence[Result]) -> l
     for function in functions:
         text = where or in_common([r for r in alike if function_of(r) == function], results)[0]
         parts.setdefault(text, []).extend(r for r in cause.results if function_of(r) == function)
-    return [replace(cause, reason=", ".join(filter(None, (cause.reason, w))), results=own) for w, own in parts.items()]
+    return [
+        replace(cause, reason=", ".join(filter(None, (cause.reason, w))), results=part) for w, part in parts.items()
+    ]
 
 
 def _kind_of_answer(result: Result) -> str:

@@ -40,24 +40,24 @@ def listed(
     )
     left = {case_id for case_id, outcome in outcomes.items() if outcome.is_bad}
     waiting = set(ids) - set(ran)
-    found: list[ExpectedFailure] = []
+    entries: list[ExpectedFailure] = []
     for entry in old:
         matched = {case_id for case_id in ids if fnmatchcase(case_id, entry.glob)}
         passed = {case_id for case_id in matched if outcomes.get(case_id) is Outcome.PASSED}
         ended = set() if entry.crashes else {i for i in matched & left if outcomes[i] is Outcome.CRASHED}
         kept = matched & (left | waiting) - ended
         globs = [] if not kept else covering(kept, supported) if passed or ended else [entry.glob]
-        found += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
+        entries += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
         left, waiting = left - kept, waiting - kept
     said: dict[str, str] = {}
-    for (_, crashes), own in _causes(ran.values(), diagnoses).items():
-        for glob in covering(left & set(own), supported, own):
-            keys = {key: reason for case_id, (key, reason) in own.items() if fnmatchcase(case_id, glob)}
+    for (_, crashes), failures in _causes(ran.values(), diagnoses).items():
+        for glob in covering(left & set(failures), supported, failures):
+            keys = {key: reason for case_id, (key, reason) in failures.items() if fnmatchcase(case_id, glob)}
             key, reason = next(iter(keys.items()))
             reason = said.setdefault(key, reason)
             reason = reason if len(keys) == 1 else f"in {len(keys)} scenarios, such as {key}: {reason}"
-            found.append(ExpectedFailure(glob, reason, crashes))
-    return found
+            entries.append(ExpectedFailure(glob, reason, crashes))
+    return entries
 
 
 def _causes(
@@ -76,8 +76,8 @@ def _causes(
         if not crashes and result.outcome not in (Outcome.FAILED, Outcome.DEPARTED):
             continue
         wrong = result.wrong_output
-        explained = (one.sentence for one in diagnoses if one.group == case.group and one.explains(result))
-        cause = key = reason = next(explained, "")
+        of_group = (diagnosis for diagnosis in diagnoses if diagnosis.group == case.group)
+        cause = key = reason = next((d.sentence for d in of_group if d.explains(result)), "")
         if not reason and result.reason is Reason.TYPE:
             cause = key = WRONG_OUTPUT[result.reason]
             reason = wrong
@@ -112,13 +112,13 @@ def covering(ids: Collection[str], known: Mapping[str, int], others: Collection[
     for case_id in {*ids, *others}:
         for glob in _globs_of(case_id):
             matched.setdefault(glob, set()).add(case_id)
-    allowed = {glob: own for glob, own in matched.items() if len(own) == known[glob]}
-    left, found = set(ids), []
+    allowed = {glob: ids_of_glob for glob, ids_of_glob in matched.items() if len(ids_of_glob) == known[glob]}
+    left, globs = set(ids), []
     while left:
         best = max(allowed, key=lambda glob: (len(allowed[glob] & left), -glob.count("*"), len(glob), glob))
-        found.append(best)
+        globs.append(best)
         left -= allowed.pop(best)
-    return sorted(found)
+    return sorted(globs)
 
 
 def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report) -> str:
@@ -146,5 +146,5 @@ def _quoted(value: object) -> str:
 
 def changes(old: Sequence[ExpectedFailure], new: Sequence[ExpectedFailure]) -> Iterator[str]:
     """A line for each entry that only one of two lists has."""
-    for mark, own, other in (("-", old, new), ("+", new, old)):
-        yield from (f"{mark} {entry.glob}: {entry.reason}" for entry in own if entry not in other)
+    for mark, entries, other in (("-", old, new), ("+", new, old)):
+        yield from (f"{mark} {entry.glob}: {entry.reason}" for entry in entries if entry not in other)

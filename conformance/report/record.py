@@ -111,10 +111,10 @@ def _installed(package: str) -> str:
 def render(report: Report) -> str:
     """A report as JSON, with a line for each case."""
     counts = report.summary
-    made = {"complete": report.complete, "seconds": round(report.seconds, 3)}
-    head = {"backend": report.backend, **dataclasses.asdict(report.origin), **made}
+    state = {"complete": report.complete, "seconds": round(report.seconds, 3)}
+    head = {"backend": report.backend, **dataclasses.asdict(report.origin), **state}
     text = json.dumps({**head, "summary": {outcome.value: counts[outcome] for outcome in Outcome}}, indent=1)
-    cases = ",\n".join(f"  {json.dumps(_stored(one), allow_nan=False)}" for one in report.entries.values())
+    cases = ",\n".join(f"  {json.dumps(_stored(result), allow_nan=False)}" for result in report.entries.values())
     return f'{text.removesuffix(chr(10) + "}")},\n "cases": [\n{cases}\n ]\n}}\n'
 
 

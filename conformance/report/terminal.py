@@ -103,7 +103,7 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
     line(out, f"backend {report.backend}")
     words = [f"{tally['passed']} of {tally.total()} passed", *(text for text, _ in counts.others(tally))]
     line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
-    _write_some([(str(one), "bold") for one in causes], None if verbose else MAX_CAUSES, "causes", out)
+    _write_some([(str(cause), "bold") for cause in causes], None if verbose else MAX_CAUSES, "causes", out)
     outcomes = (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE, *([Outcome.DEPARTED] if verbose else []))
     reasons = counts.reasons_of(report, *outcomes)
     told = [(f"{counts.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
@@ -238,17 +238,17 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
     if differing.row_count:
         out.print(differing)
     grouped = changes(before, after)
-    for group, found in grouped.items():
-        if found:
-            line(out, f"{len(found)} {group.value}", "bold")
-        for case_id in found:
+    for group, ids in grouped.items():
+        if ids:
+            line(out, f"{len(ids)} {group.value}", "bold")
+        for case_id in ids:
             outcomes = [report.entries[case_id].outcome for report in (before, after) if case_id in report.entries]
             new = after.entries.get(case_id)
             said = " -> ".join(outcome.value for outcome in outcomes)
             line(out, f"  {case_id}: {said}", COLOURS[new.outcome.value] if new else "dim")
             if new and new.outcome.is_bad and new.message:
                 line(out, f"      {new.message}")
-    line(out, ", ".join(f"{len(found)} {group.value}" for group, found in grouped.items()))
+    line(out, ", ".join(f"{len(ids)} {group.value}" for group, ids in grouped.items()))
     return grouped
 
 

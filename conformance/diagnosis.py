@@ -128,21 +128,16 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
     weight = Counter[Mutants]()
     for diagnosis in comparison.found:
         weight[diagnosis.mutants] += diagnosis.agreed
-    ranked = sorted(
-        comparison.found, key=lambda diagnosis: (-diagnosis.agreed, len(diagnosis.mutants), -weight[diagnosis.mutants])
-    )
+    ranked = sorted(comparison.found, key=lambda each: (-each.agreed, len(each.mutants), -weight[each.mutants]))
     best = {group: [diagnosis for diagnosis in ranked if diagnosis.group == group][:MAX_SHOWN] for group in groups}
     wrong = dict.fromkeys(r.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
     for group in wrong:
         # Cases that are too large to be compared have the mistake that all others of the operator have.
         same = [name for name in wrong if name in groups and _function_of(name) == _function_of(group)]
-        firsts = [best[name][:1] for name in same]
-        if (
-            group not in groups
-            and len({(diagnosis.mutants, diagnosis.where) for diagnoses in firsts for diagnosis in diagnoses}) == 1
-            and all(firsts)
-        ):
-            best[group] = [replace(firsts[0][0], group=group, agreed=0, compared=0)]
+        firsts = [best[name][0] for name in same if best[name]]
+        is_one = len({(diagnosis.mutants, diagnosis.where) for diagnosis in firsts}) == 1
+        if group not in groups and is_one and len(firsts) == len(same):
+            best[group] = [replace(firsts[0], group=group, agreed=0, compared=0)]
     return list(itertools.chain.from_iterable(best.values()))
 
 

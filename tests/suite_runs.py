@@ -17,8 +17,8 @@ INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 
 
 def run(*arguments: object) -> Result:
-    """The result of a command."""
-    return CliRunner().invoke(main, list(map(str, arguments)))
+    """The result of a command. An argument may be several words."""
+    return CliRunner().invoke(main, " ".join(map(str, arguments)).split())
 
 
 def words(result: Result) -> str:

@@ -47,18 +47,8 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc lists the d
 
 def test_one_child_lives_through_it_all_and_every_report_says_so(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("r.xml", "r.html")]
-    select = (
-        "--select",
-        "roi_align/edge/[h-z]*/v16/float",
-        "--jobs",
-        "1",
-        "--junit",
-        files[0],
-        "--html",
-        files[1],
-        "-v",
-    )
-    done, data = report(tmp_path, "--backend", "rude_backends:does_it_all", *select)
+    asked = "--backend rude_backends:does_it_all --select roi_align/edge/[h-z]*/v16/float --jobs 1 -v"
+    done, data = report(tmp_path, asked, "--junit", files[0], "--html", files[1])
     assert done.exit_code == 1
     last = done.output.splitlines()[-1]
     cases = data["cases"][: len(RUDE)]
@@ -116,8 +106,7 @@ def test_the_first_call_of_a_worker_has_more_time_and_does_not_count(
     backend: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = ("--select", GLOB, "--jobs", "1", "--time-limit", "0.5")
-    _, data = report(tmp_path, "--backend", f"rude_backends:{backend}", *asked)
+    _, data = report(tmp_path, f"--backend rude_backends:{backend} --select {GLOB} --jobs 1 --time-limit 0.5")
     assert [case["message"] for case in data["cases"]] == [message] * len(CASES)
     first, *others = Path("limits.txt").read_text("ascii").split()
     assert (first, set(others)) == ("1.5", {"0.5"})  # also those of the processes that replace one that hangs
@@ -125,8 +114,10 @@ def test_the_first_call_of_a_worker_has_more_time_and_does_not_count(
 
 @pytest.mark.skipif(not can_limit_memory(), reason="memory is limited on Linux only")
 def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
-    limit = ("--memory-limit", "2048", "--select", "roi_align/edge/m*_has_no_floor/v16/float")
-    result, data = report(tmp_path, "--backend", "rude_backends:hungry_at_max", *limit)
+    asked = (
+        "--backend rude_backends:hungry_at_max --memory-limit 2048 --select roi_align/edge/m*_has_no_floor/v16/float"
+    )
+    result, data = report(tmp_path, asked)
     assert result.exit_code == 1
     assert {case["outcome"] for case in data["cases"]} == {"crashed", "unsupported"}
     assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
@@ -225,12 +216,14 @@ def test_a_module_that_kills_its_process_is_a_wrong_call(own: Path) -> None:
     assert "backend own: loading it ended the process with exit code -9" in words(done)
 
 
-@pytest.mark.parametrize("command", ["run", "matrix", "explain", "fuzz"])
+@pytest.mark.parametrize(
+    "command",
+    [f"--backend own --select {GLOB}", "matrix own", f"explain {CASES[0].id} --backend own", "fuzz --backend own"],
+)
 @pytest.mark.usefixtures("no_processes")
 def test_a_module_that_exits_is_a_wrong_call(own: Path, command: str) -> None:
     own.write_text(f"raise SystemExit({CLEARS!a})", "utf-8")
-    named = {"matrix": ["own"], "explain": [CASES[0].id, "--backend", "own"]}
-    done = run(command, *named.get(command, ["--backend", "own"]), *(["--select", GLOB] if command == "run" else []))
+    done = run(command)
     assert done.exit_code == 2
     assert r"backend own: importing it would have ended the process: \x1b[2J" in words(done)
 
@@ -298,11 +291,10 @@ def test_an_error_of_the_suite_itself_leaves_the_reports(tmp_path: Path, monkeyp
 
 
 def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
-    chosen = ["--select", "roi_align/edge/[i-m]*/v16/float", "--exclude", "*/max_[!h]*", "--exclude", "*/max_hu*"]
+    asked = "--backend rude_backends:ends_itself_at_max --select roi_align/edge/[i-m]*/v16/float"
     found, junit = [], tmp_path / "r.xml"
     for jobs in (1, 2):
-        asked = ("--backend", "rude_backends:ends_itself_at_max", *chosen, "-j", jobs, "--junit", junit)
-        done, data = report(tmp_path, *asked)
+        done, data = report(tmp_path, asked, "--exclude */max_[!h]* --exclude */max_hu* -j", jobs, "--junit", junit)
         untimed = re.sub(r'time="[^"]*"', "", junit.read_text("utf-8"))
         found.append((done.exit_code, re.sub(r"; \d+ s\n", "\n", done.stdout), data, untimed))
     assert found[0] == found[1]
@@ -449,9 +441,9 @@ def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
 
 
 def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_path: Path) -> None:
-    asked = ("--backend", "rude_backends:hangs", "--select", OF_EDGE[0].id, "--time-limit", "0.5")
+    asked = f"--backend rude_backends:hangs --select {OF_EDGE[0].id} --time-limit 0.5"
     begun = time.monotonic()
-    result = run(*asked, "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml")
+    result = run(asked, "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml")
     whole = time.monotonic() - begun
     found = record.read(tmp_path / "r.json")
     (entry,) = found.entries.values()

@@ -16,17 +16,13 @@ from dataclasses import dataclass, replace
 
 from conformance import schedule
 from conformance.case import Case
-from conformance.child import Child, ProcessLostError
+from conformance.child import ProcessLostError
 from conformance.fuzz.check import Failure, Verdict, check, with_expectation
 from conformance.fuzz.strategy import ROUND, search
-from conformance.run import AnswerFunction
-from conformance.schedule import TWIN, Declaration, Setting, WorkerPool, WorkerPoolError, own_child
+from conformance.fuzz.well_posed import REFERENCE, TIME_LIMIT
+from conformance.schedule import TWIN, BackendChild, Setting, WorkerPool, WorkerPoolError, own_child
 
-ORACLE = "reference"  # the backend whose results are right by definition
-TIME_LIMIT = 60.0  # seconds for a case, for the backend and for the reference: the first may compile, on a busy machine
 REPORT_EVERY = 0.2  # the most seconds between two reports
-
-_REFERENCE = "the reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,48 +114,29 @@ def run_round(plan: Plan, number: int, count: int, deadline: float) -> Report:
     return Report(counts, list(failures.values()))
 
 
-class CheckingChild(Child):
-    """A child process with a backend and the reference, which checks random cases."""
+class CheckingChild(BackendChild):
+    """A child process that checks random cases by the reference."""
 
     def __init__(self, backend: str) -> None:
-        self._settings = [Setting(name, known=(), time_limit=TIME_LIMIT) for name in (backend, ORACLE)]
-        super().__init__(_load, *self._settings)
+        super().__init__(Setting(backend, known=(), time_limit=TIME_LIMIT))
 
     def check(self, case: Case) -> Failure | Verdict:
         """The failure or verdict of a case."""
         bare = replace(case, expected=None, expects_error=None, twin=None)
         try:
-            outcome = self.call(_check, *self._settings, case)
+            outcome = self.call(_check, self._setting, case)
         except ProcessLostError as error:
-            if error.stage == _REFERENCE:
+            if error.stage == REFERENCE:
                 return Failure(bare, "reference", f"the reference has no answer: {error}")
             if error.stage == TWIN:
                 return "unsupported"
-            expecting = self.call(_expecting, self._settings[1], case)
-            return Failure(
-                replace(bare, expects_error=expecting.expects_error, note=expecting.note), "crash", str(error)
-            )
+            expecting = self.call(with_expectation, case)
+            bare = replace(bare, expects_error=expecting.expects_error, note=expecting.note)
+            return Failure(bare, "crash", str(error))
         if self.greeting.is_unsafe and isinstance(outcome, Failure) and outcome.kind == "accepted":
             self.end()  # it may have written out of bounds, which must not fail another case
         return outcome
 
 
-# What a child calls.
-
-
-def _load(setting: Setting, oracle: Setting) -> Declaration:
-    schedule.load(oracle)
-    return schedule.load(setting)
-
-
-def _check(setting: Setting, oracle: Setting, case: Case) -> Failure | Verdict:
-    runner = schedule.runner_of(setting, schedule.load(setting), schedule.answers_of(setting))
-    return check(case, runner, _oracle(oracle))
-
-
-def _expecting(oracle: Setting, case: Case) -> Case:
-    return with_expectation(case, _oracle(oracle))
-
-
-def _oracle(oracle: Setting) -> AnswerFunction:
-    return lambda case: schedule.answer_within(oracle, case, _REFERENCE)
+def _check(setting: Setting, case: Case) -> Failure | Verdict:
+    return check(case, schedule.runner_of(setting, schedule.load(setting), schedule.answers_of(setting)))

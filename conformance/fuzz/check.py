@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from conformance.backends.reference import Reference
 from conformance.case import Case
 from conformance.expected_values import clear_cache
-from conformance.fuzz.well_posed import in_double, is_well_posed
+from conformance.fuzz.well_posed import is_well_posed, reference
 from conformance.outcome import Outcome
-from conformance.run import AnswerFunction, CaseRunner, ask
+from conformance.run import CaseRunner
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
 Verdict = Literal["passed", "unsupported", "ill-posed"]
-
-REFERENCE: AnswerFunction = functools.partial(ask, Reference())  # the reference in this process
 
 
 class ReferenceFailedError(Exception):
@@ -51,20 +47,20 @@ class Failure:
         return (self.case.operator, self.kind, text)
 
 
-def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) -> Failure | Verdict:
-    """Run a case and return its failure or verdict. The oracle is the reference, which computes the expected values."""
+def check(case: Case, runner: CaseRunner) -> Failure | Verdict:
+    """Run a case and return its failure or verdict. The reference computes the expected values."""
     bare = replace(case, expected=None, expects_error=None, twin=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            expecting = with_expectation(case, oracle)
+            expecting = with_expectation(case)
             answer = runner.answer(expecting)
             result = runner.result_of(expecting, answer)
             if result.outcome is Outcome.PASSED:
                 return "passed"
             if result.outcome is Outcome.UNSUPPORTED:
                 return "unsupported"
-            if answer.kind == "outputs" and not is_well_posed(expecting, oracle):
+            if answer.kind == "outputs" and not is_well_posed(expecting):
                 return "ill-posed"
         except Exception as error:  # noqa: BLE001  # any exception of the reference or the error bounds is a finding
             return Failure(bare, "reference", f"{type(error).__name__}: {error}")
@@ -77,7 +73,7 @@ def check(case: Case, runner: CaseRunner, oracle: AnswerFunction = REFERENCE) ->
     return Failure(failed, kind, result.message)
 
 
-def with_expectation(case: Case, oracle: AnswerFunction = REFERENCE) -> Case:
+def with_expectation(case: Case) -> Case:
     """Return the case with the reference's result: expected values, or the expected error with its message as note.
 
     Raises:
@@ -87,17 +83,17 @@ def with_expectation(case: Case, oracle: AnswerFunction = REFERENCE) -> Case:
     try:
         case.definition.check_attributes(case.attributes)
     except (TypeError, ValueError) as error:
-        return _refused(case, "attribute", str(error), oracle)
-    answer = oracle(in_double(case))
+        return _refused(case, "attribute", str(error))
+    answer = reference(case)
     if answer.kind == "outputs" and answer.outputs is not None:
         return replace(case, expected=answer.outputs, twin=None)
     kind, _, words = answer.text.partition(": ")
     if answer.kind == "refusal" and kind in ("TypeError", "ValueError"):
-        return _refused(case, "data", words, oracle)
+        return _refused(case, "data", words)
     raise ReferenceFailedError(f"the reference has no answer: {answer.text}")
 
 
-def _refused(case: Case, due: Literal["attribute", "data"], words: str, oracle: AnswerFunction) -> Case:
-    twin = None if case.twin is None else with_expectation(case.twin, oracle)
+def _refused(case: Case, due: Literal["attribute", "data"], words: str) -> Case:
+    twin = None if case.twin is None else with_expectation(case.twin)
     # A twin that is invalid too cannot prove that the refusal has the right reason.
     return replace(case, expects_error=due, note=words, twin=None if twin is None or twin.expects_error else twin)

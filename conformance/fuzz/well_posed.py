@@ -12,38 +12,52 @@ from types import MappingProxyType
 
 import numpy as np
 
+from conformance.backends.reference import Reference
 from conformance.case import Array, Case
+from conformance.child import START_TIMEOUT, stage
 from conformance.compare import allowed_errors
 from conformance.error_terms import overflow_threshold
 from conformance.expected_values import expected_outputs
 from conformance.families import error_terms, family_of
 from conformance.families.roundings import Perturbations, Perturbed
-from conformance.run import AnswerFunction
+from conformance.run import Answer, ask
+
+REFERENCE = "the reference"
+"""The stage of a call in which the reference computes a case."""
+
+TIME_LIMIT = 60.0
+"""Seconds that the backend or the reference may take for a case: the first may compile, on a busy machine."""
+
+_backend = Reference()
 
 
-def is_well_posed(case: Case, oracle: AnswerFunction) -> bool:
-    """Whether a case, with its expected values or error, is well-posed; the oracle is the reference."""
+def reference(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -> Answer:
+    """The reference's answer to a case in double, so that it is not rounded, with some inputs changed."""
+    given = {**case.inputs, **changed}
+    wide = {name: array if array.dtype.kind in "iu" else array.astype(np.float64) for name, array in given.items()}
+    stage(REFERENCE, TIME_LIMIT)
+    try:
+        return ask(_backend, replace(case, inputs=wide, expected=None, expects_error=None, twin=None))
+    finally:
+        stage(REFERENCE, START_TIMEOUT)
+
+
+def is_well_posed(case: Case) -> bool:
+    """Whether a case, with its expected values or error, is well-posed."""
     if case.expects_error:
         return True
     if not _fits(case):
         return False
     perturbed: Perturbed | None = family_of(case.definition).perturbed(case)
-    return perturbed is not None and _is_stable(perturbed.case, perturbed.perturbations, oracle)
+    return perturbed is not None and _is_stable(perturbed.case, perturbed.perturbations)
 
 
-def in_double(case: Case, changed: Mapping[str, Array] = MappingProxyType({})) -> Case:
-    """Return the case in double, with some inputs changed and nothing expected: the reference's result is not rounded."""
-    given = {**case.inputs, **changed}
-    wide = {name: array if array.dtype.kind in "iu" else array.astype(np.float64) for name, array in given.items()}
-    return replace(case, inputs=wide, expected=None, expects_error=None, twin=None)
-
-
-def _is_stable(case: Case, perturbations: Perturbations, oracle: AnswerFunction) -> bool:
+def _is_stable(case: Case, perturbations: Perturbations) -> bool:
     """Whether every perturbation changes the outputs by no more than their error bounds allow."""
     terms, allowed = error_terms(case), allowed_errors(case)
     expected = expected_outputs(case)
     for name, factor, array in perturbations:
-        answer = oracle(in_double(case, {name: array.reshape(case.inputs[name].shape)}))
+        answer = reference(case, {name: array.reshape(case.inputs[name].shape)})
         if answer.outputs is None:
             return False
         for output, y in answer.outputs.items():

@@ -16,8 +16,7 @@ from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
 from conformance.cases import collect
-from conformance.expected_failures import Listed, read
-from conformance.expected_failures.floor import Floor, shortfalls
+from conformance.expected_failures import Floor, Listed, read, shortfalls
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
 

@@ -15,8 +15,7 @@ import pytest
 import ortops
 from conformance.case import Array
 from conformance.cases import collect
-from conformance.expected_failures import ExpectedFailure, find, read
-from conformance.expected_failures.floor import Floor
+from conformance.expected_failures import ExpectedFailure, Floor, find, read
 from conformance.outcome import Outcome, Result
 from conformance.report import failure_list
 from suite_runs import outcomes, report, run

@@ -26,8 +26,7 @@ from conformance.commands.options import (
     wrong_call,
 )
 from conformance.conventions import CONVENTIONS
-from conformance.expected_failures import Listed, read
-from conformance.expected_failures.floor import Floor, judged_of, shortfalls
+from conformance.expected_failures import Floor, Listed, judged_of, read, shortfalls
 from conformance.report import record, terminal
 from conformance.report.files import Reports
 from conformance.report.record import Report

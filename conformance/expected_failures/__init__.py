@@ -34,14 +34,14 @@ from __future__ import annotations
 import glob as globs
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conformance.expected_failures.floor import Floor
+from conformance.outcome import Outcome
 from conformance.printable import printable
 
 TABLE = "expected_failure"
@@ -61,6 +61,41 @@ class ExpectedFailure:
     glob: str
     reason: str
     crashes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A number of cases that a run must judge. A case is judged unless it is unsupported.
+
+    at_least: the number.
+    select, exclude: globs of the ids of the cases that count, as `--select` and `--exclude` take them.
+    """
+
+    at_least: int
+    select: str = "*"
+    exclude: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        excluded = "".join(f" without {glob}" for glob in self.exclude)
+        return f"at least {self.at_least} judged cases in {self.select}{excluded}"
+
+    def counted(self, ids: Collection[str]) -> set[str]:
+        """The ids that count."""
+        excluded = {case_id for glob in self.exclude for case_id in ids if fnmatchcase(case_id, glob)}
+        return {case_id for case_id in ids if fnmatchcase(case_id, self.select)} - excluded
+
+    def breach(self, outcomes: Mapping[str, Outcome], ids: Collection[str]) -> str:
+        """A sentence if the run judged too few cases; empty if it judged enough, or did not run all cases that count.
+
+        Args:
+            outcomes: the outcomes of the run by case id.
+            ids: the ids of all cases of the suite.
+        """
+        counted = self.counted(ids)
+        judged = judged_of({case_id: outcomes[case_id] for case_id in counted & set(outcomes)})
+        if judged >= self.at_least or not counted <= set(outcomes):
+            return ""
+        return f"{judged} of {len(counted)} cases were judged: must be at least {self.at_least}"
 
 
 class Listed(NamedTuple):
@@ -116,15 +151,21 @@ def read(file: Path, ids: Sequence[str] | None) -> Listed:
     return Listed(tuple(failures), _floor(file, {name: value for name, value in data.items() if name in FLOOR}))
 
 
+def _require(is_right: bool, where: object, name: str, value: object, rule: str) -> None:
+    if not is_right:
+        raise ValueError(f"{where}: {name} = {value!r}: must {rule}")
+
+
 def _floor(file: Path, given: Mapping[str, Any]) -> Floor | None:
-    at_least, select, exclude = (given.get(name, default) for name, default in zip(FLOOR, (0, "*", []), strict=True))
-    if given and (type(at_least) is not int or at_least < 1):
-        raise ValueError(f"{file}: at_least = {given.get('at_least')!r}: must be a number of cases, at least 1")
-    if not isinstance(select, str):
-        raise ValueError(f"{file}: select = {select!r}: must be a glob")
-    if not isinstance(exclude, list) or not all(isinstance(glob, str) for glob in exclude):
-        raise ValueError(f"{file}: exclude = {exclude!r}: must be a list of globs")
-    return Floor(at_least, select, tuple(exclude)) if given else None
+    at_least: Any = given.get("at_least")
+    select, exclude = given.get("select", "*"), given.get("exclude", [])
+    if not given:
+        return None
+    _require(type(at_least) is int and at_least >= 1, file, "at_least", at_least, "be a number of cases, at least 1")
+    _require(isinstance(select, str), file, "select", select, "be a glob")
+    is_list = isinstance(exclude, list) and all(isinstance(glob, str) for glob in exclude)
+    _require(is_list, file, "exclude", exclude, "be a list of globs")
+    return Floor(at_least, select, tuple(exclude))
 
 
 def _data(file: Path) -> dict[str, Any]:
@@ -142,31 +183,37 @@ def _data(file: Path) -> dict[str, Any]:
 
 def _entries(where: str, table: dict[str, Any], ids: Sequence[str] | None) -> Iterator[ExpectedFailure]:
     names = {"id", "glob", "cases"}
-    unknown = sorted(set(table) - names - {"reason", "crashes"})
-    if unknown:
-        raise ValueError(
-            f"{where}: {unknown[0]} = {table[unknown[0]]!r}: must be one of id, glob, cases, reason, crashes"
-        )
+    for name in sorted(set(table) - names - {"reason", "crashes"}):
+        _require(False, where, name, table[name], "be one of id, glob, cases, reason, crashes")
     if len(names & set(table)) != 1:
         raise ValueError(f"{where} has {', '.join(sorted(table)) or 'nothing'}: must have one of id, glob and cases")
     (key,) = names & set(table)
-    values = table[key] if key == "cases" else [table[key]]
-    if not isinstance(values, list) or not values:
-        raise ValueError(f"{where}: cases = {values!r}: must be a list of globs that is not empty")
+    values, crashes = table[key] if key == "cases" else [table[key]], table.get("crashes", False)
+    _require(isinstance(values, list) and bool(values), where, key, values, "be a list of globs that is not empty")
     for name, value in [*((key, value) for value in values), ("reason", table.get("reason"))]:
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{where}: {name} = {value!r}: must be a string that is not empty")
-    crashes = table.get("crashes", False)
-    if not isinstance(crashes, bool):
-        raise ValueError(f"{where}: crashes = {crashes!r}: must be true or false")
+        _require(isinstance(value, str) and bool(value.strip()), where, name, value, "be a string that is not empty")
+    _require(isinstance(crashes, bool), where, "crashes", crashes, "be true or false")
     for value in values:
         glob = globs.escape(value) if key == "id" else value
-        if ids is not None and not any(fnmatchcase(case_id, glob) for case_id in ids):
-            rule = "be the id of a case" if key == "id" else "match a case"
-            raise ValueError(f"{where}: {key} = {value!r}: must {rule}")
+        is_known = ids is None or any(fnmatchcase(case_id, glob) for case_id in ids)
+        _require(is_known, where, key, value, "be the id of a case" if key == "id" else "match a case")
         yield ExpectedFailure(glob, printable(table["reason"]), crashes)
 
 
 def find(known: Sequence[ExpectedFailure], case_id: str) -> ExpectedFailure | None:
     """The first entry that matches the case, or None."""
     return next((failure for failure in known if fnmatchcase(case_id, failure.glob)), None)
+
+
+NOTHING_TESTED = "the backend supports none of the selected cases; nothing was tested"
+
+
+def shortfalls(outcomes: Mapping[str, Outcome], floor: Floor | None, ids: Collection[str]) -> list[str]:
+    """Why a run judged too few cases, as sentences: none, or fewer than the floor of its list. See `Floor.breach`."""
+    breach = floor.breach(outcomes, ids) if floor else ""
+    return [reason for reason in ("" if judged_of(outcomes) else NOTHING_TESTED, breach) if reason]
+
+
+def judged_of(outcomes: Mapping[str, Outcome]) -> int:
+    """How many of the cases were judged."""
+    return sum(outcome is not Outcome.UNSUPPORTED for outcome in outcomes.values())

@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from conformance.case import scenario_of
 from conformance.cases import case_of
 from conformance.diagnosis import Diagnosis
-from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure
-from conformance.expected_failures.floor import Floor
+from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure, Floor
 from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
 from conformance.report.counts import cut, pattern_of
 from conformance.report.record import Report

@@ -12,8 +12,7 @@ import click
 from conformance.case import Case
 from conformance.cases import collect
 from conformance.diagnosis import Diagnosis, diagnose
-from conformance.expected_failures import Listed
-from conformance.expected_failures.floor import Floor
+from conformance.expected_failures import Floor, Listed
 from conformance.outcome import Outcome, Reason, Result
 from conformance.report import failure_list, junit, page, record
 from conformance.report.causes import Cause, causes_of

@@ -24,12 +24,8 @@ SUITE = Path(__file__).parent.name
 """Node id of the suite."""
 
 
-class FailedError(Exception):
-    """A case that failed."""
-
-
-class CrashedError(Exception):
-    """A case that ended the backend's process or exceeded a limit."""
+class NotPassedError(Exception):
+    """A case that failed or crashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,33 +52,32 @@ def prepare(config: pytest.Config) -> None:
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:  # as `python -m conformance` has it
         sys.path.insert(0, folder)
-    listed = _listed(config.getoption("conformance_expected_failures"))
+    listed = Listed()
+    if file := config.getoption("conformance_expected_failures"):
+        with _wrong_option("expected-failures", OSError, ValueError):
+            listed = read(Path(file), [case.id for case in collect()])
     setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
-        known=None if listed is None else listed.failures,
+        known=listed.failures if file else None,
         strict=STRICT[config.getoption("conformance_strict")],
     )
     stack = contextlib.ExitStack()
     config.add_cleanup(stack.close)
-    try:
+    with _wrong_option("backend", MissingBackendError), _wrong_option("provider", ProviderError):
         result_of = stack.enter_context(schedule.judge_of(setting, config.getoption("conformance_isolate")))
-    except MissingBackendError as error:
-        raise pytest.UsageError(f"--conformance-backend: {error}") from error
-    except ProviderError as error:
-        raise pytest.UsageError(f"--conformance-provider: {error}") from error
     config.stash[_SELECTION] = Selection(cases, result_of)
     if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has only some of the cases
-        config.pluginmanager.register(AnswerCheck(listed.floor if listed else None))
+        config.pluginmanager.register(AnswerCheck(listed.floor))
 
 
-def _listed(file: str | None) -> Listed | None:
-    if file is None:
-        return None
+@contextlib.contextmanager
+def _wrong_option(name: str, *errors: type[Exception]) -> Iterator[None]:
+    """Report these errors, if the block raises them, as a wrong value of an option."""
     try:
-        return read(Path(file), [case.id for case in collect()])
-    except (OSError, ValueError) as error:
-        raise pytest.UsageError(f"--conformance-expected-failures: {error}") from error
+        yield
+    except errors as error:
+        raise pytest.UsageError(f"--conformance-{name}: {error}") from error
 
 
 class Suite(pytest.Directory):
@@ -147,12 +142,11 @@ class CaseItem(pytest.Item):
         if result.outcome in (Outcome.EXPECTED_FAILURE, Outcome.DEPARTED):
             pytest.xfail(result.message)
         if result.outcome.is_bad:
-            kind = CrashedError if result.outcome is Outcome.CRASHED else FailedError
-            raise kind(f"{result.message}\n{self._case.note} [{self._case.source}]")
+            raise NotPassedError(f"{result.message}\n{self._case.note} [{self._case.source}]")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The worst element or the reason, without a traceback, which would only show the suite's own code."""
-        if isinstance(excinfo.value, FailedError | CrashedError):
+        if isinstance(excinfo.value, NotPassedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

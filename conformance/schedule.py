@@ -221,7 +221,7 @@ class WorkerPool:
 
 
 class LocalPool(WorkerPool):
-    """Threads of this process. A context manager, at whose end all their children are killed."""
+    """Threads of this process. A context manager, at whose end all tasks are stopped and all children have ended."""
 
     def __init__(self, jobs: int) -> None:
         self.worker_count = jobs
@@ -239,11 +239,10 @@ class LocalPool(WorkerPool):
 
     def __exit__(self, *_: object) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        while True:
-            for child in _owned:  # a running task may make another one
+        while wait(list(self._unfinished), 0.0).not_done:  # a running task may make another child
+            for child in _owned:
                 child.kill()
-            if not wait(list(self._unfinished), 0.1).not_done:
-                break
+            wait(list(self._unfinished), 0.1)
         while _owned:
             _owned.pop().end()
 

@@ -40,7 +40,7 @@ def evaluate(
     Raises:
         TypeError: an attribute is unknown or has a wrong type, an input has an element type that the operator does not
             allow, or two inputs with the same type variable have different types.
-        ValueError: a value, a shape or the data breaks a rule, or no output is wanted.
+        ValueError: a value, a shape or the data breaks a rule, no output is wanted, or an output needs an absent input.
     """
     arguments = arguments_of(operator, attributes)
     flags = [True] * len(operator.outputs) if wanted is None else list(wanted)
@@ -56,13 +56,16 @@ def evaluate(
     shapes = {name: array.shape for name, array in arrays.items()}
     lengths = {t.name: arrays[t.name].ravel().tolist() for t in operator.inputs if t.element_axes and t.name in arrays}
     output_shapes(operator, shapes, lengths, arguments)
+    names = [tensor.name for tensor, flag in zip(operator.outputs, flags, strict=True) if flag]
+    for tensor in operator.inputs:
+        if tensor.name not in arrays and (reason := operator.why_required(tensor, arguments, names)):
+            raise ValueError(f"{tensor.name} is missing: {reason} requires it")
     given = {name: array if array.dtype.kind in "iu" else array.astype(np.float64) for name, array in arrays.items()}
     positional = [given.get(tensor.name) for tensor in operator.inputs]
     function = function_of(operator)
     if len(operator.outputs) == 1:
         return [function(*positional, **arguments)]
-    names = tuple(tensor.name.lower() for tensor, flag in zip(operator.outputs, flags, strict=True) if flag)
-    return list(function(*positional, **arguments, outputs=names))
+    return list(function(*positional, **arguments, outputs=[name.lower() for name in names]))
 
 
 def arguments_of(operator: Operator, attributes: Mapping[str, object]) -> dict[str, AttributeValue]:

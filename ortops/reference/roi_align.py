@@ -87,22 +87,14 @@ def roi_align_grad(
         dx [N, C, H, W] and drois [R, 4]; None for a gradient that is not wanted.
 
     Raises:
-        ValueError: as in `roi_align`; or `x` is required and missing, an output size is 0, or `outputs` is empty or has
-            another name.
+        ValueError: as in `roi_align`; or an output size is 0.
 
     Source:
         The derivative of ONNX RoiAlign-22; no ONNX operator computes it.
     """
     shape = tuple(int(length) for length in x_shape)
     check_data(rois, batch_indices, shape, names=("rois", "batch_indices", "x_shape"))
-    x_required_by = f"mode {mode!r}" if mode != "avg" else "drois" if "drois" in outputs else None
-    check_gradient(
-        dy.shape,
-        outputs,
-        known=("dx", "drois"),
-        names=("dY", "X"),
-        x_required_by=None if x is not None else x_required_by,
-    )
+    check_bins(dy.shape, "dY")
     axes = partial(axes_of_roi, output_size=dy.shape[2:], map_size=shape[2:], **sampling)
     wanted = ("dx" in outputs, "drois" in outputs)
     return pool_grad(dy, rois, batch_indices, shape, x, axes, mode, wanted, position_sensitive)
@@ -137,32 +129,14 @@ def check_data(
         raise ValueError(f"{names[2]} has H = {height}, W = {width}: both must be >= 1 where there are RoIs")
 
 
-def check_gradient(
-    dy_shape: Sequence[int],
-    outputs: Sequence[str],
-    *,
-    known: tuple[str, str],
-    names: tuple[str, str],
-    x_required_by: str | None,
-) -> None:
-    """Check the names of the wanted outputs, the number of bins, and that the feature map is given where it is required.
-
-    Args:
-        dy_shape: R, C, PH, PW.
-        outputs: the names of the wanted outputs.
-        known: the names of all outputs.
-        names: the names of the output's gradient and the feature map in error messages.
-        x_required_by: the reason why the missing feature map is required; None if it is given or not required.
+def check_bins(dy_shape: Sequence[int], name: str) -> None:
+    """Check that an output's gradient [R, C, PH, PW], called `name` in errors, has bins.
 
     Raises:
-        ValueError: a check fails.
+        ValueError: it has none.
     """
-    if not outputs or not set(outputs) <= set(known):
-        raise ValueError(f"outputs = {tuple(outputs)!r}: must be one or both of {', '.join(map(repr, known))}")
     if 0 in dy_shape[2:]:
-        raise ValueError(f"{names[0]} has shape {list(dy_shape)}: output height and width must be >= 1")
-    if x_required_by is not None:
-        raise ValueError(f"{names[1]} is missing: {x_required_by} requires it")
+        raise ValueError(f"{name} has shape {list(dy_shape)}: output height and width must be >= 1")
 
 
 def pool(

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from gradient_calls import Call
+from gradient_calls import Call, not_of_old
 from gradient_checks import of_sum, parsed, run, with_loss
 from onnx_models.gradient import gradient
 from onnx_models.gradient.rules import RULES
@@ -121,7 +121,19 @@ VALUES: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "kind", "inputs", "expected"), VALUES, ids=lambda value: str(value)[:40])
+# Of numbers of 8 bits, the first is beyond the largest, and the second is rounded.
+SMALL = [
+    pytest.param(lines, "float", {"x": [-largest, largest * 33 / 256], "s": 0.5}, expected, marks=not_of_old)
+    for kind, largest in ((17, 448.0), (18, 240.0), (19, 57344.0), (20, 57344.0))
+    for lines, expected in (
+        (f"q = QuantizeLinear<output_dtype = {kind}>(x, s) y = DequantizeLinear(q, s)",
+         {"x": [0, 1], "s": -largest * 129 / 128}),
+        (f"c = Cast<to = {kind}>(x) d = Cast<to = 1>(c) y = Mul(d, s)", {"x": [0.5, 0.5]}),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "kind", "inputs", "expected"), [*VALUES, *SMALL], ids=lambda value: str(value)[:40])
 def test_values(lines: str, kind: str, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     dtype = ELEMENT_DTYPES[kind]
     values = {name: np.asarray(value) for name, value in inputs.items()}
@@ -136,8 +148,22 @@ RNN = "RNN<hidden_size = 3{}>(x, w, r)"
 RNN_INPUTS = "float[4,3,2] x, float[1,3,2] w, float[1,3,3] r"
 KEPT = 'axes = [2, 3], keep_aspect_ratio_policy = "not_larger"'
 
+QUANTIZED = "q = QuantizeLinear(x, s) "
+INTEGERS = "float[n,n] x, float s"
+
 REFUSED = [
-    # node, inputs, message
+    # node or nodes, inputs, message
+    *(
+        (QUANTIZED + lines, INTEGERS, rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by")
+        for lines, name in (
+            ("r = Reshape(q, sizes) y = DequantizeLinear(r, s)", "Reshape"), ("y = Cast<to = 1>(q)", "Cast"),
+            ("r = Transpose(q) t = Transpose(r) y = DequantizeLinear(t, s)", "Transpose"),
+            ("r = Cast<to = 6>(q) t = Cast<to = 1>(r) y = Mul(t, s)", "Cast"),
+            ("z = Constant<value = uint8 {0}>() r = QLinearMatMul(q, s, z, q, s, z, s, z) y = DequantizeLinear(r, s)",
+             "QLinearMatMul"),
+            ("r = MatMulInteger(q, q) y = Cast<to = 1>(r)", "MatMulInteger"),
+        )
+    ),
     ('Einsum<equation = "ij,ij->ij">(x, z)', "float[1,3] x, float[2,3] z", "axis 'i' of 'z' has length 2: must be 1"),
     ('Einsum<equation = "ij,jk">(x)', "float[n,m] x", "has 2 operands: must have 1"),
     ('Einsum<equation = "...ijk->i">(x)', "float[n,m] x", r"must agree with operands of ranks \[2\]"),
@@ -167,7 +193,7 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "inputs", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_refusals(call: str, inputs: str, message: str) -> None:
     text = f"""<ir_version: 10, opset_import: ["" : 21]> g ({inputs}) => (float loss) <int64[2] sizes = {{7, 8}}> {{
-        [it] y = {call} loss = ReduceSum<keepdims = 0>(y) }}"""
+        {call if call.startswith(QUANTIZED) else f"[it] y = {call}"} loss = ReduceSum<keepdims = 0>(y) }}"""
     with pytest.raises(ValueError, match=message):
         gradient(onnx.parser.parse_model(text), "loss", ["x"])
 

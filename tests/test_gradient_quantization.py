@@ -87,54 +87,6 @@ def test_rounding_passes_a_gradient_that_cutting_off_stops(
         assert error <= (2e-3 if dtype == np.float16 else 1e-6) * bound
 
 
-@not_of_old
-@pytest.mark.parametrize(
-    ("kind", "largest"),
-    [("float8e4m3fn", 448), ("float8e4m3fnuz", 240), ("float8e5m2", 57344), ("float8e5m2fnuz", 57344)],
-)
-def test_small_numbers_pass_a_gradient_too(kind: str, largest: float) -> None:
-    number = onnx.TensorProto.DataType.Value(kind.upper())
-    text = f"""<ir_version: 10, opset_import: ["" : 21]>
-        g (float[n] x, float s) => (float y, float z) {{
-          q = QuantizeLinear <output_dtype = {number}> (x, s)
-          y = DequantizeLinear (q, s)
-          c = Cast <to = {number}> (x)
-          z = Cast <to = 1> (c) }}"""
-    feeds = {"x": np.array([-1.2, 0.3, 2.5, 0.5]) * largest / 2, "s": np.array(0.5)}
-    feeds = {name: np.asarray(value, np.float32) for name, value in feeds.items()}
-    weights = np.array([1, 2, 3, 4], np.float32)
-    found = run(gradient(with_loss(parsed(text), {"y": weights}), "loss", ["x", "s"]), feeds)
-    np.testing.assert_array_equal(found["x_grad"], [0, 2, 0, 4])
-    steps, is_inside = found["y"] / 0.5, np.array([0, 1, 0, 1])
-    np.testing.assert_allclose(found["s_grad"], (weights * (steps - is_inside * feeds["x"] / 0.5)).sum(), rtol=1e-5)
-    through_casts = run(gradient(with_loss(parsed(text), {"z": weights}), "loss", ["x"]), feeds)
-    np.testing.assert_array_equal(through_casts["x_grad"], weights)
-
-
-@pytest.mark.parametrize(
-    ("reader", "name"),
-    [
-        ("r = Reshape (q, shape) y = DequantizeLinear (r, s)", "Reshape"),
-        ("y = Cast <to = 1> (q)", "Cast"),
-        ("r = Transpose (q) t = Transpose (r) y = DequantizeLinear (t, s)", "Transpose"),
-        ("r = Cast <to = 6> (q) t = Cast <to = 1> (r) y = Mul (t, s)", "Cast"),
-        (
-            "z = Constant <value = uint8 {0}> () r = QLinearMatMul (q, s, z, q, s, z, s, z) y = DequantizeLinear (r, s)",
-            "QLinearMatMul",
-        ),
-        ("r = MatMulInteger (q, q) y = Cast <to = 1> (r)", "MatMulInteger"),
-    ],
-)
-def test_whatever_else_computes_with_the_integers_is_refused(reader: str, name: str) -> None:
-    text = f"""<ir_version: 10, opset_import: ["" : 21]>
-        g (float[n, n] x, float s) => (float y) <int64[2] shape = {{-1, 1}}> {{
-          q = QuantizeLinear (x, s)
-          {reader} }}"""
-    made = with_loss(parsed(text), {"y": np.ones(1, np.float32)})
-    with pytest.raises(ValueError, match=rf"\({name}\) has no gradient: it computes with .*QuantizeLinear followed by"):
-        gradient(made, "loss", ["x"])
-
-
 def test_second_derivatives_pass_straight_through_as_first_ones_do() -> None:
     made = parsed("""<ir_version: 10, opset_import: ["" : 21]>
         g (float[n] x) => (float y) <float s = {0.1}, int8 zero = {0}> {

@@ -102,9 +102,13 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_larg
             return str(error)
     if case.formula is not None:
         return "" if with_large else LARGE
-    if not with_huge and max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES:
+    if not with_huge and _is_huge(case):
         return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--with-huge)"
     return ""
+
+
+def _is_huge(case: Case) -> bool:
+    return max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES
 
 
 def folder_name(case: Case) -> str:
@@ -112,27 +116,17 @@ def folder_name(case: Case) -> str:
     return "test_" + re.sub(r"\W", "_", case.id, flags=re.ASCII)
 
 
-def write(case: Case, kind_folder: Path, dialect: Dialect) -> Path:
-    """Write a case, and replace an older export of it.
+def write(case: Case, folder: Path, dialect: Dialect) -> None:
+    """Write a case, and replace an older export of it. One that must fail has no outputs, and contains its twin.
 
     Args:
         case: any case.
-        kind_folder: DIR/KIND; created with its parents if it is missing.
+        folder: that of the case, DIR/KIND/`folder_name`; created with its parents if it is missing.
         dialect: the kind of node that the model has.
-
-    Returns:
-        The case's folder.
 
     Raises:
         OSError: something cannot be written.
     """
-    folder = kind_folder / folder_name(case)
-    _write_into(folder, case, dialect)
-    return folder
-
-
-def _write_into(folder: Path, case: Case, dialect: Dialect) -> None:
-    """Write a case. One that must fail has no outputs, and its folder contains its twin's."""
     for stale in folder.glob(f"{DATA_SET}*"):
         shutil.rmtree(stale)
     model = build(case, dialect)
@@ -146,7 +140,7 @@ def _write_into(folder: Path, case: Case, dialect: Dialect) -> None:
     if not case.expects_error:
         _write_tolerances(folder, tolerances(case))
     if case.twin:
-        _write_into(folder / "twin", case.twin, dialect)
+        write(case.twin, folder / "twin", dialect)
 
 
 def write_whole(cases: Iterable[Case], folder: Path) -> None:
@@ -158,11 +152,10 @@ def write_whole(cases: Iterable[Case], folder: Path) -> None:
     entries = []
     for case in cases:
         dialect: Dialect = "standard" if is_standard(case) else "ortops"
-        has_samples = case.expects_error is None and case.formula is None
-        is_huge = has_samples and max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES
-        written = write(case, folder / ("must_fail" if case.expects_error else "huge" if is_huge else dialect), dialect)
+        kind = "must_fail" if case.expects_error else "huge" if case.formula is None and _is_huge(case) else dialect
+        name = f"{kind}/{folder_name(case)}"
+        write(case, folder / name, dialect)
         rtol, atol = tolerances(case.twin or case)
-        name = written.relative_to(folder).as_posix()
         entries.append(
             {
                 "id": case.id,
@@ -175,7 +168,7 @@ def write_whole(cases: Iterable[Case], folder: Path) -> None:
                 "atol": atol,
                 "rtol": rtol,
                 "twin": f"{name}/twin" if case.twin else None,
-                "sha256": _digest(written),
+                "sha256": _digest(folder / name),
             }
         )
     head = {"generator": f"ortops {ortops.__version__}", "licence": "MIT"}

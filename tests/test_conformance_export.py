@@ -136,7 +136,8 @@ def test_calls_of_one_session_are_data_sets(tmp_path: Path) -> None:
     longer = {**twice, "rois": np.tile(twice["rois"], (2, 1)), "batch_indices": np.tile(twice["batch_indices"], 2)}
     earlier = (replace(INSIDE, inputs=inputs, expected=None) for inputs in (twice, longer))
     case = replace(with_named_axes(INSIDE), before=tuple(earlier))
-    folder = export.write(case, tmp_path / "standard", "standard")
+    folder = tmp_path / "standard" / export.folder_name(case)
+    export.write(case, folder, "standard")
     ys = [onnx.load_tensor(folder / f"test_data_set_{i}" / "output_0.pb") for i in range(3)]
     once = numpy_helper.to_array(ys[2])
     np.testing.assert_array_equal(numpy_helper.to_array(ys[0]), once * 2)
@@ -146,7 +147,7 @@ def test_calls_of_one_session_are_data_sets(tmp_path: Path) -> None:
     (folder / "test_data_set_0" / "output_0.pb").write_bytes(ys[2].SerializeToString())
     assert len(judged_by_onnx(tmp_path, Evaluator)[1]) == 1
     # Written over by the same case with one call.
-    assert export.write(INSIDE, tmp_path / "standard", "standard") == folder
+    export.write(INSIDE, folder, "standard")
     assert [data.name for data in folder.glob("test_data_set_*")] == ["test_data_set_0"]
 
 

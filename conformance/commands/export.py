@@ -57,7 +57,7 @@ def export_command(folder: Path, glob: str, dialect: Dialect, with_huge: bool, w
     _check_new((folder / dialect).glob("test_*"), kept)
     try:
         for case in with_progress(kept, "export", len(kept)):
-            export.write(case, folder / dialect, dialect)
+            export.write(case, folder / dialect / export.folder_name(case), dialect)
     except OSError as error:
         raise click.BadParameter(f"cannot write: {error}", param_hint="DIR") from error
     click.echo("\n".join((f"{len(kept)} cases written to {folder / dialect}", *reasons)))

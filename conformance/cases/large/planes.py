@@ -69,11 +69,6 @@ class Planes(ByRole):
         shape = images, max(channels // self._of_bins // 10, 1) * self._of_bins, height, width
         return replace(self, x_shape=shape, count=max(self.count // 10, 1))
 
-    def with_mode(self, mode: str) -> Planes:
-        """See `Formula`. There is only one."""
-        assert mode == "avg"  # noqa: S101  # no convention changes an average
-        return self
-
     def tensor(self, name: str) -> Array:
         """See `Formula`."""
         role = self.roles[name]

@@ -49,10 +49,6 @@ class Repetitions(ByRole):
         images, channels, height, width = self.x_shape
         return replace(self, x_shape=(images, max(channels // 10, 1), max(height // 20 * 2, 2), width))
 
-    def with_mode(self, mode: str) -> Repetitions:
-        """See `Formula`. It has none."""
-        raise NotImplementedError(mode)
-
     def tensor(self, name: str) -> Array:
         """See `Formula`."""
         role = self.roles[name]

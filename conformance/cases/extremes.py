@@ -20,6 +20,7 @@ from conformance.cases.every_attribute import CHOICES, DML_CHOICES, OF_MODE
 from conformance.cases.make import BOTH, FLOATS, POOL, RESAMPLE, ROTATED, Attributes, make, of_scene
 from conformance.cases.rotated import SCENES as ROTATED_SCENES
 from conformance.cases.scenes import SCENES, Scene, load, scatter
+from conformance.cases.values import MANY
 
 ONNX, DIRECTML = BOTH
 TEXT = Source("ONNX operators RoiAlign-10, -16, -22", "onnx 1.23.2", "Attributes")
@@ -29,9 +30,6 @@ CLOSED = Source("conformance/cases/extremes.py", f"ortops {ortops.__version__}",
 
 TYPES = {ROTATED: ("float", "double")}
 """The element types of an operator's cases with default attributes or empty tensors, if not all."""
-
-MANY = 4096
-"""The number of RoIs. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
 
 
 SOURCES = {

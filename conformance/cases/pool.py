@@ -19,14 +19,13 @@ import numpy as np
 import ortops
 from conformance.case import Array, Basis, Case, Source
 from conformance.cases.exact_rois import ExactRois, Inputs, by_precision, filled, reversed_channels
-from conformance.cases.extremes import MANY
 from conformance.cases.make import FLOATS, POOL, Rule, make
 from conformance.cases.scenes import Scene, load, scatter
 from conformance.cases.sessions import CROP, in_one_session, several_calls, single_calls
 from conformance.cases.sessions import OTHERS as OTHER_CROPS
 from conformance.cases.sizes import IMAGES_WITHOUT_ROIS, LENGTHS, MANY_PAIRS, SCALES, each_size, other_type
 from conformance.cases.values import CROP as WINDOWS
-from conformance.cases.values import NAN, ODD, ends, outside_windows
+from conformance.cases.values import NAN, ODD, beyond_float16, ends, outside_windows
 from ortops.spec import ELEMENT_DTYPES
 
 SOURCE = Source("conformance/cases/pool.py", f"ortops {ortops.__version__}", "the largest of four pixels")
@@ -86,7 +85,7 @@ def cases() -> Iterator[Case]:
     yield from _long_bins()
     yield from _odd_pixels()
     yield from _large_and_tiny()
-    yield from _beyond_float16()
+    yield from beyond_float16(of_crop, "one pixel", 1)
     yield from _sessions()
 
 
@@ -196,31 +195,20 @@ def _odd_pixels() -> Iterator[Case]:
             note = f"all pixels are {words}, and so are the outputs; the first of a bin gets the gradient"
             everywhere = partial(filled, role="x", value=value)
             yield from with_ties(of_crop(f"values/{scenario}_everywhere", note, WINDOWS, everywhere))
-    # Each channel has NaN at other places of the bin, two of them at least; the first one gets the gradient.
-    several = [i for i in range(16) if i.bit_count() > 1]
-    x = np.array([NAN if i >> bit & 1 else 1.0 for i in several for bit in range(4)]).reshape(1, -1, 2, 2)
-    first = np.array([np.arange(4) == (i & -i).bit_length() - 1 for i in several]).reshape(x.shape)
-    yield from _pooled(
-        "values/several_nan",
-        x,
-        [[0, 0, 0, 1, 1]],
-        np.full((1, len(several), 1, 1), 2.0),
-        expected={"y": np.full((1, len(several), 1, 1), NAN), "dx": 2.0 * first},
-        note="the maximum of a bin with several NaN is NaN, and the first NaN gets the gradient",
-        source=SOURCE,
-        basis=Basis.OURS,
-    )
-    for place in np.ndindex(2, 2):
-        x, y = np.ones((1, 1, 2, 2)), np.full((1, 1, 1, 1), NAN)
-        x[0, 0][place] = NAN
-        dx = np.where(np.isnan(x), 2.0, 0.0)
+    # Each channel has NaN at other places of the bin, which are the bits of a number; the first one gets the gradient.
+    one_place = {f"nan_at_{bit // 2}_{bit % 2}": [1 << bit] for bit in range(4)}
+    for scenario, places in {"several_nan": [i for i in range(16) if i.bit_count() > 1], **one_place}.items():
+        shape = 1, len(places), 2, 2
+        x = np.array([NAN if i >> bit & 1 else 1.0 for i in places for bit in range(4)]).reshape(shape)
+        first = np.array([np.arange(4) == (i & -i).bit_length() - 1 for i in places]).reshape(shape)
+        several = "the maximum of a bin with several NaN is NaN, and the first NaN gets the gradient"
         yield from _pooled(
-            f"values/nan_at_{place[0]}_{place[1]}",
+            f"values/{scenario}",
             x,
             [[0, 0, 0, 1, 1]],
-            np.full((1, 1, 1, 1), 2.0),
-            expected={"y": y, "dx": dx},
-            note="the maximum of a bin with a NaN is NaN, wherever in the bin it is",
+            np.full((1, len(places), 1, 1), 2.0),
+            expected={"y": np.full((1, len(places), 1, 1), NAN), "dx": 2.0 * first},
+            note=several if len(places) > 1 else "the maximum of a bin with a NaN is NaN, wherever in the bin it is",
             source=SOURCE,
             basis=Basis.OURS,
         )
@@ -256,20 +244,6 @@ def _large_and_tiny() -> Iterator[Case]:
                 basis=Basis.VECTORS,
             )
             yield from with_ties(cases_of_value)
-
-
-def _beyond_float16() -> Iterator[Case]:
-    """A sum of 65520 or more rounds to infinity in float16, not to the largest number."""
-    crop = ExactRois((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
-    for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
-        yield from of_crop(
-            f"values/dX_{scenario}",
-            f"{MANY} RoIs pass {each} each to one pixel, {MANY * each:g} together",
-            crop,
-            partial(filled, role="dy", value=each),
-            outputs=["dx"],
-            types=["float16", "float"],
-        )
 
 
 def _sessions() -> Iterator[Case]:

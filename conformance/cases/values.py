@@ -8,7 +8,7 @@ the rule that a maximum over NaN is NaN is this project's own, because IEEE 754 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,9 @@ from conformance.cases.scenes import OF_30, OF_135, Scene
 from ortops.spec import ELEMENT_DTYPES
 
 MODES = tuple(OF_MODE)
+MANY = 4096
+"""The number of RoIs at one place. A float16 sum of so many ones stops at 2048, a bfloat16 one at 256."""
+
 NAN = float("nan")
 FLT_MAX = float(np.finfo(np.float32).max)
 ODD = {"nan": NAN, "infinity": float("inf"), "minus_infinity": -float("inf")}
@@ -39,7 +42,7 @@ def cases() -> Iterator[Case]:
     """The cases of this module."""
     yield from _odd_pixels()
     yield from _large_and_tiny()
-    yield from _beyond_float16()
+    yield from beyond_float16(exact_rois.cases, "four pixels", 4)
     yield from _on_pixels()
     yield from _among_samples()
 
@@ -148,18 +151,23 @@ def _constant(scenario: str, note: str, note_of_rotated: str, value: float, elem
     )
 
 
-def _beyond_float16() -> Iterator[Case]:
-    """A result of 65520 or more rounds to infinity in float16, not to the largest number."""
-    count = 4096
-    crop = ExactRois((1, 1, 3, 3), ((0, 0, 0),) * count, (1, 1))
-    for scenario, each in (("beyond_float16", 80.0), ("up_to_float16", 63.9375)):
-        yield from exact_rois.cases(
+def beyond_float16(make_cases: Callable[..., Iterator[Case]], pixels: str, count: int) -> Iterator[Case]:
+    """A result of 65520 or more rounds to infinity in float16, not to the largest number.
+
+    Args:
+        make_cases: makes the cases of a scenario, given its name, a note, RoIs and a change of the tensors.
+        pixels: the pixels to which a RoI passes its gradient, in words.
+        count: the number of these pixels, which share the gradient.
+    """
+    rois = ExactRois((1, 1, 3, 3), ((0, 0, 0),) * MANY, (1, 1))
+    for scenario, each in (("beyond_float16", 20.0), ("up_to_float16", 15.984375)):
+        yield from make_cases(
             f"values/dX_{scenario}",
-            f"{count} RoIs pass {each / 4} each to four pixels, {count * each / 4:g} together",
-            crop,
+            f"{MANY} RoIs pass {each} each to {pixels}, {MANY * each:g} together",
+            rois,
+            change=partial(exact_rois.filled, role="dy", value=count * each),
             outputs=["dx"],
             types=["float16", "float"],
-            change=partial(exact_rois.filled, role="dy", value=each),
         )
 
 

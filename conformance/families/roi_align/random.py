@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from conformance.families.rois import ONNX_NAMES
-from conformance.families.upright.random import random_indices, random_rois, random_sizes, with_tensors, work
-from conformance.families.upright.well_posed import perturbed
+from conformance.families.upright.random import perturbed, random_indices, random_rois, random_sizes, with_tensors, work
 from ortops.spec import Operator
 
 if TYPE_CHECKING:

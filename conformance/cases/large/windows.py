@@ -12,7 +12,6 @@ or RoI is read twice, not at all or from another place, even if this happens onl
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.case import Array
+from conformance.cases.large.bins import CORNERS, Form, pooled, slopes_of, winners_of
 from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
-from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, neighbour, numbers, repeating
+from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, numbers, repeating
 from conformance.cases.make import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.error_terms import ErrorTerms, Floats
 from ortops.spec import AttributeValue
@@ -32,8 +32,6 @@ BLOCKS = (16, 32, 64, 65, 100, 128)
 
 FRACTIONS = (0.25, 0.5, 0.75)
 """Places of samples between two pixels, which alternate."""
-
-CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 LARGEST = float(np.abs(numbers("double")).max())
 
@@ -69,11 +67,6 @@ class Place(NamedTuple):
         """The steps in the map's sequence from one sample to the next, along the height and the width of the RoI."""
         _, _, down, right = OF_X
         return ((down, right), (right, -down), (-down, -right), (-right, down))[self.turn]
-
-    @property
-    def weights(self) -> Floats:
-        """The weights of the four pixels around each sample, in the order of `CORNERS`."""
-        return np.outer((1 - self.below, self.below), (1 - self.beside, self.beside)).ravel()
 
 
 @dataclass(frozen=True)
@@ -290,7 +283,7 @@ class Windows(ByRole):
     def _y(self) -> Array:
         y, lines = np.empty(self.shapes["y"], self.wide_dtype), dict[int, Line]()
         for place, rois in self._places():
-            y[rois] = self._windows([_pooled(self.mode, *self._form(place))], place, lines)[0]
+            y[rois] = self._windows([pooled(self._form(place), self.mode)], place, lines)[0]
         return y
 
     def _dy(self, rois: Array, dtype: np.dtype | type) -> Array:
@@ -330,13 +323,13 @@ class Windows(ByRole):
         height, width = place.samples
         if self.mode == "avg":
             grid = (dy / dy.dtype.type(height * width)).repeat(height, 1).repeat(width, 2)
-            for corner, weight in zip(CORNERS, place.weights, strict=True):
+            for corner, weight in zip(CORNERS, self._form(place).weights, strict=True):
                 yield corner, grid * dy.dtype.type(weight)
             return
-        (winners,) = self._windows([_winners(self.mode, *self._form(place))], place, lines)
+        (winners,) = self._windows([winners_of(self._form(place), self.mode)], place, lines)
         corners = CORNERS if self._extra else CORNERS[:1]
         for e, corner in enumerate(corners):
-            weight = dy.dtype.type(place.weights[e] if self._extra else 1.0)
+            weight = dy.dtype.type(self._form(place).weights[e] if self._extra else 1.0)
             grid = np.zeros((len(dy), self.bins[0], height, self.bins[1], width), dy.dtype)
             for a, b in np.ndindex(height, width):
                 # The maximum of samples passes something to all four corners, that of weighted pixels to one.
@@ -379,7 +372,7 @@ class Windows(ByRole):
             along_y, along_x = (
                 [
                     np.einsum("rcij,cij->rij", dy, slopes, optimize=False)
-                    for slopes in self._windows(_slopes(axis, *self._form(place)), place, lines)
+                    for slopes in self._windows(slopes_of(self._form(place), axis), place, lines)
                 ]
                 for axis in (0, 1)
             )
@@ -417,80 +410,3 @@ def _straddling(seam: Array, turn: Array, size: Array, length: int) -> Array:
     """The first pixels of windows of some sizes with a seam between two of their pixels, on an axis of some length."""
     before = 1 + turn % np.maximum(size - 1, 1)
     return np.asarray(np.clip(seam - before, 0, length - size))
-
-
-class Form(NamedTuple):
-    """What the sequence of a RoI depends on: see `Place`."""
-
-    element_type: str
-    samples: tuple[int, int]
-    steps: tuple[int, int]
-    below: float
-    beside: float
-
-
-def _corners(element_type: str, below: float, beside: float) -> list[Array]:
-    """The weighted pixels around a sample, in the order of `CORNERS`, as sequences."""
-    weights = np.outer((1 - below, below), (1 - beside, beside)).ravel()
-    down, right = OF_X[2:]
-    return [
-        weight * neighbour(numbers(element_type), down * i + right * j)
-        for weight, (i, j) in zip(weights, CORNERS, strict=True)
-    ]
-
-
-def _of_bin(sequence: Array, samples: tuple[int, int], steps: tuple[int, int]) -> Iterator[list[Array]]:
-    """The rows of samples of the bin that begins at each number of a sequence."""
-    for a in range(samples[0]):
-        yield [neighbour(sequence, a * steps[0] + b * steps[1]) for b in range(samples[1])]
-
-
-@functools.cache
-def _pooled(
-    mode: str, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
-) -> Array:
-    """The output of the bin whose first sample's first pixel is each number of the map's sequence."""
-    corners = np.array(_corners(element_type, below, beside))
-    values = (
-        numbers(element_type) if mode == "pixels" else corners.max(axis=0) if mode == "max" else corners.sum(axis=0)
-    )
-    for count, step in zip(samples, steps, strict=True):
-        along = [neighbour(values, step * k) for k in range(count)]
-        values = np.mean(along, axis=0) if mode == "avg" else np.max(along, axis=0)
-    return np.asarray(values, np.float64 if element_type == "double" else np.float32)
-
-
-@functools.cache
-def _winners(
-    mode: str, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
-) -> Array:
-    """The number of the winner of each bin: samples row by row, and for "max" the four corners of each."""
-    values = _corners(element_type, below, beside)
-    candidates = {"pixels": [numbers(element_type)], "max": values}.get(mode, [np.add.reduce(values)])
-    rows = zip(
-        *(itertools.chain.from_iterable(_of_bin(sequence, samples, steps)) for sequence in candidates), strict=True
-    )
-    return np.asarray(np.argmax(list(itertools.chain.from_iterable(rows)), axis=0))
-
-
-@functools.cache
-def _slopes(
-    axis: int, element_type: str, samples: tuple[int, int], steps: tuple[int, int], below: float, beside: float
-) -> tuple[Array, Array, Array]:
-    """The mean slope along y or x of the bins that begin at each number, and the mean of slopes times positions in the bin.
-
-    The positions are those along the height and the width of the bin, from 0 to 1.
-    """
-    down, right = OF_X[2:]
-    x = numbers(element_type)
-    step, other, weight = (down, right, beside) if axis == 0 else (right, down, below)
-    rise = neighbour(x, step) - x
-    slope = (1 - weight) * rise + weight * neighbour(rise, other)
-    count = samples[0] * samples[1]
-    mean, of_height, of_width = np.zeros((3, PERIOD))
-    for a, row in enumerate(_of_bin(slope, samples, steps)):
-        for b, slope_of_sample in enumerate(row):
-            mean += slope_of_sample / count
-            of_height += slope_of_sample * (a + 0.5) / samples[0] / count
-            of_width += slope_of_sample * (b + 0.5) / samples[1] / count
-    return mean, of_height, of_width

@@ -108,7 +108,7 @@ def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_larg
 
 
 def _is_huge(case: Case) -> bool:
-    return max(map(family_of(case.definition).samples, _calls(case))) > MAX_SAMPLES
+    return any(family_of(case.definition).samples(call) > MAX_SAMPLES for call in _calls(case))
 
 
 def folder_name(case: Case) -> str:

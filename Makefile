@@ -24,8 +24,7 @@ test-torch: .venv/.test .venv/.test-torch library
 
 # Measures speed, draws the README's picture and writes the tables of docs/performance.md.
 bench: .venv/.bench library
-	@mkdir -p build
-	$(BIN)/python -m benchmarks --json build/bench.json --picture docs/images/speed.svg --write docs/performance.md
+	$(BIN)/python -m benchmarks --picture docs/images/speed.svg --write docs/performance.md
 	$(BIN)/python -m benchmarks custom-calls --write docs/custom_operators.md
 
 examples: .venv/.examples library

@@ -35,17 +35,15 @@ def get_requires_for_build_wheel(  # type: ignore[no-redef] # extends hatchling'
     if platform is None:
         return requires
     core = WheelBuilder(str(root)).metadata.core
-    extras = ["compile", *["library"] * (platform.is_portable or not _links(root))]
+    links = runpy.run_path(str(root / "ortops/compiler/c_compiler.py"))["native"]() is not None
+    extras = ["compile", *["library"] * (platform.is_portable or not links)]
     needed = [*core.dependencies, *(package for extra in extras for package in core.optional_dependencies[extra])]
     return requires + [package for package in needed if not package.startswith(("onnxruntime", "ortops["))]
 
 
 class Platform(NamedTuple):
-    """The platform of a wheel.
+    """The platform of a wheel: its library's target and the ending of its name, and the tag in the wheel's name.
 
-    target: the name of its library's target.
-    ending: what the name of the library ends with.
-    tag: the platform as the wheel's name has it.
     is_portable: whether the wheel is for all systems of the platform.
     """
 
@@ -56,11 +54,7 @@ class Platform(NamedTuple):
 
 
 def _platform(root: Path) -> Platform | None:
-    """The platform that is asked for, or this one; None for a wheel without a library.
-
-    Raises:
-        ValueError: the environment asks for one that there is not.
-    """
+    """The platform that the environment asks for, or this one; None for a wheel without a library."""
     targets = runpy.run_path(str(root / "ortops/library/targets.py"))
     tags, target = targets["WHEELS"], os.environ.get(VARIABLE, "")
     if target == "none":
@@ -79,11 +73,6 @@ def _platform(root: Path) -> Platform | None:
     return Platform(target, targets["TARGETS"][target].ending, tag, is_portable)
 
 
-def _links(root: Path) -> bool:
-    """Whether this machine has a C compiler that links."""
-    return runpy.run_path(str(root / "ortops/compiler/c_compiler.py"))["native"]() is not None
-
-
 class Library(BuildHookInterface[Any]):
     """The build hook that puts the documents and the library into a wheel."""
 
@@ -93,9 +82,7 @@ class Library(BuildHookInterface[Any]):
         if version == "editable":
             return
         root = Path(self.root)
-        files = [
-            path for path in root.joinpath("docs").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")
-        ]
+        files = (path for path in (root / "docs").rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
         places = {str(path): f"conformance/{path.relative_to(root).as_posix()}" for path in files}
         platform = _platform(root)
         if platform is not None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import IO
 
 import click
 from rich.console import Console
@@ -35,7 +32,6 @@ PATH = click.Path(exists=True, path_type=Path)
 @click.option("--peer", "names", multiple=True, type=click.Choice(list(PEERS)), help="[default: those installed]")
 @click.option("--against", type=PATH, metavar="DIR", help="Compare only with the operators of another checkout.")
 @click.option("--rounds", type=click.IntRange(1), help="The number of timed calls. [default: 7 to 51, as time allows]")
-@click.option("--json", "file", type=click.File("w", lazy=False), metavar="F", help="Write all measurements to F.")
 @click.option("--picture", type=click.Path(path_type=Path), metavar="F.svg", help="Draw the README's picture.")
 @click.option("--write", type=PATH, metavar="F.md", help="Replace the tables in F.md.")
 def main(
@@ -46,7 +42,6 @@ def main(
     names: Sequence[str],
     against: Path | None,
     rounds: int | None,
-    file: IO[str] | None,
     picture: Path | None,
     write: Path | None,
 ) -> None:
@@ -86,8 +81,6 @@ def main(
         report.show(table)
     errors += [message for cell in cells for message in cell.refused]
     click.echo("\n".join(errors))
-    if file:
-        json.dump({"machine": machine, "cells": list(map(asdict, cells))}, file, indent=1)
     if draw:
         draw(machine, cells, picture)
     if write:

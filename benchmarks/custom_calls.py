@@ -55,9 +55,8 @@ def measure(rounds: int | None = None) -> Iterator[Cell]:
         for title, model in models.items()
     }
     for length, usual in ROUNDS.items():
+        feeds = {"x": np.ones(length, np.float32)}
         # Without what `ortops.InferenceSession` adds to a call.
-        run = partial(
-            onnxruntime.InferenceSession.run, output_names=None, input_feed={"x": np.ones(length, np.float32)}
-        )
-        calls = {title: Call(partial(run, session)) for title, session in sessions.items()}
+        run = onnxruntime.InferenceSession.run
+        calls = {title: Call(partial(run, session, None, feeds)) for title, session in sessions.items()}
         yield Cell("custom-calls", "call", f"float[{length}]", 1, interleave(calls, rounds or usual))

@@ -13,14 +13,13 @@ import click
 import matplotlib.pyplot as plt
 import numpy as np
 import onnx
-import onnxruntime
 from matplotlib.patches import Rectangle
 from rich.console import Console
 from rich.progress import track
 
 import onnx_models
 import ortops
-from examples.scenes import Array, digits, enlarged
+from examples.scenes import Array, digits, session
 
 SIDE, SIZE = 96, 40
 """Height and width of the scene and of the object, in pixels."""
@@ -56,18 +55,14 @@ def overlap(a: Array, b: Array) -> float:
 
 def fit(scene: Array, thing: Array, box: Array, steps: int, kernels: bool) -> list[Array]:
     """Return the box, [4], before the first step and after each; `thing` is the picture of the object alone."""
-    make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # without the warning that the momentum, an input, has a default
-    model = onnx_models.portable.attach(step_model())
-    session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    step = session(step_model(), kernels)
     height, width = thing.shape
     whole = np.array([[0, 0, width, height]], np.float32)
     feeds = {"scene": scene[None, None], "object": thing[None, None], "whole": whole, "learning_rate": RATE}
     boxes, momentum = [box.astype(np.float32)], np.zeros((1, 4), np.float32)
     for _ in track(range(steps), "fitting", console=Console(stderr=True)):
         moving = {"box": boxes[-1][None], "box_momentum": momentum}
-        moved, momentum = session.run(["box_next", "box_momentum_next"], feeds | moving)
+        moved, momentum = step.run(["box_next", "box_momentum_next"], feeds | moving)
         boxes.append(moved[0])
     return boxes
 
@@ -99,7 +94,7 @@ def _rectangle(box: Array, **style: Any) -> Rectangle:
 def main(steps: int, kernels: bool, out: Path) -> None:
     """Fit a box to a digit in noise, print how well it fits, and draw the boxes of the steps."""
     rng = np.random.default_rng(0)
-    thing = enlarged(digits()[1].images[0], SIZE)
+    thing = ortops.dml_resample(digits()[1].images[0], output_sizes=[SIZE, SIZE])
     scene = rng.normal(0, 0.1, (SIDE, SIDE)).astype(np.float32)
     left, top = rng.integers(SIZE // 3, SIDE - SIZE - SIZE // 3, 2)
     scene[top : top + SIZE, left : left + SIZE] += thing

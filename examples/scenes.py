@@ -1,12 +1,15 @@
-"""Scenes: handwritten digits of scikit-learn, enlarged, on a noisy background, with their boxes."""
+"""Sessions and scenes for both trainings. A scene is scikit-learn's handwritten digits on noise, with their boxes."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
+import onnxruntime
 from sklearn.datasets import load_digits
 
+import onnx_models
 import ortops
 
 Array = np.ndarray[Any, Any]
@@ -46,9 +49,13 @@ def digits() -> tuple[Digits, Digits]:
     return Digits(images[~held_out], labels[~held_out]), Digits(images[held_out], labels[held_out])
 
 
-def enlarged(image: Array, size: int) -> Array:
-    """Resize a digit to size x size pixels by linear interpolation."""
-    return ortops.dml_resample(image, output_sizes=[size, size])
+def session(model: onnx.ModelProto, kernels: bool) -> Any:
+    """Create a session with the compiled operators of ortops, or one of stock ONNX Runtime with their bodies of nodes."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # without a warning for each momentum, an input that has a default
+    kind = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
+    attached = onnx_models.portable.attach(model)
+    return kind(attached.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
@@ -61,7 +68,8 @@ def compose(source: Digits, count: int, rng: np.random.Generator) -> Scenes:
             size = int(rng.integers(14, 21))
             row, column = (half * corner + int(rng.integers(0, half - size + 1)) for corner in divmod(int(quarter), 2))
             chosen = int(rng.integers(len(source.labels)))
-            images[n, 0, row : row + size, column : column + size] += enlarged(source.images[chosen], size)
+            digit = ortops.dml_resample(source.images[chosen], output_sizes=[size, size])
+            images[n, 0, row : row + size, column : column + size] += digit
             boxes.append(np.array([column, row, column + size, row + size]) + rng.uniform(-2, 2, 4))
             batch_indices.append(n)
             labels.append(source.labels[chosen])

@@ -13,14 +13,12 @@ import click
 import matplotlib.pyplot as plt
 import numpy as np
 import onnx
-import onnxruntime
 from matplotlib.patches import Rectangle
 from rich.console import Console
 from rich.progress import track
 
 import onnx_models
-import ortops
-from examples.scenes import Array, Digits, Scenes, compose, digits
+from examples.scenes import Array, Digits, Scenes, compose, digits, session
 
 DETECTOR = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -75,13 +73,8 @@ class Training:
     """
 
     def __init__(self, kernels: bool, rng: np.random.Generator) -> None:
-        make = ortops.InferenceSession if kernels else onnxruntime.InferenceSession
-        model = onnx_models.portable.attach(training_step())
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # without a warning for each momentum, an input that has a default
-        self._session = make(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        self._scorer = make(detector().SerializeToString(), providers=["CPUExecutionProvider"])
-        self._names = [output.name for output in self._session.get_outputs()]
+        self._step, self._scorer = session(training_step(), kernels), session(detector(), kernels)
+        self._names = [output.name for output in self._step.get_outputs()]
         self._state: dict[str, Array] = {}
         for name, shape in shapes_of_parameters().items():
             spread = np.sqrt(2 / np.prod(shape[1:])) if len(shape) > 1 else 0.0
@@ -91,7 +84,7 @@ class Training:
     def step(self, scenes: Scenes, rate: float) -> float:
         """Train on some scenes and return the loss before the step."""
         feeds = {**self._state, **scenes._asdict(), "learning_rate": np.array(rate, np.float32)}
-        outputs = dict(zip(self._names, self._session.run(None, feeds), strict=True))
+        outputs = dict(zip(self._names, self._step.run(None, feeds), strict=True))
         self._state = {name: outputs[f"{name}_next"] for name in self._state}
         return float(outputs["loss"])
 

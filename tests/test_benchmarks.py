@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,7 +119,6 @@ def test_custom_calls_are_measured() -> None:
         (["none"], "'none' is not one of"),
         (["--operation", "none"], "--operation"),
         (["--threads", "0"], "--threads"),
-        (["--json", "no/such/folder/run.json"], "No such file"),
         (["roi-align", "--operation", "linear", "--workload", "one"], "no chosen operation"),
         (["in-model", "--workload", "one"], "no chosen operation"),
         (["--against", str(ROOT / "docs")], "has no package ortops"),
@@ -174,20 +172,13 @@ kept
 """
 
 
-def test_a_run_writes_tables_picture_and_json(tmp_path: Path) -> None:
+def test_a_run_writes_tables_and_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    page, file, picture = (tmp_path / name for name in ("page.md", "run.json", "run.svg"))
+    page, picture = tmp_path / "page.md", tmp_path / "run.svg"
     page.write_text(PAGE, "utf-8")
     chosen = ("roi-align", "--operation", "average", "--operation", "dX", "--peer", "onnxruntime", *ONE)
-    result = run(*chosen, "--json", str(file), "--picture", str(picture), "--write", str(page))
+    result = run(*chosen, "--picture", str(picture), "--write", str(page))
     assert result.exit_code == 0, result.output
-    forward, gradient = json.loads(file.read_text("utf-8"))["cells"]
-    assert (forward["operation"], forward["threads"], list(forward["times"])) == (
-        "average",
-        1,
-        ["ortops", "onnxruntime"],
-    )
-    assert (gradient["operation"], list(gradient["times"])) == ("dX", ["ortops"])
     heading, rules, first, second = page.read_text("utf-8").splitlines()[2:6]
     assert heading == "| operation | workload | threads | ortops | onnxruntime |"
     assert rules == "| --- | --- | ---: | ---: | ---: |"

@@ -67,7 +67,7 @@ def _checked(name: str, value: Any, kind: onnx.TypeProto.Tensor) -> onnx.TensorP
     if kind.HasField("shape"):
         lengths = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in kind.shape.dim]
         if len(lengths) != array.ndim or any(
-            isinstance(length, int) and length != own for length, own in zip(lengths, array.shape, strict=True)
+            isinstance(length, int) and length != size for length, size in zip(lengths, array.shape, strict=True)
         ):
             shown = ", ".join(map(str, lengths))
             raise ValueError(f"state has {name!r} of shape {list(array.shape)}: must be [{shown}], as the model has it")

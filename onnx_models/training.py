@@ -211,11 +211,11 @@ def with_optimizer(
     factor = None if clip is None else _clipping(casts.values(), clip)
     corrections = [] if is_sgd else _corrections(graph, step, betas)
     for name, kind in kinds.items():
-        own, master = graph.tensors[name], name + _MASTER
+        stored, master = graph.tensors[name], name + _MASTER
         if name not in graph.inputs:
-            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(own)
-        has_master = master_weights and kind.elem_type != own.elem_type
-        p = graph.state(master, kind, name) if has_master else graph.cast(graph.value(name, own), kind)
+            graph.model.graph.input.add(name=name).type.tensor_type.CopyFrom(stored)
+        has_master = master_weights and kind.elem_type != stored.elem_type
+        p = graph.state(master, kind, name) if has_master else graph.cast(graph.value(name, stored), kind)
         g = casts[name]
         rate = graph.value(learning_rate, kind).op("CastLike", p)
         if factor is not None:
@@ -237,7 +237,7 @@ def with_optimizer(
             s = graph.output(graph.state(square, kind) * betas[1] + g * g * (1 - betas[1]), square + NEXT, kind)
             change = rate / first * m / (s.op("Sqrt") / second.op("Sqrt") + eps)
         changed = graph.output(p - change, master + NEXT, kind) if has_master else p - change
-        graph.output(graph.cast(changed, own), name + NEXT, own)
+        graph.output(graph.cast(changed, stored), name + NEXT, stored)
     outputs = graph.model.graph.output
     assign(outputs, [value for value in outputs if value.name not in gradients.values()])
     return graph.build()
@@ -344,8 +344,8 @@ class _Graph(NodeBuilder):
     model: the copy. inputs: the names of the inputs. tensors: the types of inputs and of constants.
     """
 
-    def __init__(self, model: onnx.ModelProto, given: onnx.ModelProto) -> None:
-        self.model = model = copy_model(given) if model is given else model
+    def __init__(self, model: onnx.ModelProto, source: onnx.ModelProto) -> None:
+        self.model = model = copy_model(source) if model is source else model
         super().__init__(set(tensor_names(model.graph)), "_step")
         inputs = {value.name: value.type.tensor_type for value in model.graph.input}
         self.inputs = inputs.keys()

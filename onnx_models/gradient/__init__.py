@@ -382,9 +382,9 @@ def hessian(
     """
     with schemas_of(operators):
         builder = GradientBuilder(model, stop_at, through_rois, untie)
-        by_loss, given = _differentiated_loss(builder, loss, wrt)
-        builder.warn_of_ties(given)
-        names = given if isinstance(wrt, Mapping) else {name: name for name in given}
+        by_loss, selected = _differentiated_loss(builder, loss, wrt)
+        builder.warn_of_ties(selected)
+        names = selected if isinstance(wrt, Mapping) else {name: name for name in selected}
         gradients = {name: f"{of}_grad" for name, of in names.items()}
         again = GradientBuilder(builder.build(by_loss, gradients, _NO_PATH), stop_at, through_rois)
         if not vector:

@@ -145,8 +145,8 @@ class GradientBuilder:
                 raise ValueError(
                     f"{argument} = {names!r}: must be names" + (f", or {PARAMETERS!r}" * (argument == "wrt"))
                 )
-            given = self._parameters()
-            if not given:
+            tensors = self._parameters()
+            if not tensors:
                 shown = [f"{name!r} ({reason})" for name, reason in list(self.left_out.items())[:_MAX_SHOWN]]
                 inputs = [value.name for value in self.graph.proto.input if self.graph.element_type(value.name) in REAL]
                 raise ValueError(
@@ -155,12 +155,12 @@ class GradientBuilder:
                     + (f"; for gradients by others, name them, as in wrt=[{inputs[0]!r}]" if inputs else "")
                 )
         else:
-            given = _as_list(argument, names)
-        if not given or len(set(given)) != len(given):
-            raise ValueError(f"{argument} = {given}: must be one or more different names")
-        self.check(argument, given)
+            tensors = _as_list(argument, names)
+        if not tensors or len(set(tensors)) != len(tensors):
+            raise ValueError(f"{argument} = {tensors}: must be one or more different names")
+        self.check(argument, tensors)
         if not isinstance(names, Mapping):
-            return {name: f"{name}{suffix}" for name in given}
+            return {name: f"{name}{suffix}" for name in tensors}
         for name, new in names.items():
             if not isinstance(new, str) or not new:
                 raise ValueError(f"{argument} maps {name!r} to {new!r}: must be a name, a str that is not empty")
@@ -203,8 +203,8 @@ class GradientBuilder:
     def _parameters(self) -> list[str]:
         """Names of the weights; the model's other constants go to `left_out`."""
         selected = parameters(self.graph.proto, self.context.stop_at, self._model.graph)
-        own = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
-        self.left_out = {name: reason for name, reason in selected.left_out.items() if name in own}
+        in_model = set(tensor_names(self._model.graph))  # an upgraded opset turns attributes into constants
+        self.left_out = {name: reason for name, reason in selected.left_out.items() if name in in_model}
         return selected.names
 
     # Adding nodes.

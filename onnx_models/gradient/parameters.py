@@ -234,8 +234,8 @@ def parameters(graph: onnx.GraphProto, stop_at: Collection[str], source: onnx.Gr
     with the exporter's notes and the data that `graph` may lack.
     """
     source = source or graph
-    own, known = dict(real_constants(graph)), dict(real_constants(source))
-    constants = {name: known.get(name, tensor) for name, tensor in own.items()}
+    here, known = dict(real_constants(graph)), dict(real_constants(source))
+    constants = {name: known.get(name, tensor) for name, tensor in here.items()}
     roles, noted, selected = Roles(graph, constants), dict(_notes(source)), Parameters()
     values = Counter(value for tensor in constants.values() if (value := _value(tensor)) is not None)
     initializers = {tensor.name for tensor in graph.initializer}

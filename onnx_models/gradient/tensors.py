@@ -167,8 +167,8 @@ class Tensors(NodeBuilder):
 
     def inherit_type(self, gradient: str, name: str) -> None:
         """Set a gradient's type and shape to those of its tensor, unless its whole shape is inferred already."""
-        kind, own = self.type_of(name), self.known.types.get(gradient)
-        is_whole = own is not None and own.HasField("shape") and all(dim.HasField("dim_value") for dim in own.shape.dim)
+        kind, known = self.type_of(name), self.known.types.get(gradient)
+        is_whole = known and known.HasField("shape") and all(dim.HasField("dim_value") for dim in known.shape.dim)
         if kind is not None and kind.HasField("shape") and not is_whole:
             self.declare(gradient, kind)
 

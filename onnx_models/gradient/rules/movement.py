@@ -69,8 +69,8 @@ def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
     if not node.wants(0):
         return [None, by_ratio]
     x = node.input(0)
-    given = graph.op("CastLike", ratio, x) if ratio else graph.number(0.5, x)
-    scale = graph.op("Reciprocal", graph.op("Sub", graph.number(1.0, x), given))
+    share = graph.op("CastLike", ratio, x) if ratio else graph.number(0.5, x)
+    scale = graph.op("Reciprocal", graph.op("Sub", graph.number(1.0, x), share))
     if value is None:
         scale = graph.op("Where", training, scale, graph.number(1.0, x))
     return [graph.masked(_mask(graph, node), graph.op("Mul", dy, scale), x), by_ratio]

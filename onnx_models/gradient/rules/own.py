@@ -36,8 +36,8 @@ def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
     """The gradients of a forward node."""
     forward = forward_of(node)
     gradient = BY_NAME[str(forward.gradient)]
-    given = dict(zip(forward.inputs, node.inputs, strict=True))
-    zeros: list[Part] = [Zero(tensor.zero_gradient_reason) if tensor.zero_gradient_reason else None for tensor in given]
+    reasons = [tensor.zero_gradient_reason for tensor in forward.inputs]
+    zeros: list[Part] = [Zero(reason) if reason else None for reason in reasons]
     wanted = [node.wants(i) for i in range(len(gradient.outputs))]
     if not any(wanted):
         if not any(zeros):
@@ -45,7 +45,7 @@ def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
         return zeros
     attributes = _attributes(node, forward, gradient)
     names = [tensor.name for tensor, is_wanted in zip(gradient.outputs, wanted, strict=True) if is_wanted]
-    values = {tensor.name: name for tensor, name in given.items()}
+    values = {tensor.name: name for tensor, name in zip(forward.inputs, node.inputs, strict=True)}
     inputs = [dy]
     for tensor in gradient.inputs[1:]:
         if tensor.element_axes:
@@ -137,9 +137,9 @@ def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | Non
             "(--operators), or be given to onnx_models.register_schemas"
         )
     known: dict[str, str] = dict.fromkeys((tensor.name for tensor in forward.inputs), "")
-    known |= {tensor.name: own for tensor, own in zip(forward.inputs, node.inputs, strict=False)}
-    for tensor, own, dy in zip(forward.outputs, node.outputs, incoming, strict=False):
-        known |= {tensor.name: own, f"d{tensor.name}": dy or (graph.zeros(own) if own else "")}
+    known |= {tensor.name: value for tensor, value in zip(forward.inputs, node.inputs, strict=False)}
+    for tensor, value, dy in zip(forward.outputs, node.outputs, incoming, strict=False):
+        known |= {tensor.name: value, f"d{tensor.name}": dy or (graph.zeros(value) if value else "")}
     for tensor in gradient.inputs:
         if tensor.name not in known:
             raise ValueError(

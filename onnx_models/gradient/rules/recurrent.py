@@ -61,7 +61,7 @@ def _activations(node: Node, directions: int) -> list[list[Activation]]:
                 f"{node}: activations = {names}: each must be one of {sorted(_ACTIVATIONS)}, in upper or lower case"
             )
         function, otherwise = _ACTIVATIONS[name.lower()]
-        values = [next(given, default) for given, default in zip(numbers, otherwise, strict=False)]
+        values = [next(value, default) for value, default in zip(numbers, otherwise, strict=False)]
         if None in values:
             raise ValueError(
                 f"{node}: the activation {name} needs activation_alpha and activation_beta without default"
@@ -169,8 +169,8 @@ def recurrent(graph: Graph, node: Node) -> Sequence[str]:
     scans = []
     for d in range(count):
         is_backwards = d == 1 or direction == "reverse"
-        given = ends.reversed(x) if ends is not None and is_backwards else x
-        cell, xs = _cell(graph, node, given, (ws[d], rs[d], bs[d], ps[d]), activations[d])
+        steps = ends.reversed(x) if ends is not None and is_backwards else x
+        cell, xs = _cell(graph, node, steps, (ws[d], rs[d], bs[d], ps[d]), activations[d])
         nothing = graph.op("Expand", graph.number(0.0, x), graph.joined(graph.shape(x, 1, 2), graph.shape(rs[d], 1, 2)))
         scans.append(_scanned(graph, cell, xs, [start[d] or nothing for start in starts], ends, is_backwards))
     ys, *finals = zip(*scans, strict=True)
@@ -265,11 +265,11 @@ def _scanned(
     sequences = list(xs) if ends is None else [*xs, graph.op("CastLike", ends.mask, xs[0])]
     states = [body.new_input("h", graph.type_of(name)) for name in starts]
     slices = [body.new_input("x", slice_type(graph, name, 0)) for name in sequences]
-    before, given = ([Expr(body.graph, name, xs[0]) for name in names] for names in (states, slices))
-    after = _CELLS[cell.node.proto.op_type](cell, given[: len(xs)], before)
+    before, inputs = ([Expr(body.graph, name, xs[0]) for name in names] for names in (states, slices))
+    after = _CELLS[cell.node.proto.op_type](cell, inputs[: len(xs)], before)
     if ends is not None:
         # Faster than Where in both directions; 0 because states that nothing reads might grow without bound.
-        after = [state * given[-1] for state in after]
+        after = [state * inputs[-1] for state in after]
     stacked = after[:1] if ends is None else after
     direction = int(is_backwards and ends is None)
     results = graph.ops(

@@ -220,13 +220,13 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
         raise ValueError(f"sizes = {node.input(_SIZES)!r} must be a constant")
     if _may_be_copied(axes):
         raise ValueError("Y must not have the shape of X, since runtimes then copy X")
-    given = dict(node.attributes)
+    of_node = dict(node.attributes)
     if _may_shrink_to_one(node, axes):
-        given["coordinate_transformation_mode"] = "half_pixel"
+        of_node["coordinate_transformation_mode"] = "half_pixel"
     chosen = [axes[axis % len(axes)] for axis in node.attribute("axes") or range(len(axes))]
     scales = [axis.scale for axis in chosen if axis.scale is not None]
     attributes = resample_attributes(
-        given,
+        of_node,
         [axis.argument for axis in axes],
         scales=scales,
         sizes=[] if scales else [axis.wanted for axis in chosen],
@@ -290,8 +290,8 @@ class _Column:
         graph, node = self.graph, self.node
         square = graph.op("Expand", graph.number(0.0, like), graph.op("Concat", self.x, self.x, axis=0))
         columns = graph.op("Unsqueeze", graph.op("EyeLike", square), graph.ints([0, 3]))
-        given = {k: value for k, value in node.attributes.items() if k not in ("axes", "keep_aspect_ratio_policy")}
-        given["extrapolation_value"] = 0.0
+        attributes = {k: value for k, value in node.attributes.items() if k not in ("axes", "keep_aspect_ratio_policy")}
+        attributes["extrapolation_value"] = 0.0
         roi, one = "", graph.ints([1])
         if node.attribute("coordinate_transformation_mode") == "tf_crop_and_resize":
             chosen = len(node.attribute("axes") or graph.lengths(node.input(0)) or [])
@@ -302,9 +302,9 @@ class _Column:
             roi = graph.op("Concat", starts, ends, axis=0)
         if _has_sizes(graph, node):
             sizes = graph.op("Concat", one, self.x, self.y, self.width, axis=0)
-            resized = graph.op("Resize", columns, roi, "", sizes, **given)
+            resized = graph.op("Resize", columns, roi, "", sizes, **attributes)
         else:
-            resized = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **given)
+            resized = graph.op("Resize", columns, roi, self._among(_SCALES, self.place, one, self.width), **attributes)
         return graph.op("Squeeze", graph.op("Gather", resized, graph.integer(0), axis=3), graph.ints([0]))
 
     def _among(self, i: int, place: int, other: str, last: str = "") -> str:

@@ -85,22 +85,22 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
 
     On a pixel, the derivative with respect to the offset is the one from the right, as in torchvision.
     """
-    given, weights, offset, bias, mask = (node.input(i) for i in range(5))
-    x = upcast(graph, given)
-    rank = graph.rank(given, node) - 2
+    source, weights, offset, bias, mask = (node.input(i) for i in range(5))
+    x = upcast(graph, source)
+    rank = graph.rank(source, node) - 2
     if rank < 1:
-        raise ValueError(f"{node}: {given!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
+        raise ValueError(f"{node}: {source!r} has rank {rank + 2}: must be 3 or more, with spatial axes")
     groups = graph.ints([node.attribute("group", 1)])
     parts = graph.ints([node.attribute("offset_group", 1)])  # groups of channels that share offsets
-    samples, channels = graph.shape(given, 0, 1), graph.shape(given, 1, 2)
+    samples, channels = graph.shape(source, 0, 1), graph.shape(source, 1, 2)
     kernel, out = graph.shape(weights, 2), graph.shape(offset, 2)
     both = graph.op("Mul", samples, parts)
     of_part = graph.op("Div", channels, parts)
-    x = graph.in_shape(x, both, of_part, graph.shape(given, 2))
+    x = graph.in_shape(x, both, of_part, graph.shape(source, 2))
     cells, points = (graph.op("ReduceProd", lengths, keepdims=1) for lengths in (kernel, out))
     listed = graph.joined(both, graph.op("Mul", cells, points))
     offset = graph.in_shape(graph.op("CastLike", offset, x), both, kernel, rank, out)
-    axes = _axes(graph, given, x, rank)
+    axes = _axes(graph, source, x, rank)
     taps = []
     for number, axis in enumerate(axes):
         moved = graph.op("Gather", offset, graph.integer(number), axis=1 + rank)
@@ -121,7 +121,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     y = graph.in_shape(graph.op("Transpose", y, perm=[1, 0, 2]), samples, maps, out)
     if bias:
         y = graph.op("Add", y, graph.in_shape(graph.op("CastLike", bias, x), maps, *rank * [1]))
-    return [downcast(graph, y, given)]
+    return [downcast(graph, y, source)]
 
 
 def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:

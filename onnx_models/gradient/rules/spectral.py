@@ -25,10 +25,10 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     x, y = node.input(0), node.outputs[0]
     inverse, onesided = bool(node.attribute("inverse", 0)), bool(node.attribute("onesided", 0))
     axis = _axis(graph, node)
-    own = graph.op("Gather", graph.op("Shape", x), axis)
+    x_length = graph.op("Gather", graph.op("Shape", x), axis)
     length = graph.op("Gather", graph.op("Shape", y), axis)
     if onesided and not inverse:  # y has half of the transform; the length is dft_length or that of x
-        length = graph.op("Reshape", node.input(1), graph.ints([1])) if node.input(1) else own
+        length = graph.op("Reshape", node.input(1), graph.ints([1])) if node.input(1) else x_length
     wide = upcast(graph, dy)
     size = graph.op("Squeeze", length)
     if inverse:
@@ -36,7 +36,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     else:  # not by inverse = 1: ONNX Runtime (1.31 at least) then rounds 1/length to float
         sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), wide)
         dx = graph.op("Mul", transform(graph, graph.op("Mul", wide, sign), size, axis, node.version), sign)
-    rest = graph.op("Sub", own, length)
+    rest = graph.op("Sub", x_length, length)
     dx = graph.op("Pad", dx, graph.op("Concat", graph.ints([0]), rest, axis=0), "", axis)
     if onesided and inverse:
         dx = graph.op("Mul", dx, _counts(graph, node, axis, length, wide))
@@ -48,8 +48,8 @@ def _axis(graph: Graph, node: Node) -> str:
     """The axis that is transformed, int64 [1]."""
     if node.version < _AXIS_IS_INPUT:
         return graph.ints([node.attribute("axis", 1)])
-    given = node.input(2)
-    return graph.op("Reshape", given, graph.ints([1])) if given else graph.ints([-2])
+    axis = node.input(2)
+    return graph.op("Reshape", axis, graph.ints([1])) if axis else graph.ints([-2])
 
 
 def transform(
@@ -71,17 +71,17 @@ def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
     """
     x, one, size = node.input(0), graph.ints([1]), graph.op("Squeeze", length)
     units = graph.op("CastLike", graph.tensor(np.eye(2, dtype=np.float32)[:, None]), like)
-    own = graph.op("Gather", graph.op("Shape", x), axis)
-    probe = graph.op("Expand", units, graph.op("Concat", one, own, one, axis=0))
+    x_length = graph.op("Gather", graph.op("Shape", x), axis)
+    probe = graph.op("Expand", units, graph.op("Concat", one, x_length, one, axis=0))
     parts = transform(graph, probe, size, one, node.version, inverse=True, onesided=True)  # [2, length, 1]
     sign = graph.op("CastLike", graph.tensor(np.array([1, -1], np.float32)), like)
     whole = graph.op("Mul", graph.op("Transpose", parts, perm=[2, 1, 0]), sign)
     spectrum = graph.op("Round", transform(graph, whole, size, one, node.version))
     counts = graph.op("Slice", spectrum, graph.ints([0]), one, graph.ints([2]))
-    rest = graph.op("Sub", own, length)
+    rest = graph.op("Sub", x_length, length)
     counts = graph.op("Pad", counts, graph.op("Concat", graph.ints([0]), rest, axis=0), "", one)
     ones = graph.op("Expand", one, graph.op("Shape", graph.op("Shape", x)))
-    return graph.op("Reshape", counts, graph.op("ScatterElements", ones, axis, own))
+    return graph.op("Reshape", counts, graph.op("ScatterElements", ones, axis, x_length))
 
 
 @decomposition("STFT")

@@ -78,7 +78,7 @@ def with_loss(
     if loss not in get_args(Loss):
         raise ValueError(f"loss = {loss!r}: must be one of {', '.join(get_args(Loss))}")
     model = accepted(model)
-    graph = _Graph(upgrade_opset(model, _OPSET), model)
+    graph = StepGraph(upgrade_opset(model, _OPSET), model)
     with schemas_of(operators):
         of = _typed(graph, output)
     kind = onnx.TypeProto.Tensor()
@@ -199,7 +199,7 @@ def with_optimizer(
     if momentum and not is_sgd:
         raise ValueError(f"momentum = {momentum}: must be 0 with optimizer = {optimizer!r}, which has betas")
     model = accepted(model)
-    graph = _Graph(upgrade_opset(model, _OPSET), model)
+    graph = StepGraph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)
     if ties := find_tied(graph.model.graph, gradients, {}):
         warnings.warn(describe_tied(ties, onnx_opset(graph.model) or _OPSET), TiedParametersWarning, stacklevel=2)
@@ -285,7 +285,7 @@ def _clipping(gradients: Iterable[Value], clip: float) -> Value:
     return (clip / (norm + 1e-6)).op("Min", 1.0)
 
 
-def _corrections(graph: _Graph, step: str, betas: Sequence[float]) -> list[Value]:
+def _corrections(graph: StepGraph, step: str, betas: Sequence[float]) -> list[Value]:
     """Return 1 - beta**t for each beta, double of rank 0, where t is the number of this step."""
     kind = onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type
     number = graph.output(graph.state(step, kind) + 1, step + NEXT, kind)
@@ -293,7 +293,7 @@ def _corrections(graph: _Graph, step: str, betas: Sequence[float]) -> list[Value
     return [1.0 - number.of(beta).op("Pow", number) for beta in betas]
 
 
-def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
+def _typed(graph: StepGraph, name: str) -> onnx.TypeProto.Tensor:
     inferred = infer_shapes(strip_weights(graph.model)).graph
     values: dict[str, onnx.TypeProto.Tensor] = {
         value.name: value.type.tensor_type for value in (*inferred.value_info, *inferred.input, *inferred.output)
@@ -312,7 +312,7 @@ def _typed(graph: _Graph, name: str) -> onnx.TypeProto.Tensor:
     return kind
 
 
-def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
+def _gradients(graph: StepGraph, parameters: Sequence[str] | Mapping[str, str] | None) -> Mapping[str, str]:
     outputs = {value.name for value in graph.model.graph.output}
     if parameters is None:
         parameters = [name for name in graph.tensors if f"{name}_grad" in outputs]
@@ -338,7 +338,7 @@ def _gradients(graph: _Graph, parameters: Sequence[str] | Mapping[str, str] | No
     return gradients
 
 
-class _Graph(NodeBuilder):
+class StepGraph(NodeBuilder):
     """Adds nodes, inputs and outputs to a copy of a model.
 
     model: the copy. inputs: the names of the inputs. tensors: the types of inputs and of constants.

@@ -12,7 +12,7 @@ import pytest
 from gradient_calls import Call, not_of_old
 from gradient_checks import Array
 from onnx_models.gradient import coverage
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import Incoming, Part
 from onnx_models.gradient.reports import COMPOSITION, FUNCTION, RULE
 from onnx_models.gradient.rules import REFUSED, RULES
@@ -98,7 +98,7 @@ def test_every_operator_of_a_node_test_is_compared_or_refused() -> None:
     assert domains <= {"ai.onnx.ml", "ai.onnx.preview.training"}
 
 
-Change = Callable[[Graph, Node, list[str]], Sequence[Part]]
+Change = Callable[[GradientGraph, Node, list[str]], Sequence[Part]]
 """From a graph, a node and the right gradients to wrong ones."""
 
 
@@ -132,7 +132,7 @@ def test_a_rule_that_is_wrong_on_purpose_is_found(monkeypatch: pytest.MonkeyPatc
     assert {one.outcome for one in check(model, feeds)} == {"agrees"}
     right = RULES["", operator]
 
-    def changed(graph: Graph, node: Node, incoming: Incoming) -> Sequence[Part]:
+    def changed(graph: GradientGraph, node: Node, incoming: Incoming) -> Sequence[Part]:
         gradients = right(graph, node, incoming)
         assert isinstance(gradients, list)
         return change(graph, node, [str(part) for part in gradients])

@@ -10,7 +10,7 @@ import pytest
 
 from gradient_checks import Array, check, parsed, run
 from onnx_models.gradient import gradient, vjp
-from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.graph import GradientGraph
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18]>\n'
 
@@ -225,7 +225,7 @@ def test_half_precision_and_large_constants_inside(operator: str) -> None:
 
 def test_lengths_that_inference_names_are_not_taken_for_equal() -> None:
     made = parsed(HEADER + "g (double[N] x, double[M] z) => (double y) { y = Add(x, z) }")
-    graph = Graph(made.graph, {"": 18})
+    graph = GradientGraph(made.graph, {"": 18})
     lengths = []
     for name in ("x", "z"):
         places = graph.op("NonZero", name)

@@ -9,7 +9,7 @@ from functools import partial
 import onnx
 
 from onnx_models.gradient.expand import expanded
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.ours import WITH_ROIS
 from onnx_models.gradient.registry import REAL, Gradients, Incoming, Part, Zero
 from onnx_models.gradient.rules import REFUSED, RULES, ZEROS
@@ -43,7 +43,7 @@ class DiffContext:
 
 
 def backward(
-    graph: Graph,
+    graph: GradientGraph,
     nodes: Sequence[onnx.NodeProto],
     seeds: Mapping[str, str],
     wrt: Collection[str],
@@ -96,7 +96,7 @@ def backward(
     return {name: gradient for name in wrt if (gradient := total(name)) is not None}
 
 
-def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], context: DiffContext) -> Node:
+def _node(graph: GradientGraph, proto: onnx.NodeProto, reached: Collection[str], context: DiffContext) -> Node:
     passed = _passed(proto, context)
     wanted = [name in reached and name in passed for name in proto.input]
     captured = sorted(name for name in set(input_names(proto)).difference(proto.input) if name in reached)
@@ -105,7 +105,7 @@ def _node(graph: Graph, proto: onnx.NodeProto, reached: Collection[str], context
     return Node(proto, version, wanted, captured, partial(backward, context=context), reached_inside)
 
 
-def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContext) -> Gradients:
+def _by_inputs(graph: GradientGraph, node: Node, incoming: Incoming, context: DiffContext) -> Gradients:
     """The gradients of a node's inputs, from its rule, or else from the rules of its decomposition."""
     key = _key(node.proto)
     if key in REFUSED:
@@ -133,7 +133,7 @@ def _by_inputs(graph: Graph, node: Node, incoming: Incoming, context: DiffContex
     return {name: gradients.get(name, Zero("nothing in its decomposition depends on it")) for name in names}
 
 
-def _check_quantized(graph: Graph, node: Node) -> None:
+def _check_quantized(graph: GradientGraph, node: Node) -> None:
     """Refuse consumers of quantized tensors other than DequantizeLinear and, for small floating-point types, casts."""
     key = _key(node.proto)
     wanted = [name for i, name in enumerate(node.inputs) if node.wants(i)]
@@ -146,7 +146,7 @@ def _check_quantized(graph: Graph, node: Node) -> None:
             )
 
 
-def _is_not_real(graph: Graph, name: str) -> bool:
+def _is_not_real(graph: GradientGraph, name: str) -> bool:
     """Whether a tensor is known not to have one of the types in `REAL`."""
     kind = graph.element_type(name)
     return kind is not None and kind not in REAL
@@ -175,7 +175,7 @@ def _passed(node: onnx.NodeProto, context: DiffContext) -> Collection[str]:
 
 
 def reachable_from(
-    graph: Graph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], context: DiffContext
+    graph: GradientGraph, nodes: Sequence[onnx.NodeProto], wrt: Collection[str], context: DiffContext
 ) -> set[str]:
     """The names of all tensors that depend on `wrt` through differentiable operators."""
     reached = set(wrt)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import onnx
 
 from onnx_models.gradient.backward import DiffContext, backward
-from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.graph import GradientGraph
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION
 from onnx_models.gradient.parameters import constant_tensor, parameters
 from onnx_models.gradient.prepare import prepared
@@ -124,7 +124,7 @@ class GradientBuilder:
             graph = self.prepared_model.graph
             weights = parameters(graph, (), model.graph).names
             separate(graph, find_tied(graph, weights, _data(model)), _data(model), onnx_opset(self.prepared_model) or 0)
-        self.graph = Graph(
+        self.graph = GradientGraph(
             self.prepared_model.graph,
             {normalize_domain(item.domain): item.version for item in self.prepared_model.opset_import},
         )

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import onnx
 import onnx.inliner
 
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import DECOMPOSITIONS, REAL
 from onnx_models.gradient.tensors import known_value
 from onnx_models.portable.attach import attach
@@ -23,7 +23,7 @@ from onnx_models.tools.types import single_line_errors
 
 
 def clone_nodes(
-    graph: Graph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
+    graph: GradientGraph, nodes: Sequence[onnx.NodeProto], names: dict[str, str], outputs: Sequence[str]
 ) -> list[str]:
     """Add copies of nodes with new names for their outputs; return the new names of `outputs`.
 
@@ -42,7 +42,7 @@ def clone_nodes(
     return [names.get(name, name) for name in outputs]
 
 
-def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
+def taken_branch(graph: GradientGraph, node: onnx.NodeProto, condition: str) -> onnx.GraphProto | None:
     """The branch that an If takes if its condition is known; else, and for other nodes, None."""
     if (normalize_domain(node.domain), node.op_type) != ("", "If"):
         return None
@@ -54,7 +54,9 @@ def taken_branch(graph: Graph, node: onnx.NodeProto, condition: str) -> onnx.Gra
     return None if branch.sparse_initializer else branch
 
 
-def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body") -> onnx.GraphProto:
+def clone_graph(
+    graph: GradientGraph, inner: onnx.GraphProto, names: dict[str, str], base: str = "body"
+) -> onnx.GraphProto:
     """A copy of a subgraph with new names, which begin with `base`.
 
     Each output is computed by a node of the copy, and no two outputs are the same tensor. `names` are new names of outer
@@ -85,7 +87,7 @@ def clone_graph(graph: Graph, inner: onnx.GraphProto, names: dict[str, str], bas
     return clone
 
 
-def _copy(graph: Graph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
+def _copy(graph: GradientGraph, node: onnx.NodeProto, names: dict[str, str]) -> onnx.NodeProto:
     """A copy of a node with new names for its outputs, which are added to `names`, and for those of its subgraphs."""
     clone = copy.deepcopy(node)
     clone.input[:] = [names.get(name, name) for name in node.input]
@@ -102,7 +104,7 @@ Expansion = tuple[list[onnx.NodeProto], list[str]]
 """The nodes that were added, and the names of their tensors that stand for the node's outputs."""
 
 
-def expanded(graph: Graph, node: Node) -> Expansion | None:
+def expanded(graph: GradientGraph, node: Node) -> Expansion | None:
     """Add nodes that compute the same as a node: its decomposition, or its function body from ONNX or from this project.
 
     Returns None if the operator has neither. A function body that depends on unknown types is a ValueError.
@@ -134,7 +136,7 @@ def has_body(proto: onnx.NodeProto, version: int) -> bool:
     return bool(getattr(schema, "has_function", False) or getattr(schema, "has_context_dependent_function", False))
 
 
-def _add_our_body(graph: Graph, node: Node) -> list[str]:
+def _add_our_body(graph: GradientGraph, node: Node) -> list[str]:
     """Add the body of an operator of this project, in double, because its kernels compute coordinates in double too."""
     proto = copy.deepcopy(node.proto)
     kinds = [graph.element_type(name) if name else None for name in proto.input]
@@ -148,7 +150,7 @@ def _add_our_body(graph: Graph, node: Node) -> list[str]:
     return [graph.op("Cast", name, to=kinds[0]) if name else "" for name in outputs]
 
 
-def _model_of(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
+def _model_of(graph: GradientGraph, proto: onnx.NodeProto) -> onnx.ModelProto:
     for name in filter(None, proto.input):
         if graph.element_type(name) is None:
             raise ValueError(
@@ -160,7 +162,7 @@ def _model_of(graph: Graph, proto: onnx.NodeProto) -> onnx.ModelProto:
     return model
 
 
-def _add_body(graph: Graph, node: Node) -> list[str]:
+def _add_body(graph: GradientGraph, node: Node) -> list[str]:
     proto = _with_defaults(node)
     model = _model_of(graph, proto)
     if custom_of(proto):

@@ -72,10 +72,10 @@ class Masks:
             self._masks[node.output[0]] = shared
 
 
-Reverse = Callable[["Graph", Sequence[onnx.NodeProto], Mapping[str, str], Collection[str]], dict[str, str]]
+Reverse = Callable[["GradientGraph", Sequence[onnx.NodeProto], Mapping[str, str], Collection[str]], dict[str, str]]
 """Adds nodes that compute the gradients of nodes, from those of their outputs; returns the ones by some tensors, by name."""
 
-Reached = Callable[["Graph", Sequence[onnx.NodeProto], Collection[str]], set[str]]
+Reached = Callable[["GradientGraph", Sequence[onnx.NodeProto], Collection[str]], set[str]]
 """Finds the names of all tensors that depend on some by differentiable nodes."""
 
 
@@ -111,10 +111,10 @@ class Node(NodeView):
         return i < len(self.wanted) and self.wanted[i]
 
 
-class Graph(Tensors):
+class GradientGraph(Tensors):
     """The graph of a model, or a subgraph, with nodes to be appended; the arguments are those of `Tensors`."""
 
-    def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: Graph | None = None) -> None:
+    def __init__(self, proto: onnx.GraphProto, opsets: Mapping[str, int], outer: GradientGraph | None = None) -> None:
         super().__init__(proto, opsets, outer)
         self.masks: Masks = outer.masks.inner(self) if outer else Masks(self)
         """The masks of gradients that Where sets to 0."""
@@ -244,7 +244,7 @@ class Graph(Tensors):
 class Expr(Value):
     """A tensor in an expression of a rule. Its kind is the name of a tensor with the element type of numbers."""
 
-    graph: Graph
+    graph: GradientGraph
 
     def where(self, condition: Expr, other: Expr | float) -> Expr:
         """This tensor where the condition holds, and the other elsewhere."""
@@ -255,7 +255,7 @@ def _first_output(node: onnx.NodeProto) -> str:
     return next(filter(None, node.output), "")
 
 
-def sum_to(graph: Graph, gradient: str, source: str, output: str) -> str:
+def sum_to(graph: GradientGraph, gradient: str, source: str, output: str) -> str:
     """Sum a gradient, of the shape of `output`, over the axes along which `source` was broadcast to that shape."""
     axes = _axes(graph.lengths(source), graph.lengths(output))
     if axes is None:
@@ -285,7 +285,7 @@ def _axes(source: list[Length] | None, output: list[Length] | None) -> list[int]
     return axes
 
 
-def _axes_at_run_time(graph: Graph, gradient: str, source: str) -> str:
+def _axes_at_run_time(graph: GradientGraph, gradient: str, source: str) -> str:
     shape, one = graph.shape(source), graph.ints([1])
     missing = graph.op("Sub", graph.op("Size", graph.op("Shape", gradient)), graph.op("Size", shape))
     ones = graph.op("Expand", one, graph.op("Reshape", missing, graph.ints([1])))

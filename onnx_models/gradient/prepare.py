@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.graph import GradientGraph
 from onnx_models.gradient.tensors import known_value, named_lengths
 from onnx_models.tools.functions import check_attributes, inline_functions
 from onnx_models.tools.nodes import NodeView
@@ -41,7 +41,7 @@ def prepared(model: onnx.ModelProto, stop_at: Collection[str] = ()) -> onnx.Mode
     typed = _with_inferred_types(inlined)
     if any(node.op_type in READERS for node in iter_nodes(typed.graph)):
         opsets = {normalize_domain(item.domain): item.version for item in typed.opset_import}
-        replace_reads(Graph(typed.graph, opsets), stop_at)
+        replace_reads(GradientGraph(typed.graph, opsets), stop_at)
         assign(inlined.graph.node, typed.graph.node)
         typed = _with_inferred_types(inlined)
     return typed
@@ -139,7 +139,7 @@ class _Known(NamedTuple):
     split: NodeView | None = None
 
 
-def replace_reads(graph: Graph, stop_at: Collection[str], outer: Mapping[str, _Known] | None = None) -> None:
+def replace_reads(graph: GradientGraph, stop_at: Collection[str], outer: Mapping[str, _Known] | None = None) -> None:
     """Replace nodes that read from sequences, here and in subgraphs, by nodes that read the sequences' tensors.
 
     The tensors are known if positions are constants and a split tensor has a known number of parts. If not, each part of a
@@ -149,7 +149,7 @@ def replace_reads(graph: Graph, stop_at: Collection[str], outer: Mapping[str, _K
     known = dict(outer or {})
     for proto in graph.proto.node:
         for inner in subgraphs([proto]):
-            nested = Graph(inner, graph.opsets, graph)
+            nested = GradientGraph(inner, graph.opsets, graph)
             nested.infer(inner.node)
             replace_reads(nested, stop_at, known)
         node, start = NodeView(proto), len(graph.added)
@@ -171,7 +171,7 @@ def replace_reads(graph: Graph, stop_at: Collection[str], outer: Mapping[str, _K
     assign(graph.proto.node, reversed(kept))
 
 
-def _sequence_of(graph: Graph, node: NodeView, source: _Known | None) -> _Known | None:
+def _sequence_of(graph: GradientGraph, node: NodeView, source: _Known | None) -> _Known | None:
     """The sequence that a node makes, given the one that it reads, if any; None if it makes none or an unknown one."""
     operator = node.proto.op_type
     if operator in ("SequenceConstruct", "SequenceEmpty"):
@@ -188,7 +188,7 @@ def _sequence_of(graph: Graph, node: NodeView, source: _Known | None) -> _Known 
     return _Known([*tensors[:place], *inserted, *tensors[place + 1 - len(inserted) :]])
 
 
-def _parts(graph: Graph, node: NodeView) -> list[str] | None:
+def _parts(graph: GradientGraph, node: NodeView) -> list[str] | None:
     """Compute the tensors that a SplitToSequence makes; return their names, or None if their number is unknown."""
     x, sizes, axis = node.input(0), node.input(1), node.attribute("axis", 0)
     value = known_value(graph, sizes) if sizes else np.array(1)
@@ -207,7 +207,7 @@ def _parts(graph: Graph, node: NodeView) -> list[str] | None:
     return parts if keeps_axis else [graph.op("Squeeze", part, graph.ints([axis])) for part in parts]
 
 
-def _place(graph: Graph, tensors: Sequence[str] | None, index: str, more: int = 0) -> int | None:
+def _place(graph: GradientGraph, tensors: Sequence[str] | None, index: str, more: int = 0) -> int | None:
     """The position that an index means, by default the last; None if it is unknown or not less than the number + `more`."""
     value = known_value(graph, index) if index else np.array(-1)
     if tensors is None or value is None or value.size != 1:
@@ -217,7 +217,7 @@ def _place(graph: Graph, tensors: Sequence[str] | None, index: str, more: int = 
     return place if 0 <= place < count + more else None
 
 
-def _tensor_of(graph: Graph, node: NodeView, source: _Known) -> str | None:
+def _tensor_of(graph: GradientGraph, node: NodeView, source: _Known) -> str | None:
     """Compute the tensor that a node reads from a sequence; return its name, or None if this is unknown."""
     tensors = source.tensors
     if node.proto.op_type == "SequenceAt":
@@ -233,7 +233,7 @@ def _tensor_of(graph: Graph, node: NodeView, source: _Known) -> str | None:
     return graph.op("Concat", *tensors, axis=axis) if tensors else None
 
 
-def _part(graph: Graph, split: NodeView, index: str) -> str | None:
+def _part(graph: GradientGraph, split: NodeView, index: str) -> str | None:
     """Compute the part of a split tensor at an index that need not be constant; return its name."""
     x, sizes, axis = split.input(0), split.input(1), split.attribute("axis", 0)
     if not sizes:

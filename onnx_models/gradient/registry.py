@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.tools.compositions import COMPOSITIONS, ML
 
 REAL = {onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
@@ -39,13 +39,13 @@ Incoming = Sequence[str | None]
 Gradients = Sequence[Part] | Mapping[str, Part]
 """The gradients of the inputs in order, or by the names of inputs and captured tensors."""
 
-Rule = Callable[[Graph, Node, str], Gradients | str]
+Rule = Callable[[GradientGraph, Node, str], Gradients | str]
 """Takes the gradient of the first output and returns the gradients of the inputs, or that of the only one that has one."""
 
-MultiOutputRule = Callable[[Graph, Node, Incoming], Gradients | None]
+MultiOutputRule = Callable[[GradientGraph, Node, Incoming], Gradients | None]
 """Takes the gradients of all outputs, at least one of them not None. A result of None asks for the decomposition."""
 
-Decomposition = Callable[[Graph, Node], Sequence[str]]
+Decomposition = Callable[[GradientGraph, Node], Sequence[str]]
 """Adds nodes that compute the same as a node; returns the names of the outputs, "" for one that the node omits."""
 
 RULES: dict[tuple[str, str], MultiOutputRule] = {}
@@ -140,7 +140,7 @@ def rule(*operators: str, domain: str = "") -> Callable[[Rule], Rule]:
     """Register a function as the rule of operators with a gradient of the first output only."""
 
     def enter(function: Rule) -> Rule:
-        def of_first(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+        def of_first(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
             for name, gradient in zip(node.outputs[1:], incoming[1:], strict=True):
                 if gradient is not None:
                     raise ValueError(f"{node} has a gradient rule for its first output, but none for {name!r}")

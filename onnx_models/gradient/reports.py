@@ -10,7 +10,7 @@ import onnx
 
 from onnx_models.gradient.backward import DiffContext, reachable_from
 from onnx_models.gradient.expand import has_body
-from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.graph import GradientGraph
 from onnx_models.gradient.ours import DOMAIN, DOMAIN_VERSION, OPERATORS
 from onnx_models.gradient.rules import DECOMPOSITIONS, REFUSED, RULES, ZEROS
 from onnx_models.tools.attributes import operator_of
@@ -59,7 +59,7 @@ def own_operators(model: onnx.ModelProto) -> Counter[str]:
 
 
 def operators_between(
-    graph: Graph, wrt: Collection[str], loss: str, context: DiffContext
+    graph: GradientGraph, wrt: Collection[str], loss: str, context: DiffContext
 ) -> tuple[tuple[Coverage, int], ...]:
     """The operators between `wrt` and `loss` with their numbers of nodes."""
     above = reachable_from(graph, graph.proto.node, wrt, DiffContext(context.stop_at, context.through_rois))

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.expand import clone_graph, taken_branch
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import RANDOM
 from onnx_models.tools.nodes import Length
 from onnx_models.tools.protos import input_names, iter_nodes, label, needed, normalize_domain, outer_names, subgraphs
@@ -24,7 +24,11 @@ class Subgraph:
     """A copy of a subgraph of a node under new names, with nodes to be appended; `types` are those of its inputs."""
 
     def __init__(
-        self, graph: Graph, node: Node, inner: onnx.GraphProto, types: Sequence[onnx.TypeProto.Tensor | None] = ()
+        self,
+        graph: GradientGraph,
+        node: Node,
+        inner: onnx.GraphProto,
+        types: Sequence[onnx.TypeProto.Tensor | None] = (),
     ) -> None:
         self.node, self._outside = node, graph
         self.first: list[onnx.NodeProto] = []
@@ -37,7 +41,7 @@ class Subgraph:
         proto = clone_graph(graph, inner, names, node.proto.op_type)
         self.originals = {new: old for old, new in names.items()}
         """Names of tensors in the original subgraph, by their names in the copy."""
-        self.graph = Graph(proto, graph.opsets, graph)
+        self.graph = GradientGraph(proto, graph.opsets, graph)
         self.inputs = [value.name for value in proto.input]
         self.outputs = [value.name for value in proto.output]
         outside = outer_names(proto)
@@ -179,7 +183,7 @@ LOOP_INPUTS = (("number", onnx.TensorProto.INT64), ("goes_on", onnx.TensorProto.
 """Names and element types of the first two inputs of a Loop's body."""
 
 
-def loop_body(graph: Graph, node: Node) -> Subgraph:
+def loop_body(graph: GradientGraph, node: Node) -> Subgraph:
     """A Loop's body; of the shapes of its states it knows the lengths that no iteration changes."""
     inner = node.attribute("body")
     kinds = [tensor_type(kind, []) for _, kind in LOOP_INPUTS]
@@ -215,7 +219,7 @@ class ScanAxes:
         return cls(*sides)
 
 
-def scan_body(graph: Graph, node: Node, axes: ScanAxes) -> Subgraph:
+def scan_body(graph: GradientGraph, node: Node, axes: ScanAxes) -> Subgraph:
     """A Scan's body."""
     states = len(node.inputs) - len(axes.inputs)
     kinds = [graph.type_of(name) for name in node.inputs[:states]]
@@ -228,7 +232,7 @@ def scan_body(graph: Graph, node: Node, axes: ScanAxes) -> Subgraph:
     return Subgraph(graph, node, node.attribute("body"), kinds)
 
 
-def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
+def infer_subgraph_ranks(graph: GradientGraph, nodes: Sequence[onnx.NodeProto]) -> None:
     """Infer ranks that ONNX's inference does not find: of outputs of Loop and Scan, and of If with a known condition.
 
     A loop may stack shapes, whose lengths are ranks as well. Deeply nested loops are left out: each level multiplies how
@@ -248,11 +252,11 @@ def infer_subgraph_ranks(graph: Graph, nodes: Sequence[onnx.NodeProto]) -> None:
         graph.infer(nodes, ranked)
 
 
-def _depth(graph: Graph) -> int:
+def _depth(graph: GradientGraph) -> int:
     return 0 if graph.outer is None else 1 + _depth(graph.outer)
 
 
-def _output_types(graph: Graph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
+def _output_types(graph: GradientGraph, proto: onnx.NodeProto) -> list[onnx.TypeProto.Tensor | None]:
     node = Node(proto, graph.opsets[""])
     if proto.op_type == "If":
         branch = taken_branch(graph, proto, proto.input[0])
@@ -290,7 +294,7 @@ def tensor_type(kind: int | None, lengths: Sequence[Length] | None) -> onnx.Type
     return onnx.helper.make_tensor_type_proto(kind, lengths).tensor_type
 
 
-def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
+def slice_type(graph: GradientGraph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
     """The type of a slice of a tensor at one index of an axis."""
     lengths = graph.lengths(name)
     if lengths is not None:
@@ -298,7 +302,7 @@ def slice_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | No
     return tensor_type(graph.element_type(name), lengths)
 
 
-def _stacked_type(graph: Graph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
+def _stacked_type(graph: GradientGraph, name: str, axis: int) -> onnx.TypeProto.Tensor | None:
     """The type of tensors like one, stacked along a new axis."""
     lengths = graph.lengths(name)
     if lengths is not None:

@@ -28,7 +28,7 @@ _COMMUTATIVE = {"Add", "Max", "Mean", "Min", "Mul", "Sum"}
 """Operators whose inputs can be swapped."""
 
 _OF_GRADIENT = re.compile(r"_grad_\d+$")
-"""The end of the names of nodes that gradients consist of, see `Graph`."""
+"""The end of the names of nodes that gradients consist of, see `GradientGraph`."""
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
 """The key of a node's metadata for the modules around it, outermost first, and last the node's own name."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from onnx_models.gradient.graph import Graph
+from onnx_models.gradient.graph import GradientGraph
 from onnx_models.tools.protos import input_names
 
 
@@ -17,7 +17,7 @@ class Seeds:
     With `per_sample`, there is a 1 at each index of the first axis, which is then not counted.
     """
 
-    def __init__(self, graph: Graph, names: Sequence[str], *, per_sample: bool) -> None:
+    def __init__(self, graph: GradientGraph, names: Sequence[str], *, per_sample: bool) -> None:
         self._graph, self._first, self._ranges = graph, int(per_sample), dict[str, tuple[str, str]]()
         self.index = graph.name("seed")
         graph.declare(self.index, onnx.helper.make_tensor_type_proto(onnx.TensorProto.INT64, []).tensor_type)
@@ -97,7 +97,7 @@ class Seeds:
         return self._graph.op("ReduceProd", self._graph.shape(name, self._first), keepdims=0)
 
 
-def elements(graph: Graph, names: Sequence[str], first: int = 0) -> int | None:
+def elements(graph: GradientGraph, names: Sequence[str], first: int = 0) -> int | None:
     """The number of elements of tensors, without the axes before `first`; None if it is not known."""
     total = 0
     for name in names:

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 
 from onnx_models.gradient.expand import taken_branch
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi_output_rule
 from onnx_models.gradient.rules.indexing import scatter_added
 from onnx_models.gradient.subgraph import LOOP_INPUTS, ScanAxes, Subgraph, loop_body, scan_body, tensor_type
@@ -26,7 +26,7 @@ _NOTHING = Zero("nothing in its subgraph depends on it")
 
 
 @multi_output_rule("If")
-def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def branch(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """One of two branches. The gradients of tensors that the taken branch does not depend on are 0."""
     taken = taken_branch(graph, node.proto, node.inputs[0])
     bodies: dict[str, tuple[Subgraph, dict[str, str]]] = {}
@@ -50,7 +50,7 @@ def branch(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 
 @multi_output_rule("Scan")
-def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def scan(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """Iterations along an axis of some tensors: the gradient is a Scan in the opposite direction."""
     axes = ScanAxes.of(node)
     states = len(node.inputs) - len(axes.inputs)
@@ -103,7 +103,7 @@ def scan(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 
 @multi_output_rule("Loop")
-def loop(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def loop(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """Iterations whose number may be known at run time only: the gradient is a Loop over them in reverse order.
 
     A Scan would slice what it reads without copying it, but in ONNX Runtime it fails without iterations, and for states that
@@ -161,7 +161,7 @@ class _Reversed:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: GradientGraph,
         node: Node,
         body: Subgraph,
         incoming: Incoming,
@@ -255,7 +255,7 @@ class _FlatTape:
 
 
 def _taped(
-    graph: Graph, node: Node, body: Subgraph, stacked: Sequence[str], flattened: Sequence[str] = ()
+    graph: GradientGraph, node: Node, body: Subgraph, stacked: Sequence[str], flattened: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, str], dict[str, _FlatTape]]:
     """Add outputs to a Loop or a Scan, with the values of tensors of its body in each iteration.
 
@@ -371,7 +371,7 @@ class _Total:
     """
 
     operands: Sequence[str]
-    sum: Callable[[Graph, Sequence[str]], str]
+    sum: Callable[[GradientGraph, Sequence[str]], str]
 
     @classmethod
     def of(cls, body: Subgraph, name: str, gradient: str) -> _Total | None:
@@ -393,7 +393,7 @@ class _Total:
             lengths = [body.graph.lengths(tensor) or [] for tensor in whole]
             ranks = list(map(len, lengths))
 
-            def product(graph: Graph, stacks: Sequence[str]) -> str:
+            def product(graph: GradientGraph, stacks: Sequence[str]) -> str:
                 rows = [graph.op("Flatten", stack, axis=rank) for stack, rank in zip(stacks, ranks, strict=True)]
                 return graph.reshaped(graph.op("Gemm", *rows, transA=1), name)
 
@@ -426,7 +426,7 @@ class _Total:
 
     @classmethod
     def _of_terms(cls, terms: Sequence[_Total]) -> _Total:
-        def whole(graph: Graph, stacks: Sequence[str]) -> str:
+        def whole(graph: GradientGraph, stacks: Sequence[str]) -> str:
             rest = iter(stacks)
             return graph.total([term.sum(graph, [next(rest) for _ in term.operands]) for term in terms])
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.tools.nodes import Length
 
@@ -46,7 +46,7 @@ class Windows:
         return range(2, 2 + self.rank)
 
 
-def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: str) -> Windows:
+def windows(graph: GradientGraph, node: Node, rank: int, image: str, grid: str, kernel: str) -> Windows:
     """The windows of a node with `rank` spatial axes; `kernel` is the int64 tensor of a window's lengths."""
     if rank < 1:
         raise ValueError(f"{node}: {image!r} has no spatial axes: must have one or more after samples and channels")
@@ -67,7 +67,7 @@ def windows(graph: Graph, node: Node, rank: int, image: str, grid: str, kernel: 
 
 
 def _all_pads(
-    graph: Graph, node: Node, steps: tuple[Sequence[int], Sequence[int]], image: str, grid: str, kernel: str
+    graph: GradientGraph, node: Node, steps: tuple[Sequence[int], Sequence[int]], image: str, grid: str, kernel: str
 ) -> str:
     """The total of the pads on both sides of each axis: how far the windows extend beyond the image."""
     strides, dilations = steps
@@ -79,7 +79,7 @@ def _all_pads(
     return graph.op("Max", graph.op("Sub", covered, graph.op("Shape", image, start=2)), graph.ints([0]))
 
 
-def image_gradient(graph: Graph, by_grid: str, kernel: str, image: str, layout: Windows, group: int) -> str:
+def image_gradient(graph: GradientGraph, by_grid: str, kernel: str, image: str, layout: Windows, group: int) -> str:
     """The gradient of the image: each element of the grid's gradient times the kernel, added up at its window.
 
     This is a transposed convolution, sliced to the shape of the image. With strides of 1 it is also a convolution with the
@@ -102,7 +102,7 @@ def image_gradient(graph: Graph, by_grid: str, kernel: str, image: str, layout: 
     return _without_pads(graph, full, image, layout) if any(more) or layout.open_pads else full
 
 
-def _without_pads(graph: Graph, full: str, image: str, layout: Windows) -> str:
+def _without_pads(graph: GradientGraph, full: str, image: str, layout: Windows) -> str:
     """The part of `full`, a gradient over the whole reach of the windows, that lies in the image."""
     lengths = graph.op("Shape", image, start=2)
     if not layout.open_pads:
@@ -111,7 +111,7 @@ def _without_pads(graph: Graph, full: str, image: str, layout: Windows) -> str:
     return sliced(graph, full, begins, graph.op("Add", begins, lengths), layout.axes)
 
 
-def _flipped_pads(graph: Graph, kernel: str, layout: Windows) -> list[int] | None:
+def _flipped_pads(graph: GradientGraph, kernel: str, layout: Windows) -> list[int] | None:
     """The pads of the convolution with the flipped kernel; None if the kernel is one pixel or a pad would be negative."""
     reach = [
         (length - 1) * dilation
@@ -121,7 +121,7 @@ def _flipped_pads(graph: Graph, kernel: str, layout: Windows) -> list[int] | Non
     return pads if any(reach) and min(pads) >= 0 else None
 
 
-def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
+def _flipped(graph: GradientGraph, kernel: str, layout: Windows, group: int) -> str:
     """A kernel [group * n, m, ...] as [group * m, n, ...], flipped along all spatial axes."""
     lengths = graph.numbers(kernel) or []
     ends = graph.ints([-1] * layout.rank)
@@ -136,12 +136,12 @@ def _flipped(graph: Graph, kernel: str, layout: Windows, group: int) -> str:
     return graph.op("Reshape", swapped, graph.ints([group * m, n, *rest]))
 
 
-def sliced(graph: Graph, name: str, starts: str, ends: str, axes: Sequence[int]) -> str:
+def sliced(graph: GradientGraph, name: str, starts: str, ends: str, axes: Sequence[int]) -> str:
     """A Slice of a tensor along some axes."""
     return graph.op("Slice", name, starts, ends, graph.ints(axes))
 
 
-def padded(graph: Graph, image: str, layout: Windows) -> str:
+def padded(graph: GradientGraph, image: str, layout: Windows) -> str:
     """The image padded with zeros if the pads are known at run time only, else the image itself."""
     if not layout.open_pads:
         return image
@@ -150,7 +150,7 @@ def padded(graph: Graph, image: str, layout: Windows) -> str:
 
 
 @rule("Conv")
-def conv(graph: Graph, node: Node, dy: str) -> Gradients:
+def conv(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A convolution: the image is X, and the grid is Y (see `windows`)."""
     x, kernel = node.inputs[:2]
     layout, group = _windows(graph, node, x, node.outputs[0]), node.attribute("group", 1)
@@ -162,7 +162,7 @@ def conv(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("ConvTranspose")
-def conv_transpose(graph: Graph, node: Node, dy: str) -> Gradients:
+def conv_transpose(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A transposed convolution: the image is Y, and the grid is X (see `windows`)."""
     x, kernel = node.inputs[:2]
     layout, group = _windows(graph, node, node.outputs[0], x), node.attribute("group", 1)
@@ -173,14 +173,14 @@ def conv_transpose(graph: Graph, node: Node, dy: str) -> Gradients:
     ]
 
 
-def _windows(graph: Graph, node: Node, image: str, grid: str) -> Windows:
+def _windows(graph: GradientGraph, node: Node, image: str, grid: str) -> Windows:
     x, kernel = node.inputs[:2]
     known = next((name for name in (kernel, x) if graph.lengths(name) is not None), x)
     lengths = graph.op("Shape", kernel, start=2)
     return windows(graph, node, graph.rank(known, node) - 2, image, grid, lengths)
 
 
-def _by_grid(graph: Graph, node: Node, dy: str, layout: Windows, group: int) -> str:
+def _by_grid(graph: GradientGraph, node: Node, dy: str, layout: Windows, group: int) -> str:
     """The convolution of dY, sliced to the shape of X if an output_padding of a stride or more makes it longer."""
     x, kernel = node.inputs[:2]
     by_grid = graph.op(
@@ -192,7 +192,7 @@ def _by_grid(graph: Graph, node: Node, dy: str, layout: Windows, group: int) -> 
     return sliced(graph, by_grid, graph.ints([0] * layout.rank), graph.op("Shape", x, start=2), layout.axes)
 
 
-def _by_bias(graph: Graph, dy: str, layout: Windows) -> str:
+def _by_bias(graph: GradientGraph, dy: str, layout: Windows) -> str:
     return graph.op("ReduceSum", dy, graph.ints([0, *layout.axes]), keepdims=0)
 
 
@@ -209,7 +209,7 @@ _LONG_ROW = 28
 """With rows of the grid of this length and more, and strides of 1, products of vectors are faster for any kernel."""
 
 
-def weight_gradient(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
+def weight_gradient(graph: GradientGraph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """The gradient with respect to the kernel [grid channels, image channels of a group, ...]; only its shape is read."""
     lengths = graph.numbers(kernel) or []
     if 0 in lengths:
@@ -222,7 +222,7 @@ def weight_gradient(graph: Graph, image: str, grid: str, kernel: str, layout: Wi
     return _by_correlation(graph, image, grid, kernel, layout, group)
 
 
-def _or_zeros(graph: Graph, name: str, layout: Windows) -> str:
+def _or_zeros(graph: GradientGraph, name: str, layout: Windows) -> str:
     """A tensor [samples, ...], or one sample of zeros if it has no samples.
 
     In ONNX Runtime a convolution of 0 channels never ends if it has pads or dilations, and else leaves its result
@@ -242,13 +242,13 @@ def _is_by_positions(lengths: Sequence[int], row: Length, layout: Windows, group
     return positions <= _FEW_POSITIONS or is_long
 
 
-def _has_samples(graph: Graph, *names: str) -> bool:
+def _has_samples(graph: GradientGraph, *names: str) -> bool:
     """Whether tensors with the same number of samples are known to have at least one; one known length is enough."""
     first = ((graph.lengths(name) or [None])[0] for name in names)
     return any(isinstance(length, int) and length > 0 for length in first)
 
 
-def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
+def _by_positions(graph: GradientGraph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """A matrix product for each pixel of the kernel: of the grid with the pixels of the image under that kernel pixel."""
     lengths, pixels = graph.numbers(kernel) or [], graph.numbers(grid, 2)
     samples = (graph.lengths(grid) or [None])[0]
@@ -279,7 +279,7 @@ def _by_positions(graph: Graph, image: str, grid: str, kernel: str, layout: Wind
     return graph.op("Reshape", kernel_gradient, graph.ints(lengths))
 
 
-def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
+def _or_zero(graph: GradientGraph, product: str, image: str, grid: str) -> str:
     """A product of stacked matrices, flattened, and 0 if there are no samples.
 
     ONNX Runtime 1.20 leaves MatMul's result uninitialized if the inner length is 0, but not Gemm's. Flattened, because
@@ -292,7 +292,7 @@ def _or_zero(graph: Graph, product: str, image: str, grid: str) -> str:
     return graph.masked(graph.op("Greater", graph.shape(grid, 0, 1), graph.ints([0])), flat, grid)
 
 
-def _covered(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequence[int]) -> str:
+def _covered(graph: GradientGraph, whole: str, grid: str, layout: Windows, offsets: Sequence[int]) -> str:
     """The pixels of an image under a pixel of the kernel."""
     starts = [offset * dilation for offset, dilation in zip(offsets, layout.dilations, strict=True)]
     lengths = (graph.lengths(grid) or [None])[2:]
@@ -307,14 +307,14 @@ def _covered(graph: Graph, whole: str, grid: str, layout: Windows, offsets: Sequ
     return graph.op("Slice", whole, graph.ints(starts), ends, graph.ints(layout.axes), graph.ints(layout.strides))
 
 
-def _matrices(graph: Graph, name: str, group: int, channels: int, count: int) -> str:
+def _matrices(graph: GradientGraph, name: str, group: int, channels: int, count: int) -> str:
     """A tensor [channels, samples, ...] as matrices [groups, channels of a group, samples * pixels]."""
     groups = [group] if group > 1 else []
     # ONNX does not allow allowzero together with -1, which stands for a count of 0 as well.
     return graph.op("Reshape", name, graph.ints([*groups, channels, count]), allowzero=int(count == 0))
 
 
-def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
+def _by_correlation(graph: GradientGraph, image: str, grid: str, kernel: str, layout: Windows, group: int) -> str:
     """A convolution of the image with the grid, with samples and channels swapped, and strides and dilations too."""
     swapped = [1, 0, *layout.axes]
     correlation = graph.op(
@@ -327,7 +327,7 @@ def _by_correlation(graph: Graph, image: str, grid: str, kernel: str, layout: Wi
     return graph.op("Transpose", correlation, perm=swapped)
 
 
-def _samples_last(graph: Graph, image: str, kernel: str, layout: Windows, group: int) -> str:
+def _samples_last(graph: GradientGraph, image: str, kernel: str, layout: Windows, group: int) -> str:
     """Rearrange [samples, group * channels, ...] to [channels, group * samples, ...]."""
     swapped = [1, 0, *layout.axes]
     if group == 1:

@@ -16,14 +16,14 @@ from typing import Any
 
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node, sum_to
+from onnx_models.gradient.graph import Expr, GradientGraph, Node, sum_to
 from onnx_models.gradient.registry import Gradients, rule
 
 _ROUNDING = 1e-6
 """The relative error of an exponent such as 1/3 in float32."""
 
 
-def is_norm(graph: Graph, name: str, power: float) -> bool:
+def is_norm(graph: GradientGraph, name: str, power: float) -> bool:
     """Whether a tensor to this power is a norm: a sum or mean of powers, perhaps times a number of elements."""
     node = graph.producer(name)
     if node is None:
@@ -37,7 +37,7 @@ def is_norm(graph: Graph, name: str, power: float) -> bool:
     return node.op_type in ("ReduceSum", "ReduceMean") and _is_power(graph, node.input[0], power)
 
 
-def _is_power(graph: Graph, name: str, power: float) -> bool:
+def _is_power(graph: GradientGraph, name: str, power: float) -> bool:
     """Whether a tensor is another one to the power 1/power > 1, and never negative."""
     node = graph.producer(name)
     if node is None or not 0 < power < 1:
@@ -53,7 +53,7 @@ def _is_power(graph: Graph, name: str, power: float) -> bool:
     return exponent % 2 != 1 or (base is not None and base.op_type == "Abs")
 
 
-def constant_number(graph: Graph, name: str) -> float | None:
+def constant_number(graph: GradientGraph, name: str) -> float | None:
     """The value of a constant of one element, possibly after casts; None for any other tensor."""
     node = graph.producer(name)
     if node is not None and node.op_type in ("Cast", "CastLike"):
@@ -62,7 +62,7 @@ def constant_number(graph: Graph, name: str) -> float | None:
     return float(value.item()) if value is not None and value.size == 1 and value.dtype.kind in "fiu" else None
 
 
-def _is_count(graph: Graph, name: str) -> bool:
+def _is_count(graph: GradientGraph, name: str) -> bool:
     """Whether a tensor is computed from numbers of elements and constants only."""
     if constant_number(graph, name) is not None:
         return True
@@ -218,7 +218,7 @@ GRADIENTS: Mapping[str, tuple[Formula, ...]] = {
 """Expressions by operator and input; the last one is for all further inputs. y = f(x, b), and g is the gradient of y."""
 
 
-def _by_formulas(formulas: tuple[Formula, ...], graph: Graph, node: Node, dy: str) -> Gradients:
+def _by_formulas(formulas: tuple[Formula, ...], graph: GradientGraph, node: Node, dy: str) -> Gradients:
     terms = Terms(node, Expr(graph, dy, node.inputs[0]))
     parts = [
         formulas[min(i, len(formulas) - 1)](terms).name if node.wants(i) else None for i in range(len(node.inputs))
@@ -226,8 +226,8 @@ def _by_formulas(formulas: tuple[Formula, ...], graph: Graph, node: Node, dy: st
     return _summed(graph, node, dy, parts)
 
 
-def _summed(graph: Graph, node: Node, dy: str, parts: list[str | None]) -> Gradients:
-    """Gradients in the shape of the output, masked as dy is (`Graph.remasked`), each summed to the shape of its input."""
+def _summed(graph: GradientGraph, node: Node, dy: str, parts: list[str | None]) -> Gradients:
+    """Gradients in the shape of the output, masked as dy is (`Masks.remasked`), each summed to the shape of its input."""
     ends = zip(parts, node.inputs, strict=True)
     masked = [None if part is None else graph.masks.remasked(part, dy, name) for part, name in ends]
     if len(masked) == 1:
@@ -241,7 +241,7 @@ for _operator, _formulas in GRADIENTS.items():
 
 
 @rule("Max", "Min")
-def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
+def extreme(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The maximum or minimum of any number of tensors; the first of equal ones gets the whole gradient.
 
     If the result is NaN all inputs get it, as in PyTorch.
@@ -259,7 +259,7 @@ def extreme(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Clip")
-def clip(graph: Graph, node: Node, dy: str) -> Gradients:
+def clip(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """min(max(x, low), high); if x equals a bound, x gets the gradient and the bound gets 0."""
     x, low, high = (node.input(i) for i in range(3))
     lifted = graph.op("Max", x, low) if low else x

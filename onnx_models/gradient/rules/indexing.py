@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.graph import Expr, GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.gradient.rules.reduce import product_of_others
 from onnx_models.tools.nodes import HALF, downcast, upcast
 
 
 @rule("GatherElements")
-def gather_elements(graph: Graph, node: Node, dy: str) -> Gradients:
+def gather_elements(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Elements along an axis, each any number of times."""
     x, indices = node.inputs
     wide = upcast(graph, dy)
@@ -28,7 +28,7 @@ def gather_elements(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Compress", "GatherND")
-def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
+def gathered(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Elements of a tensor, each any number of times."""
     x = node.inputs[0]
     places = graph.replay(node, element_indices(graph, x), *node.inputs[1:])
@@ -36,7 +36,7 @@ def gathered(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Slice")
-def part(graph: Graph, node: Node, dy: str) -> Gradients:
+def part(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A part of a tensor: dy padded with zeros if the steps are 1 and the bounds are known."""
     x, starts, ends, axes, steps = (node.input(i) for i in range(5))
     first, last, along, by = (graph.constant(name) if name else None for name in (starts, ends, axes, steps))
@@ -56,7 +56,7 @@ def part(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Gather")
-def gather(graph: Graph, node: Node, dy: str) -> Gradients:
+def gather(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Slices of a tensor along an axis, each any number of times; for a single constant index, dy padded with zeros."""
     x, axis = node.input(0), node.attribute("axis", 0)
     index, lengths = graph.constant(node.input(1)), graph.lengths(x)
@@ -72,13 +72,13 @@ def gather(graph: Graph, node: Node, dy: str) -> Gradients:
     return [graph.op("Pad", slices, graph.op("Concat", before, begin, after, before, end, after, axis=0))]
 
 
-def _is_padded(graph: Graph, x: str) -> bool:
+def _is_padded(graph: GradientGraph, x: str) -> bool:
     """Whether ONNX Runtime's CPU has Pad for the type of x."""
     return graph.element_type(x) in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
 
 
 @rule("Pad")
-def pad(graph: Graph, node: Node, dy: str) -> Gradients:
+def pad(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A tensor with a border of a constant or of its own elements; negative pads crop."""
     if node.attribute("mode", "constant") != "constant":
         return gathered(graph, node, dy)
@@ -93,7 +93,7 @@ def pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("ScatterElements")
-def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
+def scatter_elements(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A tensor with elements replaced by updates, or combined with them by a sum, product, maximum or minimum."""
     indices, axis = node.inputs[1], node.attribute("axis", 0)
     if node.attribute("reduction", "none") in ("none", "add"):
@@ -103,21 +103,21 @@ def scatter_elements(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("ScatterND")
-def scatter_nd(graph: Graph, node: Node, dy: str) -> Gradients:
+def scatter_nd(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A tensor with slices replaced by updates, or combined with them as in ScatterElements."""
     if node.attribute("reduction", "none") in ("none", "add"):
         return _written(graph, node, dy, graph.op("GatherND", dy, node.inputs[1]))
     return _reduced(graph, node, dy, graph.op("GatherND", element_indices(graph, node.inputs[0]), node.inputs[1]))
 
 
-def _written(graph: Graph, node: Node, dy: str, by_updates: str) -> Gradients:
+def _written(graph: GradientGraph, node: Node, dy: str, by_updates: str) -> Gradients:
     _, indices, updates = node.inputs
     if node.attribute("reduction", "none") == "add":
         return [dy, None, by_updates]
     return [graph.replay(node, dy, indices, graph.zeros(updates)), None, by_updates]
 
 
-def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
+def _reduced(graph: GradientGraph, node: Node, dy: str, places: str) -> Gradients:
     """The gradients of products, maxima and minima of x and the updates; `places` are flat indices of the updates in x.
 
     As in PyTorch's scatter_reduce, equal maxima or minima share the gradient equally, and the gradient of a factor is the
@@ -137,7 +137,7 @@ def _reduced(graph: Graph, node: Node, dy: str, places: str) -> Gradients:
 class _Places:
     """A reduction of values into a flat tensor: the index of each value, and ONNX's name of the reduction."""
 
-    graph: Graph
+    graph: GradientGraph
     numbers: str
     reduction: str
 
@@ -174,7 +174,7 @@ def _extreme(places: _Places, data: Expr, values: Expr, dy: Expr) -> tuple[Expr,
 
 
 @rule("TensorScatter")
-def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
+def tensor_scatter(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A cache with updates written at each sample's indices: found as in `gathered`, with the index -1 for old elements."""
     cache, update, places = (node.input(i) for i in range(3))
     old = graph.op("Expand", graph.integer(-1), graph.shape(cache))
@@ -188,7 +188,7 @@ def tensor_scatter(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Unique")
-def unique(graph: Graph, node: Node, dy: str) -> Gradients:
+def unique(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The unique elements or slices: dy goes to the first of equal ones, at the output `indices`."""
     x, axis = node.inputs[0], node.attribute("axis")
     indices = node.output(1) or graph.ops("Unique", x, outputs=2, **node.attributes)[1]
@@ -198,12 +198,12 @@ def unique(graph: Graph, node: Node, dy: str) -> Gradients:
     return [scatter_added(graph, x, graph.op("Gather", numbers, indices, axis=axis or 0), dy)]
 
 
-def element_indices(graph: Graph, x: str) -> str:
+def element_indices(graph: GradientGraph, x: str) -> str:
     """The flat index of each element of a tensor, in the shape of the tensor."""
     return graph.reshaped(graph.counted(graph.op("Size", x)), x)
 
 
-def scatter_added(graph: Graph, x: str, places: str, values: str) -> str:
+def scatter_added(graph: GradientGraph, x: str, places: str, values: str) -> str:
     """Zeros in the shape of x with values added at flat indices `places`.
 
     float16 and bfloat16 are added in float32: ONNX Runtime's CPU has no ScatterElements with add for these.

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node, sum_to
+from onnx_models.gradient.graph import Expr, GradientGraph, Node, sum_to
 from onnx_models.gradient.registry import REAL, Gradients, Incoming, Zero, multi_output_rule, rule
 from onnx_models.tools.nodes import NodeView, downcast, upcast
 
-Adjoint = Callable[[Graph, Node, str], str]
+Adjoint = Callable[[GradientGraph, Node, str], str]
 """Takes the output's gradient and returns the first input's, for operators that are linear in this input."""
 
 ADJOINTS: Mapping[str, Adjoint] = {
@@ -42,7 +42,7 @@ for _operator, _adjoint in ADJOINTS.items():
 
 
 @rule("Cast", "CastLike")
-def cast(graph: Graph, node: Node, dy: str) -> Gradients:
+def cast(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Conversion between floating-point types, including those of 8 bits and less.
 
     The gradient of a tensor of 8 bits or less has type float, and is not rounded.
@@ -56,7 +56,7 @@ def cast(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Dropout")
-def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
+def dropout(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """A copy; in training a random mask sets elements to 0 and the others are divided by 1 - ratio.
 
     A node without the output `mask` is replaced by one that has it.
@@ -76,7 +76,7 @@ def dropout(graph: Graph, node: Node, dy: str) -> Gradients:
     return [graph.masked(_mask(graph, node), graph.op("Mul", dy, scale), x), by_ratio]
 
 
-def _mask(graph: Graph, node: Node) -> str:
+def _mask(graph: GradientGraph, node: Node) -> str:
     """The mask output of a Dropout, or of the node that replaces it."""
     known = graph.producer(node.outputs[0]) or node.proto
     if len(known.output) > 1 and known.output[1]:
@@ -89,7 +89,7 @@ def _mask(graph: Graph, node: Node) -> str:
 
 
 @rule("Transpose")
-def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
+def transpose(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Axis i of the output is axis perm[i] of the input; without perm the axes are reversed."""
     perm = node.attribute("perm")
     if not perm:
@@ -102,7 +102,7 @@ def transpose(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Tile")
-def tile(graph: Graph, node: Node, dy: str) -> Gradients:
+def tile(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Repetition: each axis of dy is split into (copies, elements), and summed over the copies."""
     x, repeats = node.inputs
     column = graph.ints([1])
@@ -114,7 +114,7 @@ def tile(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("DepthToSpace")
-def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
+def depth_to_space(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Channels to blocks of blocksize x blocksize; in mode CRD, the channels of a block are adjacent."""
     x, size = node.inputs[0], node.attribute("blocksize")
     deep = graph.op("SpaceToDepth", dy, blocksize=size)
@@ -127,7 +127,7 @@ def depth_to_space(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Concat")
-def concat(graph: Graph, node: Node, dy: str) -> Gradients:
+def concat(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Tensors one after the other along an axis."""
     axis = node.attribute("axis")
     shapes = [graph.lengths(x) for x in node.inputs]
@@ -141,14 +141,14 @@ def concat(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @multi_output_rule("Split")
-def split(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def split(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """Parts of a tensor along an axis; a part that the loss does not depend on has a gradient of 0."""
     parts = [part or graph.zeros(name) for part, name in zip(incoming, node.outputs, strict=True)]
     return [graph.op("Concat", *parts, axis=node.attribute("axis", 0))]
 
 
 @rule("Where")
-def where(graph: Graph, node: Node, dy: str) -> Gradients:
+def where(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Elements of a where the condition holds, else of b; all three broadcast."""
     condition, a, b = node.inputs
     output = node.outputs[0]
@@ -161,7 +161,7 @@ def where(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("CenterCropPad")
-def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
+def center_crop_pad(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The centre of a tensor, or padding with zeros, along some axes; the gradient restores the lengths of x."""
     x, axes = node.input(0), node.attribute("axes")
     if axes is None:
@@ -170,7 +170,7 @@ def center_crop_pad(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Col2Im")
-def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
+def col2im(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Blocks added up at their positions in an image: the gradient gathers dy at these.
 
     This is the derivative of the operator in the specification. With dilations and another number of axes than two, ONNX
@@ -198,7 +198,7 @@ def col2im(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("CumProd")
-def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
+def cumulative_product(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Cumulative products along an axis: dx is the cumulative sum from the end of dy times the product of the other factors.
 
     That product is the cumulative product divided by the factor. The first 0 along the axis is left out of it and multiplied
@@ -228,7 +228,7 @@ def cumulative_product(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Range")
-def counted(graph: Graph, node: Node, dy: str) -> Gradients:
+def counted(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The numbers start + i*delta up to the limit."""
     start, _, delta = node.inputs
     numbers = graph.op("CastLike", graph.counted(graph.op("Size", dy)), dy)
@@ -239,7 +239,7 @@ def counted(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("OneHot")
-def one_hot(graph: Graph, node: Node, dy: str) -> Gradients:
+def one_hot(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """values[1] at the given indices, and values[0] elsewhere."""
     indices, depth, values = node.inputs
     places = Zero("it is rounded to an index")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node, sum_to
+from onnx_models.gradient.graph import GradientGraph, Node, sum_to
 from onnx_models.gradient.registry import Gradients, Incoming, Zero, decomposition, multi_output_rule, rule
 from onnx_models.tools.nodes import HALF, downcast, upcast
 
@@ -22,7 +22,9 @@ class _Normalized:
     is_centred: bool
 
 
-def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float, *, is_centred: bool = True) -> _Normalized:
+def _normalized(
+    graph: GradientGraph, x: str, axes: Sequence[int], epsilon: float, *, is_centred: bool = True
+) -> _Normalized:
     """A tensor normalized along axes; epsilon is added to the variance or the mean square."""
     along = graph.ints(axes)
     centred = graph.op("Sub", x, graph.op("ReduceMean", x, along)) if is_centred else x
@@ -31,11 +33,11 @@ def _normalized(graph: Graph, x: str, axes: Sequence[int], epsilon: float, *, is
     return _Normalized(graph.op("Mul", centred, inverse), inverse, along, is_centred)
 
 
-def _inverse_root(graph: Graph, variance: str, epsilon: float, like: str) -> str:
+def _inverse_root(graph: GradientGraph, variance: str, epsilon: float, like: str) -> str:
     return graph.op("Reciprocal", graph.op("Sqrt", graph.op("Add", variance, graph.number(epsilon, like))))
 
 
-def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
+def _by_normalized(graph: GradientGraph, normalized: _Normalized, gradient: str) -> str:
     """The gradient of a tensor from the gradient of its normalized values.
 
     The mean removes the constant component of the gradient, and the variance its component along the values.
@@ -47,13 +49,13 @@ def _by_normalized(graph: Graph, normalized: _Normalized, gradient: str) -> str:
     return graph.op("Mul", graph.op("Sub", gradient, along), normalized.inverse)
 
 
-def _computed_in(graph: Graph, x: str) -> int | None:
+def _computed_in(graph: GradientGraph, x: str) -> int | None:
     """The type to compute in; None if the type of x is unknown."""
     kind = graph.element_type(x)
     return onnx.TensorProto.FLOAT if kind in HALF else kind
 
 
-def _upcast(graph: Graph, name: str, x: str) -> str:
+def _upcast(graph: GradientGraph, name: str, x: str) -> str:
     """The tensor cast to the type to compute in; an unknown type is taken to be that of x."""
     wanted = _computed_in(graph, x)
     if wanted is None or wanted == (graph.element_type(name) or graph.element_type(x)):
@@ -62,7 +64,7 @@ def _upcast(graph: Graph, name: str, x: str) -> str:
 
 
 def _of_inputs(
-    graph: Graph, node: Node, parts: Sequence[str | None], missing: Zero | None = None
+    graph: GradientGraph, node: Node, parts: Sequence[str | None], missing: Zero | None = None
 ) -> list[str | Zero | None]:
     """The needed gradients of the inputs, cast to the types of the inputs; `missing` for the others."""
     computed_in = _computed_in(graph, node.input(0))
@@ -77,7 +79,7 @@ def _of_inputs(
 
 
 @multi_output_rule("LayerNormalization", "RMSNormalization")
-def layer_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def layer_normalization(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """Normalized along the last axes, times Scale, plus B; further outputs are the mean and the inverse deviation.
 
     RMSNormalization subtracts no mean, and has neither B nor further outputs.
@@ -116,7 +118,7 @@ _INDEPENDENT = Zero("the loss does not depend on the outputs that depend on it")
 
 
 @rule("InstanceNormalization")
-def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+def instance_normalization(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Each channel of each sample normalized, times scale, plus B."""
     x = node.input(0)
     count = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
@@ -124,14 +126,14 @@ def instance_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("GroupNormalization")
-def group_normalization(graph: Graph, node: Node, dy: str) -> Gradients:
+def group_normalization(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Groups of channels normalized, times scale, plus bias; these are per channel, before opset 21 per group."""
     x, groups = node.input(0), graph.ints([node.attribute("num_groups")])
     count = graph.op("Div", graph.op("ReduceProd", graph.op("Shape", x, start=1), keepdims=1), groups)
     return _by_groups(graph, node, dy, graph.joined(graph.op("Shape", x, end=1), groups, count))
 
 
-def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
+def _by_groups(graph: GradientGraph, node: Node, dy: str, shape: str) -> Gradients:
     """The gradients of x, scale and bias, where x is reshaped to [samples, groups, pixels] and normalized along pixels."""
     x = node.input(0)
     wide, scale, wide_dy = (_upcast(graph, name, x) for name in (x, node.input(1), dy))
@@ -159,7 +161,7 @@ def _by_groups(graph: Graph, node: Node, dy: str, shape: str) -> Gradients:
     return _of_inputs(graph, node, parts)
 
 
-def _for_channels(graph: Graph, node: Node, name: str) -> str:
+def _for_channels(graph: GradientGraph, node: Node, name: str) -> str:
     """A tensor with a value for each channel, from one with a value for each group."""
     groups = node.attribute("num_groups")
     count = graph.op("Div", graph.shape(node.input(0), 1, 2), graph.ints([groups]))
@@ -167,20 +169,20 @@ def _for_channels(graph: Graph, node: Node, name: str) -> str:
     return graph.flat(lines)
 
 
-def _by_channel(graph: Graph, node: Node, name: str) -> str:
+def _by_channel(graph: GradientGraph, node: Node, name: str) -> str:
     """A value for each channel, in a shape that broadcasts to that of x."""
     rank = graph.rank(node.input(0), node)
     return graph.op("Unsqueeze", name, graph.ints(range(1, rank - 1))) if rank > 2 else name
 
 
-def _channel_sums(graph: Graph, node: Node, name: str) -> str:
+def _channel_sums(graph: GradientGraph, node: Node, name: str) -> str:
     """The sum over all axes but that of the channels, of a tensor with the shape of x."""
     rank = graph.rank(node.input(0), node)
     return graph.op("ReduceSum", name, graph.ints([0, *range(2, rank)]), keepdims=0)
 
 
 @multi_output_rule("BatchNormalization")
-def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def batch_normalization(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """(X - mean) / sqrt(variance + epsilon) * scale + B; in training with the mean and variance of the batch."""
     if node.attribute("training_mode", 0):
         return _in_training(graph, node, incoming)
@@ -206,7 +208,7 @@ def batch_normalization(graph: Graph, node: Node, incoming: Incoming) -> Gradien
     return _of_inputs(graph, node, parts)
 
 
-def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
+def _in_training(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     """The gradients in training: through the batch's mean and variance, and through the running mean and variance.
 
     The running statistics are momentum * input + (1 - momentum) * that of the batch. As in the operator's specification,
@@ -242,7 +244,7 @@ def _in_training(graph: Graph, node: Node, incoming: Incoming) -> Gradients:
 
 
 @decomposition("MeanVarianceNormalization")
-def mean_variance_normalization(graph: Graph, node: Node) -> list[str]:
+def mean_variance_normalization(graph: GradientGraph, node: Node) -> list[str]:
     """(X - mean) / (deviation + 1e-9), taken along axes.
 
     The function of the specification is not used: it has float constants for X of any type, and computes the variance as a
@@ -256,7 +258,7 @@ def mean_variance_normalization(graph: Graph, node: Node) -> list[str]:
 
 
 @decomposition("LpNormalization")
-def lp_normalization(graph: Graph, node: Node) -> list[str]:
+def lp_normalization(graph: GradientGraph, node: Node) -> list[str]:
     """Vectors along an axis divided by their norms; for a vector of zeros both result and gradient are 0."""
     x, order = node.input(0), node.attribute("p", 2)
     norm = graph.op(f"ReduceL{order}", x, graph.ints([node.attribute("axis", -1)]), keepdims=1)

@@ -8,7 +8,7 @@ Derivatives for which there is no operator, such as that of a gradient with resp
 from __future__ import annotations
 
 from onnx_models.build import node as make_node
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.ours import BY_NAME, DOMAIN, OPERATORS, STANDARD, AttributeValue, Operator
 from onnx_models.gradient.registry import Gradients, Incoming, Part, Zero, multi_output_rule, rule
 from onnx_models.tools.attributes import CUSTOM, custom_of, node_attribute_values, prefix_errors
@@ -32,7 +32,7 @@ def is_linear(node: Node) -> bool:
     return all(t.optional and gradient.why_required(t, attributes, [by_map.name]) is None for t in maps)
 
 
-def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
+def forward_rule(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The gradients of a forward node."""
     forward = forward_of(node)
     gradient = BY_NAME[str(forward.gradient)]
@@ -56,7 +56,7 @@ def forward_rule(graph: Graph, node: Node, dy: str) -> Gradients:
     return [*gradients, *zeros[len(gradients) :]]
 
 
-def gradient_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
+def gradient_rule(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients | None:
     """The gradients of a gradient operator with respect to dY and the RoIs, if the forward operator is linear in X.
 
     Then dX = A' dY, where A depends on the RoIs. Let U be the gradient with respect to dX. The gradient with respect to dY
@@ -91,7 +91,11 @@ def _attributes(node: Node, forward: Operator, gradient: Operator) -> dict[str, 
 
 
 def add_operator(
-    graph: Graph, operator: Operator, inputs: list[str], wanted: list[bool], attributes: dict[str, AttributeValue]
+    graph: GradientGraph,
+    operator: Operator,
+    inputs: list[str],
+    wanted: list[bool],
+    attributes: dict[str, AttributeValue],
 ) -> list[str | None]:
     """Add a node of an operator of this project; returns the names of its outputs, None for an omitted one."""
     names = [graph.name(operator.name) if is_wanted else "" for is_wanted in wanted]
@@ -101,7 +105,7 @@ def add_operator(
     return [name or None for name in names]
 
 
-def _sizes(graph: Graph, node: Node, forward: Operator) -> dict[str, AttributeValue] | None:
+def _sizes(graph: GradientGraph, node: Node, forward: Operator) -> dict[str, AttributeValue] | None:
     """The attributes of the forward operator that hold the size of dY; None if it is unknown."""
     lengths = graph.numbers(node.input(0))
     if lengths is None:
@@ -120,7 +124,7 @@ for _operator in OPERATORS:
             rule(_operator.standard[0])(forward_rule)
 
 
-def custom_rule(graph: Graph, node: Node, incoming: Incoming) -> Gradients | None:
+def custom_rule(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients | None:
     """The gradients of a node of a user's operator; None for other nodes, and where the operator names no gradient.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.graph import Expr, GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, decomposition, rule
 from onnx_models.gradient.rules.convolution import Windows, image_gradient, sliced, windows
 from onnx_models.gradient.rules.indexing import scatter_added
@@ -18,7 +18,7 @@ _EXACT = 2**20
 
 
 @rule("MaxPool")
-def max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def max_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The maximum of each window: dy goes to the row-major index in X that MaxPool, or a copy of the node, returns."""
     places = node.output(1)
     if not places or node.attribute("storage_order", 0):
@@ -27,32 +27,32 @@ def max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("AveragePool")
-def average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def average_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The mean of each window: a depthwise convolution with ones, divided by the number of pixels."""
     x = node.input(0)
     layout, ones = _windows(graph, node, x)
     return [_summed(graph, graph.op("Div", dy, _counts(graph, node, layout, ones)), ones, x, layout)]
 
 
-def _summed(graph: Graph, shares: str, ones: str, x: str, layout: Windows) -> str:
+def _summed(graph: GradientGraph, shares: str, ones: str, x: str, layout: Windows) -> str:
     """For each pixel of x the sum of `shares` over the windows that contain it."""
     images = graph.op("ReduceProd", graph.op("Shape", shares, end=2), keepdims=1)
     alone = graph.in_shape(shares, images, 1, graph.op("Shape", shares, start=2))
     return graph.reshaped(image_gradient(graph, alone, ones, x, layout, 1), x)
 
 
-def _windows(graph: Graph, node: Node, x: str) -> tuple[Windows, str]:
+def _windows(graph: GradientGraph, node: Node, x: str) -> tuple[Windows, str]:
     """The windows of a node, and a kernel of ones."""
     kernel = list(node.attribute("kernel_shape"))
     layout = windows(graph, node, len(kernel), x, node.outputs[0], graph.ints(kernel))
     return layout, _ones(graph, graph.ints([1, 1, *kernel]), x)
 
 
-def _ones(graph: Graph, shape: str, like: str) -> str:
+def _ones(graph: GradientGraph, shape: str, like: str) -> str:
     return graph.op("Expand", graph.number(1.0, like), shape)
 
 
-def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
+def _counts(graph: GradientGraph, node: Node, layout: Windows, ones: str) -> str:
     """The number of pixels that each window averages: those in X, or in X with its pads; never those beyond (ceil_mode)."""
     x, y = node.input(0), node.outputs[0]
     with_pads = bool(node.attribute("count_include_pad", 0))
@@ -72,7 +72,7 @@ def _counts(graph: Graph, node: Node, layout: Windows, ones: str) -> str:
 
 
 @rule("GlobalAveragePool")
-def global_average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def global_average_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The mean of each channel."""
     x = node.input(0)
     count = graph.op("CastLike", graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=0), x)
@@ -80,7 +80,7 @@ def global_average_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("GlobalMaxPool")
-def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def global_max_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The maximum of each channel: dy goes to the first pixel that equals it."""
     x = node.input(0)
     channels, count = graph.op("Shape", x, end=2), graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
@@ -92,7 +92,7 @@ def global_max_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("LpPool")
-def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def lp_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The p-norm of each window; where the norm is 0, the gradient is 0."""
     x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
     layout, ones = _windows(graph, node, x)
@@ -101,13 +101,13 @@ def lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("GlobalLpPool")
-def global_lp_pool(graph: Graph, node: Node, dy: str) -> Gradients:
+def global_lp_pool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The p-norm of each channel; where the norm is 0, the gradient is 0, as in PyTorch."""
     x, y, dy = (upcast(graph, name) for name in (node.input(0), node.outputs[0], dy))
     return [downcast(graph, graph.op("Mul", *_of_norm(graph, node, x, y, dy)), node.input(0))]
 
 
-def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, str]:
+def _of_norm(graph: GradientGraph, node: Node, x: str, y: str, dy: str) -> tuple[str, str]:
     """The gradient of a p-norm y as two factors: one in the shape of y, dy included, and one in the shape of x."""
     p = node.attribute("p", 2)
     values, norms = Expr(graph, x, x), Expr(graph, y, x)
@@ -120,7 +120,7 @@ def _of_norm(graph: Graph, node: Node, x: str, y: str, dy: str) -> tuple[str, st
 
 
 @decomposition("LRN")
-def local_response(graph: Graph, node: Node) -> Sequence[str]:
+def local_response(graph: GradientGraph, node: Node) -> Sequence[str]:
     """Local response normalization: x / (bias + alpha * mean of squares over neighbouring channels)^beta."""
     source = node.input(0)
     x = upcast(graph, source)
@@ -136,7 +136,7 @@ def local_response(graph: Graph, node: Node) -> Sequence[str]:
 
 
 @rule("MaxUnpool")
-def max_unpool(graph: Graph, node: Node, dy: str) -> Gradients:
+def max_unpool(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Elements scattered to a larger tensor of zeros: of several at one index, the one that is kept gets the gradient.
 
     The node is applied to the flat indices of X to find where each element goes, because runtimes disagree on the meaning of

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node, sum_to
+from onnx_models.gradient.graph import GradientGraph, Node, sum_to
 from onnx_models.gradient.registry import Gradients, rule
 
 _MAX_DET_ROWS = 32
@@ -17,7 +17,7 @@ _MAX_DET_ROWS = 32
 
 
 @rule("MatMul")
-def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
+def matmul(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """NumPy's matmul: a vector is a matrix of one row or column, and leading axes broadcast."""
     a, b = node.inputs
     if graph.rank(b, node) <= 2:
@@ -25,7 +25,7 @@ def matmul(graph: Graph, node: Node, dy: str) -> Gradients:
     return _matmul_of_many(graph, node, dy, graph.rank(a, node) == 1)
 
 
-def _matmul_by_matrix(graph: Graph, node: Node, dy: str) -> Gradients:
+def _matmul_by_matrix(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """All rows of the first factor, whose rank may be unknown, times one matrix: each gradient is one Gemm."""
     a, b = node.inputs
     da = db = None
@@ -49,7 +49,7 @@ def _matmul_by_matrix(graph: Graph, node: Node, dy: str) -> Gradients:
     return [da, db]
 
 
-def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradients:
+def _matmul_of_many(graph: GradientGraph, node: Node, dy: str, is_vector: bool) -> Gradients:
     """A product of stacked matrices; the first factor may be a vector."""
     a, b = node.inputs
     rank_a, rank_b = (graph.rank(name, node) for name in node.inputs)
@@ -64,7 +64,7 @@ def _matmul_of_many(graph: Graph, node: Node, dy: str, is_vector: bool) -> Gradi
     return [da, db]
 
 
-def _product(graph: Graph, left: str, right: str) -> str:
+def _product(graph: GradientGraph, left: str, right: str) -> str:
     """Products of stacked matrices, 0 if the inner length is 0.
 
     For double and an inner length of 0, ONNX Runtime (1.31) clears only the first matrix, not the others.
@@ -76,11 +76,11 @@ def _product(graph: Graph, left: str, right: str) -> str:
     return graph.masked(graph.op("Greater", graph.shape(left, -1), graph.ints([0])), product, left)
 
 
-def _transposed(graph: Graph, name: str, rank: int) -> str:
+def _transposed(graph: GradientGraph, name: str, rank: int) -> str:
     return graph.op("Transpose", name, perm=[*range(rank - 2), rank - 1, rank - 2])
 
 
-def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
+def _summed(graph: GradientGraph, node: Node, gradient: str, source: str) -> str:
     """The gradient of a factor: summed over the leading axes along which the factor was broadcast."""
     before, after = graph.lengths(source), graph.lengths(node.outputs[0])
     if before and after and None not in before[:-2] and len(before) > 1 and before[:-2] == after[:-2]:
@@ -89,7 +89,7 @@ def _summed(graph: Graph, node: Node, gradient: str, source: str) -> str:
 
 
 @rule("Gemm")
-def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
+def gemm(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The sum alpha * A' B' + beta * C, where A' and B' are A and B or their transposes."""
     a, b, c = (node.input(i) for i in range(3))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
@@ -108,7 +108,7 @@ def gemm(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Det")
-def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
+def determinant(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Determinants: dy times the cofactors, which are determinants with one row replaced by a unit vector.
 
     This is right for singular matrices too, where PyTorch gives 0 for some, and takes n^2 determinants.
@@ -128,7 +128,7 @@ def determinant(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Einsum")
-def einsum(graph: Graph, node: Node, dy: str) -> Gradients:
+def einsum(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Sums of products over labelled axes, with repeated labels (diagonals), an ellipsis, and labels of one operand only."""
     terms, output = _named(node, [graph.rank(name, node) if "..." in _equation(node) else None for name in node.inputs])
     _check_lengths(graph, node, terms, set(_equation(node)))
@@ -168,7 +168,7 @@ def _named(node: Node, ranks: Sequence[int | None]) -> tuple[list[str], str]:
     return terms, output.replace("...", whole)
 
 
-def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
+def _check_lengths(graph: GradientGraph, node: Node, terms: Sequence[str], letters: Collection[str]) -> None:
     """Refuse axes of one label and different lengths, which shape inference accepts."""
     known: dict[str, int] = {}
     for name, term in zip(node.inputs, terms, strict=True):
@@ -179,7 +179,7 @@ def _check_lengths(graph: Graph, node: Node, terms: Sequence[str], letters: Coll
                 )
 
 
-def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output: str, i: int) -> str:
+def _by_operand(graph: GradientGraph, node: Node, dy: str, terms: Sequence[str], output: str, i: int) -> str:
     x, term = node.inputs[i], terms[i]
     labels = _equation(node)
     others = [_without_ones(graph, name, terms[j], labels) for j, name in enumerate(node.inputs) if j != i]
@@ -201,7 +201,7 @@ def _by_operand(graph: Graph, node: Node, dy: str, terms: Sequence[str], output:
     return sum_to(graph, product, x, product)
 
 
-def _ones(graph: Graph, name: str, term: str, labels: str) -> dict[str, int]:
+def _ones(graph: GradientGraph, name: str, term: str, labels: str) -> dict[str, int]:
     """The axes of an ellipsis that are known to have length 1 in an operand, by letter: they may be broadcast.
 
     An Einsum with letters for these would not be accepted in turn, as shape inference takes any of the lengths.
@@ -210,7 +210,7 @@ def _ones(graph: Graph, name: str, term: str, labels: str) -> dict[str, int]:
     return {letter: axis for axis, (letter, length) in pairs if length == 1 and letter not in labels}
 
 
-def _without_ones(graph: Graph, name: str, term: str, labels: str) -> tuple[str, str]:
+def _without_ones(graph: GradientGraph, name: str, term: str, labels: str) -> tuple[str, str]:
     """The letters and the name of an operand without such axes."""
     ones = _ones(graph, name, term, labels)
     if not ones:
@@ -219,7 +219,7 @@ def _without_ones(graph: Graph, name: str, term: str, labels: str) -> tuple[str,
     return kept, graph.op("Squeeze", name, graph.ints(ones.values()))
 
 
-def broadcast_back(graph: Graph, x: str, product: str, kept: str, term: str) -> str:
+def broadcast_back(graph: GradientGraph, x: str, product: str, kept: str, term: str) -> str:
     """A gradient in the shape of x: repeated along labels of x only, and placed on the diagonal of repeated labels."""
     missing, left = [], list(kept)
     for axis, letter in enumerate(term):
@@ -235,7 +235,7 @@ def broadcast_back(graph: Graph, x: str, product: str, kept: str, term: str) -> 
     return whole
 
 
-def _places(graph: Graph, x: str, axis: int, rank: int) -> str:
+def _places(graph: GradientGraph, x: str, axis: int, rank: int) -> str:
     """The indices along an axis, as a tensor that broadcasts to the shape of x."""
     numbers = graph.counted(graph.op("Squeeze", graph.shape(x, axis, axis + 1)))
     return graph.op("Unsqueeze", numbers, graph.ints(range(1, rank - axis)))

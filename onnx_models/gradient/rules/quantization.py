@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node, sum_to
+from onnx_models.gradient.graph import GradientGraph, Node, sum_to
 from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.gradient.rules.indexing import element_indices, scatter_added
 
@@ -33,7 +33,7 @@ _LARGEST = {
 
 
 @rule("QuantizeLinear")
-def quantize(graph: Graph, node: Node, dy: str) -> Gradients:
+def quantize(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """x/s rounded to integers, plus the zero point, saturated to the range of the integers."""
     x, scale, zero_point = (node.input(i) for i in range(3))
     spread = _spread(graph, node, _wide(graph, scale))
@@ -57,7 +57,7 @@ def quantize(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("DequantizeLinear")
-def dequantize(graph: Graph, node: Node, dy: str) -> Gradients:
+def dequantize(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Integers minus the zero point, times the scale."""
     x, scale, zero_point = (node.input(i) for i in range(3))
     wide_dy = _wide(graph, dy)
@@ -70,7 +70,7 @@ def dequantize(graph: Graph, node: Node, dy: str) -> Gradients:
     return [dx, _by_scale(graph, node, graph.op("Mul", wide_dy, steps))]
 
 
-def _range(graph: Graph, node: Node) -> tuple[float, float, bool]:
+def _range(graph: GradientGraph, node: Node) -> tuple[float, float, bool]:
     """The minimum and maximum of the output's type, and whether it is an integer type."""
     kind = graph.element_type(node.outputs[0])
     name = onnx.TensorProto.DataType.Name(kind) if kind is not None else "unknown"
@@ -83,15 +83,15 @@ def _range(graph: Graph, node: Node) -> tuple[float, float, bool]:
     )
 
 
-def _wide(graph: Graph, name: str) -> str:
+def _wide(graph: GradientGraph, name: str) -> str:
     return name if graph.element_type(name) == _FLOAT else graph.op("Cast", name, to=_FLOAT)
 
 
-def _narrow(graph: Graph, name: str, source: str) -> str:
+def _narrow(graph: GradientGraph, name: str, source: str) -> str:
     return name if graph.element_type(source) == _FLOAT else graph.op("CastLike", name, source)
 
 
-def _spread(graph: Graph, node: Node, scale: str) -> str:
+def _spread(graph: GradientGraph, node: Node, scale: str) -> str:
     """A scale or zero point (per tensor, per axis or per block) in a shape that broadcasts to x."""
     if node.attribute("block_size", 0):
         return graph.op("Gather", scale, _blocks(graph, node), axis=node.attribute("axis", 1))
@@ -104,13 +104,13 @@ def _spread(graph: Graph, node: Node, scale: str) -> str:
     return graph.op("Unsqueeze", scale, graph.ints(behind)) if behind else scale
 
 
-def _blocks(graph: Graph, node: Node) -> str:
+def _blocks(graph: GradientGraph, node: Node) -> str:
     axis = node.attribute("axis", 1) % graph.rank(node.input(0), node)
     length = graph.op("Squeeze", graph.shape(node.input(0), axis, axis + 1))
     return graph.op("Div", graph.counted(length), graph.integer(node.attribute("block_size")))
 
 
-def _by_scale(graph: Graph, node: Node, terms: str) -> str:
+def _by_scale(graph: GradientGraph, node: Node, terms: str) -> str:
     """The gradient of the scale: terms in the shape of x, summed over the elements that each scale applies to."""
     x, scale = node.input(0), node.input(1)
     if node.attribute("block_size", 0):

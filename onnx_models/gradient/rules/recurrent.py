@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.graph import Expr, GradientGraph, Node
 from onnx_models.gradient.registry import decomposition
 from onnx_models.gradient.subgraph import Subgraph, slice_type, tensor_type
 
@@ -139,7 +139,7 @@ def _split(term: Expr, count: int) -> list[Expr]:
 
 
 @decomposition("LSTM", "GRU", "RNN")
-def recurrent(graph: Graph, node: Node) -> Sequence[str]:
+def recurrent(graph: GradientGraph, node: Node) -> Sequence[str]:
     """A layer that is forward, reverse or bidirectional."""
     direction, is_batch_first = node.attribute("direction", "forward"), bool(node.attribute("layout", 0))
     if direction not in ("forward", "reverse", "bidirectional"):
@@ -179,7 +179,7 @@ def recurrent(graph: Graph, node: Node) -> Sequence[str]:
     return [output if name else "" for name, output in zip(node.outputs, outputs, strict=False)]
 
 
-def _set_ranks(graph: Graph, node: Node) -> None:
+def _set_ranks(graph: GradientGraph, node: Node) -> None:
     """Set the ranks that the specification gives, if inference does not find them."""
     for names, ranks in ((node.inputs, (3, 3, 3, 2, 1, 3, 3, 2)), (node.outputs, (4, 3, 3))):
         for name, rank in zip(names, ranks, strict=False):
@@ -196,13 +196,13 @@ class _Ends:
     it is the last one, [T, N, 1].
     """
 
-    graph: Graph
+    graph: GradientGraph
     lengths: str
     mask: str
     last: str
 
     @classmethod
-    def of(cls, graph: Graph, x: str, lengths: str) -> _Ends:
+    def of(cls, graph: GradientGraph, x: str, lengths: str) -> _Ends:
         """The ends of sequences of inputs [T, N, I]."""
         ends = graph.op("Cast", lengths, to=onnx.TensorProto.INT64)
         steps = graph.counted(graph.op("Squeeze", graph.shape(x, 0, 1), graph.ints([0])))
@@ -220,13 +220,13 @@ class _Ends:
         return graph.op("ReduceSum", graph.masked(self.last, states, states), graph.ints([0]), keepdims=0)
 
 
-def _joined(graph: Graph, parts: Sequence[str], axis: int) -> str:
+def _joined(graph: GradientGraph, parts: Sequence[str], axis: int) -> str:
     directions = [graph.op("Unsqueeze", part, graph.ints([axis])) for part in parts]
     return directions[0] if len(directions) == 1 else graph.op("Concat", *directions, axis=axis)
 
 
 def _cell(
-    graph: Graph, node: Node, x: str, weights: Sequence[str], activations: Sequence[Activation]
+    graph: GradientGraph, node: Node, x: str, weights: Sequence[str], activations: Sequence[Activation]
 ) -> tuple[_Cell, list[str]]:
     """The cell of a direction, and the products of x [T, N, I] with W, biases included, for gates and candidate.
 
@@ -255,7 +255,7 @@ def _cell(
 
 
 def _scanned(
-    graph: Graph, cell: _Cell, xs: Sequence[str], starts: Sequence[str], ends: _Ends | None, is_backwards: bool
+    graph: GradientGraph, cell: _Cell, xs: Sequence[str], starts: Sequence[str], ends: _Ends | None, is_backwards: bool
 ) -> list[str]:
     """The outputs of all steps [T, N, H], and the final states [N, H], from the initial ones.
 

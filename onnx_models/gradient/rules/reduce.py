@@ -7,7 +7,7 @@ from functools import partial
 
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.graph import Expr, GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, decomposition, rule
 from onnx_models.gradient.rules.elementwise import Formula, Terms
 
@@ -29,7 +29,7 @@ def product_of_others(factors: Expr, product: Reduction, total: Reduction) -> Ex
     return without.where(number.op("Equal", 0.0), (without * left).where(number.op("Equal", 1.0), 0.0))
 
 
-def keepdims_view(graph: Graph, node: Node, *reduced: str) -> list[str]:
+def keepdims_view(graph: GradientGraph, node: Node, *reduced: str) -> list[str]:
     """Tensors in the shape of the output, reshaped to what it would be with keepdims = 1."""
     axes = node.input(1)
     no_op = not axes and node.attribute("noop_with_empty_axes", 0)
@@ -42,7 +42,7 @@ def keepdims_view(graph: Graph, node: Node, *reduced: str) -> list[str]:
     return [graph.in_shape(name, shape) for name in reduced]
 
 
-def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
+def _shape_kept(graph: GradientGraph, node: Node, shape: str, axes: str) -> str:
     lengths = graph.lengths(node.input(0))
     if not axes and lengths is not None:
         return graph.ints([1] * len(lengths))
@@ -55,7 +55,7 @@ def _shape_kept(graph: Graph, node: Node, shape: str, axes: str) -> str:
     return graph.op("ScatterElements", shape, positive, ones)
 
 
-def _or_all(graph: Graph, axes: str, rank: str) -> str:
+def _or_all(graph: GradientGraph, axes: str, rank: str) -> str:
     """The axes, or all axes if the tensor of axes is empty."""
     lengths = graph.lengths(axes)
     if lengths is not None and len(lengths) == 1 and isinstance(lengths[0], int) and lengths[0] > 0:
@@ -66,7 +66,7 @@ def _or_all(graph: Graph, axes: str, rank: str) -> str:
     return graph.op("Concat", axes, graph.op("Slice", every, graph.ints([0]), end), axis=0)
 
 
-def _same_reduction(graph: Graph, node: Node, operator: str, name: str) -> str:
+def _same_reduction(graph: GradientGraph, node: Node, operator: str, name: str) -> str:
     """Another reduction over the axes of a node, with keepdims = 1."""
     noop = node.attribute("noop_with_empty_axes", 0)
     return graph.op(operator, name, node.input(1), keepdims=1, noop_with_empty_axes=noop)
@@ -90,7 +90,7 @@ REDUCTIONS: Mapping[str, tuple[Formula, Formula | None]] = {
 """The gradient as a product of two expressions, one in g and y, and one in x (None for 1); see `elementwise`."""
 
 
-def _by_formulas(share: Formula, factors: Formula | None, graph: Graph, node: Node, dy: str) -> Gradients:
+def _by_formulas(share: Formula, factors: Formula | None, graph: GradientGraph, node: Node, dy: str) -> Gradients:
     terms = Terms(node, Expr(graph, dy, node.inputs[0]))
     (shares,) = keepdims_view(graph, node, share(terms).name)
     if factors is None:
@@ -103,14 +103,14 @@ for _operator, _formulas in REDUCTIONS.items():
 
 
 @rule("ReduceLogSumExp")
-def reduce_log_sum_exp(graph: Graph, node: Node, dy: str) -> Gradients:
+def reduce_log_sum_exp(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The logarithm y of the sum of exponentials: dx = dy*exp(x - y)."""
     wide_dy, y = keepdims_view(graph, node, dy, node.outputs[0])
     return [graph.op("Mul", wide_dy, graph.op("Exp", graph.op("Sub", node.input(0), y)))]
 
 
 @rule("ReduceMax", "ReduceMin")
-def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
+def reduce_extreme(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The maximum or minimum; equal ones share the gradient equally, as in PyTorch's amax.
 
     If it is NaN, no element equals it, and all gradients are NaN: dy divided by 0 times 0.
@@ -124,7 +124,7 @@ def reduce_extreme(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("ReduceProd")
-def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
+def reduce_prod(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The product: dy times the product of the other factors."""
     x = node.input(0)
 
@@ -136,7 +136,7 @@ def reduce_prod(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("Softmax")
-def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
+def softmax(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """exp(x)/sum(exp(x)): y*(dy - sum(dy*y)); 0 for a row of -inf if Where replaces it, as in attention."""
     y = graph.masks.without_nan(node.outputs[0], dy, node.inputs[0])
     mean = _sum_along_axis(graph, node, graph.op("Mul", dy, y))
@@ -144,30 +144,30 @@ def softmax(graph: Graph, node: Node, dy: str) -> Gradients:
 
 
 @rule("LogSoftmax")
-def log_softmax(graph: Graph, node: Node, dy: str) -> Gradients:
+def log_softmax(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The logarithm of Softmax: dy - exp(y)*sum(dy)."""
     shares = graph.op("Exp", graph.masks.without_nan(node.outputs[0], dy, node.inputs[0]))
     return [graph.op("Sub", dy, graph.op("Mul", shares, _sum_along_axis(graph, node, dy)))]
 
 
-def _sum_along_axis(graph: Graph, node: Node, name: str) -> str:
+def _sum_along_axis(graph: GradientGraph, node: Node, name: str) -> str:
     return graph.op("ReduceSum", name, graph.ints([node.attribute("axis", -1)]), keepdims=1)
 
 
 @decomposition("NegativeLogLikelihoodLoss")
-def negative_log_likelihood(graph: Graph, node: Node) -> Sequence[str]:
+def negative_log_likelihood(graph: GradientGraph, node: Node) -> Sequence[str]:
     """The negative of each target's element times the weight of its class; the mean divides by the sum of the weights."""
     return [_loss(graph, node, node.inputs[0])]
 
 
 @decomposition("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(graph: Graph, node: Node) -> Sequence[str]:
+def softmax_cross_entropy(graph: GradientGraph, node: Node) -> Sequence[str]:
     """NegativeLogLikelihoodLoss of LogSoftmax over the classes, with these logarithms as the second output."""
     logarithms = graph.op("LogSoftmax", node.inputs[0], axis=1)
     return [_loss(graph, node, logarithms), logarithms][: len(node.outputs)]
 
 
-def _loss(graph: Graph, node: Node, logarithms: str) -> str:
+def _loss(graph: GradientGraph, node: Node, logarithms: str) -> str:
     target, weights, ignored = node.inputs[1], node.input(2), node.attribute("ignore_index")
     kept, column = "", graph.ints([1])
     if ignored is not None:

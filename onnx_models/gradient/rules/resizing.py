@@ -11,7 +11,7 @@ from functools import reduce
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.ours import DML_RESAMPLE_GRAD, AttributeValue
 from onnx_models.gradient.registry import Gradients, rule
 from onnx_models.gradient.rules.own import add_operator
@@ -26,7 +26,7 @@ _PARTS = 64
 
 
 @rule("Resize")
-def resize(graph: Graph, node: Node, dy: str) -> Gradients:
+def resize(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The gradient by a convolution, by DmlResampleGrad or by a matrix product for each axis.
 
     Where all axes grow by integers, a convolution with a stride gathers dY. Other scales take DmlResampleGrad, with ratios
@@ -104,7 +104,7 @@ class _Axis:
         return next((length for length in (self.size, self.y) if length is not None), 1)
 
 
-def _axes(graph: Graph, node: Node) -> list[_Axis]:
+def _axes(graph: GradientGraph, node: Node) -> list[_Axis]:
     x = node.input(0)
     rank = graph.rank(x, node)
     if rank == 0:
@@ -137,7 +137,7 @@ def _integers(axes: list[_Axis]) -> list[int] | None:
     return [int(scale) for scale in scales] if is_growing else None
 
 
-def _has_sizes(graph: Graph, node: Node) -> bool:
+def _has_sizes(graph: GradientGraph, node: Node) -> bool:
     """Whether the node has sizes instead of scales; the other of the two may be an empty tensor."""
     return bool(node.input(_SIZES)) and graph.lengths(node.input(_SIZES)) != [0]
 
@@ -146,13 +146,13 @@ def _policy(node: Node) -> str:
     return str(node.attribute("keep_aspect_ratio_policy", "stretch"))
 
 
-def _constant(graph: Graph, node: Node, i: int) -> list[float]:
+def _constant(graph: GradientGraph, node: Node, i: int) -> list[float]:
     """The values of an input; [] if it is omitted or not constant."""
     value = graph.constant(node.input(i)) if node.input(i) else None
     return [] if value is None else list(value.tolist())
 
 
-def _cropped(graph: Graph, node: Node, chosen: list[int]) -> list[int]:
+def _cropped(graph: GradientGraph, node: Node, chosen: list[int]) -> list[int]:
     """The axes of which only a part is read, or may be."""
     if node.attribute("coordinate_transformation_mode") != "tf_crop_and_resize":
         return []
@@ -190,7 +190,7 @@ def _may_be_copied(axes: list[_Axis]) -> bool:
     return bool(resized) and all(may(axis) for axis in resized) and not has_one
 
 
-def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
+def _is_exact(graph: GradientGraph, node: Node, axes: list[_Axis]) -> bool:
     """Whether coordinates are exact in float32; if not, runtimes may read another pixel for mode nearest."""
     simple = ("half_pixel", "pytorch_half_pixel", "asymmetric", "tf_half_pixel_for_nn")
     if node.attribute("coordinate_transformation_mode", "half_pixel") not in simple:
@@ -208,7 +208,7 @@ def _is_exact(graph: Graph, node: Node, axes: list[_Axis]) -> bool:
     return all((ratio * _PARTS).denominator == 1 for ratio in ratios)
 
 
-def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[str, AttributeValue]:
+def _resample_attributes(graph: GradientGraph, node: Node, axes: list[_Axis]) -> dict[str, AttributeValue]:
     """The attributes of DmlResampleGrad.
 
     Raises:
@@ -239,7 +239,7 @@ def _resample_attributes(graph: Graph, node: Node, axes: list[_Axis]) -> dict[st
     return attributes
 
 
-def _by_axes(graph: Graph, node: Node, dy: str, axes: list[_Axis]) -> str:
+def _by_axes(graph: GradientGraph, node: Node, dy: str, axes: list[_Axis]) -> str:
     """The gradient of X, one axis after the other, by matrices that the node itself computes from unit columns."""
     x, y = node.input(0), node.output(0)
     gradient = upcast(graph, dy)
@@ -275,7 +275,7 @@ class _Column:
     that a column is resized to, of which the first column is read.
     """
 
-    graph: Graph
+    graph: GradientGraph
     node: Node
     place: int
     x: str
@@ -363,7 +363,7 @@ def reads(attributes: Mapping[str, AttributeValue], axis: int, scale: int) -> Re
     return Reads(scale, tuple(float(weight) for weight in weights[used[0] : used[-1] + 1]), (before, after), pads)
 
 
-def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) -> str | None:
+def upsampling_gradient(graph: GradientGraph, x: str, dy: str, axes: Sequence[Reads]) -> str | None:
     """The gradient of x; None if runtimes cannot convolve along that many axes."""
     first = next((i for i, axis in enumerate(axes) if axis.scale > 1), len(axes))
     lengths = graph.lengths(x) or [None] * len(axes)
@@ -399,7 +399,7 @@ def upsampling_gradient(graph: Graph, x: str, dy: str, axes: Sequence[Reads]) ->
     return downcast(graph, gradient, x)
 
 
-def _folded(graph: Graph, gradient: str, x: str, axis: int, read: Reads) -> str:
+def _folded(graph: GradientGraph, gradient: str, x: str, axis: int, read: Reads) -> str:
     """The gradient of the input's pixels. Gradients of the copies beyond it are added to its first and last pixel."""
     places, (before, after) = graph.ints([axis]), read.beyond
     length = graph.shape(x, axis, axis + 1)

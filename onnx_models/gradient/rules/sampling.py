@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Expr, Graph, Node
+from onnx_models.gradient.graph import Expr, GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, decomposition, rule
 from onnx_models.tools.nodes import downcast, upcast
 
@@ -47,7 +47,7 @@ Border = Callable[[Expr, _Axis], Expr]
 
 
 @decomposition("GridSample")
-def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
+def grid_sample(graph: GradientGraph, node: Node) -> Sequence[str]:
     """Interpolation at the points of a grid.
 
     Derivatives at kinks are those of PyTorch: on a pixel, the one from the right; 0 for a coordinate that is clamped to the
@@ -80,7 +80,7 @@ def grid_sample(graph: Graph, node: Node) -> Sequence[str]:
 
 
 @decomposition("DeformConv")
-def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
+def deform_conv(graph: GradientGraph, node: Node) -> Sequence[str]:
     """A convolution that interpolates the image at positions moved by offsets, weighted by a mask.
 
     On a pixel, the derivative with respect to the offset is the one from the right, as in torchvision.
@@ -124,7 +124,7 @@ def deform_conv(graph: Graph, node: Node) -> Sequence[str]:
     return [downcast(graph, y, source)]
 
 
-def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
+def _regular(graph: GradientGraph, node: Node, axis: tuple[int, int], kernel: str, out: str, like: str) -> str:
     """The coordinates along an axis without offsets, in a shape that broadcasts to [..., kernel, ..., out]."""
     strides, dilations, pads = (node.attribute(name) for name in ("strides", "dilations", "pads"))
     number, count = axis
@@ -141,7 +141,7 @@ def _regular(graph: Graph, node: Node, axis: tuple[int, int], kernel: str, out: 
     return graph.op("CastLike", graph.op("Sub", graph.op("Add", weight_gradient, by_out), begin), like)
 
 
-def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
+def _axes(graph: GradientGraph, source: str, like: str, rank: int) -> list[_Axis]:
     one = graph.integer(1)
     axes = []
     for number in range(rank):
@@ -151,7 +151,7 @@ def _axes(graph: Graph, source: str, like: str, rank: int) -> list[_Axis]:
     return axes
 
 
-def _sampled(graph: Graph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequence[_Tap]]) -> str:
+def _sampled(graph: GradientGraph, x: str, axes: Sequence[_Axis], taps: Sequence[Sequence[_Tap]]) -> str:
     """The values [samples, points, channels] at points of x [samples, channels, ...]."""
     ends = graph.op("Shape", x, end=2)
     pixels = graph.op("ReduceProd", graph.op("Shape", x, start=2), keepdims=1)
@@ -247,7 +247,7 @@ _BORDERS: dict[tuple[str, bool], Border] = {
 
 
 @rule("AffineGrid")
-def affine_grid(graph: Graph, node: Node, dy: str) -> Gradients:
+def affine_grid(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """Products of each sample's matrix with the pixels' coordinates, which are the operator's result for the identity."""
     theta, size = node.inputs
     known = (graph.lengths(theta) or [None, None])[1]

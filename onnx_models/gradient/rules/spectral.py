@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from onnx_models.gradient.graph import Graph, Node
+from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import Gradients, decomposition, rule
 from onnx_models.tools.nodes import downcast, upcast
 
@@ -16,7 +16,7 @@ _AXIS_IS_INPUT = 20
 
 
 @rule("DFT")
-def dft(graph: Graph, node: Node, dy: str) -> Gradients:
+def dft(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     """The discrete Fourier transform of a signal truncated or zero-padded to a length.
 
     The matrix is symmetric, so the gradient is the transform of dy by the conjugate matrix. The missing half of a onesided
@@ -44,7 +44,7 @@ def dft(graph: Graph, node: Node, dy: str) -> Gradients:
     return [downcast(graph, parts, x)]
 
 
-def _axis(graph: Graph, node: Node) -> str:
+def _axis(graph: GradientGraph, node: Node) -> str:
     """The axis that is transformed, int64 [1]."""
     if node.version < _AXIS_IS_INPUT:
         return graph.ints([node.attribute("axis", 1)])
@@ -53,7 +53,7 @@ def _axis(graph: Graph, node: Node) -> str:
 
 
 def transform(
-    graph: Graph, x: str, length: str, axis: str, opset: int, *, inverse: bool = False, onesided: bool = False
+    graph: GradientGraph, x: str, length: str, axis: str, opset: int, *, inverse: bool = False, onesided: bool = False
 ) -> str:
     """Add a DFT along an axis (int64 [1], a constant before opset 20), zero-padded to a length (int64 [])."""
     flags = {"inverse": int(inverse), "onesided": int(onesided)}
@@ -63,7 +63,7 @@ def transform(
     return graph.op("DFT", x, length, axis=int(number), **flags)
 
 
-def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
+def _counts(graph: GradientGraph, node: Node, axis: str, length: str, like: str) -> str:
     """How often each number of a onesided input occurs in the full spectrum, in a shape that broadcasts to x.
 
     Determined by transforming real and imaginary units: if x does not have exactly half of the spectrum, runtimes disagree
@@ -85,7 +85,7 @@ def _counts(graph: Graph, node: Node, axis: str, length: str, like: str) -> str:
 
 
 @decomposition("STFT")
-def stft(graph: Graph, node: Node) -> Sequence[str]:
+def stft(graph: GradientGraph, node: Node) -> Sequence[str]:
     """Fourier transforms of the frames of a signal, weighted by a window."""
     signal, step, window, length = (node.input(i) for i in range(4))
     x = upcast(graph, signal)

@@ -19,12 +19,9 @@ CORPUS = "ortops-corpus.tar.gz"
 
 
 def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
-    """Build the files of a release.
+    """Build the files of a release in the folder `out`, from the root of the repository.
 
-    Args:
-        sources: the root of the repository.
-        out: the folder of the files.
-        targets: the platforms of the libraries, and of the wheels that have one. This machine's is among them.
+    targets: the platforms of the libraries, and of the wheels that have one. This machine's is among them.
     """
     dist, extras, targets = out / "dist", out / "extras", list(targets)
     for folder in (dist, extras):

@@ -25,12 +25,7 @@ def step(what: str) -> Iterator[Path]:
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
-    """Return what a program prints.
-
-    Args:
-        command: the program and its arguments.
-        cwd: the folder in which it runs.
-        environment: variables for it. No module of this process's folders or PYTHONPATH can be imported.
+    """Return what a program prints, which has further variables of the environment, but not PYTHONPATH.
 
     Raises:
         click.ClickException: the exit status is not 0. The message has the end of the output.

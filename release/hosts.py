@@ -25,13 +25,9 @@ RESULT = "1.5625 3 7.3125 8.75"
 
 
 class Emulator(NamedTuple):
-    """A program that runs those of another platform.
+    """A command that runs programs of another platform, by the names of zig and of ONNX Runtime's wheels.
 
-    command: the program and its arguments.
-    zig: zig's name of the platform.
-    wheel: the platform as the names of ONNX Runtime's wheels have it.
-    release: the last release of ONNX Runtime that it can load.
-    runtime: the file of ONNX Runtime's library in a wheel.
+    release: the last release of ONNX Runtime that it can load. runtime: the file of ONNX Runtime's library in a wheel.
     """
 
     command: tuple[str, ...]
@@ -54,17 +50,10 @@ EMULATORS = {
 
 
 def try_host(target: str, library: Path) -> str:
-    """Run a host in C with a library for another platform.
-
-    Args:
-        target: the platform, one of `EMULATORS`.
-        library: the library.
+    """Run a host in C with a library for one of `EMULATORS`, and check what it computes.
 
     Returns:
         Why this machine cannot run it; empty if it has run.
-
-    Raises:
-        click.ClickException: the host fails, or computes something else.
     """
     emulator = EMULATORS[target]
     if shutil.which(emulator.command[0]) is None:

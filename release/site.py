@@ -72,13 +72,7 @@ def order(readme: str, documents: list[str]) -> list[str]:
 
 
 def with_links(text: str, folder: Path, repository: str) -> str:
-    """Return a document with the links that it has as a page.
-
-    Args:
-        text: the document. Blocks of code stay as they are.
-        folder: where it is.
-        repository: the address of the repository, or "".
-    """
+    """Return a document of a folder with the links that it has as a page; repository: its address, or ""."""
 
     def linked(match: re.Match[str]) -> str:
         words, target = match.groups()

@@ -50,18 +50,12 @@ def pythons_here(given: Sequence[str] = ()) -> dict[str, str]:
 
 
 def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
-    """Try each file of a release that this machine can run.
+    """Try each file of a release that this machine can run, and return what it cannot run, with the reason.
 
     Args:
         sources: the root of the repository, of which the README and examples/read_corpus.py are read.
         out: the folder of the files.
         pythons: Pythons to try the wheel in, by their versions.
-
-    Returns:
-        What cannot be tried here, with the reason.
-
-    Raises:
-        click.ClickException: a file does not do what it should.
     """
     extras = out / "extras"
     if (extras / SUMS).read_text("utf-8") != sums(

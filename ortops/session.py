@@ -73,10 +73,6 @@ class _Registration:
         self._domains = Domains()
         self.in_use = OperatorsInUse(self._domains)
 
-    def apply(self, options: onnxruntime.SessionOptions) -> None:
-        """Let all sessions that are made later have the operators of `register`."""
-        self.in_use.register(options, _merged(self.users, self.nodes))
-
     def add_ours(self, options: onnxruntime.SessionOptions, domain: str | None) -> None:
         """Add this project's operators, unless the options have them.
 
@@ -167,8 +163,7 @@ def register(
     if domain is not None:
         check_domain(domain)
     users = _by_name(operators)
-    exceptions.run_shielded(lambda: _register(session_options, domain))
-    registration = _registered[weakref.ref(session_options)]
+    registration: _Registration = exceptions.run_shielded(lambda: _register(session_options, domain))
     nodes = registration.nodes
     if opset is not None:
         if not isinstance(opset, int) or opset < 1:
@@ -176,7 +171,7 @@ def register(
         nodes = (*standard_operators(opset), *THIRD_PARTY_DEFINITIONS.values())
     if users.items() - registration.users.items() or nodes != registration.nodes:
         registration.users, registration.nodes = registration.users | users, nodes
-        registration.apply(session_options)
+        registration.in_use.register(session_options, _merged(registration.users, nodes))
 
 
 _OLD_ENGINES = ("auto", "direct", "library", "pyop")
@@ -198,7 +193,7 @@ def _by_name(operators: CustomOperator | Iterable[CustomOperator]) -> dict[tuple
     return users
 
 
-def _register(session_options: onnxruntime.SessionOptions, domain: str | None) -> None:
+def _register(session_options: onnxruntime.SessionOptions, domain: str | None) -> _Registration:
     """Give session options this project's operators."""
     with _lock:
         # Not a WeakKeyDictionary: its callbacks are Python code, and an exception that a signal handler raises in them is
@@ -207,6 +202,7 @@ def _register(session_options: onnxruntime.SessionOptions, domain: str | None) -
             _registered.pop(dead).release()
         registration = _registered.setdefault(weakref.ref(session_options), _Registration())
         registration.add_ours(session_options, domain)
+        return registration
 
 
 def _ops_of_ours() -> list[LibraryOp]:
@@ -269,9 +265,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         check_options(options, "sess_options")
         users = _by_name(operators)
-        exceptions.run_shielded(lambda: _register(options, None))
-        registration = _registered[weakref.ref(options)]
-        self._users = registration.users | users
+        self._registration: _Registration = exceptions.run_shielded(lambda: _register(options, None))
+        self._users = self._registration.users | users
         self._operator_errors = SessionErrors() if self._users else None
         self._options, self._standard, self._model = options, standard, path_or_bytes
         self._nodes = self._served(providers)
@@ -285,7 +280,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                     "register_custom_ops_library: remove the other call, since ortops registers all of the library's "
                     f"operators ({error})"
                 ) from error
-            alone = None if registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
+            alone = None if self._registration.domain == DOMAIN and extensions.takes_c_operators() else _OURS_ALONE
             hint = hint_for(str(error), self._model, tuple(self._users.values()), self._nodes, alone)
             if _TWO_LIBRARIES in str(error):
                 hint = _OTHER_LIBRARY
@@ -295,9 +290,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
 
     def _make(self, make: Callable[[], None]) -> None:
         """Have ONNX Runtime make the session, while the options have the session's operators."""
-        in_use = _registered[weakref.ref(self._options)].in_use
         with making(self._operator_errors), unforked():
-            in_use.during(self._options, _merged(self._users, self._nodes), make)
+            self._registration.in_use.during(self._options, _merged(self._users, self._nodes), make)
 
     def _served(self, providers: Sequence[Any] | None) -> Sequence[Operator]:
         """The definitions of nodes of ONNX and other projects that the session runs.
@@ -305,7 +299,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         Raises:
             TypeError, ValueError: as ``__init__``.
         """
-        options, standard, registration = self._options, self._standard, _registered[weakref.ref(self._options)]
+        options, standard, registration = self._options, self._standard, self._registration
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
         serves = standard is not False

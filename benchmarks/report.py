@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
@@ -32,15 +31,13 @@ class Grid(NamedTuple):
 
 
 def machine() -> dict[str, Any]:
-    """Return the processor, the number of CPUs of this process, the system, its present load, and versions."""
+    """Return the processor, the number of CPUs of this process, the system and versions."""
     info = Path("/proc/cpuinfo")
     model = re.search(r"^model name\s*: (.*)", info.read_text("utf-8") if info.exists() else "", re.MULTILINE)
     return {
         "cpu": model[1] if model else platform.processor() or platform.machine(),
         "cpus": CPUS,
         "system": platform.platform(),
-        "python": platform.python_version(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "packages": {name: metadata.version(name) for name in PACKAGES if util.find_spec(name.replace("-", "_"))},
     }
 

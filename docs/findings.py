@@ -135,11 +135,7 @@ def runtimes() -> list[Runtime]:
 
 
 def of_report(report: Report, known: Sequence[Runtime]) -> tuple[Runtime, str]:
-    """The runtime and the release of a report. A report without a release counts as the newest known release.
-
-    Raises:
-        FindingsError: no list is of this backend.
-    """
+    """The runtime and the release of a report. A report without a release counts as the newest known release."""
     for runtime in known:
         if report.backend in (runtime.backend, runtime.name):
             return runtime, report.origin.version or runtime.releases[-1]
@@ -160,12 +156,7 @@ def changes(report: Report, known: Sequence[Runtime]) -> tuple[list[str], list[F
 
 
 def count(report: Report, known: Sequence[Runtime]) -> Counts:
-    """The counts of a report.
-
-    Raises:
-        FindingsError: no list is of this backend; the report is not complete; or failures were expected in the run,
-            which hides whether they were wrong numbers or crashes.
-    """
+    """The counts of a report, which must be complete. Expected failures hide whether they are wrong numbers or crashes."""
     runtime, version = of_report(report, known)
     if not report.complete:
         raise FindingsError(f"the report of {report.title} is not complete: counts are of complete runs")
@@ -196,12 +187,8 @@ def read_counts() -> list[Counts]:
 def add(files: Sequence[Path]) -> Iterator[str]:
     """Add the counts of reports to findings.json, and yield a line for each change of what is known.
 
-    Args:
-        files: reports that `python -m conformance --json` wrote of complete runs with an empty list of expected failures.
-
     Raises:
-        NotAReportError: a file is not a report.
-        FindingsError: see `count`.
+        PrintableError: a file is not a report, or not of a complete run with an empty list of expected failures.
     """
     known, reports = runtimes(), read_merged(files)
     counts = merged(read_counts(), [count(report, known) for report in reports], known)
@@ -235,11 +222,7 @@ def merged(old: Iterable[Counts], new: Iterable[Counts], known: Sequence[Runtime
 
 
 def rewritten(text: str, known: Sequence[Runtime], runs: Sequence[Counts]) -> str:
-    """The document with its parts written from data: the macros of the template `findings.md`.
-
-    Raises:
-        FindingsError: a part has no markers.
-    """
+    """The document with its parts written from data: the macros of the template `findings.md`."""
     groups = [  # of neighbouring releases of a runtime with the same outcomes
         (runtime, list(group))
         for runtime in known

@@ -33,10 +33,9 @@ PEERS = {
 
 
 class Comparison(NamedTuple):
-    """Implementations that are called in turn.
+    """Implementations that are called in turn, and by default the operations and the numbers of threads.
 
-    peers: the implementations; times of the others are multiples of those of the first. operations: by default, of
-    `benchmarks.workloads.OPERATIONS`. threads: the default numbers of threads.
+    The times of the other peers are multiples of those of the first.
     """
 
     peers: tuple[str, ...] = ()

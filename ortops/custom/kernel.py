@@ -22,6 +22,7 @@ from ortops.custom.tensors import Inputs, output, tensor_attribute
 from ortops.engine.c_api import ANY_TYPE, Api, Callback, CustomOp, TensorType, onnxruntime_version, ort_api
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
+from ortops.exceptions import uninterrupted
 from ortops.native.interface import OPTIONAL, REQUIRED, VARIADIC
 from ortops.native.ort.types import FAIL, INVALID_ARGUMENT
 from ortops.shapes import Shape
@@ -117,16 +118,19 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
 def _read_strings(api: Api, info: int, name: bytes) -> list[str] | None:
     if not hasattr(api, "KernelInfoGetAttributeArray_string"):
         raise OrtError(f"{name.decode()}: ONNX Runtime reads lists of strings from 1.27 on")
+    contents: list[bytes] | None = uninterrupted(lambda: _contents_of_strings(api, info, name))
+    for i, content in enumerate(contents or []):
+        # Shape inference gets a list in which nothing marks the end of such a string.
+        if b"\0" in content:
+            raise ValueError(f"{name.decode()}[{i}] = {content!r}: a string in a list must have no zero byte")
+    return None if contents is None else [content.decode(errors="surrogateescape") for content in contents]
+
+
+def _contents_of_strings(api: Api, info: int, name: bytes) -> list[bytes] | None:
     blocks, texts, count = SizedBlocks(api), ctypes.POINTER(c_void_p)(), c_size_t()
     if not api.succeeds(api.KernelInfoGetAttributeArray_string(info, name, blocks.address, byref(texts), byref(count))):
         return None
-    values = [blocks.take(text or 0)[:-1] for text in texts[: count.value]]
-    blocks.take(ctypes.cast(texts, c_void_p).value or 0)
-    for i, value in enumerate(values):
-        # Shape inference gets a list in which nothing marks the end of such a string.
-        if b"\0" in value:
-            raise ValueError(f"{name.decode()}[{i}] = {value!r}: a string in a list must have no zero byte")
-    return [value.decode(errors="surrogateescape") for value in values]
+    return [blocks.content(text or 0)[:-1] for text in texts[: count.value]]
 
 
 def _read_tensor(api: Api, info: int, name: bytes) -> Any | None:

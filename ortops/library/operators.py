@@ -13,7 +13,7 @@ from ortops.native import interface, tasks
 from ortops.native.constants import Constant, FunctionOf, SharedWord
 from ortops.native.definitions import definition_of
 from ortops.native.node import shapes
-from ortops.native.ort import allocator, callbacks, exported, inputs, registration
+from ortops.native.ort import callbacks, exported, inputs, registration
 from ortops.native.types import NONE, Entry, Node, Shapes
 from ortops.spec import DOMAIN, ELEMENT_TYPES, Operator
 
@@ -77,7 +77,6 @@ def interface_of(operators: Iterable[Operator], types: Sequence[str]) -> Constan
         make_table=FunctionOf(exported.make_table),
         release_table=FunctionOf(registration.release_table),
         fill_callbacks=FunctionOf(callbacks.fill_callbacks),
-        fill_allocator=FunctionOf(allocator.fill_allocator),
         describe_inputs=FunctionOf(inputs.describe),
     )
 

@@ -109,5 +109,4 @@ class Interface(Struct):
     make_table: int
     release_table: int
     fill_callbacks: int
-    fill_allocator: int
     describe_inputs: int

@@ -79,7 +79,7 @@ class PythonKernel(Struct):
 
 
 class Allocator(Struct):
-    """OrtAllocator: the version, and the addresses of its functions; and behind them its OrtMemoryInfo."""
+    """OrtAllocator: the version, and the addresses of its functions."""
 
     version: int
     alloc: int
@@ -87,7 +87,6 @@ class Allocator(Struct):
     info: int
     reserve: int
     others: Annotated[list[int], 7]
-    memory_info: int
 
 
 API_FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
@@ -109,7 +108,6 @@ API_FUNCTIONS: Mapping[str, tuple[Any, ...]] = {
     "GetDimensions": (62, c_void_p, c_void_p, c_size_t),
     "GetSymbolicDimensions": (63, c_void_p, c_void_p, c_size_t),
     "GetTensorTypeAndShape": (65, c_void_p, c_void_p),
-    "AllocatorFree": (76, c_void_p, c_void_p),
     "AllocatorGetInfo": (77, c_void_p, c_void_p),
     "GetAllocatorWithDefaultOptions": (78, c_void_p),
     "KernelInfoGetAttribute_float": (85, c_void_p, c_char_p, c_void_p),

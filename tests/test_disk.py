@@ -145,38 +145,36 @@ def test_the_code_of_kernels_depends_on_how_they_are_compiled(tmp_path: Path, mo
         source.write_text(text)
 
 
-@pytest.mark.parametrize("name", ["numba", "llvmlite"])
-def test_another_compiler_compiles_anew(package: Package, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    assert package.compilations() == 1
+def other_version(package: str) -> Callable[[pytest.MonkeyPatch], None]:
     version = importlib.metadata.version
-    monkeypatch.setattr(importlib.metadata, "version", lambda one: "0.1" if one == name else version(one))
-    assert package.compilations() == 1
-    assert package.compilations() == 0
+    return lambda patch: patch.setattr(
+        importlib.metadata, "version", lambda name: "0.1" if name == package else version(name)
+    )
 
 
-@pytest.mark.parametrize("part", range(3), ids=["triple", "name", "features"])
-def test_code_for_another_processor_is_kept_beside(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
-) -> None:
-    assert package.compilations() == 1
+def other_processor(part: int) -> Callable[[pytest.MonkeyPatch], None]:
     mine = machine_code.processor()
-    monkeypatch.setattr(machine_code, "processor", lambda: (*mine[:part], "another", *mine[part + 1 :]))
-    assert package.compilations() == 1
-    monkeypatch.undo()
-    assert len(files(tmp_path)) == 2
+    return lambda patch: patch.setattr(machine_code, "processor", lambda: (*mine[:part], "another", *mine[part + 1 :]))
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("NUMBA_OPT", "0"), ("NUMBA_CPU_NAME", "generic"), ("NUMBA_CPU_FEATURES", "+avx,-fma"), ("NUMBA_ENABLE_AVX", "0")],
-)
-def test_code_for_other_options_of_numba_is_kept_beside(
-    package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, value: str
+CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    **{package: other_version(package) for package in ("numba", "llvmlite")},
+    **{name: other_processor(part) for part, name in enumerate(("triple", "name", "features"))},
+    "NUMBA_OPT": lambda patch: patch.setenv("NUMBA_OPT", "0"),
+    "NUMBA_CPU_NAME": lambda patch: patch.setenv("NUMBA_CPU_NAME", "generic"),
+    "NUMBA_CPU_FEATURES": lambda patch: patch.setenv("NUMBA_CPU_FEATURES", "+avx,-fma"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_code_of_another_compiler_or_for_another_processor_is_kept_beside(
+    package: Package, tmp_path: Path, change: str
 ) -> None:
     assert package.compilations() == 1
-    monkeypatch.setenv(option, value)
-    assert package.compilations() == 1
-    monkeypatch.delenv(option)
+    with pytest.MonkeyPatch.context() as patch:
+        CHANGES[change](patch)
+        assert package.compilations() == 1
+        assert package.compilations() == 0
     assert package.compilations() == 0
     assert len(files(tmp_path)) == 2
 

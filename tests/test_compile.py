@@ -8,7 +8,7 @@ import pytest
 from numba import types
 
 from ortops.compiler.compile import bitcode, compiled, inline, noinline
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source
 from ortops.native.kernels import roi_tables
 
 

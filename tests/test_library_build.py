@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import ortops.build
 import ortops.runtime
 from ortops.compiler import c_compiler
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source
 from ortops.library import content, objects
 from ortops.library.processes import in_processes
 from ortops.library.targets import this_machine
@@ -264,7 +264,7 @@ def fail_or_wait(source: Source) -> float:
 
 IMPORTS_NUMBA = """
 import numba
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source
 from ortops.library.objects import compile_for
 from ortops.library.targets import TARGETS, this_machine
 compile_for(TARGETS[this_machine()], Source("native.tasks", "work", ""))

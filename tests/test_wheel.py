@@ -17,7 +17,7 @@ import pytest
 
 import hatch_build
 from ortops import runtime
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source
 from ortops.library.targets import TARGETS, WHEELS
 
 ROOT = Path(__file__).parents[1]

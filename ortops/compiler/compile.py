@@ -27,10 +27,9 @@ from numba.core.typed_passes import NativeLowering, NoPythonBackend, NopythonTyp
 from numba.core.typing import Context
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, ReconstructSSA, TranslateByteCode
 
-from ortops.compiler.machine_code import SYMBOL
+from ortops.compiler.machine_code import SYMBOL, Source
 from ortops.compiler.parallel import emit_return, from_words
 from ortops.compiler.scalar import LanesType, compute_type
-from ortops.compiler.source import Source
 from ortops.compiler.struct_types import parameter_type
 from ortops.native.elements import PANEL
 

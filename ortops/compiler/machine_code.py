@@ -10,11 +10,31 @@ import ctypes
 import functools
 import platform
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import binding as llvm
 
 from ortops.memory import keep_forever
+
+
+class Source(NamedTuple):
+    """A C function to compile.
+
+    Args:
+        module: the module below `ortops` that defines the function.
+        function: the function's name.
+        element: the element type for which it is specialised if it has parameters that point to elements, else "".
+    """
+
+    module: str
+    function: str
+    element: str
+
+    @property
+    def name(self) -> str:
+        """The function's name in the cache."""
+        return f"{self.module}.{self.function}"
+
 
 SYMBOL = "ortops_kernel"
 """The symbol of the kernel in every object file."""

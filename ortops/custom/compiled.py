@@ -14,6 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ortops.compute import Bound, bind_unchecked, runner_on_all_cpus
+from ortops.custom.arguments import Argument, CompileError, Length, Returned, UserCode
 from ortops.custom.operator import CustomOperator, OperatorError
 from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
@@ -22,7 +23,6 @@ from ortops.native.types import BUFFERS_FOR_ALL, BUFFERS_FOR_OMITTED, MAX_AXES, 
 from ortops.spec import ANY_SHAPE, ELEMENT_DTYPES, Allocate, AttributeValue, Operator
 
 if TYPE_CHECKING:
-    from ortops.custom.arguments import Argument, UserCode
     from ortops.node import Node
 
 OPTIONS: Mapping[str, bool] = {"boundscheck": True, "fastmath": False}
@@ -248,8 +248,6 @@ class CompiledOperator(CustomOperator):
 
     def _code(self, kinds: Mapping[str, str], variants: Sequence[Sequence[Argument]], *, of_shapes: bool) -> UserCode:
         """What there is to compile of the function, or of that of shapes."""
-        from ortops.custom.arguments import Length, Returned, UserCode
-
         first, options = len(self.inputs), {**OPTIONS, **self.options}
         if of_shapes and self.lengths is not None:
             ranks = tuple(len(tensor.shape) for tensor in self.outputs)
@@ -272,8 +270,6 @@ class CompiledOperator(CustomOperator):
     @contextlib.contextmanager
     def _naming(self, kinds: Mapping[str, str], prefix: str = "") -> Iterator[None]:
         """Name the element types in an error of the compiler, and begin it with a text."""
-        from ortops.custom.arguments import CompileError
-
         try:
             yield
         except CompileError as error:
@@ -284,7 +280,6 @@ class CompiledOperator(CustomOperator):
         self, kinds: Mapping[str, str], attributes: Mapping[str, AttributeValue], *, of_shapes: bool
     ) -> list[Argument]:
         """What each parameter gets, for element types by the names of tensors, and for an attribute's text."""
-        from ortops.custom.arguments import Argument
         from ortops.node import TYPES
 
         arguments: dict[str, Argument] = {}

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 
 from ortops.compiler import cache
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source
 from ortops.custom.compiled import CompiledOperator
 from ortops.foreign.standard import implementation, standard_operators
 from ortops.library.exports import INTERFACE, module_of

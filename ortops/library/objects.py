@@ -14,8 +14,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 
 from ortops.compiler import cache, machine_code
-from ortops.compiler.machine_code import emit_for, emit_function, has_float16, has_fma, machine_of
-from ortops.compiler.source import Source
+from ortops.compiler.machine_code import Source, emit_for, emit_function, has_float16, has_fma, machine_of
 from ortops.library.constant_data import ConstantData
 from ortops.library.exports import entry_of
 from ortops.library.targets import Target

@@ -74,9 +74,7 @@ class Call(Struct):
     runner: int  # of tasks (`compute.runner_on`); 0 in a model's shape inference
     context: int  # what the runner gets
     status: int  # the OrtStatus if ONNX Runtime failed
-    lengths: Annotated[
-        list[int], MAX_DIMS
-    ]  # a copy of the input's elements if they are lengths (`Tensor.element_axes`)
+    lengths: Annotated[list[int], MAX_DIMS]  # a copy of an input's elements that are lengths (`Tensor.element_axes`)
     tensors: Annotated[list[Tensor], MAX_TENSORS]  # the inputs of the definition, then its outputs
     text_size: int  # of an error's text (`messages`), without the zero byte at its end
     text: Annotated[list[Byte], TEXT_BYTES]
@@ -146,9 +144,7 @@ class AttributeDefinition(Struct):
     rule: Text  # for a value or for each value of a list (`spec.Attribute.rule`)
     choice_count: int
     choices: Annotated[list[Text], POINTER]  # the allowed strings
-    is_per_axis: (
-        int  # whether a list is empty or has a value for each axis, as all such lists, of tensors of variable rank
-    )
+    is_per_axis: int  # whether a list is empty or has a value for each axis of the tensors of variable rank
     is_any_length: int  # whether a list may have any length, and its values are elsewhere
     axis_count: int  # for a list of the lengths of named axes: the number of values that it must have; else 0
     axes: Text  # the names of these axes, joined by ", "

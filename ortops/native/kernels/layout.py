@@ -105,9 +105,7 @@ class Table(Struct):
     first: int  # the addresses of numbers for each entry, whose type the form decides
     second: int
     third: int
-    ranges: (
-        Words  # along x: the number of pixel ranges that have entries; of each, ascending, its first pixel and its end
-    )
+    ranges: Words  # along x: the number of pixel ranges that have entries; of each, its first pixel and its end
     low: int  # the first pixel that the table reads
     high: int  # the end, exclusive
 

@@ -138,27 +138,19 @@ def _max_rows_at_once(columns: Extremes) -> int:
 
 @inline
 def _max_rows(
-    count: int,
-    has_weights: bool,
-    source: Any,
-    stride: int,
-    rows: Extremes,
-    columns: Extremes,
-    p: int,
-    empty: float,
-    best: Any,
+    count: int, has_weights: bool, x: Any, stride: int, rows: Extremes, columns: Extremes, p: int, empty: float, y: Any
 ) -> None:
     """Compute row p of the maxima directly from its `count` rows of X, without a stored line."""
-    found = _rows(count, has_weights, source, stride, rows, rows.start[p])
+    found = _rows(count, has_weights, x, stride, rows, rows.start[p])
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
-        values = cast_like(best, -inf if begin < end else empty)
+        values = cast_like(y, -inf if begin < end else empty)
         for n in range(begin, end):
-            pixels = _max_at(count, has_weights, found, columns.pixel[n], cast_like(best, -inf))
+            pixels = _max_at(count, has_weights, found, columns.pixel[n], cast_like(y, -inf))
             values = nan_max(values, _product_of_entry(has_weights, columns, n, pixels))
         if has_weights and _has_zero(rows, columns, p, q):
-            values = nan_max(values, cast_like(best, 0.0))
-        store(best, p * columns.bins + q, values)
+            values = nan_max(values, cast_like(y, 0.0))
+        store(y, p * columns.bins + q, values)
 
 
 @inline

@@ -17,7 +17,7 @@ _Info = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 class SizedBlocks:
     """An OrtAllocator that keeps the blocks that OrtApi's functions allocate, with their sizes.
 
-    ctypes would drop what a signal handler raises in its functions, so it is for `exceptions.uninterrupted` functions.
+    ctypes would drop what a signal handler raises in its functions, so it is for `exceptions.run_shielded` functions.
 
     Attributes:
         address: the OrtAllocator's address.

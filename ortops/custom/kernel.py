@@ -22,7 +22,7 @@ from ortops.custom.tensors import Inputs, output, tensor_attribute
 from ortops.engine.c_api import ANY_TYPE, Api, Callback, CustomOp, TensorType, onnxruntime_version, ort_api
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError
-from ortops.exceptions import uninterrupted
+from ortops.exceptions import run_shielded
 from ortops.native.interface import OPTIONAL, REQUIRED, VARIADIC
 from ortops.native.ort.types import FAIL, INVALID_ARGUMENT
 from ortops.shapes import Shape
@@ -118,7 +118,7 @@ _READERS: dict[str, Callable[[Api, int, bytes], Any]] = {
 def _read_strings(api: Api, info: int, name: bytes) -> list[str] | None:
     if not hasattr(api, "KernelInfoGetAttributeArray_string"):
         raise OrtError(f"{name.decode()}: ONNX Runtime reads lists of strings from 1.27 on")
-    contents: list[bytes] | None = uninterrupted(lambda: _contents_of_strings(api, info, name))
+    contents: list[bytes] | None = run_shielded(lambda: _contents_of_strings(api, info, name))
     for i, content in enumerate(contents or []):
         # Shape inference gets a list in which nothing marks the end of such a string.
         if b"\0" in content:

@@ -37,7 +37,7 @@ def set_lengths(lengths: Sequence[Length]) -> Any:
         for k in range(count):
             value, most = values[numbers[k]], call.tensors[rows[k]].dims[axes[k]]
             if value < 0 or value > most:
-                return _refuse_room(node, call, rows[k], axes[k], value, most)
+                return _write_room_error(node, call, rows[k], axes[k], value, most)
         for k in range(count):
             _cut(call.tensors[rows[k]], axes[k], values[numbers[k]], itemsizes[k])
         return OK
@@ -84,7 +84,7 @@ def shapes_entry(run: Any, arguments: Sequence[Argument], returned: Returned) ->
             dims, value = call.tensors[outputs[k]].dims, lengths[k]
             expected = dims[axes[k]] if dims[axes[k]] >= 0 else lengths[firsts[k]]
             if value < 0 or value != expected:
-                return _refuse_length(node, call, outputs[k], axes[k], value, expected)
+                return _write_length_error(node, call, outputs[k], axes[k], value, expected)
             dims[axes[k]] = value
         return OK
 
@@ -117,7 +117,7 @@ def _cut(tensor: Tensor, axis: int, length: int, itemsize: int) -> None:
 
 
 @noinline
-def _refuse_room(node: Node, call: Call, row: int, axis: int, value: int, most: int) -> int:
+def _write_room_error(node: Node, call: Call, row: int, axis: int, value: int, most: int) -> int:
     """The error of a length that the function has no room for."""
     definition, tensor = node.definition, node.definition.tensors[row]
     write_text(call, definition.name)
@@ -134,7 +134,7 @@ def _refuse_room(node: Node, call: Call, row: int, axis: int, value: int, most: 
 
 
 @noinline
-def _refuse_length(node: Node, call: Call, row: int, axis: int, value: int, expected: int) -> int:
+def _write_length_error(node: Node, call: Call, row: int, axis: int, value: int, expected: int) -> int:
     """The error of a length that is negative, or not that of the axis in another tensor."""
     write_text(call, text("shapes returned "))
     write_int(call, value)

@@ -112,7 +112,6 @@ class _Parts:
             name=attribute.name,
             type=types.ATTRIBUTE_TYPES[attribute.type],
             type_name=attribute.type,
-            is_required=attribute.required,
             minimum=_INT64.min if attribute.minimum is None else attribute.minimum,
             maximum=_INT64.max if attribute.maximum is None else attribute.maximum,
             is_positive=attribute.positive,

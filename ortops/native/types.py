@@ -136,7 +136,6 @@ class AttributeDefinition(Struct):
     name: Text
     type: int  # INT, FLOAT, STRING or their lists
     type_name: Text  # in errors
-    is_required: int  # whether ONNX requires the attribute
     minimum: int  # the smallest and the largest allowed number for INT and INTS; int64's if there is no other limit
     maximum: int
     is_positive: int  # for FLOAT and FLOATS: whether a number must be finite and above 0

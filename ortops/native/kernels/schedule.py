@@ -15,7 +15,6 @@ from ortops.native.elements import CACHE_LINE, LANES, OUT_OF_MEMORY, Words
 from ortops.native.kernels.axis import axis_of
 from ortops.native.kernels.functions import Driver, Functions
 from ortops.native.kernels.layout import Form, PlacedRois, Plan, Shape
-from ortops.native.tasks import run_tasks
 
 TARGET_TASKS = 64
 """The number of tasks to aim for if there are fewer RoIs or images: enough to give threads even shares."""
@@ -108,16 +107,8 @@ def plan_by_image(placed: PlacedRois, runner: int, blocks: int, worker_bytes: in
 
 
 @compiled
-def plan_by_roi(placed: PlacedRois, runner: int, panels: int, worker_bytes: int) -> Plan:
-    """Split each RoI into blocks of at least two panels, so that there are up to TARGET_TASKS tasks."""
-    rois = placed.part.end - placed.part.begin
-    blocks = maximum(minimum(panels // 2, (TARGET_TASKS + rois - 1) // maximum(rois, 1)), 1)
-    return Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, worker_bytes))
-
-
-@compiled
 def plan_of_panels(placed: PlacedRois, is_whole: bool, runner: int, panels: int, worker_bytes: int) -> Plan:
-    """Split the work by image if maps are packed as a whole, else by RoI.
+    """Split the work by image if maps are packed as a whole; else each RoI into blocks of at least two panels.
 
     An image's RoIs are not split further, into more tasks than threads. Measured on P2 with two or four tasks for each
     panel: the time is 105 or 115 %, since tasks pack the same rows. With one panel for each of two threads, beside two
@@ -126,7 +117,9 @@ def plan_of_panels(placed: PlacedRois, is_whole: bool, runner: int, panels: int,
     """
     if is_whole:
         return plan_by_image(placed, runner, panels, worker_bytes)
-    return plan_by_roi(placed, runner, panels, worker_bytes)
+    rois = placed.part.end - placed.part.begin
+    blocks = maximum(minimum(panels // 2, (TARGET_TASKS + rois - 1) // maximum(rois, 1)), 1)
+    return Plan(runner, False, rois, blocks, worker_count(runner, rois * blocks, worker_bytes))
 
 
 @compiled
@@ -145,27 +138,16 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Fu
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.
-        functions: the functions that run chunks; their addresses may be 0 if `chunk_count` is 1.
+        functions: the functions that run chunks, between which signal handlers run.
         task: the address of the task (`compiler.parallel.task_of`).
         data: the task's data.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED.
     """
-    count, status = plan.items * plan.blocks, 0
-    if functions.run != 0:
-        chunks = chunk_count(work)
-        status = call(functions.run, (plan.runner, context, functions.stop, plan.workers, count, chunks, task, data))
-    else:
-        data[0], data[1] = 0, count
-        status = 0 if run_tasks(plan.runner, context, plan.workers, task, data) else OUT_OF_MEMORY
+    count, chunks = plan.items * plan.blocks, 1 + int(work / MAX_CHUNK_PIXELS)
+    status = call(functions.run, (plan.runner, context, functions.stop, plan.workers, count, chunks, task, data))
     return OUT_OF_MEMORY if failed[0] != 0 else status
-
-
-@compiled
-def chunk_count(work: float) -> int:
-    """The number of chunks; signal handlers run between chunks."""
-    return 1 + int(work / MAX_CHUNK_PIXELS)
 
 
 @compiled

@@ -125,7 +125,7 @@ def _check_types(node: Node, call: Call) -> int:
         if i >= inputs:
             tensor.type = expected or allowed.types[0]
         elif tensor.type != 0 and not _is_allowed(allowed, expected, tensor.type):
-            return _refuse_type(tensors[i].name, call, allowed, expected, tensor.type)
+            return _write_type_error(tensors[i].name, call, allowed, expected, tensor.type)
     return OK
 
 
@@ -140,7 +140,7 @@ def _is_allowed(allowed: TypeVariable, expected: int, element_type: int) -> bool
 
 
 @noinline
-def _refuse_type(name: int, call: Call, allowed: TypeVariable, expected: int, element_type: int) -> int:
+def _write_type_error(name: int, call: Call, allowed: TypeVariable, expected: int, element_type: int) -> int:
     """Write the error of an element type."""
     call.text_size = 0
     write_text(call, name)

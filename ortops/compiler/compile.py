@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from llvmlite import binding as llvm
-from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
 from numba.core.codegen import JITCodeLibrary
@@ -28,12 +27,10 @@ from numba.core.typing import Context
 from numba.core.untyped_passes import FixupArgs, GenericRewrites, ReconstructSSA, TranslateByteCode
 
 from ortops.compiler.machine_code import SYMBOL, Source
-from ortops.compiler.parallel import emit_return, from_words
+from ortops.compiler.parallel import emit_c_function
 from ortops.compiler.scalar import LanesType, compute_type
 from ortops.compiler.struct_types import parameter_type
 from ortops.native.elements import PANEL
-
-_INT64 = ir.IntType(64)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -318,7 +315,6 @@ def library_of(name: str, dispatcher: Any, element: str) -> _KernelLibrary:
     hints = get_type_hints(dispatcher.py_func, include_extras=True)
     names = inspect.signature(dispatcher.py_func).parameters
     numba_types = tuple(_annotated(hints[name], element) for name in names)
-    parameters = [_INT64] * sum(map(_word_count, numba_types))
     dispatcher.compile(numba_types)
     overload = dispatcher.overloads[numba_types]
     context = cpu_target.target_context
@@ -326,14 +322,7 @@ def library_of(name: str, dispatcher: Any, element: str) -> _KernelLibrary:
     library.optimizes_for_size = getattr(dispatcher.py_func, "optimizes_for_size", False)
     library.add_linking_library(overload.library)
     ir_module = library.create_ir_module(SYMBOL)
-    kernel = ir.Function(ir_module, ir.FunctionType(_INT64, parameters), name=SYMBOL)
-    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
-    words = iter(kernel.args)
-    values = [from_words(context, builder, words, one) for one in numba_types]
-    callee = context.declare_function(ir_module, overload.fndesc)
-    returned = overload.signature.return_type
-    _, result = context.call_conv.call_function(builder, callee, returned, numba_types, values)
-    emit_return(builder, result, returned)
+    emit_c_function(context, ir_module, SYMBOL, overload, numba_types)
     library.add_ir_module(ir_module)
     library.finalize()
     return library
@@ -360,7 +349,3 @@ def _annotated(hint: Any, element: str) -> Any:
         return types.CPointer(stored if kind == "pixels" else real)
     fields = get_type_hints(hint, include_extras=True)
     return types.BaseTuple.from_types([_annotated(fields[name], element) for name in hint._fields], hint)
-
-
-def _word_count(numba_type: Any) -> int:
-    return sum(map(_word_count, numba_type.types)) if isinstance(numba_type, types.BaseTuple) else 1

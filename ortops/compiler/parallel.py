@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from llvmlite import ir
@@ -42,10 +42,29 @@ def to_words(builder: Any, value: Any, value_type: Any) -> Iterator[Any]:
         yield builder.bitcast(value, _INT64) if value_type == types.float64 else value
 
 
-def emit_return(builder: Any, result: Any, value_type: Any) -> None:
-    """Emit the return of a C function that wraps a compiled function: the word of its result, or 0."""
-    returned = types.unliteral(value_type)
-    builder.ret(_INT64(0) if returned == types.none else next(to_words(builder, result, returned)))
+def emit_c_function(context: Any, module: Any, name: str, overload: Any, parameters: Sequence[Any]) -> Any:
+    """Emit a C function that calls a compiled function: of words, for the word of its result, or 0.
+
+    Args:
+        context: numba's target context.
+        module: the LLVM module.
+        name: the name of the C function.
+        overload: the compiled function.
+        parameters: the types of its parameters.
+    """
+    function = ir.Function(module, ir.FunctionType(_INT64, [_INT64] * sum(map(_word_count, parameters))), name)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    words = iter(function.args)
+    values = [from_words(context, builder, words, parameter) for parameter in parameters]
+    callee, returned = context.declare_function(module, overload.fndesc), overload.signature.return_type
+    _, result = context.call_conv.call_function(builder, callee, returned, parameters, values)
+    word_type = types.unliteral(returned)
+    builder.ret(_INT64(0) if word_type == types.none else next(to_words(builder, result, word_type)))
+    return function
+
+
+def _word_count(value_type: Any) -> int:
+    return sum(map(_word_count, value_type.types)) if isinstance(value_type, types.BaseTuple) else 1
 
 
 @intrinsic
@@ -156,15 +175,8 @@ def pointer_to(typing: Any, function: Any) -> Any:
         overload = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs((overload.library,))
         name = builder.module.get_unique_name(f"c.{overload.fndesc.mangled_name}")
-        wrapper = ir.Function(builder.module, ir.FunctionType(_INT64, [_INT64] * len(parameters)), name=name)
+        wrapper = emit_c_function(context, builder.module, name, overload, parameters)
         wrapper.linkage = "internal"
-        body = ir.IRBuilder(wrapper.append_basic_block("entry"))
-        callee = context.declare_function(builder.module, overload.fndesc)
-        values = [
-            from_words(context, body, iter([word]), one) for word, one in zip(wrapper.args, parameters, strict=True)
-        ]
-        _, result = context.call_conv.call_function(body, callee, signature.return_type, parameters, values)
-        emit_return(body, result, signature.return_type)
         return builder.ptrtoint(wrapper, _INT64)
 
     return types.intp(function), codegen

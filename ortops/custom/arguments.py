@@ -35,30 +35,21 @@ class Argument(NamedTuple):
         return self.kind in ("input", "output", "absent", "text", "shape")
 
 
-class Length(NamedTuple):
-    """A length that a function returns.
-
-    axis: the name of the axis of outputs that has it, or a number.
-    places: the output, by its number among all tensors of a call, and the number of the axis, for each axis of the name.
-    itemsizes: the size of an element of each of these outputs.
-    """
-
-    axis: str | int
-    places: tuple[tuple[int, int], ...]
-    itemsizes: tuple[int, ...] = ()
-
-
 class Returned(NamedTuple):
     """What a function returns.
 
-    lengths: the lengths, in order. None are returned by a function that fills outputs of known shapes.
+    length_count: the number of lengths. None are returned by a function that fills outputs of known shapes.
+    places: each axis of an output that a length is for: the number of the output among all tensors of a call, that of the
+        axis, that of the length, or for a function of shapes of the first length that must be the same, and the size of an
+        element of the output.
     ranks: for a function of shapes, the number of lengths for each output.
-    are_decided: for a function of shapes, whether they are the most that outputs may have, and the data decides.
+    are_upper_bounds: for a function of shapes, whether the function of the operator returns the final lengths.
     """
 
-    lengths: Sequence[Length] = ()
+    length_count: int = 0
+    places: Sequence[tuple[int, int, int, int]] = ()
     ranks: tuple[int, ...] | None = None
-    are_decided: bool = False
+    are_upper_bounds: bool = False
 
 
 class UserCode(NamedTuple):

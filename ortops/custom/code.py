@@ -177,14 +177,14 @@ def _library(source: UserCode) -> Any:
 
 def _check_returned(function: Callable[..., Any], result: Any, returned: Returned) -> None:
     """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
-    if not returned.lengths and returned.ranks is None:
+    if not returned.length_count and returned.ranks is None:
         if result != types.none:
             raise CompileError(f"{function.__qualname__} returns {result}: must fill its outputs and return nothing")
         return
     is_several = returned.ranks is not None and len(returned.ranks) > 1
     parts = list(result) if is_several and _is_tuple(result) else [result]
     counts = [len(part) if _is_tuple(part) else -1 for part in parts]
-    due = [len(returned.lengths) if len(returned.lengths) > 1 else -1] if returned.ranks is None else [*returned.ranks]
+    due = [returned.length_count if returned.length_count > 1 else -1] if returned.ranks is None else [*returned.ranks]
     if counts != due or not all(isinstance(part, types.Integer) for part in _flat(result)):
         rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
         rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
@@ -297,7 +297,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
                         builder, callee, signature.return_type, signature.args, values
                     )
                     builder.store(_INT64(0), result)
-                    if returned.lengths:
+                    if returned.length_count:
                         _store(context, builder, value, signature.return_type, args[4], 0)
                     with cgutils.if_unlikely(builder, status.is_error):
                         text = builder.extract_value(builder.load(status.excinfoptr), 0)
@@ -313,8 +313,8 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
 
     if returned.ranks is not None:
         return shapes_entry(run, [argument for _, arguments in variants for argument in arguments], returned)
-    if returned.lengths:
-        finish, room = set_lengths(returned.lengths), len(returned.lengths)
+    if returned.length_count:
+        finish, room = set_lengths(returned), returned.length_count
 
         @compiled
         def entry_of_lengths(node: Node, call: Call) -> int:

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_origin, get_type_hints
 
 from ortops.compute import Bound, bind_unchecked, runner_on_all_cpus
-from ortops.custom.arguments import Argument, CompileError, Length, Returned, UserCode
+from ortops.custom.arguments import Argument, CompileError, Returned, UserCode
 from ortops.custom.operator import CustomOperator, OperatorError
 from ortops.custom.output_writes import check_is_written, fills_all
 from ortops.custom.signatures import Signature, signature_of
@@ -250,22 +250,20 @@ class CompiledOperator(CustomOperator):
         """What there is to compile of the function, or of that of shapes."""
         first, options = len(self.inputs), {**OPTIONS, **self.options}
         if of_shapes and self.lengths is not None:
-            ranks = tuple(len(tensor.shape) for tensor in self.outputs)
             axes = [
-                Length(axis, ((row, place),))
-                for row, tensor in enumerate(self.outputs, first)
-                for place, axis in enumerate(tensor.shape)
+                (row, k, axis) for row, tensor in enumerate(self.outputs, first) for k, axis in enumerate(tensor.shape)
             ]
-            return UserCode(self.lengths, variants, options, Returned(axes, ranks, self.returns > 0), self.label)
-        lengths = [
-            Length(
-                axis,
-                tuple((first + number, place) for number, place in places),
-                tuple(ELEMENT_DTYPES[kinds[self.outputs[number].name]].itemsize for number, _ in places),
-            )
-            for axis, places in (self.free_axes.items() if self.returns else ())
+            names = [axis if isinstance(axis, str) else (row, k) for row, k, axis in axes]
+            places = [(row, k, names.index(name), 0) for (row, k, _), name in zip(axes, names, strict=True)]
+            ranks = tuple(len(tensor.shape) for tensor in self.outputs)
+            returned = Returned(len(places), places, ranks, self.returns > 0)
+            return UserCode(self.lengths, variants, options, returned, self.label)
+        places = [
+            (first + output, k, number, ELEMENT_DTYPES[kinds[self.outputs[output].name]].itemsize)
+            for number, axes_of_name in enumerate(self.free_axes.values() if self.returns else ())
+            for output, k in axes_of_name
         ]
-        return UserCode(self.call, variants, options, Returned(lengths), self.label)
+        return UserCode(self.call, variants, options, Returned(self.returns, places), self.label)
 
     @contextlib.contextmanager
     def _naming(self, kinds: Mapping[str, str], prefix: str = "") -> Iterator[None]:

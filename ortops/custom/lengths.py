@@ -11,7 +11,7 @@ from ortops.compiler.compile import compiled, noinline
 from ortops.compiler.parallel import call as invoke
 from ortops.compiler.scalar import local_words
 from ortops.compiler.text import text
-from ortops.custom.arguments import Argument, Length, Returned
+from ortops.custom.arguments import Argument, Returned
 from ortops.native.elements import Words
 from ortops.native.node.messages import write_int, write_text
 from ortops.native.types import INVALID, OK, Call, Node, Tensor
@@ -19,18 +19,13 @@ from ortops.native.types import INVALID, OK, Call, Node, Tensor
 _memmove = types.ExternalFunction("memmove", types.intp(types.intp, types.intp, types.intp))
 
 
-def set_lengths(lengths: Sequence[Length]) -> Any:
+def set_lengths(returned: Returned) -> Any:
     """A compiled function ``finish(node, call, values)`` that gives outputs the lengths that the data has decided.
 
     The outputs have their largest shapes. Their elements are moved to where they are in arrays of the final shapes.
     """
-    places = [
-        (k, *place, itemsize)
-        for k, length in enumerate(lengths)
-        for place, itemsize in zip(length.places, length.itemsizes, strict=True)
-    ]
-    numbers, rows, axes, itemsizes = (tuple(column) for column in zip(*places, strict=True))
-    count = len(places)
+    rows, axes, numbers, itemsizes = (tuple(column) for column in zip(*returned.places, strict=True))
+    count = len(rows)
 
     @compiled
     def finish(node: Node, call: Call, values: Words) -> int:
@@ -54,22 +49,15 @@ def shapes_entry(run: Any, arguments: Sequence[Argument], returned: Returned) ->
         returned: what it returns.
     """
     given = {argument.row: argument.rank for argument in arguments if argument.kind == "shape"}
-    rows, ranks = tuple(given), tuple(given.values())
-    inputs, are_decided = len(given), returned.are_decided
-    places = [place for length in returned.lengths for place in length.places]
-    outputs, axes = tuple(row for row, _ in places), tuple(axis for _, axis in places)
-    names = [
-        length.axis if isinstance(length.axis, str) else (length.axis, k) for k, length in enumerate(returned.lengths)
-    ]
-    firsts = tuple(map(names.index, names))
-    count, room = len(places), max(len(places), 1)
+    inputs, count, are_upper_bounds = len(given), returned.length_count, returned.are_upper_bounds
     # numba has no type for the elements of an empty tuple.
-    rows, ranks, outputs, axes, firsts = rows or (0,), ranks or (0,), outputs or (0,), axes or (0,), firsts or (0,)
+    rows, ranks, room = tuple(given) or (0,), tuple(given.values()) or (0,), max(count, 1)
+    outputs, axes, firsts, _ = (tuple(column) for column in zip(*returned.places or [(0,) * 4], strict=True))
 
     @compiled
     def infer(node: Node, call: Call) -> int:
         status = invoke(node.shapes.infer_by_names, (node, call))
-        if status != OK or (are_decided and call.runner == 0):  # in a model nobody knows what the data decides
+        if status != OK or (are_upper_bounds and call.runner == 0):  # in a model nobody knows what the data decides
             return status
         for k in range(inputs):
             if not _is_known(call.tensors[rows[k]], ranks[k]):

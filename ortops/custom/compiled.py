@@ -398,7 +398,6 @@ def read(function: Callable[..., Any], label: str, outputs: Sequence[str]) -> tu
     """The definition that follows from the annotations of a function that fills outputs, and how many lengths it returns.
 
     Args:
-        function: the function.
         label: the operator's name in errors.
         outputs: the names of the parameters that it fills.
 

@@ -168,7 +168,6 @@ def _with_statuses(
 
     Args:
         operator: the operator, which errors name.
-        function: the function.
         session: keeps the exceptions that occur on ONNX Runtime's own threads.
     """
 

@@ -52,7 +52,6 @@ def kernel_with_object(
     Args:
         api: ONNX Runtime's functions.
         info: the address of the node's OrtKernelInfo.
-        operator: the operator.
         constructor: makes the object.
         make: makes the kernel from the function that binds nodes to the object.
 

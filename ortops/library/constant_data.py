@@ -21,7 +21,6 @@ class ConstantData:
     """The constants of an LLVM module.
 
     Args:
-        module: the module.
         declare: declares a function in it.
     """
 

@@ -30,7 +30,6 @@ def domains_of(operators: Iterable[Operator], types: Sequence[str], domain: str 
     """What a function of a library registers: operators, each in its domain.
 
     Args:
-        operators: the operators.
         types: the floating-point element types that nodes may have. Operators have those of them that they are defined for.
         domain: the name that this project's domain gets.
     """

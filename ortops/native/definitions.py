@@ -52,7 +52,6 @@ def attribute_value(attribute: Attribute, value: AttributeValue) -> Constant:
     """A checked attribute's value (`types.Attribute`).
 
     Args:
-        attribute: the attribute.
         value: a number, one of the choices, or a tuple of numbers: at most four unless the attribute allows any length.
     """
     values = value if isinstance(value, tuple) else (value,)

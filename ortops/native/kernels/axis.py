@@ -238,7 +238,6 @@ def place_onnx_rois(rois: Doubles, placed: PlacedRois, parameters: Words) -> int
     """Place the samples of all RoIs [R, 4], each x1, y1, x2, y2, by ONNX's convention.
 
     Args:
-        rois: the RoIs.
         placed: the result, which is filled.
         parameters: spatial_scale as a float64's bits; whether the first pixel's centre is at 0.5; sampling_ratio.
 

@@ -16,8 +16,6 @@ def write_rois_error(call: Call, entry: RoiEntry, rule: int, number: int, roi: D
     """Write why an operator on RoIs refuses a call; a `types.WriteRoisError`.
 
     Args:
-        call: the call.
-        entry: the entry.
         rule: NO_BINS, NO_PIXELS or BAD_ROI.
         number: the RoI's number.
         roi: the RoI's coordinates.

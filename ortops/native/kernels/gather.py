@@ -116,7 +116,6 @@ def gather(
         _dy: 0.
         y: the address of the output.
         placed: the RoIs with their samples.
-        driver: the driver.
         outside: the value of samples off the map, or of bins without pixels.
         runner: the address of the runner, which runs the tasks.
         context: the runner's context.

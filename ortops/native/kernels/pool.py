@@ -200,6 +200,5 @@ def _read_parameters(node: Node, entry: RoiEntry, parameters: Words) -> None:
 
 @noinline
 def _write_error(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> int:
-    """Write an error's text."""
     invoke(entry.write_error, (call, entry, rule, number, roi, image))
     return INVALID

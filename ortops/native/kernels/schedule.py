@@ -134,7 +134,6 @@ def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Fu
     """Run the tasks of a plan.
 
     Args:
-        plan: the plan.
         context: the context of the plan's runner.
         work: the number of pixels to read or write, in all channels.
         failed: a flag that a worker sets if it cannot allocate memory.

@@ -34,12 +34,9 @@ def write_error(node: Node, call: Call, lengths: Lengths, row: int, place: int, 
     """Write an error's text into a call.
 
     Args:
-        node: the node.
-        call: the call.
         lengths: the known lengths of axes, for rules about lengths.
         row: the row of the input that breaks the rule; for SCALED, of the output.
         place: the part that is wrong, as the rule describes; for a rule about lengths, an index, or see OF_ELEMENTS.
-        rule: the rule.
 
     Returns:
         INVALID.

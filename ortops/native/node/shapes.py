@@ -35,7 +35,6 @@ def infer_shapes(node: Node, call: Call) -> int:
     If an output's dimension or rank does not follow from these, it is -1.
 
     Args:
-        node: the node.
         call: the call, in which an input of type 0 is absent. The function clears its text.
 
     Returns:
@@ -74,7 +73,6 @@ def check_wanted(node: Node, call: Call) -> int:
     """Check that a gradient has a wanted output, and every input that the wanted outputs need. A C function.
 
     Args:
-        node: the node.
         call: the call after `infer_shapes`, in which an input or an output of type 0 is absent.
 
     Returns:
@@ -171,8 +169,6 @@ def _solve(node: Node, call: Call, lengths: Lengths, row: int, place: int) -> in
     """Add the lengths that follow from equations, and check known lengths.
 
     Args:
-        node: the node.
-        call: the call.
         lengths: the known lengths of axes.
         row: the row of the input that gave lengths.
         place: 0 if its shape gave them, OF_ELEMENTS if its elements did.

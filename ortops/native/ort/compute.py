@@ -48,7 +48,6 @@ def compute_node(node: Node, api: int, context: int) -> int:
     """Compute a node.
 
     Args:
-        node: the node.
         api: the address of OrtApi.
         context: the OrtKernelContext of the call.
 

@@ -25,7 +25,6 @@ def make_node(operators: OperatorList, name: int, element_type: int, count: int,
     """Make a node, which `release_node` ends. Any number of threads may compute it at once.
 
     Args:
-        operators: the operators.
         name: the operator's name, a C string; not of one of ONNX's own operators.
         element_type: the element type of its first input, as ONNX's TensorProto.DataType.
         count: the number of attributes that are given.
@@ -84,7 +83,6 @@ def infer_shapes_of_arrays(node: Node, call: Call) -> int:
     """As `infer_shapes`, of a call whose inputs are NumPy arrays.
 
     Args:
-        node: the node.
         call: the call. An input's address is that of an `Array`, and its dimensions are not set.
     """
     for i in range(node.definition.input_count):
@@ -102,7 +100,6 @@ def infer_shapes(node: Node, call: Call) -> int:
     """Check the types and the shapes of a call's inputs, and set the types and the shapes of its outputs.
 
     Args:
-        node: the node.
         call: the call with its inputs. An input that is left out has type 0, and so have outputs before the call.
 
     Returns:
@@ -141,7 +138,6 @@ def _is_allowed(allowed: TypeVariable, expected: int, element_type: int) -> bool
 
 @noinline
 def _write_type_error(name: int, call: Call, allowed: TypeVariable, expected: int, element_type: int) -> int:
-    """Write the error of an element type."""
     call.text_size = 0
     write_text(call, name)
     write_text(call, text(" has element type "))
@@ -162,7 +158,6 @@ def compute(node: Node, call: Call) -> int:
     """Compute the outputs of a call for which `infer_shapes` has succeeded.
 
     Args:
-        node: the node.
         call: the call, whose outputs have memory for their shapes, and type 0 if they are not wanted.
 
     Returns:
@@ -182,7 +177,6 @@ def make_table(operator: TypedOperator, api: int, version: int) -> int:
     """Make the OrtCustomOp of an operator, which `release_table` ends.
 
     Args:
-        operator: the operator.
         api: the address of OrtApi.
         version: the release of ONNX Runtime, as `registration.release_number` has it.
 

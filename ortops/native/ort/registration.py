@@ -160,7 +160,6 @@ def fill_table(table: Table, operator: TypedOperator, api: int, release_number: 
 
     Args:
         table: the table, of zeros.
-        operator: the operator.
         api: the address of OrtApi.
         release_number: the release of ONNX Runtime, as `TypedOperator.infers_from` has it.
     """

@@ -14,8 +14,7 @@ import onnxruntime
 from ortops import exceptions
 from ortops.custom.operator import CustomOperator, as_operators, check_domain
 from ortops.engine import extensions
-from ortops.engine.c_api import LibraryOp
-from ortops.engine.domains import Domains, check_options
+from ortops.engine.c_api import Domains, LibraryOp
 from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import awaited_at_exit, register_exit_function
@@ -155,7 +154,7 @@ def register(
             `ortops.operator`.
         RuntimeError: onnxruntime is too old, or there is no library.
     """
-    check_options(session_options, "session_options")
+    _check_options(session_options, "session_options")
     if engine is not None:
         if engine not in _OLD_ENGINES:
             raise ValueError(f"engine = {engine!r}: must be None")
@@ -191,6 +190,16 @@ def _by_name(operators: CustomOperator | Iterable[CustomOperator]) -> dict[tuple
         if users.setdefault((operator.domain, operator.name), operator) is not operator:
             raise ValueError(f"operators has {operator.label} twice: names must be unique")
     return users
+
+
+def _check_options(options: object, name: str) -> None:
+    """Check that an argument of this name is session options.
+
+    Raises:
+        TypeError: it is not an onnxruntime.SessionOptions.
+    """
+    if onnxruntime.SessionOptions not in type.mro(type(options)):  # what the object and its class say may not be true
+        raise TypeError(f"{name} is a {type(options).__name__}: must be an onnxruntime.SessionOptions")
 
 
 def _register(session_options: onnxruntime.SessionOptions, domain: str | None) -> _Registration:
@@ -263,7 +272,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             BaseException: the exception that Python raised in one of our operators.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-        check_options(options, "sess_options")
+        _check_options(options, "sess_options")
         users = _by_name(operators)
         self._registration: _Registration = exceptions.run_shielded(lambda: _register(options, None))
         self._users = self._registration.users | users

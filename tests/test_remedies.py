@@ -17,8 +17,7 @@ import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
 from ortops.custom.kernel import custom_ops
-from ortops.engine.c_api import CustomOp, TensorType
-from ortops.engine.domains import Domains
+from ortops.engine.c_api import CustomOp, Domains, TensorType
 from ortops.foreign.third_party import THIRD_PARTY
 from ortops.spec import ELEMENT_TYPES
 from test_standard import FEEDS, OTHERS, ROI_ALIGN, of_other, parse, saved

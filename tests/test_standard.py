@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import onnx_models
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.engine.domains import Domains
+from ortops.engine.c_api import Domains
 from ortops.engine.extensions import OrtError
 from ortops.foreign import model_nodes, served
 from ortops.foreign.model_nodes import served_operators

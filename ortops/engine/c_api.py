@@ -1,5 +1,7 @@
 """The C tables between operators and ONNX Runtime: OrtApi, whose functions we call, and OrtCustomOp, which it calls.
 
+Session options have OrtCustomOps in domains, so that the sessions of each have operators of their own.
+
 Later releases only append to both, so a function keeps its position. Source: onnxruntime_c_api.h, API version 20.
 """
 
@@ -8,8 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from ctypes import POINTER, c_char_p, c_int64, c_uint32, c_uint64, c_void_p
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeAlias
 
 from ortops.engine.extensions import OrtError
@@ -251,3 +253,41 @@ def _capture(options: Any) -> int:
             get_api = c_uint64.from_address(base).value
             _api_address.append(int(ctypes.CFUNCTYPE(c_void_p, c_uint32)(get_api)(API_VERSION)))
     return address
+
+
+class Domains:
+    """A SessionOptions object's custom domains. This object must live as long as the options use the operators.
+
+    ONNX Runtime's options hold addresses of domains, and domains hold addresses of operators; neither owns them. A new
+    session copies what it needs, and its kernels keep their operators alive (`ortops.custom.kernel`).
+    """
+
+    def __init__(self) -> None:
+        self._address = 0
+        self._handles: dict[str, tuple[Any, int]] = {}
+        self._operators: list[CustomOp | LibraryOp] = []
+
+    def add(self, options: Any, domain: str, operators: Iterable[CustomOp | LibraryOp]) -> None:
+        """Add operators to a domain of the options, for sessions made later with these options.
+
+        Raises:
+            OrtError: ONNX Runtime refuses the domain or an operator.
+        """
+        api = ort_api()
+        if domain not in self._handles:
+            self._address = self._address or captured_address(options)
+            name, handle = ctypes.create_string_buffer(domain.encode()), c_void_p()
+            api.check(api.CreateCustomOpDomain(ctypes.cast(name, c_char_p), byref(handle)))
+            self._handles[domain] = name, int(handle.value or 0)
+            api.check(api.AddCustomOpDomain(self._address, handle))
+        for operator in operators:
+            self._operators.append(operator)
+            api.check(api.CustomOpDomain_Add(self._handles[domain][1], operator.address))
+
+    def release(self) -> None:
+        """Release the domains and the library's operators. The options must be gone."""
+        for _, handle in self._handles.values():
+            ort_api().ReleaseCustomOpDomain(handle)
+        for operator in self._operators:
+            if isinstance(operator, LibraryOp):
+                operator.release()

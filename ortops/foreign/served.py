@@ -19,8 +19,7 @@ import onnxruntime
 from ortops import exceptions
 from ortops.custom.kernel import custom_ops
 from ortops.custom.operator import CustomOperator
-from ortops.engine.c_api import CustomOp, LibraryOp
-from ortops.engine.domains import Domains
+from ortops.engine.c_api import CustomOp, Domains, LibraryOp
 from ortops.engine.extensions import OrtError
 from ortops.foreign.onnx_equivalents import THREADS
 from ortops.foreign.standard import STANDARD_NAMES, standard_operators

@@ -41,7 +41,7 @@ docs: .venv/.base library
 frozen: .venv/.test library
 	$(BIN)/python -m conformance.cases.frozen
 	$(BIN)/python tests/catching_cases.py
-	$(BIN)/python tests/bits.py
+	$(BIN)/python tests/test_bits.py
 
 library: .venv/.base
 	$(BIN)/python -m ortops.build

@@ -6,7 +6,6 @@ It prints the counts of each program's outcomes, and the monotonic time of their
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import os
 import random
@@ -16,7 +15,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -115,44 +114,37 @@ def caught(call: Callable[[], str], awaited: type[BaseException]) -> str:
         return of_error(error, awaited)
 
 
-def alarms(attempt: Callable[[], str], seconds: float) -> Iterator[str]:
-    """Yield endlessly the outcomes of attempts that an alarm may interrupt, the first of which takes about `seconds`."""
+def storm_run() -> Outcomes:
+    """Alarms while a session of many small nodes runs, and a run after them."""
+    session, expected = make(chain(20)), chain_answer(20)
     rng = random.Random(1)  # noqa: S311 - no secret
     awaited = rng.choice((AlarmError, Alarm))
-    durations, raised = deque([seconds], 20), 0
+    durations, raised = deque([FIRST], 20), 0
 
     def handler(_: int, __: FrameType | None) -> None:
         nonlocal raised
         raised += 1
         raise awaited
 
+    def run() -> str:
+        return of_answer(session.run(None, FEEDS)[0], expected)
+
     def interrupted() -> str:
         try:
             signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-5, 1.5 * statistics.median(durations)))
-            return attempt()
+            return run()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     signal.signal(signal.SIGALRM, handler)
-    while True:
+    outcomes, end = Outcomes(), time.monotonic() + SECONDS
+    while time.monotonic() < end:
         before, begun = raised, time.perf_counter()
         outcome = caught(interrupted, awaited)
         if outcome == RIGHT:
             durations.append(time.perf_counter() - begun)
-        yield LOST if outcome == RIGHT and raised > before else outcome
-
-
-def storm(attempt: Callable[[], str]) -> Outcomes:
-    """The outcomes of attempts during some seconds of alarms, and of one attempt after them."""
-    end = time.monotonic() + SECONDS
-    outcomes = Outcomes(itertools.takewhile(lambda _: time.monotonic() < end, alarms(attempt, FIRST)))
-    return outcomes + Outcomes([attempt()])
-
-
-def storm_run() -> Outcomes:
-    """Alarms while a session of many small nodes runs."""
-    session, expected = make(chain(20)), chain_answer(20)
-    return storm(lambda: of_answer(session.run(None, FEEDS)[0], expected))
+        outcomes[LOST if outcome == RIGHT and raised > before else outcome] += 1
+    return outcomes + Outcomes([run()])
 
 
 def in_a_kernel() -> Outcomes:

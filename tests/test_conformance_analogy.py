@@ -44,8 +44,17 @@ def of_analogy(case: Case) -> dict[str, np.ndarray]:
     return {name: places[name].taken(y) if name in places else y for name, y in found.items()}
 
 
-@pytest.mark.parametrize("case", [*VALID[::8], *random()], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", VALID[::8], ids=lambda case: case.id)
 def test_the_reference_and_the_analogy_agree(case: Case) -> None:
+    assert_agreement(case)
+
+
+def test_the_reference_and_the_analogy_agree_on_random_cases() -> None:
+    for case in random():
+        assert_agreement(case)
+
+
+def assert_agreement(case: Case) -> None:
     computed = expected_outputs(dataclasses.replace(case, expected=None))
     by_analogy = of_analogy(case)
     for name, y in computed.items():

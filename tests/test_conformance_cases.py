@@ -166,6 +166,12 @@ def test_rounding_decides_neither_a_number_of_samples_nor_what_they_read(family:
     assert len(cases) > 90
 
 
+def test_pixels_that_no_sample_of_a_rotated_roi_reads_change_nothing() -> None:
+    cases = [case for case in GENERATED if re.search("^roi_align_rotated.*_beside_the_samples/", case.id)]
+    assert len(cases) == 4
+    assert all(np.isfinite(y).all() for case in cases for y in expected_outputs(case).values())
+
+
 def coordinates(placed: AxisGeometry, dtype: type) -> Iterator[NDArray[np.float64]]:
     """The coordinates of the samples near the map, as right implementations compute them in a type."""
     axis = placed.axis

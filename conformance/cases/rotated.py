@@ -30,7 +30,6 @@ from conformance.cases.scenes import (
 )
 from conformance.cases.sessions import in_one_session, several_calls, single_calls
 from conformance.cases.values import OF_A_KINK
-from conformance.families.roi_align_rotated.geometry import Sampling, samples_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,6 @@ class RotatedScene(Scene):
     types: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
 
-    def sampling(self, aligned: int, clockwise: int) -> Sampling:
-        """The sampling of one of the variants."""
-        lengths, scale = (self.x_shape[2], self.x_shape[3]), float(np.float32(self.spatial_scale))
-        return Sampling(self.bins, lengths, aligned, clockwise, self.sampling_ratio, scale)
-
     def tensors_of(self, aligned: int, clockwise: int) -> dict[str, Array]:
         """The tensors by role, with the centres of the RoIs shifted for one of the variants."""
         tensors = self.tensors
@@ -66,7 +60,7 @@ class RotatedScene(Scene):
 
 
 def of_rotated(family: str, scene: RotatedScene, aligned: int, clockwise: int, **rest: Any) -> Iterator[Case]:
-    """The cases of one variant of a scene; `rest` has further arguments of `of_rule`."""
+    """The cases of one variant of a scene; `rest` has further arguments of `make`."""
     words = f"{'aligned' if aligned else 'not_aligned'}/{'clockwise' if clockwise else 'counter_clockwise'}"
     yield from of_scene(
         family,
@@ -96,7 +90,10 @@ SMALL = RotatedScene(
 )
 
 
-OF_SMALL: dict[str, Any] = {"operators": [ROTATED], "types": ["float"], "variant": ""}
+READ = "....... ...###. ..####. ..##... ..##... .......", "....... ..##... .####.. .####.. .##.... ......."
+"""The pixels of each image that samples of `SMALL` read."""
+
+OF_SMALL: dict[str, Any] = {"operators": ROTATED, "types": ["float"], "variant": ""}
 
 
 def cases() -> Iterator[Case]:
@@ -131,19 +128,14 @@ def _around(count: int, cx: float, cy: float, images: Sequence[int] = (0,)) -> t
 
 def _odd_values() -> Iterator[Case]:
     """NaN and infinite pixels and gradients, which change only the results that read them."""
-    tensors, sampling = SMALL.tensors_of(1, 0), SMALL.sampling(1, 0)
-    first = samples_of(sampling.region(tensors["rois"][0].tolist()))
-    row, column = map(int, np.unravel_index(int(first.taps[first.bins == 3][0, 0]), sampling.lengths))
-    unread = np.ones(SMALL.x_shape, bool)
-    for roi, n in zip(tensors["rois"].tolist(), tensors["indices"], strict=True):
-        taps = samples_of(sampling.region(roi)).taps
-        unread[n].reshape(SMALL.x_shape[1], -1)[:, taps[taps >= 0]] = False
+    tensors = SMALL.tensors
+    unread = np.array([[[*row] for row in image.split()] for image in READ])[:, None] == "."
     for scenario, value in (("nan", np.nan), ("infinity", np.inf)):
         changed = {"x": np.where(unread, value, tensors["x"])}
         note = f"pixels that no sample reads are {scenario}, and change nothing"
         beside = replace(SMALL, name=f"{scenario}_beside_the_samples", note=note)
         yield from of_scene("values", beside, SMALL.outputs, tensors=changed, **OF_SMALL)
-        for role, outputs, place in (("x", ["y"], (1, 1, row, column)), ("dy", ["dx"], (0, 1, 1, 1))):
+        for role, outputs, place in (("x", ["y"], (1, 1, 2, 3)), ("dy", ["dx"], (0, 1, 1, 1))):
             odd = tensors[role].copy()
             odd[place] = value
             where = "in a sample" if role == "x" else "in a gradient"

@@ -6,7 +6,7 @@ terminal (``\x1b[2J``), NUL, marks for the direction of text, lone surrogates (`
 
 from __future__ import annotations
 
-from conformance.stopping import is_stop
+from conformance.guard import is_stop
 
 MAX_LENGTH = 2000
 """The largest length of a text."""

@@ -22,10 +22,9 @@ from conformance.compare import compare
 from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.formula import Computed, Formula
+from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
 from conformance.outcome import Difference, Outcome, Reason, Result
 from conformance.printable import described, message_of, printable
-from conformance.stopping import is_stop
-from conformance.surroundings import EndOfProcessError, kept_surroundings
 
 MAX_KEPT_BYTES = 2**16
 """The largest output that a result keeps."""

@@ -68,7 +68,6 @@ def test_a_backend_with_a_mistake_answers_like_it_in_every_group_that_fails(name
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
     results = results_of("roi_align:ScaleIgnored")
     found = diagnose(results, math.inf)
-    assert found == diagnose(results, math.inf)
     groups = {one.group for one in found}
     assert len(groups) > 1
     assert all(sum(one.group == group for one in found) <= MAX_SHOWN for group in groups)

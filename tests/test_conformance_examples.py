@@ -1,4 +1,4 @@
-"""The examples of backends are short, and answer where their runtimes are installed; the document has one of them."""
+"""The examples of backends answer where their runtimes are installed; the document has one of them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ PACKAGES = {
     "tvm_backend:TvmBackend": "apache-tvm",
 }
 
-MAX_LINES = 40
-
 
 def test_every_example_is_tried() -> None:
     files = {file.stem for file in FOLDER.glob("*.py")} - {"__init__"}
@@ -38,9 +36,8 @@ def test_every_example_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_an_example_is_short_and_is_python(name: str) -> None:
+def test_an_example_is_python_and_names_itself(name: str) -> None:
     text = (FOLDER / f"{name.partition(':')[0]}.py").read_text("utf-8")
-    assert len(text.splitlines()) <= MAX_LINES
     assert f"`examples.backends.{name}`" in text
     compile(text, name, "exec")
 

@@ -16,7 +16,7 @@ from conformance.cases.scenes import scatter
 from conformance.compare import compare
 from conformance.expected_values import reference
 from conformance.families import family_of
-from conformance.fuzz.well_posed import is_well_posed
+from conformance.fuzz.check import is_well_posed
 from small_cases import small_case
 
 ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]

@@ -19,10 +19,9 @@ from conformance.backends.base import Backend, MissingBackendError, Session, Uns
 from conformance.case import Array, Case
 from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
+from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
 from conformance.model import build
 from conformance.printable import described, message_of
-from conformance.stopping import is_stop
-from conformance.surroundings import EndOfProcessError, kept_surroundings
 from ortops.spec import AttributeValue
 
 

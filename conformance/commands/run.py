@@ -27,13 +27,13 @@ from conformance.commands.options import (
 )
 from conformance.conventions import CONVENTIONS
 from conformance.expected_failures import Floor, Listed, judged_of, read, shortfalls
+from conformance.guard import stopped_by_signals
 from conformance.report import record, terminal
 from conformance.report.files import Reports
 from conformance.report.record import Report
 from conformance.report.terminal import console
 from conformance.run import STRICT
 from conformance.schedule import WorkerPoolError
-from conformance.stopping import stopped_by_signals
 from ortops.progress import with_progress
 
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from conformance import schedule
 from conformance.case import Case
 from conformance.child import ProcessLostError
-from conformance.fuzz.check import Failure, Verdict, check, with_expectation
+from conformance.fuzz.check import REFERENCE, TIME_LIMIT, Failure, Verdict, check, with_expectation
 from conformance.fuzz.strategy import ROUND, search
-from conformance.fuzz.well_posed import REFERENCE, TIME_LIMIT
 from conformance.schedule import TWIN, BackendChild, Setting, WorkerPool, WorkerPoolError, own_child
 
 REPORT_EVERY = 0.2  # the most seconds between two reports

@@ -197,7 +197,10 @@ class _Comparison:
                     continue
                 if self._pass(mutants, confirming):
                     # Mutants of one group alone must not be wrong in another way in other groups.
-                    if is_whole or all(self._fits(mutants, result) for result in _chosen(self._failed[function])):
+                    if is_whole or all(
+                        self._agrees(mutants, result) or self._pass(mutants, [result])
+                        for result in _chosen(self._failed[function])
+                    ):
                         self._known[mutants] = "", ()
                 elif where and agreed == len(compared) and self._pass(mutants, matching):
                     self._known[mutants] = where, conditions
@@ -234,9 +237,6 @@ class _Comparison:
     def _agrees(self, mutants: Mutants, result: Result) -> bool:
         is_concerned = all(mutant.concerns(case_of(result).definition) for mutant in mutants)
         return is_concerned and _is_same(result, self._answer(mutants, case_of(result)))
-
-    def _fits(self, mutants: Mutants, result: Result) -> bool:
-        return self._agrees(mutants, result) or self._pass(mutants, [result])
 
     def _pass(self, mutants: Mutants, results: Iterable[Result]) -> bool:
         """Whether the mutants pass all of these cases."""

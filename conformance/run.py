@@ -309,17 +309,11 @@ def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Resu
         reason, message = Reason.WROTE, f"the backend has written to {answer.written}"
     if reason is None:
         return result_of(Outcome.PASSED, worst=worst)
-    kept = _kept(case, answer.outputs or {})
-    return result_of(Outcome.FAILED, message, worst, outputs=kept, reason=reason)
-
-
-def _kept(case: Case, outputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of the case's small outputs, because a backend may reuse its memory."""
-    return {name: np.array(outputs[name]) for name in case.outputs if _is_small(outputs.get(name))}
-
-
-def _is_small(output: Array | None) -> bool:
-    return output is not None and output.nbytes <= MAX_KEPT_BYTES
+    answered = answer.outputs or {}
+    small = [name for name in case.outputs if name in answered and answered[name].nbytes <= MAX_KEPT_BYTES]
+    # Copies, because a backend may reuse its memory.
+    outputs = {name: np.array(answered[name]) for name in small}
+    return result_of(Outcome.FAILED, message, worst, outputs=outputs, reason=reason)
 
 
 def _conforms(case: Case, answer: Answer) -> tuple[Reason | None, str, Difference | None]:

@@ -142,7 +142,7 @@ class BackendChild(Child):
     def warm_up(self, case: Case) -> None:
         """Let the backend do what it does once, such as compiling: run the case, and ignore the answer."""
         with contextlib.suppress(ProcessLostError):
-            self.call(_warm_up, self._setting, case)
+            self.call(answer_within, self._setting, case, "", WARM_UP_LIMITS * self._setting.time_limit)
 
     def _lost(self, error: ProcessLostError) -> Answer:
         limit, text = self._setting.memory_limit, str(error)
@@ -340,10 +340,6 @@ def answers_of(setting: Setting) -> AnswerFunction:
     """A function that runs a case on the backend; the calls after the first run its twin."""
     stages = itertools.chain([""], itertools.repeat(TWIN))
     return lambda case: answer_within(setting, case, next(stages))
-
-
-def _warm_up(setting: Setting, case: Case) -> None:
-    answer_within(setting, case, seconds=WARM_UP_LIMITS * setting.time_limit)
 
 
 def answer_within(setting: Setting, case: Case, name: str = "", seconds: float | None = None) -> Answer:

@@ -123,6 +123,14 @@ def test_a_case_beyond_its_memory_has_crashed(tmp_path: Path) -> None:
     assert "took more memory than the 2048 MiB it is allowed: MemoryError: Unable to allocate 8.00 GiB" in result.output
 
 
+def test_a_child_that_was_idle_is_replaced_before_it_ends_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Child(os.getpid) as child:
+        first = child.call(os.getpid)
+        assert child.call(os.getpid) == first
+        monkeypatch.setattr("conformance.child.IDLE_SECONDS", 0.0)
+        assert child.call(os.getpid) != first
+
+
 def waits_for_a_program(file: Path) -> None:
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     file.write_text(str(program.pid), "ascii")

@@ -59,7 +59,7 @@ def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list
     for result in results:
         if not result.outcome.is_bad:
             continue
-        reason = _kind_of_answer(result)
+        reason = result.message.partition(":")[0] if result.reason is Reason.ACCEPTED else result.wrong_output
         if reason and result.group in best and result.reason is not Reason.TYPE:
             sentence = best[result.group].sentence
             reason = f"{sentence} ({agreed[sentence]} of {compared[sentence]} compared)"
@@ -101,8 +101,3 @@ def _told(cause: Cause, alike: Sequence[Result], results: Sequence[Result]) -> l
     return [
         replace(cause, reason=", ".join(filter(None, (cause.reason, w))), results=part) for w, part in parts.items()
     ]
-
-
-def _kind_of_answer(result: Result) -> str:
-    """How an answer is wrong, without the element or the case's note; empty if the backend gave no answer."""
-    return result.message.partition(":")[0] if result.reason is Reason.ACCEPTED else result.wrong_output

@@ -30,6 +30,9 @@ COLOURS = {
 }
 """The colours of the kinds on a terminal, the worst kind first."""
 
+BAD = ("crashed", "failed", "accepted")
+"""The kinds of cases that fail a run."""
+
 WHOSE = {
     Basis.TEXT: "text: the operator's specification",
     Basis.VECTORS: "vectors: published numbers",
@@ -166,7 +169,7 @@ def brief(every: Sequence[Row], most: int | None = None) -> list[Row]:
     few: list[Row] = []
     if most is not None and len(shown) > most:
         shown, passed = _split(shown, lambda row: _is_all(row, "passed"))
-        worst = sorted(shown, key=lambda row: -sum(map(_bad, row.tallies)))[:most]
+        worst = sorted(shown, key=lambda row: -sum(tally[kind] for tally in row.tallies for kind in BAD))[:most]
         shown, few = _split(shown, lambda row: row not in worst)
     folded = ("other groups", few), ("groups that pass", passed), ("unsupported groups", unsupported)
     for name, some in folded:
@@ -176,11 +179,6 @@ def brief(every: Sequence[Row], most: int | None = None) -> list[Row]:
             names = tuple(row.name for row in some)
             shown.append(replace(total(some, f"{len(some)} {name}"), groups=names))
     return shown
-
-
-def _bad(tally: Tally) -> int:
-    """The number of cases that fail the run."""
-    return sum(n for outcome, n in by_outcome(tally).items() if outcome.is_bad)
 
 
 def _split(every: Sequence[Row], is_apart: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:

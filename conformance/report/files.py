@@ -100,14 +100,11 @@ class Reports:
             self.diagnoses = diagnose(results)
         finally:  # a signal may end it
             self.causes = causes_of(results, self.diagnoses)
-            self._write_all(report)
-
-    def _write_all(self, report: Report) -> None:
-        for option, file in self._files.items():
-            try:
-                atomic_file.write(file, RENDERERS[option](report, self.causes))
-            except OSError as error:  # each file is tried
-                self.errors.append(f"{file} is not written: {error}")
+            for option, file in self._files.items():
+                try:
+                    atomic_file.write(file, RENDERERS[option](report, self.causes))
+                except OSError as error:  # each file is tried
+                    self.errors.append(f"{file} is not written: {error}")
 
     def write_list(self, file: Path, older: Listed, floor: Floor | None) -> None:
         """Write the list of expected failures and the floor, and print what changes in an older one.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conformance.cases import case_of
 from conformance.explain import explain
 from conformance.explain.drawing import picture
-from conformance.outcome import Outcome, Result
+from conformance.outcome import Outcome
 from conformance.report import counts
 from conformance.report.causes import Cause
 from conformance.report.counts import MEANINGS, in_words, kind_of, reasons_of
@@ -66,17 +66,14 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
 
 def _address_of(cause: Cause) -> str:
     """A picture as a data URL with an SVG file; empty if the smallest cases have no small picture."""
-    drawable = [result for result in cause.results if not case_of(result).expects_error]
-    for result in sorted(drawable, key=_size)[:MAX_TRIED]:
+    drawable = [(case, result) for result in cause.results if not (case := case_of(result)).expects_error]
+    # Small inputs first, and gradients last, because their drawings show no pixels.
+    drawable.sort(key=lambda pair: (pair[0].definition.is_gradient, pair[0].nbytes))
+    for case, result in drawable[:MAX_TRIED]:
         answer = Answer("outputs", result.outputs) if result.outputs else None
-        explained = explain(case_of(result), None, answer, result)
+        explained = explain(case, None, answer, result)
         if explained.drawing is not None:
-            drawn = picture(result.id, explained.heading, [explained.drawing]).encode()
+            drawn = picture(case.id, explained.heading, [explained.drawing]).encode()
             if len(drawn) <= MAX_BYTES:
                 return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode('ascii')}"
     return ""
-
-
-def _size(result: Result) -> tuple[bool, int]:
-    """A sort key: small inputs first, and gradients last, because their drawings show no pixels."""
-    return case_of(result).definition.is_gradient, case_of(result).nbytes

@@ -254,7 +254,8 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
 
 def _differing(before: Report, after: Report) -> rich.table.Table:
     """A table of the groups whose counts differ, with a column for each outcome that differs."""
-    old, new = (_outcomes_of_groups(report) for report in (before, after))
+    tallies = (counts.tallies_of(report, lambda case_id, _: group_of(case_id)) for report in (before, after))
+    old, new = ({name: counts.by_outcome(tally) for name, tally in groups.items()} for groups in tallies)
     pairs = {name: (old.get(name, Counter()), new.get(name, Counter())) for name in {**new, **old}}
     pairs = {name: (a, b) for name, (a, b) in pairs.items() if a != b}
     shown = [outcome for outcome in Outcome if any(a[outcome] != b[outcome] for a, b in pairs.values())]
@@ -263,8 +264,3 @@ def _differing(before: Report, after: Report) -> rich.table.Table:
         for name, (a, b) in pairs.items()
     )
     return table(((in_words(outcome.value), COLOURS[outcome.value]) for outcome in shown), "group of cases", rows)
-
-
-def _outcomes_of_groups(report: Report) -> dict[str, Counter[Outcome]]:
-    tallies = counts.tallies_of(report, lambda case_id, _: group_of(case_id))
-    return {name: counts.by_outcome(tally) for name, tally in tallies.items()}

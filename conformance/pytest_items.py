@@ -15,7 +15,7 @@ import pytest
 from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
 from conformance.case import Case
-from conformance.cases import collect
+from conformance.cases import by_id, collect
 from conformance.expected_failures import Floor, Listed, read, shortfalls
 from conformance.outcome import Outcome, Result
 from conformance.run import STRICT
@@ -55,7 +55,7 @@ def prepare(config: pytest.Config) -> None:
     listed = Listed()
     if file := config.getoption("conformance_expected_failures"):
         with _wrong_option("expected-failures", OSError, ValueError):
-            listed = read(Path(file), [case.id for case in collect()])
+            listed = read(Path(file), by_id())
     setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
@@ -105,7 +105,7 @@ class AnswerCheck:
         """Why the run fails; empty if it does not."""
         if not self._outcomes:
             return ""
-        return next(iter(shortfalls(self._outcomes, self._floor, [case.id for case in collect()])), "")
+        return next(iter(shortfalls(self._outcomes, self._floor, by_id())), "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the outcome of a case."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Mapping
 
 from conformance.case import Case
 from conformance.families import families
@@ -43,9 +44,10 @@ def collect() -> tuple[Case, ...]:
 
 def case_of(result: Result) -> Case:
     """The case of a result."""
-    return _by_id()[result.id]
+    return by_id()[result.id]
 
 
 @functools.cache
-def _by_id() -> dict[str, Case]:
+def by_id() -> Mapping[str, Case]:
+    """All cases of the suite by id."""
     return {case.id: case for case in collect()}

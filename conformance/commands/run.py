@@ -13,7 +13,7 @@ import click
 import ortops
 from conformance import backends, child, schedule
 from conformance.case import Case
-from conformance.cases import collect
+from conformance.cases import by_id
 from conformance.commands.options import (
     DASK,
     IN_FILE,
@@ -182,7 +182,7 @@ def run_command(
     listed = Listed()
     if failures_file is not None:
         with wrong_call("--expected-failures", OSError, ValueError):
-            listed = read(failures_file, [case.id for case in collect()])
+            listed = read(failures_file, by_id())
     if only_list:
         for case in cases:
             click.echo(case.id)
@@ -227,7 +227,7 @@ def run_command(
         click.echo(f"stopped by signal {stopped[0]} after {len(report.entries)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
     outcomes = {case_id: entry.outcome for case_id, entry in report.entries.items()}
-    errors = shortfalls(outcomes, listed.floor, [case.id for case in collect()])
+    errors = shortfalls(outcomes, listed.floor, by_id())
     if at_least and (breach := Floor(at_least).breach(outcomes, outcomes)):
         errors.append(breach)
     if judged_of(outcomes) and write_expected_failures_file is not None:

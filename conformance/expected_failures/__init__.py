@@ -134,7 +134,7 @@ def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
     return [ExpectedFailure(glob, printable(reason)) for glob, reason in reasons.items()]
 
 
-def read(file: Path, ids: Sequence[str] | None) -> Listed:
+def read(file: Path, ids: Collection[str] | None) -> Listed:
     """The list of expected failures in a TOML file, and its floor.
 
     Args:
@@ -181,7 +181,7 @@ def _data(file: Path) -> dict[str, Any]:
     return data
 
 
-def _entries(where: str, table: dict[str, Any], ids: Sequence[str] | None) -> Iterator[ExpectedFailure]:
+def _entries(where: str, table: dict[str, Any], ids: Collection[str] | None) -> Iterator[ExpectedFailure]:
     names = {"id", "glob", "cases"}
     for name in sorted(set(table) - names - {"reason", "crashes"}):
         _require(False, where, name, table[name], "be one of id, glob, cases, reason, crashes")

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from conformance.case import Case
-from conformance.cases import collect
+from conformance.cases import by_id
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import Floor, Listed
 from conformance.outcome import Outcome, Reason, Result
@@ -111,7 +111,7 @@ class Reports:
 
         The older floor stays if the run did not ask all of its cases.
         """
-        report, ids = self.report, [case.id for case in collect()]
+        report, ids = self.report, by_id()
         known = failure_list.listed(self.results, self.diagnoses, older.failures, ids)
         if floor is None or (older.floor is not None and not older.floor.counted(ids) <= set(report.entries)):
             floor = older.floor

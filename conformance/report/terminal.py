@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from conformance.case import group_of, scenario_of
-from conformance.cases import collect
+from conformance.cases import by_id
 from conformance.outcome import Outcome, Result
 from conformance.report import counts
 from conformance.report.counts import COLOURS, Row, cut, in_words, kind_of
@@ -131,7 +131,7 @@ def _examples(report: Report, causes: Sequence[Cause]) -> list[str]:
 
 
 def _write_failures(report: Report, out: Console, chosen: Sequence[str]) -> None:
-    cases = {case.id: case for case in collect()}
+    cases = by_id()
     for case_id in chosen:
         entry, case = report.entries[case_id], cases[case_id]
         line(out, f"{kind_of(entry)} {case_id}", COLOURS[kind_of(entry)], is_whole=True)  # to be copied

@@ -97,8 +97,8 @@ class Digest:
         elif kind in (tuple, dict, set, frozenset):
             items = [*value.items()] if kind is dict else [*value] if kind is tuple else sorted(value, key=repr)
             yield f"{kind} {len(items)}"
-            for one in items:
-                yield from self._value(one, name, names)
+            for item in items:
+                yield from self._value(item, name, names)
         elif (kind is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in "biufc":
             yield repr((kind, value.dtype, value.shape, value.strides, value.flags.writeable))
             yield hashlib.sha256(value.tobytes()).hexdigest()
@@ -139,7 +139,7 @@ def _without_numbers(module: str) -> str:
     """The text of an LLVM module without what depends on the code that the process compiled before."""
     numbers: dict[str, int] = {}
     changing = r"_ZN\w+|(?<=pickledata\.)\d+|(?<=\[)\d+(?= x i8\] c\"missing Environment)"
-    return re.sub(changing, lambda found: f"n{numbers.setdefault(found[0], len(numbers))}", module)
+    return re.sub(changing, lambda match: f"n{numbers.setdefault(match[0], len(numbers))}", module)
 
 
 def _code(code: CodeType, names: set[str]) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _extender() -> str:
         for module in ("numba.core.typing.templates", "numba.core.imputils")
         if module in sys.modules
     ]
-    entries = sum(len(one) for registry in registries for one in vars(registry).values() if isinstance(one, list))
+    entries = sum(len(kind) for registry in registries for kind in vars(registry).values() if isinstance(kind, list))
     return _extender_among(entries) if entries else ""
 
 
@@ -216,23 +216,25 @@ def _extender_among(_entries: int) -> str:
     from numba.core.typing import templates
 
     known = templates.builtin_registry
-    of_globals = (one for _, found in known.globals for one in getattr(found, "templates", ()))
+    of_globals = (template for _, value in known.globals for template in getattr(value, "templates", ()))
     defining = [*known.functions, *known.attributes, *of_globals]
-    values = [value for one in defining for name, value in vars(one).items() if name != "key"]  # what it defines
-    values += [entry[0] for one in vars(imputils.builtin_registry).values() if isinstance(one, list) for entry in one]
-    plain = (one.__func__ if type(one) in (staticmethod, classmethod) else one for one in values)
-    functions = [one for one in plain if type(one) is FunctionType]
-    functions += [
-        one for each in functions if each.__closure__ for one in _closure(each).values() if type(one) is FunctionType
+    values = [value for template in defining for name, value in vars(template).items() if name != "key"]
+    values += [
+        entry[0] for kind in vars(imputils.builtin_registry).values() if isinstance(kind, list) for entry in kind
     ]
-    names = {str(one.__module__) for one in defining} | {str(one.__globals__["__name__"]) for one in functions}
-    return next((one for one in sorted(names) if one.split(".")[0] not in ("abc", "numba", "ortops")), "")
+    plain = (value.__func__ if type(value) in (staticmethod, classmethod) else value for value in values)
+    functions = [value for value in plain if type(value) is FunctionType]
+    around = (value for function in functions if function.__closure__ for value in _closure(function).values())
+    functions += [value for value in around if type(value) is FunctionType]
+    names = {str(template.__module__) for template in defining}
+    names |= {str(function.__globals__["__name__"]) for function in functions}
+    return next((name for name in sorted(names) if name.split(".")[0] not in ("abc", "numba", "ortops")), "")
 
 
 def _closure(function: FunctionType) -> dict[str, Any]:
     """The variables of functions around it that it uses, without those that have no value yet."""
-    found = {}
+    values = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):
-            found[name] = cell.cell_contents
-    return found
+            values[name] = cell.cell_contents
+    return values

@@ -146,7 +146,7 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
     origin, parts = get_origin(hint), get_args(hint)
     is_several = origin is tuple and parts[-1:] != (Ellipsis,)
     for i, part in enumerate(parts if is_several else [hint]):
-        own = f"y{i}" if is_several else "y"
+        output = f"y{i}" if is_several else "y"
         inner, shape = _without_shape(part)
         inner, is_optional = _without_none(inner)
         is_variadic = get_origin(inner) in (list, tuple)
@@ -156,13 +156,13 @@ def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]
             raise TypeError(
                 f"{name}: its result has the annotation {part!r}: must be {ARRAYS}; or a tuple or list of these"
             )
-        variable = _variable(inner, kinds, own, variables)
+        variable = _variable(inner, kinds, output, variables)
         if variable in variables and not isinstance(_scalar(inner), TypeVar):
             raise TypeError(
                 f"{name}: its result's annotation, {inspect.formatannotation(part)}, leaves the element type open: must be "
                 "of a single type, such as NDArray[np.float32], or of the TypeVar of an input"
             )
-        yield Tensor(own, variable, shape, optional=is_optional, variadic=is_variadic)
+        yield Tensor(output, variable, shape, optional=is_optional, variadic=is_variadic)
 
 
 def _variable(
@@ -226,12 +226,12 @@ def _element_types(hint: Any, where: str) -> tuple[ElementType, ...] | None:
     else:
         scalars = (scalar,)
     # String arrays hold objects here, whatever their annotation says.
-    scalars = [np.object_ if one is np.str_ else one for one in scalars]
+    scalars = [np.object_ if cls is np.str_ else cls for cls in scalars]
     kinds = tuple(
-        name for name in get_args(ElementType) if any(issubclass(ELEMENT_DTYPES[name].type, one) for one in scalars)
+        name for name in get_args(ElementType) if any(issubclass(ELEMENT_DTYPES[name].type, cls) for cls in scalars)
     )
     if not kinds:
-        names = " or ".join(getattr(one, "__name__", repr(one)) for one in scalars)
+        names = " or ".join(getattr(cls, "__name__", repr(cls)) for cls in scalars)
         raise TypeError(f"{where} is an array of {names}: must be of {' or '.join(ELEMENT_DTYPES)}")
     return kinds
 

@@ -37,24 +37,24 @@ def exports_of(
     operators: Sequence[Operator],
     types: Sequence[str],
     standard: int | None = None,
-    own: Sequence[CompiledOperator] = (),
+    of_users: Sequence[CompiledOperator] = (),
     domain: str = DOMAIN,
 ) -> list[Export]:
     """The functions of a library with operators of this package, and with those of users; see `build_library`."""
     of_opsets: dict[int, list[Operator]] = {}
     for opset in STANDARD_OPSETS:
-        if named := [one for one in standard_operators(opset) if implementation(one.name, opset) in operators]:
+        if named := [op for op in standard_operators(opset) if implementation(op.name, opset) in operators]:
             of_opsets[opset] = named
     if standard is not None and standard not in of_opsets:
-        needed = " or ".join(implementation(one.name, standard).name for one in standard_operators(standard))
+        needed = " or ".join(implementation(operator.name, standard).name for operator in standard_operators(standard))
         raise ValueError(f"standard = {standard}: must have {needed} among the operators")
     first = operators if standard is None else of_opsets[standard]
     register = FunctionOf(registration.register)
     of_onnx = dict.fromkeys(operator for named in of_opsets.values() for operator in named)
     return [
-        Export("RegisterCustomOps", domains_of([*first, *own], types, domain), register),
+        Export("RegisterCustomOps", domains_of([*first, *of_users], types, domain), register),
         *(Export(f"RegisterOnnx{opset}", domains_of(named, types), register) for opset, named in of_opsets.items()),
-        Export(INTERFACE, interface_of([*operators, *own, *of_onnx], types)),
+        Export(INTERFACE, interface_of([*operators, *of_users, *of_onnx], types)),
     ]
 
 
@@ -81,8 +81,8 @@ def library_with(exports: Sequence[Export], target: str, cpu: str | None = None,
     for source in sources:
         if isinstance(source, UserFunction):  # can be of a notebook, which other processes cannot import
             objects[source] = emit_functions(platform, source, source.bitcode())
-        elif found := find(platform, source):
-            objects[source] = found
+        elif stored := find(platform, source):
+            objects[source] = stored
     missing = sorted(
         (source for source in sources if isinstance(source, Source) and source not in objects),
         key=lambda source: source.element != "",  # code without element types is the largest, so it starts first

@@ -200,7 +200,9 @@ _RUN, _STOP = FunctionOf(tasks.run_in_chunks), FunctionOf(python_api.signal_rais
 
 @functools.cache
 def _resample_of(kind: int) -> Constant:
-    copy_lines, sum_lines = (FunctionOf(one, _NAMES[kind]) for one in (resample.copy_lines, resample.sum_lines))
+    copy_lines, sum_lines = (
+        FunctionOf(function, _NAMES[kind]) for function in (resample.copy_lines, resample.sum_lines)
+    )
     return Constant(ResampleDriver, copy_lines=copy_lines, sum_lines=sum_lines, run=_RUN, stop=_STOP, kind=kind)
 
 
@@ -310,7 +312,7 @@ def entry_of(operator: Operator) -> Constant:
         columns=roi.columns,
         interleaves=roi.interleaves,
         outside=_row(operator, roi.outside),
-        nearest=next((i for i, one in enumerate(roi.parameters) if one is _INTERPOLATION), NONE),
+        nearest=next((i for i, parameter in enumerate(roi.parameters) if parameter is _INTERPOLATION), NONE),
         parameters=[
             _parameter(operator, parameter)
             for parameter in (*roi.parameters, *(0,) * (layout.MAX_PARAMETERS - len(roi.parameters)))

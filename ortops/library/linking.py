@@ -55,7 +55,7 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
     command = linker_of(target)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = folder / f"libortops{TARGETS[target].ending}"
+        library = folder / f"libortops{TARGETS[target].ending}"
         files = [folder / f"{number}.o" for number in range(len(objects))]
         for file, code in zip(files, objects, strict=True):
             file.write_bytes(code)
@@ -71,8 +71,8 @@ def link(target: str, exports: str, objects: Sequence[bytes]) -> bytes:
         listed = folder / "files"  # Windows takes no more than 32,767 characters
         listed.write_text("\n".join(file.as_posix() for file in files))
         flags = ["-shared", "-O2", "-s", *_flags_of(target)]
-        c_compiler.run([*command, *flags, f"@{listed}", *libraries, "-o", str(made)], folder)
-        return made.read_bytes()
+        c_compiler.run([*command, *flags, f"@{listed}", *libraries, "-o", str(library)], folder)
+        return library.read_bytes()
 
 
 def _flags_of(target: str) -> list[str]:

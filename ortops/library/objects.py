@@ -124,8 +124,8 @@ def _compile_bitcode(source: Source) -> bytes:
 
 def find(target: Target, source: Source) -> list[bytes] | None:
     """The object files of a function from the cache; None if one is missing."""
-    found = [cache.find(source.name, (source.element,), processor) for processor in _processors(target, source)]
-    return None if None in found else [code for code in found if code is not None]
+    codes = [cache.find(source.name, (source.element,), processor) for processor in _processors(target, source)]
+    return None if None in codes else [code for code in codes if code is not None]
 
 
 def save(target: Target, source: Source, compiled: Compiled) -> None:

@@ -1,4 +1,9 @@
-"""Build ONNX models of this project's operators, convert other models to them, and differentiate models."""
+"""Build ONNX models of this project's operators, convert other models to them, and differentiate models.
+
+Each product is a module or a package: `build` (with `collection` and `directml`), `convert` (with `resize`), `portable`
+(standard operators in place of this project's), `gradient`, `training` and `inference`, `gradient_check`, `torch` (exports
+from PyTorch) and `commands`. They share `tools`, which read, check and change messages of ONNX.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -7,8 +12,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from onnx_models import directml, portable
-from onnx_models.build import model, node
-from onnx_models.builders import BUILDERS, resize_grad, roi_align_with_grad
+from onnx_models.build import BUILDERS, model, node, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
 from onnx_models.inference import with_state

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import onnx
 
-from onnx_models.build import model
-from onnx_models.builders import roi_align_with_grad
+from onnx_models.build import model, roi_align_with_grad
 from ortops.operators import OPERATORS
 from ortops.operators.roi_align import ROI_ALIGN_GRAD
 from ortops.spec import AttributeValue, Operator

@@ -21,13 +21,12 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import ortops
-from onnx_models.files import one_line
 from onnx_models.gradient import TiedParametersWarning, ZeroGradientWarning, vjp
 from onnx_models.gradient.parameters import constant_tensor, parameters, real_constants
 from onnx_models.gradient.registry import REAL
 from onnx_models.tools.attributes import unknown_among
 from onnx_models.tools.functions import inline_functions
-from onnx_models.tools.protos import accepted, assign, iter_graphs, meant, normalize_domain, onnx_opset
+from onnx_models.tools.protos import accepted, assign, iter_graphs, meant, normalize_domain, one_line, onnx_opset
 from ortops.custom.operator import CustomOperator, as_operators
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import griffe
 
-from onnx_models.builders import BUILDERS
+from onnx_models.build import BUILDERS
 
 
 class Builders(griffe.Extension):

@@ -37,7 +37,7 @@ LAYERS = (
     ("onnx_models.tools",),
     ("onnx_models.*",),
     ("onnx_models.portable",),
-    ("onnx_models.build", "onnx_models.builders", "onnx_models.collection"),
+    ("onnx_models.build", "onnx_models.collection"),
     ("onnx_models.gradient",),
     ("onnx_models.training", "onnx_models.inference", "onnx_models.torch", "onnx_models.gradient_check"),
     ("onnx_models.commands",),

@@ -14,10 +14,9 @@ import click
 import numpy as np
 import onnx
 
-from onnx_models.commands.common import MODEL, OPERATORS, count, imported, show_table
-from onnx_models.files import click_errors, load_model, one_line
+from onnx_models.commands.common import MODEL, OPERATORS, click_errors, count, imported, load_model, show_table
 from onnx_models.gradient.registry import REAL
-from onnx_models.tools.protos import meant
+from onnx_models.tools.protos import meant, one_line
 from onnx_models.tools.types import single_line_errors
 
 if TYPE_CHECKING:

@@ -10,8 +10,18 @@ from typing import Any
 import click
 import onnx
 
-from onnx_models.commands.common import FORCE, MODEL, OPERATORS, OUT_FILE, count, imported, show_table
-from onnx_models.files import change_file, click_errors, load_model, one_line
+from onnx_models.commands.common import (
+    FORCE,
+    MODEL,
+    OPERATORS,
+    OUT_FILE,
+    change_file,
+    click_errors,
+    count,
+    imported,
+    load_model,
+    show_table,
+)
 from onnx_models.gradient import (
     PARAMETERS,
     Report,
@@ -22,6 +32,7 @@ from onnx_models.gradient import (
     report,
 )
 from onnx_models.portable.attach import attach
+from onnx_models.tools.protos import one_line
 
 _MAX_NAMES = 10
 """The largest number of names in a line of output."""

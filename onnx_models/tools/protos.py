@@ -329,3 +329,9 @@ def meant(name: object, known: Iterable[str]) -> str:
     """The known names close to an unknown one, to append to it: " (weight or weights?)"; "" if there are none."""
     close = near_names(name, known)
     return f" ({' or '.join(close)}?)" if close else ""
+
+
+def one_line(error: object) -> str:
+    """Return a text or an error's message in one line, with control characters, which names may contain, escaped."""
+    text = " ".join(str(error).split())
+    return text if text.isprintable() else ascii(text)

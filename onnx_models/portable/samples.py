@@ -126,6 +126,12 @@ class SampleGrid:
         each = concat(2, *(one.unsqueeze(2) for one in values))
         return each.reshape(self.bins.count, self.listed * len(values), *channels)
 
+    def at(self, table: Value, place: Value, m: int = 1) -> Value:
+        """Take entries of each row of a table [B, S m], for each channel of `place` [B, C]."""
+        # Not GatherElements, which ONNX's reference evaluator (1.23 at least) computes wrongly for more than 32 entries.
+        start = arange(self.bins.count).unsqueeze(1) * (self.listed * m)
+        return table.reshape(-1).gather(start + place)
+
     def weighted(self, pixels: Value, weight: Value | None) -> Value:
         """Multiply pixels [B, S, C] or [B, 1, C] by the weights of the samples."""
         return pixels if weight is None else pixels * self.table(weight).unsqueeze(2)
@@ -360,7 +366,8 @@ class _Winners:
         """Return the gradient for the weights of each corner, B S elements each."""
         found = []
         for corners in self.taps:
-            read = pixels.op("GatherElements", self._rows(corners), axis=0) * own
+            channels = pixels.length(1)
+            read = pixels.reshape(-1).gather(self._rows(corners) * channels + arange(channels)) * own
             count, candidates, m = self.grid.bins.count, self.grid.listed * len(corners), len(corners)
             by_weight = zeros(own.kind, count, candidates).op(
                 "ScatterElements", self.place, self.on_map.where(read, 0.0), axis=1, reduction="add"
@@ -369,11 +376,11 @@ class _Winners:
         return found
 
     def _rows(self, corners: Sequence[_Corner]) -> Value:
-        return _at(self.grid.side_by_side([one.pixels for one in corners]), self.place)
+        return self.grid.at(self.grid.side_by_side([one.pixels for one in corners]), self.place, len(corners))
 
     def _weighted(self, own: Value, corners: Sequence[_Corner]) -> Value:
         weights = [self.grid.table(one.weight) for one in corners if one.weight is not None]
-        return own * _at(self.grid.side_by_side(weights), self.place) if weights else own
+        return own * self.grid.at(self.grid.side_by_side(weights), self.place, len(weights)) if weights else own
 
 
 def _winners(grid: SampleGrid, mode: Mode, corners: list[_Corner], pixels: Value) -> _Winners:
@@ -381,8 +388,4 @@ def _winners(grid: SampleGrid, mode: Mode, corners: list[_Corner], pixels: Value
     ordered = grid.side_by_side(candidates, grid.bins.roi_inputs.map_lengths[1])
     place = ordered.op("ArgMax", kind="int64", axis=1, keepdims=0)
     taps = [corners] if mode == "max" else [[one] for one in corners]
-    return _Winners(grid, taps, place, _at(grid.table(grid.inside), place // len(taps[0])))
-
-
-def _at(table: Value, place: Value) -> Value:
-    return table.op("GatherElements", place, axis=1)
+    return _Winners(grid, taps, place, grid.at(grid.table(grid.inside), place // len(taps[0])))

@@ -1,6 +1,6 @@
 """How a session is created and run: several times, with symbolic dimensions, and with constant inputs.
 
-The RoIs are crops, whose results have a closed form (`exact_rois.py`).
+The RoIs are exact ones, whose results have a closed form (`exact_rois.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sizes as in practice: around the powers of two at which blocked, vectorised and threaded code branches, and beyond.
 
-Nearly all are crops or repetitions, whose results have a closed form (`exact_rois.py`). Modes, coordinate modes, scales and
-element types alternate.
+Nearly all are exact RoIs or repetitions, whose results have a closed form (`exact_rois.py`). Modes, coordinate modes, scales
+and element types alternate.
 """
 
 from __future__ import annotations

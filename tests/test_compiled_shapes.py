@@ -253,7 +253,7 @@ def _is_told(shape: Lengths | None) -> Lengths | None:
 @pytest.mark.parametrize(
     "operator", ALL, ids=lambda operator: f"{operator.domain}{operator.name}{len(operator.attributes)}"
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_shapes_and_errors_are_those_of_python(operator: Operator, data: st.DataObject) -> None:
     problem = Problem(data.draw, operator)

@@ -22,7 +22,7 @@ MAX_EXIT_SECONDS = 30.0
     ("nodes", "programs"),
     [
         ("ours", ("storm_run", "in_a_kernel", "nested", "recursion")),
-        ("unconverted", ("storm_run", "in_a_kernel", "nested", "recursion")),
+        ("unconverted", ("storm_run", "recursion")),
     ],
     ids=["ours", "unconverted"],
 )

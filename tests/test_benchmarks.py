@@ -42,8 +42,8 @@ def tiny(operation: Operation) -> Problem:
     return Problem(operation, TINY_OF.get(operation.workloads, TINY))
 
 
-def measured(operation: Operation, found: dict[str, Peer]) -> list[Cell]:
-    return measure("roi-align", tiny(operation), 1, found, rounds=1)
+def measured(operation: Operation, chosen: dict[str, Peer]) -> list[Cell]:
+    return measure("roi-align", tiny(operation), 1, chosen, rounds=1)
 
 
 def altered(alter: Callable[[Array], Array], is_same: bool = True) -> Peer:
@@ -51,7 +51,7 @@ def altered(alter: Callable[[Array], Array], is_same: bool = True) -> Peer:
 
     def prepare(problem: Problem, threads: int) -> Call:
         call = models.ours(problem, threads)
-        return Call(call.run, lambda answer: [alter(one) for one in call.arrays(answer)], is_same)
+        return Call(call.run, lambda answer: [alter(array) for array in call.arrays(answer)], is_same)
 
     return prepare
 
@@ -67,7 +67,7 @@ def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
     (cell,) = measured(operation, peers.load(names))
     assert cell.refused == []
     timed = {
-        "copy": {one.name for one in OPERATIONS if one.outputs == ("Y",)},
+        "copy": {other.name for other in OPERATIONS if other.outputs == ("Y",)},
         "onnxruntime": {"average", "max", "pixels", "linear", "nearest"},
         "openvino": {"average", "linear", "nearest"} if "openvino" in peers.load(names) else {},
     }
@@ -76,12 +76,14 @@ def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
 
 def test_a_peer_with_wrong_numbers_is_not_timed() -> None:
     wrong = [off_by_a_tenth, lambda a: a[:-1], lambda a: a * np.float32(np.nan), lambda a: a * 0, lambda a: a * 1.001]
-    found: dict[str, Peer] = {"ortops": models.ours}
-    found |= {f"wrong {i}": altered(alter) for i, alter in enumerate(wrong)}
-    found |= {"right": altered(lambda a: a), "known": altered(lambda a: a * 0, is_same=False)}
-    (cell,) = measured(OPERATIONS[0], found)
+    chosen: dict[str, Peer] = {"ortops": models.ours}
+    chosen |= {f"wrong {i}": altered(alter) for i, alter in enumerate(wrong)}
+    chosen |= {"right": altered(lambda a: a), "known": altered(lambda a: a * 0, is_same=False)}
+    (cell,) = measured(OPERATIONS[0], chosen)
     messages = [f"wrong {i} is not compared: average of tiny differs from ours" for i in range(len(wrong))]
-    assert [one.startswith(start) for one, start in zip(cell.refused, messages, strict=True)] == [True] * len(wrong)
+    assert [refusal.startswith(start) for refusal, start in zip(cell.refused, messages, strict=True)] == [True] * len(
+        wrong
+    )
     assert list(cell.times) == ["ortops", "right", "known"]
 
 
@@ -89,10 +91,10 @@ def test_a_peer_with_wrong_numbers_is_not_timed() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torchvision as it is imported
 def test_roi_align_in_pytorch_agrees_where_it_is_installed(peer: str) -> None:
     try:
-        found = peers.load(["ortops", peer], is_chosen=True)
+        chosen = peers.load(["ortops", peer], is_chosen=True)
     except click.UsageError as error:
         pytest.skip(str(error))
-    cells = [cell for one in OPERATIONS for cell in measured(one, found)]
+    cells = [cell for operation in OPERATIONS for cell in measured(operation, chosen)]
     assert [cell.refused for cell in cells if cell.refused] == []
     assert {cell.operation for cell in cells if peer in cell.times} == {"average", "dX"}
 
@@ -138,7 +140,7 @@ import ortops
 class Session(ortops.InferenceSession):
     def run(self, *arguments):
         print("not an answer")
-        return [2 * one for one in super().run(*arguments)]
+        return [2 * output for output in super().run(*arguments)]
 ortops.InferenceSession = Session
 """
 
@@ -147,7 +149,7 @@ def test_the_operators_of_another_folder_are_called_in_turn(tmp_path: Path) -> N
     (tmp_path / "ortops.py").write_text(OTHERS, "utf-8")
     with checkout(tmp_path) as others:
         (cell,) = measured(OPERATIONS[0], {"ortops": models.ours, "others": others})
-        assert [one.partition(" where")[0] for one in cell.refused] == [
+        assert [refusal.partition(" where")[0] for refusal in cell.refused] == [
             f"others is not compared: average of tiny differs from ours by {np.abs(answer()).max():.2g}"
         ]
 
@@ -191,7 +193,7 @@ def test_a_run_writes_tables_and_a_picture(tmp_path: Path) -> None:
 
 def cell(operation: str, workload: str, threads: int, **times: list[float]) -> Cell:
     return Cell(
-        "roi-align", operation, workload, threads, {name: [one / 1e3 for one in each] for name, each in times.items()}
+        "roi-align", operation, workload, threads, {name: [time / 1e3 for time in each] for name, each in times.items()}
     )
 
 

@@ -36,7 +36,7 @@ def test_the_folders_of_its_table_exist() -> None:
     rows = re.findall(r"^\| (`.*?) \|", DESIGN, re.MULTILINE)
     folders = [folder for row in rows for folder in re.findall(r"`([\w/]+)`", row)]
     assert len(folders) > 10
-    missing = [one for one in folders if not (ROOT / one).is_dir() and not (ROOT / "conformance" / one).is_dir()]
+    missing = [name for name in folders if not (ROOT / name).is_dir() and not (ROOT / "conformance" / name).is_dir()]
     assert missing == []
 
 

@@ -36,7 +36,7 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
 def test_the_oldest_releases_in_ci_are_those_that_pyproject_allows() -> None:
     extras = PROJECT["optional-dependencies"]
     needed = [*PROJECT["dependencies"], *extras["conformance"], *extras["compile"]]
-    bounds = [re.match(r"([\w-]+)>=([\d.]+)", one) for one in needed]
+    bounds = [re.match(r"([\w-]+)>=([\d.]+)", requirement) for requirement in needed]
     lines = (ROOT / ".github/oldest.txt").read_text("utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     assert set(pins) == {bound[1] for bound in bounds if bound}
@@ -46,16 +46,16 @@ def test_the_oldest_releases_in_ci_are_those_that_pyproject_allows() -> None:
 
 
 def test_an_archive_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
-    made = list[bytes]()
+    archives = list[bytes]()
     for name in ("first", "second"):
         folder = tmp_path / name / "corpus"
         (folder / "b").mkdir(parents=True)
-        for file in ("b/2", "1") if made else ("1", "b/2"):
+        for file in ("b/2", "1") if archives else ("1", "b/2"):
             (folder / file).write_text(file)
-        os.utime(folder / "1", (len(made), len(made)))
+        os.utime(folder / "1", (len(archives), len(archives)))
         pack(folder, tmp_path / name / "corpus.tar.gz")
-        made.append((tmp_path / name / "corpus.tar.gz").read_bytes())
-    assert made[0] == made[1]
+        archives.append((tmp_path / name / "corpus.tar.gz").read_bytes())
+    assert archives[0] == archives[1]
     with tarfile.open(tmp_path / "first/corpus.tar.gz") as tar:
         assert tar.getnames() == ["corpus", "corpus/1", "corpus/b", "corpus/b/2"]
 

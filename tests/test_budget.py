@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (16249, 4341, 3965),
-    "onnx_models": (11710, 2730, 2741),
+    "onnx_models": (11664, 2714, 2714),
     "conformance": (11114, 2527, 2712),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),

@@ -109,7 +109,9 @@ def make(
     """
     like_y = tensors.get("dy", expected.get("y"))
     bins = (1, 1) if like_y is None else like_y.shape[2:]
-    types = [name for name in types if _are_held(tensors.get("rois", np.zeros(0)), name)]
+    rois = tensors.get("rois", np.zeros(0))
+    with np.errstate(over="ignore"):
+        types = [name for name in types if np.array_equal(rois.astype(ELEMENT_DTYPES[name]), rois)]
     for operator in [operators] if isinstance(operators, str) else operators:
         attributes = how.attributes(operator, bins) if isinstance(how, Rule) else how
         words = [value for value in attributes.values() if isinstance(value, str)] if isinstance(how, Rule) else []
@@ -134,11 +136,6 @@ def make(
                     variant="/".join(words) if variant is None else variant,
                     **rest,
                 )
-
-
-def _are_held(rois: Array, element_type: str) -> bool:
-    with np.errstate(over="ignore"):
-        return np.array_equal(rois.astype(ELEMENT_DTYPES[element_type]), rois)
 
 
 def of_scene(
@@ -202,41 +199,25 @@ def expand(
         rest: further fields of `Case`.
     """
     for operator in OPERATORS:
-        of_node = _own_attributes(operator, function, attributes)
-        if of_node is None:
+        is_other = any(attributes.get(name, value) != value for name, value in operator.constants.items())
+        if operator.function != function or is_other:
             continue
-        if write_defaults:
-            of_node = {a.name: of_node.get(a.name, a.default) for a in operator.attributes}
+        given = [a for a in operator.attributes if write_defaults or a.name in attributes]
         version = [f"v{operator.standard[1]}"] if operator.standard else []
-        for element_type in _types_of(operator, types):
+        known = [name for allowed in operator.types.values() for name in allowed if name in FLOATS]
+        for element_type in (name for name in known if name in types):
             dtype = ELEMENT_DTYPES[element_type]
             yield Case(
                 id="/".join([function, scenario, *version, *filter(None, [variant]), element_type]),
                 source=source or by_reference(function),
                 operator=operator.name,
-                attributes=of_node,
+                attributes={a.name: attributes.get(a.name, a.default) for a in given},
                 inputs={name: _rounded(operator, name, array, dtype) for name, array in inputs.items()},
                 outputs=tuple(outputs),
                 note=note,
                 input_error=input_error + _rounding(inputs, element_type, published_type),
                 **rest,
             )
-
-
-def _own_attributes(
-    operator: Operator, function: str, attributes: Mapping[str, AttributeValue]
-) -> dict[str, AttributeValue] | None:
-    """The attributes to write on a node of `operator`, or None if it fixes one of them to another value."""
-    if operator.function != function:
-        return None
-    if any(attributes.get(name, value) != value for name, value in operator.constants.items()):
-        return None
-    return {a.name: attributes[a.name] for a in operator.attributes if a.name in attributes}
-
-
-def _types_of(operator: Operator, types: Collection[str]) -> list[str]:
-    """The members of `types` that the operator's floating-point tensors may have."""
-    return [t for allowed in operator.types.values() for t in allowed if t in FLOATS and t in types]
 
 
 def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) -> Array:

@@ -81,20 +81,21 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
         True or False, and the worst difference: None if the outputs are empty.
     """
     terms = _terms(case)
-    worst: Difference | None = None
+    worst: list[Difference] = []
     for name, expected in expected_outputs(case).items():
-        if name not in answer:
-            shape = f"shape {list(expected.shape)}"
+        shape, got = f"shape {list(expected.shape)}", answer.get(name)
+        if got is None:
             return False, Difference(name, None, shape, "no such output", reason=Reason.NO_OUTPUT)
-        problem = _wrong_type_or_shape(name, case, expected, answer[name])
-        if problem is None:
-            fits, worst_here = _worst_element(case, name, expected, answer[name], terms[name])
-            if fits:
-                worst = _worse(worst, worst_here)
-                continue
-            problem = worst_here
-        return False, problem
-    return True, worst
+        if got.dtype != case.dtype:
+            wrong = printable(f"type {got.dtype}")
+            return False, Difference(name, None, f"type {case.dtype}", wrong, reason=Reason.TYPE)
+        if got.shape != expected.shape:
+            return False, Difference(name, None, shape, f"shape {list(got.shape)}", reason=Reason.SHAPE)
+        fits, difference = _worst_element(case, name, expected, got, terms[name])
+        if not fits:
+            return False, difference
+        worst += [difference] if difference else []
+    return True, max(worst, key=lambda each: (each.error or 0.0) / (each.allowed or 1.0), default=None)
 
 
 def _in_range(expected: Floats, case: Case) -> Floats:
@@ -104,14 +105,6 @@ def _in_range(expected: Floats, case: Case) -> Floats:
     with np.errstate(over="ignore"):
         rounded = expected.astype(case.dtype).astype(np.float64)
     return np.where(np.isinf(rounded), rounded, expected)
-
-
-def _wrong_type_or_shape(name: str, case: Case, expected: Floats, got: Array) -> Difference | None:
-    if got.dtype != case.dtype:
-        return Difference(name, None, f"type {case.dtype}", printable(f"type {got.dtype}"), reason=Reason.TYPE)
-    if got.shape != expected.shape:
-        return Difference(name, None, f"shape {list(expected.shape)}", f"shape {list(got.shape)}", reason=Reason.SHAPE)
-    return None
 
 
 class _Worst(NamedTuple):
@@ -174,12 +167,3 @@ def _worst_of(case: Case, exact: Floats, given: Array, terms: ErrorTerms, first:
     is_number = bool(np.isfinite(error.flat[at]))
     numbers = (float(error.flat[at]), float(allowed.flat[at])) if is_number else (None, None)
     return _Worst(float(used.flat[at]), first + at, float(expected.flat[at]), float(got.flat[at]), *numbers)
-
-
-def _worse(first: Difference | None, second: Difference | None) -> Difference | None:
-    def used(difference: Difference) -> float:
-        return (difference.error or 0.0) / (difference.allowed or 1.0)
-
-    if first is None or second is None:
-        return second if first is None else first
-    return max(first, second, key=used)

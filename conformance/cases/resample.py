@@ -131,12 +131,9 @@ def _derived() -> Iterator[Case]:
     """Empty tensors, which are valid, and sums of many ones, which stop at 2048 in float16."""
     for row in load("resample_derived.json", dict[str, Any]):
         scene = ResampleScene(row["name"], row["note"], row["x_shape"], row.get("scales", ()), row["output_sizes"])
-        expected = {"dx": np.array(row["dx"], np.float64)} if "dx" in row else _nothing(scene)
+        nothing = {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
+        expected = {"dx": np.array(row["dx"], np.float64)} if "dx" in row else nothing
         yield from _of_scene(row["family"], scene, row.get("attributes", NONE), expected, source=DOCUMENTATION)
-
-
-def _nothing(scene: ResampleScene) -> dict[str, Array]:
-    return {"y": np.zeros(scene.y_shape), "dx": np.zeros(scene.x_shape)}
 
 
 def _sessions() -> Iterator[Case]:

@@ -75,7 +75,8 @@ class ByRole(Formula):
     @property
     def outputs(self) -> Mapping[str, TensorType]:
         """See `Formula`."""
-        return _outputs(self)
+        dtype, names = ELEMENT_DTYPES[self.element_type], NAMES[self.forward]
+        return {names[role]: TensorType(dtype, self.shapes[role]) for role in self.wanted}
 
     @property
     def in_float(self) -> ByRole:
@@ -100,12 +101,6 @@ def _inputs(formula: ByRole) -> Mapping[str, TensorType]:
         )
         for name, allowed in types.items()
     }
-
-
-@functools.lru_cache(256)
-def _outputs(formula: ByRole) -> Mapping[str, TensorType]:
-    dtype, shapes = ELEMENT_DTYPES[formula.element_type], formula.shapes
-    return {NAMES[formula.forward][role]: TensorType(dtype, shapes[role]) for role in formula.wanted}
 
 
 def channels_of_bins(operator: Operator, bins: tuple[int, int]) -> int:

@@ -93,6 +93,7 @@ def test_second_build_writes_same_library_and_keeps_loaded_one(library: Path) ->
         assert library.read_bytes() == old.read()
 
 
+@pytest.mark.usefixtures("no_processes")
 @pytest.mark.parametrize("opset", [10, 16])
 def test_library_has_entry_for_operators_of_opset(library: Path, opset: int, tmp_path: Path) -> None:
     made = tmp_path / library.name
@@ -102,6 +103,7 @@ def test_library_has_entry_for_operators_of_opset(library: Path, opset: int, tmp
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.usefixtures("no_processes")
 def test_library_passes_suite(library: Path) -> None:
     result = run("--backend", f"library:{library}", "--select", "roi_align/*/v16/float")
     assert result.exit_code == 0, result.output

@@ -305,9 +305,11 @@ from ortops.library.targets import TARGETS
 import users_operators
 
 print(njit(lambda x: np.sort(x.copy()))(np.array([2.0, 1.0])))  # machine code of functions that Weighted calls, too
-one = UserFunction(users_operators.Weighted, (("x", "double"), ("scale", "double"), ("y", "double"), ("counts", "int64")))
-code = one.bitcode()
-print(all(object_file for target in TARGETS.values() for object_file in emit_functions(target, one, code)))
+types = ("x", "double"), ("scale", "double"), ("y", "double"), ("counts", "int64")
+function = UserFunction(users_operators.Weighted, types)
+code = function.bitcode()
+targets = TARGETS["aarch64-linux"], TARGETS["x86_64-windows"]
+print(all(object_file for target in targets for object_file in emit_functions(target, function, code)))
 """
 
 

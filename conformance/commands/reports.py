@@ -104,5 +104,5 @@ def compare_command(before_file: Path, after_file: Path) -> None:
     """
     with wrong_call(None, NotAReportError):
         before, after = read(before_file), read(after_file)
-    if terminal.write_changes(before, after, console())[terminal.Group.NEWLY_FAILING]:
+    if terminal.write_changes(before, after, console())[terminal.NEWLY_FAILING]:
         raise click.exceptions.Exit(1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from enum import Enum
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from conformance.case import group_of, scenario_of
@@ -198,49 +197,41 @@ def _in_lines(texts: Iterable[Text], room: int) -> Text:
     return rich.text.Text(",\n").join(lines)
 
 
-class Group(Enum):
-    """The kinds of change between two reports, the worst first."""
-
-    NEWLY_FAILING = "newly failing"
-    FAILING_OTHERWISE = "failing otherwise"
-    NO_LONGER_FAILING = "no longer failing"
-    OTHER = "with another outcome"
-    NEW = "new"
-    GONE = "gone"
+NEWLY_FAILING = "newly failing"
+CHANGES = (NEWLY_FAILING, "failing otherwise", "no longer failing", "with another outcome", "new", "gone")
+"""The kinds of change between two reports, the worst first."""
 
 
-def _group(before: Result | None, after: Result | None) -> Group:
+def _change(before: Result | None, after: Result | None) -> str:
     """The kind of a change; None stands for a report without the case. A new case that fails is newly failing."""
     if after is None:
-        return Group.GONE
+        return "gone"
     was_bad = before is not None and before.outcome.is_bad
     if after.outcome.is_bad:
-        return Group.FAILING_OTHERWISE if was_bad else Group.NEWLY_FAILING
+        return "failing otherwise" if was_bad else NEWLY_FAILING
     if before is None:
-        return Group.NEW
-    return Group.NO_LONGER_FAILING if was_bad else Group.OTHER
+        return "new"
+    return "no longer failing" if was_bad else "with another outcome"
 
 
-def changes(before: Report, after: Report) -> dict[Group, list[str]]:
-    """The ids of the cases whose outcome changed, by kind of change, in the order of the later report."""
-    grouped: dict[Group, list[str]] = {group: [] for group in Group}
-    for case_id in {**after.entries, **before.entries}:
-        old, new = before.entries.get(case_id), after.entries.get(case_id)
-        if old is None or new is None or old.outcome is not new.outcome:
-            grouped[_group(old, new)].append(case_id)
-    return grouped
+def write_changes(before: Report, after: Report, out: Console) -> Mapping[str, Sequence[str]]:
+    """Print the groups of cases whose counts differ, the changed cases, and the number of changes of each kind.
 
-
-def write_changes(before: Report, after: Report, out: Console) -> dict[Group, list[str]]:
-    """Print the groups of cases whose counts differ, the changed cases, and the number of changes of each kind."""
+    Returns:
+        The ids of the cases whose outcome changed, by the kind of change, in the order of the later report.
+    """
     line(out, f"{before.title} -> {after.title}")
     differing = _differing(before, after)
     if differing.row_count:
         out.print(differing)
-    grouped = changes(before, after)
-    for group, ids in grouped.items():
+    changed: dict[str, list[str]] = {kind: [] for kind in CHANGES}
+    for case_id in {**after.entries, **before.entries}:
+        old, new = before.entries.get(case_id), after.entries.get(case_id)
+        if old is None or new is None or old.outcome is not new.outcome:
+            changed[_change(old, new)].append(case_id)
+    for kind, ids in changed.items():
         if ids:
-            line(out, f"{len(ids)} {group.value}", "bold")
+            line(out, f"{len(ids)} {kind}", "bold")
         for case_id in ids:
             outcomes = [report.entries[case_id].outcome for report in (before, after) if case_id in report.entries]
             new = after.entries.get(case_id)
@@ -248,8 +239,8 @@ def write_changes(before: Report, after: Report, out: Console) -> dict[Group, li
             line(out, f"  {case_id}: {said}", COLOURS[new.outcome.value] if new else "dim")
             if new and new.outcome.is_bad and new.message:
                 line(out, f"      {new.message}")
-    line(out, ", ".join(f"{len(ids)} {group.value}" for group, ids in grouped.items()))
-    return grouped
+    line(out, ", ".join(f"{len(ids)} {kind}" for kind, ids in changed.items()))
+    return changed
 
 
 def _differing(before: Report, after: Report) -> rich.table.Table:

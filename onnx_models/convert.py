@@ -16,6 +16,7 @@ from onnx_models.tools.opset_upgrade import upgrade_opset
 from onnx_models.tools.protos import (
     Scope,
     accepted,
+    assign,
     copy_model,
     import_domain,
     iter_graphs,
@@ -263,8 +264,7 @@ def _drop_imports(scope: Scope, domains: set[str]) -> None:
             needed |= {function.domain, *(item.domain for item in function.opset_import)}
     kept = [item for item in scope.opset_import if item.domain not in domains or item.domain in needed]
     if len(kept) < len(scope.opset_import):
-        del scope.opset_import[:]
-        scope.opset_import.extend(kept)
+        assign(scope.opset_import, kept)
 
 
 MIN_OPSET = 9

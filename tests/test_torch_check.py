@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from onnx_models.torch import UncheckedWarning, export, functions
+from onnx_models.torch import UncheckedWarning, decompositions, export
 from torch_checks import QUIET
 
 pytestmark = QUIET
@@ -33,7 +33,7 @@ def total(outputs: dict[str, Any]) -> Any:
 
 
 def test_a_wrong_translation_is_named_by_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(functions.FUNCTIONS, torch.ops.aten.sinc.default, torch.sin)
+    monkeypatch.setitem(decompositions.DECOMPOSITIONS, torch.ops.aten.sinc.default, torch.sin)
     module = Outputs(wrong=torch.sinc).double()
     with pytest.raises(
         ValueError, match=r"output 'output_wrong' .* differs .* by up to [\d.]+, the bound is [\d.]+e-1\d"

@@ -20,7 +20,7 @@ from onnx_models.tools.attributes import (
 )
 from onnx_models.tools.functions import Functions, check_attributes, is_body
 from onnx_models.tools.opset_upgrade import DEFAULT_OPSET, upgrade_opset
-from onnx_models.tools.protos import accepted, copy_model, import_domain, iter_nodes, label, onnx_opset
+from onnx_models.tools.protos import accepted, assign, copy_model, import_domain, iter_nodes, label, onnx_opset
 from onnx_models.tools.schema import schemas_of
 from onnx_models.tools.types import known_types, node_checker
 from ortops.operators import BY_NAME
@@ -75,8 +75,7 @@ def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     nodes_of_both = (node for scope in (model, *model.functions) for node in iter_nodes(scope))
     copy = attach_custom(model if any(map(operator_of, nodes_of_both)) else convert(model))
     kept = [function for function in copy.functions if not _is_ours(function)]
-    del copy.functions[:]
-    copy.functions.extend(kept)
+    assign(copy.functions, kept)
     nodes = list(filter(_of_ours, iter_nodes(copy.graph)))
     inner = [(function, node) for function in copy.functions for node in iter_nodes(function) if _of_ours(node)]
     if not nodes and not inner:
@@ -119,8 +118,7 @@ def attach_custom(model: onnx.ModelProto) -> onnx.ModelProto:
                 node.overload = ""
                 bodies[node.domain, node.op_type] = operator.body
     kept = [function for function in copy.functions if (function.domain, function.name) not in bodies]
-    del copy.functions[:]
-    copy.functions.extend([*kept, *bodies.values()])
+    assign(copy.functions, [*kept, *bodies.values()])
     for domain, _ in bodies:
         import_domain(copy, domain, DOMAIN_VERSION)
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION) if bodies else copy.ir_version
@@ -151,8 +149,7 @@ def _checked(operator: Operator, node: onnx.NodeProto) -> dict[str, AttributeVal
             )
     given = node_attribute_values(operator, node)
     values = attribute_values(operator, given)
-    del node.attribute[:]
-    node.attribute.extend(attribute_protos(operator.attributes, values))
+    assign(node.attribute, attribute_protos(operator.attributes, values))
     return operator.check_attributes(given)
 
 

@@ -15,6 +15,7 @@ from onnx_models.portable.graph import InlinedGraph
 from onnx_models.tools.attributes import custom_of, operator_of, prefix_errors
 from onnx_models.tools.functions import inline_functions
 from onnx_models.tools.protos import (
+    assign,
     iter_graphs,
     iter_nodes,
     label,
@@ -95,8 +96,7 @@ def _lowered(model: onnx.ModelProto) -> onnx.ModelProto:
             with prefix_errors(label(node)):
                 part.node.extend(_nodes_for(node, InlinedGraph(names, types, opset, prefix)))
     kept = [item for item in made.opset_import if item.domain != DOMAIN]
-    del made.opset_import[:]
-    made.opset_import.extend(kept)
+    assign(made.opset_import, kept)
     return restore_weights(made, model)
 
 

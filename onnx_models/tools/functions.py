@@ -19,7 +19,7 @@ from onnx_models.tools.attributes import (
     refuse_extensions,
 )
 from onnx_models.tools.opset_upgrade import upgrade_opset
-from onnx_models.tools.protos import Scope, attribute_graphs, iter_nodes, label, normalize_domain, onnx_opset
+from onnx_models.tools.protos import Scope, assign, attribute_graphs, iter_nodes, label, normalize_domain, onnx_opset
 from onnx_models.tools.types import single_line_errors
 from ortops.spec import Attribute, Operator
 
@@ -209,8 +209,7 @@ def _called(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     made = onnx.ModelProto()
     made.CopyFrom(model)
-    del made.functions[:]
-    made.functions.extend(kept)
+    assign(made.functions, kept)
     return made
 
 

@@ -14,7 +14,16 @@ from typing import Any
 import onnx
 
 from onnx_models.tools.nodes import NodeBuilder
-from onnx_models.tools.protos import Scope, copy_model, label, normalize_domain, onnx_opset, subgraphs, tensor_names
+from onnx_models.tools.protos import (
+    Scope,
+    assign,
+    copy_model,
+    label,
+    normalize_domain,
+    onnx_opset,
+    subgraphs,
+    tensor_names,
+)
 from onnx_models.tools.types import constant_attribute
 
 DEFAULT_IR_VERSION = 10
@@ -128,8 +137,7 @@ class _Nodes(NodeBuilder):
                     self._constants[node.output[0]] = node.attribute[0].t
             changed += [*self.added, node, *self._after]
             self.added, self._after = [], []
-        del part.node[:]
-        part.node.extend(changed)
+        assign(part.node, changed)
 
     def after(self, node: onnx.NodeProto, operator: str, *inputs: str, **attributes: Any) -> None:
         """Insert a node after the converted one, whose output becomes the new node's first input."""

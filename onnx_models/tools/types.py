@@ -18,6 +18,7 @@ from onnx_models.tools.attributes import remedy
 from onnx_models.tools.compositions import COMPOSITIONS
 from onnx_models.tools.nodes import NodeBuilder, NodeView
 from onnx_models.tools.protos import (
+    assign,
     import_domain,
     iter_graphs,
     iter_nodes,
@@ -287,8 +288,7 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
                     node.domain, node.op_type = _DOMAIN, made.functions[-1].name
         pairs = [([_check_of(node)] if node.op_type == "Slice" and node.input else [], node) for node in part.node]
         nodes = [node for checks, node in pairs for node in (*checks, node)]
-        del part.node[:]
-        part.node.extend(nodes)
+        assign(part.node, nodes)
         for sparse in _sparse_initializers(part):
             value = onnx.helper.make_tensor_value_info(sparse.values.name, sparse.values.data_type, sparse.dims)
             part.value_info.append(value)
@@ -300,18 +300,15 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
 def restore_copy(found: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """Undo `copy_for_inference` of `model` in a copy with inferred types, and return it."""
     functions = [function for function in found.functions if function.domain != _DOMAIN]
-    del found.functions[:]
-    found.functions.extend(functions)
+    assign(found.functions, functions)
     for part, original in zip(iter_graphs(found, defaults=True), iter_graphs(model, defaults=True), strict=True):
         nodes = [node for node in part.node if (node.domain, node.op_type) != (_DOMAIN, _CHECK)]
         for node, before in zip(nodes, original.node, strict=True):
             node.domain, node.op_type = before.domain, before.op_type
-        del part.node[:]
-        part.node.extend(nodes)
+        assign(part.node, nodes)
         sparse = {one.values.name for one in _sparse_initializers(original)}
         kept = [value for value in part.value_info if value.name not in sparse]
-        del part.value_info[:]
-        part.value_info.extend(kept)
+        assign(part.value_info, kept)
         ends = [*part.input, *part.output] if isinstance(part, onnx.GraphProto) else []
         if isinstance(part, onnx.GraphProto):
             part.sparse_initializer.extend(_sparse_initializers(original))
@@ -321,8 +318,7 @@ def restore_copy(found: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelPr
                     length.dim_value = int(length.dim_param.removeprefix(f"{_DOMAIN}:"))
     for scope in (found, *found.functions):
         imports = [item for item in scope.opset_import if item.domain != _DOMAIN]
-        del scope.opset_import[:]
-        scope.opset_import.extend(imports)
+        assign(scope.opset_import, imports)
     return found
 
 

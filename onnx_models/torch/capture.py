@@ -12,9 +12,9 @@ import torch
 from onnx_ir.passes import common as passes
 from onnxscript import optimizer
 
-from onnx_models.torch import functions
+from onnx_models.torch import decompositions
 from onnx_models.torch.custom_gradients import Markers
-from onnx_models.torch.training import TRAINING, visible_statistics
+from onnx_models.torch.decompositions import visible_statistics
 from onnx_models.torch.translations import translation_table
 
 _RUNNING_MEAN, _USE_INPUT_STATS = 3, 5
@@ -237,9 +237,9 @@ def _refuse_layers(graph: Any) -> None:
 def _decompositions() -> dict[Any, Any]:
     """Decompositions of operators: PyTorch's own, and those of this package that have PyTorch's gradients."""
     table = torch.export.default_decompositions()
-    composed = {getattr(packet, name) for packet in functions.COMPOSED for name in packet.overloads()}
+    composed = {getattr(packet, name) for packet in decompositions.COMPOSED for name in packet.overloads()}
     theirs = {operator: table[operator] for operator in composed if operator in table}
-    return {**theirs, **functions.FUNCTIONS, **TRAINING}
+    return {**theirs, **decompositions.DECOMPOSITIONS}
 
 
 def _calls(graph: Any, target: Any) -> list[Any]:

@@ -19,7 +19,7 @@ from onnx_models.gradient.registry import RANDOM
 from onnx_models.tools.attributes import CUSTOM
 from onnx_models.tools.protos import input_names, iter_nodes
 from onnx_models.torch.custom_gradients import needed_nodes
-from onnx_models.torch.training import visible_statistics
+from onnx_models.torch.decompositions import visible_statistics
 from ortops.spec import DOMAIN
 
 _POWER = 2 / 3

@@ -1,15 +1,19 @@
-"""Functions whose exported nodes have a gradient of NaN, or not PyTorch's, at some points, or that are not exported.
+"""Decompositions of functions that are not exported, or whose exported nodes have a gradient of NaN, or not PyTorch's.
 
-Source: PyTorch 2.13, ``derivatives.yaml`` and its formulas.
+Source: PyTorch 2.13, ``torch.nn.functional``, ``derivatives.yaml`` and its formulas.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
+from torch._decomp import decomposition_table
 
 from onnx_models.torch.custom_gradients import with_derivatives, with_gradient_of
 
@@ -78,30 +82,14 @@ def _hypot(x: Any, y: Any) -> Any:
     return with_derivatives(value, (x, x / value), (y, y / value))
 
 
-def _log_add_exp(a: Any, b: Any) -> Any:
-    return _of_powers(a, b, torch.exp, torch.log1p)
-
-
-def _log_add_exp_2(a: Any, b: Any) -> Any:
-    return _of_powers(a, b, torch.exp2, lambda x: torch.log1p(x) / math.log(2))
-
-
-def _of_powers(a: Any, b: Any, power: Callable[[Any], Any], log1p: Callable[[Any], Any]) -> Any:
+def _log_add(power: Callable[[Any], Any], log1p: Callable[[Any], Any], a: Any, b: Any) -> Any:
     """The logarithm of the sum of two powers."""
     larger = torch.maximum(a, b)
     value = torch.where(torch.isinf(a) & (a == b), larger, larger + log1p(power(-(a - b).abs())))
     return with_derivatives(value, (a, 1 / (1 + power(b - a))), (b, 1 / (1 + power(a - b))))
 
 
-def _x_log_y(x: Any, y: Any) -> Any:
-    return _x_times(x, y, torch.log, 0)
-
-
-def _x_log_1p_y(x: Any, y: Any) -> Any:
-    return _x_times(x, y, torch.log1p, -1)
-
-
-def _x_times(x: Any, y: Any, logarithm: Callable[[Any], Any], pole: float) -> Any:
+def _x_times(logarithm: Callable[[Any], Any], pole: float, x: Any, y: Any) -> Any:
     """The product x * log(y), 0 where x is 0, also at and below the pole; one of x and y may be a Python number."""
     x, y = (one if isinstance(one, torch.Tensor) else torch.full((), float(one)) for one in (x, y))
     log = logarithm(y)
@@ -132,14 +120,6 @@ def _cum_prod(x: Any, dim: int, *, dtype: Any = None) -> Any:
     return torch.where(places <= places.unsqueeze(-1), rows, 1).prod(-1).movedim(-1, dim)
 
 
-def _max(x: Any, dim: int, keepdim: bool = False) -> Any:
-    return _extreme(x, aten.amax.default, aten.argmax.default, dim, keepdim)
-
-
-def _min(x: Any, dim: int, keepdim: bool = False) -> Any:
-    return _extreme(x, aten.amin.default, aten.argmin.default, dim, keepdim)
-
-
 def _maximum(a: Any, b: Any) -> Any:
     """The maximum; two equal arguments get half of the gradient each, while clamp gives all of it to the first."""
     return _of_two(torch.clamp_min(a, b), a, b, a < b, a > b) if a.is_floating_point() else NotImplemented
@@ -154,7 +134,7 @@ def _of_two(value: Any, a: Any, b: Any, not_a: Any, not_b: Any) -> Any:
     return with_derivatives(value, (a, torch.where(not_a, 0.0, share)), (b, torch.where(not_b, 0.0, share)))
 
 
-def _extreme(x: Any, value: Any, place: Any, dim: int, keepdim: bool) -> Any:
+def _extreme(value: Any, place: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
     """The maximum or minimum along an axis and its first index, which gets the whole gradient."""
     if x.dim() == 0:
         return NotImplemented
@@ -207,7 +187,65 @@ def _embedding(
     return with_derivatives(rows, (rows, share.unsqueeze(-1)))
 
 
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
+def _dropout(x: Any, p: float, train: bool | None) -> tuple[Any, Any]:
+    """Dropout with a new mask in each run: a share p of the elements is 0, the rest is divided by 1 - p. Also the mask.
+
+    Not ONNX's Dropout: two of these for one x would be merged into one.
+    """
+    kept = (torch.rand(x.shape) >= (p if train else 0)).to(x.dtype)
+    return x * kept * (1 / (1 - p) if p < 1 else 0.0) if train else x, kept.bool()
+
+
+def _attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """softmax(q k^T) v, with the dropout that the exporter omits, and 0 where a mask excludes everything."""
+    if enable_gqa:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.arange(k.shape[-2]) <= torch.arange(q.shape[-2]).unsqueeze(-1)
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == torch.bool
+        scores = torch.where(attn_mask, scores, float("-inf")) if is_bool else scores + attn_mask
+    weights = torch.softmax(scores, -1)
+    if attn_mask is not None:
+        weights = torch.where((scores == float("-inf")).all(-1, keepdim=True), 0, weights)
+    return (_dropout(weights, dropout_p, True)[0] if dropout_p else weights) @ v
+
+
+def _bernoulli(share: Any, *, generator: Any = None) -> Any:  # noqa: ARG001 - always None in an exported program
+    """1 with the given probabilities. ONNX's Bernoulli of constants would be drawn only once, at export."""
+    return (torch.rand(share.shape) < share).to(share.dtype)
+
+
+@contextlib.contextmanager
+def visible_statistics() -> Iterator[None]:
+    """Make batch normalization increment the running statistics' version; PyTorch's own changes them without that."""
+    batch_norm = torch.batch_norm
+
+    def counting(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any) -> Any:
+        y = batch_norm(x, weight, bias, mean, variance, training, *rest)
+        if training and mean is not None:
+            torch.autograd.graph.increment_version([mean, variance])
+        return y
+
+    with mock.patch.object(torch, "batch_norm", counting):
+        yield
+
+
+_OF_BATCH = aten._native_batch_norm_legit_functional.default  # noqa: SLF001
+"""Batch normalization with the batch's own mean and variance, which PyTorch decomposes."""
+
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.atan2.default: _atan2,
     aten.binary_cross_entropy.default: _binary_cross_entropy,
     aten.cumprod.default: _cum_prod,
@@ -216,21 +254,25 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     aten.hypot.default: _hypot,
     aten.linalg_vector_norm.default: _vector_norm,
     aten.log_sigmoid.default: _log_sigmoid,
-    aten.logaddexp.default: _log_add_exp,
-    aten.logaddexp2.default: _log_add_exp_2,
-    aten.max.dim: _max,
+    aten.logaddexp.default: partial(_log_add, torch.exp, torch.log1p),
+    aten.logaddexp2.default: partial(_log_add, torch.exp2, lambda x: torch.log1p(x) / math.log(2)),
+    aten.max.dim: partial(_extreme, aten.amax.default, aten.argmax.default),
     aten.maximum.default: _maximum,
-    aten.min.dim: _min,
+    aten.min.dim: partial(_extreme, aten.amin.default, aten.argmin.default),
     aten.minimum.default: _minimum,
     aten.sort.stable: _sort,
     aten.special_entr.default: _entropy,
-    aten.special_xlog1py.default: _x_log_1p_y,
-    aten.special_xlog1py.other_scalar: _x_log_1p_y,
-    aten.special_xlog1py.self_scalar: _x_log_1p_y,
+    aten.special_xlog1py.default: partial(_x_times, torch.log1p, -1),
+    aten.special_xlog1py.other_scalar: partial(_x_times, torch.log1p, -1),
+    aten.special_xlog1py.self_scalar: partial(_x_times, torch.log1p, -1),
     aten.std.correction: _std,
     aten.std_mean.correction: _std_mean,
-    aten.xlogy.Tensor: _x_log_y,
-    aten.xlogy.Scalar_Other: _x_log_y,
-    aten.xlogy.Scalar_Self: _x_log_y,
+    aten.xlogy.Tensor: partial(_x_times, torch.log, 0),
+    aten.xlogy.Scalar_Other: partial(_x_times, torch.log, 0),
+    aten.xlogy.Scalar_Self: partial(_x_times, torch.log, 0),
+    _OF_BATCH: decomposition_table[_OF_BATCH],
+    aten.native_dropout.default: _dropout,
+    aten.bernoulli.default: _bernoulli,
+    aten.scaled_dot_product_attention.default: _attention,
 }
 """Decompositions by operator."""

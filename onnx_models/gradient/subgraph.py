@@ -113,11 +113,12 @@ class Subgraph:
         outputs = set(outputs)
         return outputs.union(*(input_names(node) for node in needed(self._nodes(), outputs)))
 
-    def reads_shape_alone(self, name: str, outputs: Iterable[str]) -> bool:
-        """Whether the computation of these outputs reads the shape of a tensor, but not its values."""
-        outputs = set(outputs)
-        readers = [node for node in needed(self._nodes(), outputs) if name in input_names(node)]
-        return bool(readers) and name not in outputs and all(node.op_type == "Shape" for node in readers)
+    def read_by_shape_alone(self, outputs: Iterable[str]) -> set[str]:
+        """Names of the tensors of which the computation of these outputs reads the shape, but not the values."""
+        by_shape, by_value = set[str](), set(outputs)
+        for node in needed(self._nodes(), by_value):
+            (by_shape if node.op_type == "Shape" else by_value).update(input_names(node))
+        return by_shape - by_value
 
     def _without_hoisted(self, nodes: Sequence[onnx.NodeProto], inside: Iterable[str]) -> Iterator[onnx.NodeProto]:
         """Add the nodes that can be computed outside to the outer graph, and return the others."""

@@ -63,8 +63,9 @@ def scan(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     if not iteration.ends:
         return iteration.by_name([])
     kept = _kept(body, iteration.ends)
+    by_shape = body.read_by_shape_alone(iteration.ends)
     for name, outer in zip(iteration.entries, node.inputs, strict=False):
-        if body.reads_shape_alone(name, iteration.ends):
+        if name in by_shape:
             body.shapes[name] = graph.shape(outer)
     read = body.read(iteration.ends).difference(body.shapes)
     taped = [name for name in iteration.entries if name in read] + kept
@@ -116,8 +117,9 @@ def loop(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients:
     kept = _kept(body, iteration.ends)
     read = body.read(iteration.ends)
     counter, *others = body.inputs
+    by_shape = body.read_by_shape_alone(iteration.ends)
     for name in others:
-        if body.reads_shape_alone(name, iteration.ends):
+        if name in by_shape:
             body.shapes[name] = body.new_input("shape")
     values = [name for name in others if name in read and name not in body.shapes]
     flattened = [name for name in values if name in iteration.entries and not body.is_fixed(name)]
@@ -332,7 +334,7 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
     nodes = [node for node in body.graph.proto.node if body.graph.replaced.keys().isdisjoint(node.output)]
     producers = {name: node for node in nodes for name in node.output if name in body.originals}
     by_rules = {name for node in body.graph.needed(ends) for name in input_names(node)}.union(ends)
-    stored = []
+    stored, by_shape = [], body.read_by_shape_alone(ends)
     for name in (name for name in producers if name in by_rules and name not in body.outputs[:1]):
         waiting, costs = [name], False
         while waiting and not costs:
@@ -342,13 +344,14 @@ def _kept(body: Subgraph, ends: Sequence[str]) -> list[str]:
                 waiting += input_names(node)
         if not costs:
             continue
-        if body.reads_shape_alone(name, ends):
+        if name in by_shape:
             body.shapes[name] = body.new_input("shape")
         elif body.is_fixed(name):
             body.given[name] = body.graph.name("unused")
         else:
             continue
         stored.append(name)
+        by_shape = body.read_by_shape_alone(ends)
     return stored
 
 

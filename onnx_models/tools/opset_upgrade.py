@@ -88,7 +88,7 @@ def _raise(scope: Scope, version: int, opset: int) -> None:
         parts = [scope.graph]
         for training in scope.training_info:
             parts += [training.initialization, training.algorithm]
-    nodes = _Nodes(
+    nodes = UpgradedNodes(
         {name for part in parts for name in tensor_names(part)}, {name for part in parts for name in _read(part)}
     )
     for part in parts:
@@ -107,7 +107,7 @@ def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
             yield from _read(graph)
 
 
-class _Nodes(NodeBuilder):
+class UpgradedNodes(NodeBuilder):
     """Converts the nodes of a model or of a function one by one. Nodes that are added precede the converted one.
 
     Args:
@@ -194,7 +194,7 @@ def _refused(node: onnx.NodeProto, opset: int, rule: str) -> ValueError:
     return ValueError(f"{label(node)} cannot be converted to opset {opset}: {rule}")
 
 
-_Change = Callable[[_Nodes, onnx.NodeProto], None]
+_Change = Callable[[UpgradedNodes, onnx.NodeProto], None]
 
 CHANGES: dict[tuple[int, str], _Change] = {}
 """The conversions of nodes whose definition changed in an opset, by opset and operator."""
@@ -227,7 +227,7 @@ A single float gets the type of the first input.
 """
 
 
-def _to_inputs(inputs: Sequence[tuple[str, int, str]], nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _to_inputs(inputs: Sequence[tuple[str, int, str]], nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     for name, place, value in inputs:
         nodes.to_input(node, name, place, value, node.input[0] if value == "value_float" else "")
 
@@ -237,7 +237,7 @@ for _opset, _operators, _inputs in _TO_INPUTS:
 
 
 @_since(10, "TopK")
-def _top_k(nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _top_k(nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     k = _attribute(node, "k")
     if k is None or k.ref_attr_name:
         raise _refused(node, 10, "k must be a number")
@@ -246,13 +246,13 @@ def _top_k(nodes: _Nodes, node: onnx.NodeProto) -> None:
 
 
 @_since(18, "Split")
-def _split_evenly(_: _Nodes, node: onnx.NodeProto) -> None:
+def _split_evenly(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     if len(node.input) < 2 or not node.input[1]:
         _set(node, num_outputs=len(node.output))
 
 
 @_since(12, "Dropout")
-def _dropout(nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _dropout(nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     if not nodes.read.isdisjoint(node.output[1:]):
         raise _refused(node, 12, "its mask, which changed there, must not be read")
     del node.output[1:]
@@ -260,21 +260,21 @@ def _dropout(nodes: _Nodes, node: onnx.NodeProto) -> None:
 
 
 @_since(9, "BatchNormalization")
-def _batch_normalization(_: _Nodes, node: onnx.NodeProto) -> None:
+def _batch_normalization(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     spatial = _taken(node, "spatial")
     if spatial is not None and spatial.i != 1:
         raise _refused(node, 9, "spatial must be 1")
 
 
 @_since(14, "BatchNormalization")
-def _batch_normalization_of_inference(_: _Nodes, node: onnx.NodeProto) -> None:
+def _batch_normalization_of_inference(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     if any(node.output[1:]):
         raise _refused(node, 14, "must have one output, since the training outputs changed there")
     del node.output[1:]
 
 
 @_since(13, "Hardmax", "LogSoftmax", "Softmax")
-def _softmax(nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _softmax(nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     axis = _taken(node, "axis") or onnx.helper.make_attribute("axis", 1)
     _set(node, axis=-1)
     if axis.i == -1 and not axis.ref_attr_name:
@@ -287,13 +287,13 @@ def _softmax(nodes: _Nodes, node: onnx.NodeProto) -> None:
 
 
 @_since(10, "Upsample")
-def _upsample_to_resize(_: _Nodes, node: onnx.NodeProto) -> None:
+def _upsample_to_resize(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     node.op_type = "Resize"
     _set(node, nearest_mode="floor")  # no axis shrinks
 
 
 @_since(11, "Resize")
-def _resize(nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _resize(nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     mode = _attribute(node, "mode")
     if (mode is None or mode.s == b"nearest") and _attribute(node, "nearest_mode") is None:
         scales = nodes.constant(node.input[1])
@@ -321,43 +321,34 @@ def nearest_mode_of_opset_10(scales: Sequence[float]) -> str:
     return "ceil" if min(scales) < 1 else "floor"
 
 
-@_since(11, "Scatter")
-def _scatter(_: _Nodes, node: onnx.NodeProto) -> None:
-    node.op_type = "ScatterElements"
-
-
-@_since(16, "RoiAlign")
-def _roi_align(_: _Nodes, node: onnx.NodeProto) -> None:
-    _set(node, coordinate_transformation_mode="output_half_pixel")
-
-
 @_since(20, "DFT")
-def _dft(nodes: _Nodes, node: onnx.NodeProto) -> None:
+def _dft(nodes: UpgradedNodes, node: onnx.NodeProto) -> None:
     if _attribute(node, "axis") is None:
         _set(node, axis=1)
     nodes.to_input(node, "axis", 2, "value_int")
 
 
 @_since(20, "GridSample")
-def _grid_sample(_: _Nodes, node: onnx.NodeProto) -> None:
+def _grid_sample(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     mode = _attribute(node, "mode")
     if mode is not None:
         mode.s = {b"bilinear": b"linear", b"bicubic": b"cubic"}.get(mode.s, mode.s)
 
 
 @_since(19, "AveragePool")
-def _average_pool(_: _Nodes, node: onnx.NodeProto) -> None:
+def _average_pool(_: UpgradedNodes, node: onnx.NodeProto) -> None:
     ceil = _attribute(node, "ceil_mode")
     if ceil is not None and (ceil.i or ceil.ref_attr_name):
         raise _refused(node, 19, "ceil_mode must be 0, since the last windows changed there")
 
 
-def _refuse(opset: int, rule: str, _: _Nodes, node: onnx.NodeProto) -> None:
+def _refuse(opset: int, rule: str, _: UpgradedNodes, node: onnx.NodeProto) -> None:
     raise _refused(node, opset, rule)
 
 
-for _opset, _operator, _rule in (
-    (9, "Scan", "its definition changed there"),
-    (21, "GroupNormalization", "its scale and bias changed there from groups to channels"),
-):
-    _since(_opset, _operator)(partial(_refuse, _opset, _rule))
+CHANGES |= {
+    (9, "Scan"): partial(_refuse, 9, "its definition changed there"),
+    (11, "Scatter"): lambda _, node: setattr(node, "op_type", "ScatterElements"),
+    (16, "RoiAlign"): lambda _, node: _set(node, coordinate_transformation_mode="output_half_pixel"),
+    (21, "GroupNormalization"): partial(_refuse, 21, "its scale and bias changed there from groups to channels"),
+}

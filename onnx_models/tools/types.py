@@ -60,7 +60,7 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
     with single_line_errors("shape inference"):
         copied = copy_for_inference(model, data_prop)
         found = onnx.shape_inference.infer_shapes(copied, data_prop=data_prop)
-        while _infer_splits(found) | _infer_transforms(found) | _infer_ranks(found):
+        while _infer_more(found):
             # The lengths of one Split may determine those of the next.
             found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
         return found if copied is model else restore_copy(found, model)
@@ -90,93 +90,85 @@ def _typed(graph: onnx.GraphProto, outer: ChainMap[str, onnx.TypeProto.Tensor]) 
         yield from _typed(inner, known)
 
 
-def _infer_splits(model: onnx.ModelProto) -> bool:
-    """Add what ONNX's shape inference misses about the outputs of Split, and return whether there was anything.
-
-    That is their lengths where `split` is constant but the input has an unknown length (such as the shape of a tensor of
-    unknown rank), and their rank where `split` is computed.
-    """
+def _infer_more(model: onnx.ModelProto) -> bool:
+    """Add what ONNX's shape inference (1.23 at least) misses, and return whether there was anything."""
     graph = model.graph
-    kinds = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
+    types = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {
-        node.output[0]: attribute.t
-        for node in graph.node
-        if node.op_type == "Constant"
-        for attribute in node.attribute
-        if attribute.name == "value"
-    }
     found = False
     for node in graph.node:
-        whole = kinds.get(node.input[0]) if node.op_type == "Split" and len(node.input) == 2 else None
-        axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
-        if whole is None or not -len(whole.shape.dim) <= axis < len(whole.shape.dim):
+        if normalize_domain(node.domain) or not node.output:
             continue
-        sizes = constants.get(node.input[1])
-        lengths: list[int | None] = [None] * len(node.output)
-        if sizes is not None and sizes.data_location != onnx.TensorProto.EXTERNAL:
-            lengths = onnx.numpy_helper.to_array(sizes).tolist()
-        for name, length in zip(node.output, lengths, strict=False):
-            kind = kinds.get(name)
-            if kind is not None and not kind.HasField("shape"):
-                kind.shape.CopyFrom(whole.shape)
-                kind.shape.dim[axis].Clear()
-                found = True
-            if kind is not None and length is not None and not kind.shape.dim[axis].HasField("dim_value"):
-                kind.shape.dim[axis].dim_value = length
-                found = True
+        if node.op_type == "Constant":
+            constants.update((node.output[0], one.t) for one in node.attribute if one.name == "value")
+        elif node.op_type == "Split" and len(node.input) == 2 and node.input[0] in types:
+            found |= _infer_split(node, types, constants.get(node.input[1]))
+        elif node.op_type == "STFT" and node.input:
+            if node.output[0] not in types:
+                types[node.output[0]] = graph.value_info.add(name=node.output[0]).type.tensor_type
+            found |= _infer_transform(types[node.output[0]], types.get(node.input[0]))
+        elif node.input and _keeps_rank(node):
+            found |= _infer_rank(types.get(node.output[0]), types.get(node.input[0]))
     return found
 
 
-def _infer_ranks(model: onnx.ModelProto) -> bool:
-    """Add the ranks of outputs that have the rank of their first input, and return whether any was missing.
+def _infer_split(node: onnx.NodeProto, types: Tensors, sizes: onnx.TensorProto | None) -> bool:
+    """Add lengths where `split` is constant but the input has an unknown length, and ranks where `split` is computed.
 
-    ONNX (1.23 at least) infers none behind a Conv whose kernel has unknown lengths, nor behind a sum over computed axes.
+    An unknown length is, for example, that of the shape of a tensor of unknown rank.
     """
-    graph = model.graph
-    kinds = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
-    found = False
-    for node in graph.node:
-        keeps_rank = node.op_type in _SAME_RANK or (
-            node.op_type.startswith("Reduce") and all(one.i for one in node.attribute if one.name == "keepdims")
-        )
-        if not keeps_rank or normalize_domain(node.domain) or not (node.input and node.output):
-            continue
-        whole, kind = kinds.get(node.input[0]), kinds.get(node.output[0])
-        if whole is not None and whole.HasField("shape") and kind is not None and not kind.HasField("shape"):
-            kind.shape.SetInParent()
-            kind.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in whole.shape.dim)
+    whole, found = types[node.input[0]], False
+    axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+    if not -len(whole.shape.dim) <= axis < len(whole.shape.dim):
+        return False
+    lengths: list[int | None] = [None] * len(node.output)
+    if sizes is not None and sizes.data_location != onnx.TensorProto.EXTERNAL:
+        lengths = onnx.numpy_helper.to_array(sizes).tolist()
+    for name, length in zip(node.output, lengths, strict=False):
+        part = types.get(name)
+        if part is not None and not part.HasField("shape"):
+            part.shape.CopyFrom(whole.shape)
+            part.shape.dim[axis].Clear()
+            found = True
+        if part is not None and length is not None and not part.shape.dim[axis].HasField("dim_value"):
+            part.shape.dim[axis].dim_value = length
             found = True
     return found
 
 
 _SAME_RANK = {"CenterCropPad", "Conv", "ConvTranspose", "DeformConv", "GroupNormalization", "MaxUnpool", "Resize"}
-"""Operators whose output has the rank of their first input, beside reductions that keep axes."""
+"""Operators whose output has the rank of their first input, beside reductions that keep axes.
+
+ONNX infers no rank behind a Conv whose kernel has unknown lengths, nor behind a sum over computed axes.
+"""
 
 
-def _infer_transforms(model: onnx.ModelProto) -> bool:
-    """Add the rank of the outputs of STFT and their known lengths, and return whether any rank was missing.
+def _keeps_rank(node: onnx.NodeProto) -> bool:
+    is_reduction = node.op_type.startswith("Reduce")
+    return node.op_type in _SAME_RANK or (
+        is_reduction and all(one.i for one in node.attribute if one.name == "keepdims")
+    )
 
-    ONNX (1.23 at least) infers nothing but the element type unless the length of the signal is a number. The shape is
-    [batch, frames, frequencies, 2].
-    """
-    kinds = {value.name: value for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
-    found = False
-    for node in model.graph.node:
-        if node.op_type != "STFT" or normalize_domain(node.domain) or not (node.input and node.output):
-            continue
-        kind = (kinds.get(node.output[0]) or model.graph.value_info.add(name=node.output[0])).type.tensor_type
-        if kind.HasField("shape"):
-            continue
-        batch, *_, parts = (kind.shape.dim.add() for _ in range(4))
-        parts.dim_value = 2
-        if node.input[0] in kinds:
-            signal = kinds[node.input[0]].type.tensor_type
-            kind.elem_type = kind.elem_type or signal.elem_type
-            if signal.shape.dim:
-                batch.CopyFrom(signal.shape.dim[0])
-        found = True
-    return found
+
+def _infer_rank(output: onnx.TypeProto.Tensor | None, whole: onnx.TypeProto.Tensor | None) -> bool:
+    if whole is None or not whole.HasField("shape") or output is None or output.HasField("shape"):
+        return False
+    output.shape.SetInParent()
+    output.shape.dim.extend(onnx.TensorShapeProto.Dimension() for _ in whole.shape.dim)
+    return True
+
+
+def _infer_transform(output: onnx.TypeProto.Tensor, signal: onnx.TypeProto.Tensor | None) -> bool:
+    """Add the shape of STFT, [batch, frames, frequencies, 2]: ONNX infers it only if the signal's length is a number."""
+    if output.HasField("shape"):
+        return False
+    batch, *_, parts = (output.shape.dim.add() for _ in range(4))
+    parts.dim_value = 2
+    if signal is not None:
+        output.elem_type = output.elem_type or signal.elem_type
+        if signal.shape.dim:
+            batch.CopyFrom(signal.shape.dim[0])
+    return True
 
 
 def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:

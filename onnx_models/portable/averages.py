@@ -44,8 +44,8 @@ def gradient(regions: Regions, dy: Value, *, without_loops: bool) -> Value:
     if without_loops:
         shared = _shared(regions, a_y)
         rows = _rows(regions, dy, 2) @ a_x
-        found = shared.transpose(1, 0) @ rows.reshape(shared.length(0), channels * width)
-        return found.reshape(images, height, channels, width).transpose(0, 2, 1, 3)
+        dx = shared.transpose(1, 0) @ rows.reshape(shared.length(0), channels * width)
+        return dx.reshape(images, height, channels, width).transpose(0, 2, 1, 3)
 
     def of_chunk(chunk: Value) -> Value:
         t = dy.gather(chunk).transpose(1, 0, 2, 3) @ a_x.gather(chunk)
@@ -68,22 +68,22 @@ def roi_gradient(regions: Regions, dy: Value, *, without_loops: bool) -> Value:
     if without_loops:
         by_x = _rows(regions, dy, 2).transpose(0, 2, 1) @ _along(regions, a_y, 2)
         by_y = _rows(regions, dy, 3).transpose(0, 2, 1) @ _along(regions, a_x, 3)
-        return concat(1, *(one.sum(1, 2).unsqueeze(1) for one in (by_x * x1, by_y * y1, by_x * x2, by_y * y2)))
+        return concat(1, *(part.sum(1, 2).unsqueeze(1) for part in (by_x * x1, by_y * y1, by_x * x2, by_y * y2)))
     rows, columns = channels * bins_y, channels * bins_x
 
     def of_region(part: _Part) -> Value:
-        own, height, width = part.of(dy), part.pixels.length(1), part.pixels.length(2)
+        upstream, height, width = part.of(dy), part.pixels.length(1), part.pixels.length(2)
         along_x = part.rows_of(a_y) @ part.pixels
         along_y = part.columns_of(a_x) @ part.pixels.transpose(0, 2, 1)
-        by_x = own.reshape(rows, bins_x).transpose(1, 0) @ along_x.reshape(rows, width)
-        by_y = own.transpose(1, 0, 2).reshape(bins_y, columns) @ along_y.reshape(columns, height)
+        by_x = upstream.reshape(rows, bins_x).transpose(1, 0) @ along_x.reshape(rows, width)
+        by_y = upstream.transpose(1, 0, 2).reshape(bins_y, columns) @ along_y.reshape(columns, height)
         each = (
             by_x * part.columns_of(x1),
             by_y * part.rows_of(y1),
             by_x * part.columns_of(x2),
             by_y * part.rows_of(y2),
         )
-        return concat(0, *(one.sum(0, 1).reshape(1) for one in each))
+        return concat(0, *(value.sum(0, 1).reshape(1) for value in each))
 
     # Zeros if there are no channels.
     done = _trip_count(count, channels)
@@ -113,12 +113,12 @@ def sum_by_image(
     step = graph.constant([per_call], "int64")
 
     def of_image(n: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
-        own = batch_indices.equals(n).op("NonZero", kind="int64").reshape(-1)
+        chosen = batch_indices.equals(n).op("NonZero", kind="int64").reshape(-1)
 
         def of_next(i: Value, total: list[Value]) -> tuple[list[Value], list[Value]]:
-            return [total[0] + of_chunk(own.slice(0, i * step, (i + 1) * step))], []
+            return [total[0] + of_chunk(chosen.slice(0, i * step, (i + 1) * step))], []
 
-        return [], graph.loop((own.length(0) + (per_call - 1)) // step, of_next, [empty])
+        return [], graph.loop((chosen.length(0) + (per_call - 1)) // step, of_next, [empty])
 
     (dx,) = graph.loop(_trip_count(images, channels), of_image)
     return dx.reshape(*map_lengths)
@@ -185,7 +185,7 @@ def _mean_weights(regions: Regions) -> tuple[Value, Value]:
 def _derivatives(samples: Samples, kind: Kind) -> tuple[Value, Value]:
     """Return the derivatives of a weight matrix by the region's two stored coordinates, [R, P, L] each."""
     first, second = (
-        _filled(samples, [one * (samples.shares * step) for one in samples.taps.weight_derivatives]).cast(kind)
+        _filled(samples, [weight * (samples.shares * step) for weight in samples.taps.weight_derivatives]).cast(kind)
         for step in samples.coordinate_derivatives or ()
     )
     return first, second

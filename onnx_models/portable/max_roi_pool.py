@@ -38,19 +38,19 @@ def _pooling(
     batch_id, *_ = stored.entries(5, axis=1)
     batch_id = batch_id.reshape(count)
     conditions = [height > 0, width > 0, batch_id.floor().equals(batch_id), *conditions]
-    (_, x1, y1, x2, y2), own = check_rois(stored, batch_id.cast("int64"), images, conditions, 5)
-    roi_inputs = RoiInputs((), own, (images, channels, height, width), bins, request.sums, given["X"], None)
+    (_, x1, y1, x2, y2), batch_indices = check_rois(stored, batch_id.cast("int64"), images, conditions, 5)
+    roi_inputs = RoiInputs((), batch_indices, (images, channels, height, width), bins, request.sums, given["X"], None)
     (y, counts_y), (x, counts_x) = (
         _pixels(y1 * scale, y2 * scale, bins[0], height),
         _pixels(x1 * scale, x2 * scale, bins[1], width),
     )
-    one = scale.graph.constant(1.0, "double")
+    share = scale.graph.constant(1.0, "double")
 
     def grid(of: Bins) -> SampleGrid:
         along_y, along_x = of.along_y(y), of.along_x(x)
         exists = (along_y >= 0) & (along_x >= 0)
         taps_y, taps_x = (AxisTaps([along.at_least(0)], [], []) for along in (along_y, along_x))
-        return SampleGrid(of, taps_y, taps_x, exists, exists, one, lambda *_: [])
+        return SampleGrid(of, taps_y, taps_x, exists, exists, share, lambda *_: [])
 
     return Pooling(roi_inputs, (counts_y, counts_x), grid, "max", request.without_loops)
 

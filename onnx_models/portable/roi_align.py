@@ -77,8 +77,8 @@ def pool(given: Mapping[str, Value], request: BodyRequest, rule: Rule) -> dict[s
     if by_rois and rule.reading == "nearest":
         by_rois, drois = False, zeros(dy.kind, regions.count, 4)
     if is_sampled:
-        dx, found = samples.gradients(pooling, dy, by_map=by_map, by_rois=4 * by_rois)
-        drois = drois or found
+        dx, sampled = samples.gradients(pooling, dy, by_map=by_map, by_rois=4 * by_rois)
+        drois = drois or sampled
     else:
         dx = averages.gradient(regions, dy, without_loops=without_loops) if by_map else None
         drois = averages.roi_gradient(regions, dy, without_loops=without_loops) if by_rois else drois

@@ -184,16 +184,16 @@ def _map_gradient(regions: _Regions, pooling: Pooling, dy: Value) -> Value:
             pixels = [y * lengths[1] + x for y in pixels_y for x in pixels_x]
             weights = [grid.shares * y * x for y in grid.y.weights for x in grid.x.weights]
             indices, updates = (
-                concat(1, *(one.reshape(bins_x, grid.listed) for one in each)) for each in (pixels, weights)
+                concat(1, *(value.reshape(bins_x, grid.listed) for value in values)) for values in (pixels, weights)
             )
             empty = zeros("double", bins_x, area)
-            found = empty.op("ScatterElements", indices, updates, axis=1, reduction="add")
-            return [], [found.cast(roi_inputs.sums)]
+            row = empty.op("ScatterElements", indices, updates, axis=1, reduction="add")
+            return [], [row.cast(roi_inputs.sums)]
 
         (matrix,) = dy.graph.loop(bins_y, of_row)
-        own = dy.gather(region).reshape(channels, bins_y * bins_x) @ matrix.reshape(bins_y * bins_x, area)
+        part = dy.gather(region).reshape(channels, bins_y * bins_x) @ matrix.reshape(bins_y * bins_x, area)
         ends = [none, rows[0], columns[0], none, height - rows[1], width - columns[1]]
-        return own.reshape(channels, *lengths).op("Pad", concat(0, *ends))
+        return part.reshape(channels, *lengths).op("Pad", concat(0, *ends))
 
     return sum_by_image(roi_inputs.batch_indices, roi_inputs.map_lengths, roi_inputs.sums, of_one, 1)
 

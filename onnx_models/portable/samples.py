@@ -123,7 +123,7 @@ class SampleGrid:
         """Return m values [B, S] or [B, S, C], with the channels C, as [B, S m] or [B, S m, C]."""
         if len(values) == 1:
             return values[0]
-        each = concat(2, *(one.unsqueeze(2) for one in values))
+        each = concat(2, *(value.unsqueeze(2) for value in values))
         return each.reshape(self.bins.count, self.listed * len(values), *channels)
 
     def at(self, table: Value, place: Value, m: int = 1) -> Value:
@@ -140,7 +140,9 @@ class SampleGrid:
         """Return the corners of samples, in row-major order; the weights for an average are those in the mean of a bin."""
         y, x = self.y, self.x
         if mode == "avg":
-            weights, derivatives = ([self.shares * one for one in of] for of in (y.weights, y.weight_derivatives))
+            weights, derivatives = (
+                [self.shares * weight for weight in values] for values in (y.weights, y.weight_derivatives)
+            )
             y = replace(y, weights=weights, weight_derivatives=derivatives)
         roi_inputs = self.bins.roi_inputs
         _, _, height, width = roi_inputs.map_lengths
@@ -197,9 +199,9 @@ class Pooling:
 
         def of_part(i: Value, _: list[Value]) -> tuple[list[Value], list[Value]]:
             # The last part repeats the last row.
-            found = body(self.bins((i * each + places).at_most(total - 1)))
-            widths.extend(width for _, width in found)
-            return [], [value.reshape(each, width) for value, width in found]
+            results = body(self.bins((i * each + places).at_most(total - 1)))
+            widths.extend(width for _, width in results)
+            return [], [value.reshape(each, width) for value, width in results]
 
         parts = (total + each - 1) // each
         stacked = zip(graph.loop(parts, of_part), widths, strict=True)
@@ -211,11 +213,15 @@ def upright_grid(regions: Regions, bins: Bins) -> SampleGrid:
     y, x = regions.y, regions.x
 
     def taps(samples: Samples, view: Callable[[Value], Value]) -> AxisTaps:
-        return AxisTaps(*([view(one) for one in values] for values in vars(samples.taps).values()))
+        return AxisTaps(*([view(value) for value in values] for values in vars(samples.taps).values()))
 
     def roi_derivatives(by_y: Value, by_x: Value) -> list[Value]:
         pairs = zip(x.coordinate_derivatives or (), y.coordinate_derivatives or (), strict=True)
-        return [one for step_x, step_y in pairs for one in (by_x * bins.along_x(step_x), by_y * bins.along_y(step_y))]
+        return [
+            derivative
+            for step_x, step_y in pairs
+            for derivative in (by_x * bins.along_x(step_x), by_y * bins.along_y(step_y))
+        ]
 
     return SampleGrid(
         bins,
@@ -236,13 +242,16 @@ def forward(pooling: Pooling, outside: Value | None) -> Value:
     def of_bins(bins: Bins) -> list[tuple[Value, Value]]:
         grid = pooling.grid(bins)
         if pooling.mode != "avg":
-            best = [one.max(1) for one in _candidates(grid, pooling.mode, grid.corners(pooling.mode), pixels, outside)]
+            best = [
+                candidate.max(1)
+                for candidate in _candidates(grid, pooling.mode, grid.corners(pooling.mode), pixels, outside)
+            ]
             has_samples = (grid.exists.cast("int64").max(3, 4) > 0).reshape(-1, 1)
             return [(has_samples.where(best[0].op("Max", *best[1:]) if len(best) > 1 else best[0], 0.0), width)]
         means = [
-            grid.table(one.weight).unsqueeze(1) @ pixels.gather(one.pixels)
-            for one in grid.corners("avg")
-            if one.weight is not None
+            grid.table(corner.weight).unsqueeze(1) @ pixels.gather(corner.pixels)
+            for corner in grid.corners("avg")
+            if corner.weight is not None
         ]
         y = reduce(Value.__add__, means)
         return [(y if outside is None else add_outside(y, grid.shares.sum(3, 4).reshape(-1, 1, 1), outside), width)]
@@ -278,23 +287,23 @@ def gradients(pooling: Pooling, dy: Value, *, by_map: bool, by_rois: int) -> tup
         pixels = roi_inputs.pixel_rows()
 
         def of_bins(bins: Bins) -> list[tuple[Value, Value]]:
-            grid, own = pooling.grid(bins), bins.of_rows(rows).reshape(bins.count, channels)
+            grid, upstream = pooling.grid(bins), bins.of_rows(rows).reshape(bins.count, channels)
             corners, results = grid.corners(mode), list[tuple[Value, Value]]()
             if mode == "avg":
-                pulls = [(pixels.gather(one.pixels) * own.unsqueeze(1)).sum(2) for one in corners]
+                pulls = [(pixels.gather(corner.pixels) * upstream.unsqueeze(1)).sum(2) for corner in corners]
             else:
                 winners = _winners(grid, mode, corners, pixels)
-                own = winners.on_map.where(own, 0.0)
-                results += [(value, bins_x * channels) for value in winners.spread(own)] if by_map else []
-                pulls = winners.pulls(pixels, own) if by_rois else []
+                upstream = winners.on_map.where(upstream, 0.0)
+                results += [(value, bins_x * channels) for value in winners.spread(upstream)] if by_map else []
+                pulls = winners.pulls(pixels, upstream) if by_rois else []
             if by_rois:
                 results.append((_by_coordinates(grid, corners, pulls), count.graph.constant([by_rois], "int64")))
             return results
 
-        found = pooling.each_row(of_bins)
+        stacked = pooling.each_row(of_bins)
         if by_rois:
-            drois = found.pop().reshape(count, bins_y, by_rois).sum(1).cast(dy.kind)
-        flat = [value.reshape(count * bins_y * bins_x, channels) for value in found]
+            drois = stacked.pop().reshape(count, bins_y, by_rois).sum(1).cast(dy.kind)
+        flat = [value.reshape(count * bins_y * bins_x, channels) for value in stacked]
         pairs += zip(flat[::2], flat[1::2], strict=True)
     if not by_map:
         return None, drois
@@ -310,21 +319,21 @@ def _spread(pooling: Pooling, rows: Value) -> list[tuple[Value, Value]]:
     """Return the places and the parts of the gradient of an average, [B S, C] each, for each corner."""
     bins = Bins(pooling.roi_inputs)
     grid, channels = pooling.grid(bins), pooling.roi_inputs.map_lengths[1]
-    own, pairs = rows.reshape(bins.count, 1, channels), []
+    upstream, pairs = rows.reshape(bins.count, 1, channels), []
     for corner in grid.corners("avg"):
-        parts = grid.weighted(own, corner.weight)
+        parts = grid.weighted(upstream, corner.weight)
         both = corner.pixels.unsqueeze(2).op("Expand", parts.shape()), parts
-        places, values = (one.reshape(bins.count * grid.listed, channels) for one in both)
+        places, values = (value.reshape(bins.count * grid.listed, channels) for value in both)
         pairs.append((places, values))
     return pairs
 
 
 def _by_coordinates(grid: SampleGrid, corners: Sequence[_Corner], pulls: Sequence[Value]) -> Value:
     """Return the gradient for the coordinates by row of bins, given that for each corner's weights, B S elements each."""
-    pairs = [(pull.cast("double").shaped_as(grid.inside), one) for pull, one in zip(pulls, corners, strict=True)]
-    by_y = reduce(Value.__add__, [pull * one.by_y for pull, one in pairs if one.by_y is not None])
-    by_x = reduce(Value.__add__, [pull * one.by_x for pull, one in pairs if one.by_x is not None])
-    return concat(2, *(one.sum(3, 4).sum(2).unsqueeze(2) for one in grid.roi_derivatives(by_y, by_x)))
+    pairs = [(pull.cast("double").shaped_as(grid.inside), corner) for pull, corner in zip(pulls, corners, strict=True)]
+    by_y = reduce(Value.__add__, [pull * corner.by_y for pull, corner in pairs if corner.by_y is not None])
+    by_x = reduce(Value.__add__, [pull * corner.by_x for pull, corner in pairs if corner.by_x is not None])
+    return concat(2, *(derivative.sum(3, 4).sum(2).unsqueeze(2) for derivative in grid.roi_derivatives(by_y, by_x)))
 
 
 def _candidates(
@@ -334,12 +343,12 @@ def _candidates(
 
     They are `outside` or 0 for samples off the map, and minus infinity for missing ones.
     """
-    found = [grid.weighted(pixels.gather(one.pixels), one.weight) for one in corners]
+    candidates = [grid.weighted(pixels.gather(corner.pixels), corner.weight) for corner in corners]
     if mode == "max_interpolated":
-        found = [reduce(Value.__add__, found)]
+        candidates = [reduce(Value.__add__, candidates)]
     missing = grid.exists.where(pixels.graph.constant(0.0, pixels.kind) if outside is None else outside, -math.inf)
-    inside, missing = (grid.table(one).unsqueeze(2) for one in (grid.inside, missing))
-    return [inside.where(one, missing) for one in found]
+    inside, missing = (grid.table(value).unsqueeze(2) for value in (grid.inside, missing))
+    return [inside.where(candidate, missing) for candidate in candidates]
 
 
 @dataclass(frozen=True)
@@ -357,35 +366,37 @@ class _Winners:
     place: Value
     on_map: Value
 
-    def spread(self, own: Value) -> list[Value]:
-        """Return where `own` [B, C] goes and its parts, in turn for each tap, [B, C] each."""
-        pairs = [(self._rows(corners), self._weighted(own, corners)) for corners in self.taps]
+    def spread(self, upstream: Value) -> list[Value]:
+        """Return where the gradient of Y, [B, C], goes and its parts, in turn for each tap, [B, C] each."""
+        pairs = [(self._rows(corners), self._weighted(upstream, corners)) for corners in self.taps]
         return [value for pair in pairs for value in pair]
 
-    def pulls(self, pixels: Value, own: Value) -> list[Value]:
+    def pulls(self, pixels: Value, upstream: Value) -> list[Value]:
         """Return the gradient for the weights of each corner, B S elements each."""
-        found = []
+        pulls = []
         for corners in self.taps:
             channels = pixels.length(1)
-            read = pixels.reshape(-1).gather(self._rows(corners) * channels + arange(channels)) * own
+            read = pixels.reshape(-1).gather(self._rows(corners) * channels + arange(channels)) * upstream
             count, candidates, m = self.grid.bins.count, self.grid.listed * len(corners), len(corners)
-            by_weight = zeros(own.kind, count, candidates).op(
+            by_weight = zeros(upstream.kind, count, candidates).op(
                 "ScatterElements", self.place, self.on_map.where(read, 0.0), axis=1, reduction="add"
             )
-            found += by_weight.reshape(count, self.grid.listed, m).entries(m, axis=2)
-        return found
+            pulls += by_weight.reshape(count, self.grid.listed, m).entries(m, axis=2)
+        return pulls
 
     def _rows(self, corners: Sequence[_Corner]) -> Value:
-        return self.grid.at(self.grid.side_by_side([one.pixels for one in corners]), self.place, len(corners))
+        return self.grid.at(self.grid.side_by_side([corner.pixels for corner in corners]), self.place, len(corners))
 
-    def _weighted(self, own: Value, corners: Sequence[_Corner]) -> Value:
-        weights = [self.grid.table(one.weight) for one in corners if one.weight is not None]
-        return own * self.grid.at(self.grid.side_by_side(weights), self.place, len(weights)) if weights else own
+    def _weighted(self, upstream: Value, corners: Sequence[_Corner]) -> Value:
+        weights = [self.grid.table(corner.weight) for corner in corners if corner.weight is not None]
+        return (
+            upstream * self.grid.at(self.grid.side_by_side(weights), self.place, len(weights)) if weights else upstream
+        )
 
 
 def _winners(grid: SampleGrid, mode: Mode, corners: list[_Corner], pixels: Value) -> _Winners:
     candidates = _candidates(grid, mode, corners, pixels, None)
     ordered = grid.side_by_side(candidates, grid.bins.roi_inputs.map_lengths[1])
     place = ordered.op("ArgMax", kind="int64", axis=1, keepdims=0)
-    taps = [corners] if mode == "max" else [[one] for one in corners]
+    taps = [corners] if mode == "max" else [[corner] for corner in corners]
     return _Winners(grid, taps, place, grid.at(grid.table(grid.inside), place // len(taps[0])))

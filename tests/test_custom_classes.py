@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -59,6 +60,15 @@ class Log:
 def run(runner: Any) -> list[float]:
     found: list[float] = runner.run(None, FEEDS)[0].tolist()
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> Iterator[None]:
+    """Let collections look only at what these tests make: a run of all tests has a large heap."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

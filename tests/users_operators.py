@@ -24,7 +24,6 @@ def LeakyBias(  # noqa: N802
     y: Annotated[NDArray[np.float32], ("n", "m")],
     slope: float = 0.1,
 ) -> None:
-    """The operator of the documents."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             v = x[i, j] + bias[j]

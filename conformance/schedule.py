@@ -283,9 +283,13 @@ def tasks_of(cases: Sequence[Case]) -> list[list[Case]]:
 
 
 def _is_huge(case: Case) -> bool:
-    return not case.expects_error and (
-        case.formula is not None or family_of(case.definition).samples(case) > MAX_SAMPLES
-    )
+    if case.expects_error or case.formula is not None:
+        return not case.expects_error
+    try:
+        return bool(family_of(case.definition).samples(case) > MAX_SAMPLES)
+    except ValueError as error:
+        error.add_note(f"in the case {case.id}, which its operator's definition refuses")
+        raise
 
 
 def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]]) -> Iterator[Result]:

@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (16249, 4341, 3965),
-    "onnx_models": (11664, 2714, 2714),
-    "conformance": (11114, 2527, 2712),
+    "ortops": (16262, 4344, 3972),
+    "onnx_models": (11650, 2702, 2697),
+    "conformance": (11084, 2527, 2694),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),

@@ -12,12 +12,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from ortops.forks import MAX_WAIT_SECONDS
 from ortops.runtime import PROCESS
+
+_MAX_WAIT_FOR_OTHERS = 1.0
+"""Seconds that the exit waits for sessions of onnxruntime, which may have none of our nodes, and then never wait."""
 
 is_exiting = False
 """Whether the interpreter's exit has begun. Then a thread must call `wait` before it enters a session."""
@@ -43,19 +46,33 @@ def wait() -> None:
             pass
 
 
+def _codes(frame: FrameType | None) -> Iterator[CodeType]:
+    """The code of a frame's function and of its callers."""
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
 def _is_inside_session(frame: FrameType | None) -> bool:
     """Whether a session's method called a frame's function, or is it."""
-    while frame is not None and frame.f_code not in _methods:
-        frame = frame.f_back
-    return frame is not None
+    return any(code in _methods for code in _codes(frame))
+
+
+def _other_frames() -> list[FrameType]:
+    """The innermost frames of the other threads. Calls of sessions pay nothing for this."""
+    frames = sys._current_frames()  # noqa: SLF001 - documented
+    return [frame for thread, frame in frames.items() if thread != threading.get_ident()]
 
 
 def _other_threads_are_inside() -> bool:
-    """Whether another thread is inside a session. Calls pay nothing for this: it is read from the threads' frames."""
-    return any(
-        thread != threading.get_ident() and frame.f_code is not wait.__code__ and _is_inside_session(frame)
-        for thread, frame in sys._current_frames().items()  # noqa: SLF001 - documented
-    )
+    """Whether another thread is inside a session and does not wait for the process to end."""
+    return any(frame.f_code is not wait.__code__ and _is_inside_session(frame) for frame in _other_frames())
+
+
+def _threads_inside_onnxruntime() -> int:
+    """How many other threads are inside a method of an onnxruntime.InferenceSession."""
+    file = getattr(sys.modules.get("onnxruntime.capi.onnxruntime_inference_collection"), "__file__", None)
+    return sum(any(code.co_filename == file for code in _codes(frame)) for frame in _other_frames())
 
 
 def close() -> None:
@@ -70,11 +87,15 @@ def close() -> None:
     PROCESS.ending = threading.get_ident()
     while PROCESS.active > 0 and time.monotonic() < deadline:
         time.sleep(0.001)
+    # A thread that left its callback before `ending` was set needs the GIL once more, then waits in its next callback.
+    deadline = min(deadline, time.monotonic() + _MAX_WAIT_FOR_OTHERS)
+    while _threads_inside_onnxruntime() > PROCESS.waiting and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def reset_after_fork() -> None:
     """Forget the callbacks of the parent's threads, which a forked child does not have."""
-    PROCESS.active = 0
+    PROCESS.active = PROCESS.waiting = 0
 
 
 if hasattr(os, "register_at_fork"):

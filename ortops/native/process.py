@@ -37,6 +37,7 @@ class Process(Struct):
     """A process with Python, whose address compiled code has in the shared word "python"."""
 
     active: int  # the number of running callbacks
+    waiting: int  # the number of threads that wait for the process to end
     ending: int  # the number of the thread that finalizes Python, or 0
     capturing: int  # the number of the thread for which RegisterCustomOps only stores its arguments, or 0
     options: int  # these arguments: the addresses of an OrtSessionOptions

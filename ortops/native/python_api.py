@@ -77,7 +77,7 @@ def enter() -> None:
         add_atomically(field_pointer(process, "active"), 1)
         if _has_ended(process):
             add_atomically(field_pointer(process, "active"), -1)
-            _wait()
+            _wait(process)
 
 
 @compiled
@@ -87,7 +87,7 @@ def leave() -> None:
     if process is not None:
         add_atomically(field_pointer(process, "active"), -1)
         if _has_ended(process):
-            _wait()
+            _wait(process)
 
 
 @compiled
@@ -97,7 +97,8 @@ def _has_ended(process: Process) -> bool:
 
 
 @compiled
-def _wait() -> None:
+def _wait(process: Process) -> None:
+    add_atomically(field_pointer(process, "waiting"), 1)
     while True:
         call_python("wait", (0xFFFFFFFF,))
 

@@ -43,7 +43,7 @@ step (float[1, 1, H, W] scene, float[1, 4] box, float[1, 1, h, w] object, float[
 def step_model() -> onnx.ModelProto:
     """Build a model of one step of gradient descent: the loss, and the box and its momentum after the step."""
     model = onnx_models.gradient(onnx.parser.parse_model(FORWARD), "loss", ["box"])
-    return onnx_models.with_sgd(model, momentum=0.8)
+    return onnx_models.with_optimizer(model, "sgd", momentum=0.8)
 
 
 def overlap(a: Array, b: Array) -> float:

@@ -62,7 +62,7 @@ def training_step() -> onnx.ModelProto:
     """Build the detector with its loss and a step of SGD, whose output NAME_next is the input NAME of the next step."""
     model = onnx_models.with_loss(detector(), "cross_entropy", "scores", "labels")
     model = onnx_models.gradient(model, "loss", list(shapes_of_parameters()))
-    return onnx_models.with_sgd(model, momentum=MOMENTUM)
+    return onnx_models.with_optimizer(model, "sgd", momentum=MOMENTUM)
 
 
 class Training:

@@ -1,6 +1,6 @@
 """Build ONNX models of this project's operators, convert other models to them, and differentiate models.
 
-Each product is a module or a package: `build` (with `collection` and `directml`), `convert` (with `resize`), `portable`
+Each product is a module or a package: `build` (with `collection`), `convert` (with `resize`), `portable`
 (standard operators in place of this project's), `gradient`, `training` and `inference`, `gradient_check`, `torch` (exports
 from PyTorch) and `commands`. They share `tools`, which read, check and change messages of ONNX.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from onnx_models import directml, portable
+from onnx_models import portable
 from onnx_models.build import BUILDERS, model, node, resize_grad, roi_align_with_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
@@ -19,7 +19,7 @@ from onnx_models.inference import with_state
 from onnx_models.portable import lower
 from onnx_models.resize import resample_attributes
 from onnx_models.tools.schema import register_schemas
-from onnx_models.training import with_loss, with_optimizer, with_sgd
+from onnx_models.training import with_loss, with_optimizer
 
 if TYPE_CHECKING:
     from onnx_models import torch as torch
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 __all__ = [  # noqa: RUF022
     # Models of RoiAlign with its gradient; `BUILDERS` has the functions for each operator alone.
     "roi_align_with_grad",
-    # Attributes of DirectML's older operators.
-    "directml",
     # ONNX's Resize as a DmlResample node, and its gradient.
     "resample_attributes",
     "resize_grad",
@@ -53,7 +51,6 @@ __all__ = [  # noqa: RUF022
     # Training steps, and the trained model.
     "with_loss",
     "with_optimizer",
-    "with_sgd",
     "with_state",
     # Schemas for ONNX's checker and shape inference.
     "register_schemas",

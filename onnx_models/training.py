@@ -243,31 +243,6 @@ def with_optimizer(
     return graph.build()
 
 
-def with_sgd(
-    model: onnx.ModelProto,
-    parameters: Sequence[str] | Mapping[str, str] | None = None,
-    *,
-    momentum: float = 0.0,
-    nesterov: bool = False,
-    weight_decay: float = 0.0,
-    learning_rate: str = "learning_rate",
-) -> onnx.ModelProto:
-    """Return a copy of a model with gradients that performs a step of stochastic gradient descent.
-
-    This is ``with_optimizer(model, "sgd", ...)``, and also Momentum of ai.onnx.preview.training with alpha for momentum,
-    beta = 1 and norm_coefficient for weight_decay. Arguments, result and errors are those of `with_optimizer`.
-    """
-    return with_optimizer(
-        model,
-        "sgd",
-        parameters,
-        momentum=momentum,
-        nesterov=nesterov,
-        weight_decay=weight_decay,
-        learning_rate=learning_rate,
-    )
-
-
 def _computed(kind: onnx.TypeProto.Tensor) -> onnx.TypeProto.Tensor:
     """Return the type in which the step of a parameter of type `kind` is computed."""
     computed = onnx.TypeProto.Tensor()

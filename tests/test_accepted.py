@@ -50,7 +50,7 @@ def first_axes(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimensi
 
 
 def with_step(model: onnx.ModelProto) -> onnx.ModelProto:
-    return onnx_models.with_sgd(onnx_models.gradient(model, "loss", ["w"]))
+    return onnx_models.with_optimizer(onnx_models.gradient(model, "loss", ["w"]), "sgd")
 
 
 ENTRIES: dict[str, Callable[[onnx.ModelProto], Any]] = {
@@ -61,7 +61,7 @@ ENTRIES: dict[str, Callable[[onnx.ModelProto], Any]] = {
     "report": lambda model: report(model, "loss", ["x", "w"]),
     "vjp": lambda model: onnx_models.vjp(model, ["y"], ["x"]),
     "jvp": lambda model: onnx_models.jvp(model, ["y"], ["x"]),
-    "with_sgd": with_step,
+    "with_optimizer": with_step,
 }
 
 

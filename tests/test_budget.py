@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (16262, 4344, 3972),
-    "onnx_models": (11650, 2702, 2697),
+    "onnx_models": (11497, 2667, 2662),
     "conformance": (11084, 2527, 2694),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (23349, 875, 5667),
+    "tests": (23267, 872, 5651),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

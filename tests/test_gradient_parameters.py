@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from gradient_checks import Array
-from onnx_models import gradient, jvp, portable, vjp, with_sgd
+from onnx_models import gradient, jvp, portable, vjp, with_optimizer
 from onnx_models.__main__ import main
 from onnx_models.gradient import own_operators, report
 
@@ -281,7 +281,7 @@ def test_weights_in_constants_are_trained(momentum: float) -> None:
         r = Add (q, b)
         loss = ReduceSum <keepdims = 0> (r)
     }}"""
-    step = with_sgd(gradient(onnx.parser.parse_model(text), "loss", "parameters"), momentum=momentum)
+    step = with_optimizer(gradient(onnx.parser.parse_model(text), "loss", "parameters"), "sgd", momentum=momentum)
     assert not [node for node in step.graph.node if set(node.output) & {"v", "b"}]
     onnx.checker.check_model(step, full_check=True)
     options = onnxruntime.SessionOptions()

@@ -178,7 +178,7 @@ def test_an_optimizer_warns_and_has_a_state_for_each_separated_parameter() -> No
     (said,) = warned(lambda: onnx_models.with_optimizer(tied, "sgd", momentum=0.5))
     assert "'zero' is B of node 'first' (LayerNormalization), B of node 'second' (LayerNormalization)" in said
     untied = onnx_models.gradient(made, "loss", "parameters", untie=True)
-    step = onnx_models.with_sgd(untied, momentum=0.5)
+    step = onnx_models.with_optimizer(untied, "sgd", momentum=0.5)
     assert {"zero_next", "zero_momentum_next", "second.B_next", "second.B_momentum_next"} <= {
         value.name for value in step.graph.output
     }

@@ -16,7 +16,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from conformance.backends.session import CPU
 from gradient_checks import run
-from onnx_models import convert, gradient, with_loss, with_sgd
+from onnx_models import convert, gradient, with_loss, with_optimizer
 from onnx_models.__main__ import main
 from onnx_models.portable import attach
 from onnx_models.tools import protos
@@ -58,7 +58,9 @@ def test_no_tool_of_onnx_is_given_large_data(monkeypatch: pytest.MonkeyPatch) ->
 
     for module, name in ((onnx.shape_inference, "infer_shapes"), (onnx.inliner, "inline_selected_functions")):
         monkeypatch.setattr(module, name, small_only(getattr(module, name)))
-    step = with_sgd(gradient(with_loss(large(), "mean_squared_error", "total", name="error"), "error", ["w"]))
+    step = with_optimizer(
+        gradient(with_loss(large(), "mean_squared_error", "total", name="error"), "error", ["w"]), "sgd"
+    )
     assert set(seen) == {"infer_shapes", "inline_selected_functions"}
     attach(convert(gradient(large(), "loss", ["x", "w"])))
     (tensor,) = (tensor for tensor in step.graph.initializer if tensor.name == "w")

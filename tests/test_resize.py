@@ -14,7 +14,6 @@ import pytest
 
 import onnx_models
 from conformance.backends.session import CPU, options
-from onnx_models import directml
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import DOMAIN
@@ -332,20 +331,3 @@ def test_the_gradient_of_another_node_is_refused() -> None:
     node.attribute.add(name="mode", ref_attr_name="how", type=onnx.AttributeProto.STRING)
     with pytest.raises(ValueError, match="mode = @how: must be a value, not a reference to one"):
         onnx_models.resize_grad(node, (2,), scales=(2,))
-
-
-def test_the_older_operators_are_attributes_of_the_newest() -> None:
-    x = pixels(1, 1, 2, 3)
-    scales = {"scales": (1, 1, 2, 1.5), "interpolation_mode": "nearest_neighbor"}
-    offsets = ((0.5,) * 4, (-0.5,) * 4)
-    plain = resample(x, {**directml.RESAMPLE, **scales})
-    np.testing.assert_array_equal(resample(x, directml.resample1(*offsets) | scales), plain)
-    up = resample(x, directml.resample2(*offsets, "increasing") | scales)
-    down = resample(x, directml.resample2(*offsets, "decreasing") | scales)
-    assert not np.array_equal(up, down)
-    with pytest.raises(ValueError, match="rounding_direction = 'half_up': must be 'increasing' or 'decreasing'"):
-        directml.resample2(*offsets, "half_up")
-    for preset in (directml.RESAMPLE, directml.resample1(*offsets)):
-        BY_NAME["DmlResampleGrad"].check_attributes(preset)
-    defaults = {a.name: a.default for a in BY_NAME["DmlRoiAlign"].attributes}
-    assert directml.ROI_ALIGN.items() <= defaults.items()

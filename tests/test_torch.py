@@ -13,11 +13,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 import torchvision_operators  # noqa: F401 - torchvision's operators, compiled or not
-from onnx_models.torch import export, translation_table
+from onnx_models.torch import export
 from ortops.torch import PSRoIAlign, RoIAlignRotated, roi_align
 from torch_checks import QUIET, assert_close, run
 
@@ -218,91 +217,6 @@ def test_rois_of_torchvision_have_a_gradient_only_where_it_is_asked_for() -> Non
     rois = args["rois"].requires_grad_()
     squares(roi_align(args["x"], rois, (4, 3), 0.5, 2, True)).backward()
     assert_close(found[True]["rois_grad"], rois.grad, "rois_grad")
-
-
-class Step(torch.nn.Module):  # type: ignore[misc]
-    """A function of arguments and parameters, and its gradient by the parameters, by PyTorch's autograd."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, args: Sequence[Any], parameters: Sequence[Any]) -> tuple[Any, ...]:
-        leaves = [parameter.detach().requires_grad_() for parameter in parameters]
-        loss = self.function(args, leaves)
-        return (loss.detach(), *torch.autograd.grad(loss, leaves))
-
-
-CONVOLUTIONS: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
-    # function, x, weight, arguments
-    (functional.conv2d, (3, 4, 9, 10), (6, 2, 3, 3), {"stride": 2, "padding": 2, "dilation": 2, "groups": 2}),
-    (
-        functional.conv_transpose2d,
-        (2, 4, 5, 6),
-        (4, 3, 3, 2),
-        {"stride": (3, 2), "padding": 2, "dilation": 2, "output_padding": (2, 1), "groups": 2},
-    ),
-)
-
-
-def every_cross_entropy(y: Any, rows: Any, target: Any, map_target: Any, probabilities: Any) -> Any:
-    """The loss in all its forms: of rows [N, 5], of a map [N, 5, ...], of one row, by classes or probabilities."""
-    weight = torch.linspace(0.1, 1.0, 5)
-    each = functional.cross_entropy(rows, target, weight=weight, ignore_index=1, reduction="none")
-    return (
-        functional.cross_entropy(y, map_target, weight=weight, ignore_index=3)
-        + functional.cross_entropy(rows * 2, target, weight=weight, ignore_index=2, label_smoothing=0.2)
-        + functional.cross_entropy(rows * 4, probabilities, weight=weight)
-        + functional.cross_entropy(rows[0], target[0])
-        + each.square().sum()
-    )
-
-
-def autograd_loss(args: Sequence[Any], parameters: Sequence[Any]) -> Any:
-    """Both RoiAligns, at maps and RoIs of any length; every cross-entropy; convolutions."""
-    rois, target, map_target, probabilities = args
-    maps, weight, moved, of_map, rows, *others = parameters
-    features = torch.relu(functional.conv2d(maps, weight, stride=2, padding=1))
-    theirs = torch.ops.torchvision.roi_align(features, rois, 0.5, 4, 3, -1, False)
-    ours = roi_align(features, torch.cat([rois[:, :1], rois[:, 1:] + moved], 1), (4, 3), 0.5, 2, True)
-    total = (theirs * ours).sum() + every_cross_entropy(of_map, rows, target, map_target, probabilities)
-    for i, (function, _, _, arguments) in enumerate(CONVOLUTIONS):
-        total = total + function(*others[3 * i : 3 * i + 3], **arguments).tanh().sum()
-    return total
-
-
-def test_the_route_of_those_who_call_autograd_themselves() -> None:
-    parameters = [torch.randn(6, 3, 3, 3), 0.1 * torch.randn(4), torch.randn(2, 5, 3, 4), torch.randn(9, 5)]
-    for function, x, weight, arguments in CONVOLUTIONS:
-        transposed = function is functional.conv_transpose2d
-        bias = weight[1] * arguments.get("groups", 1) if transposed else weight[0]
-        parameters += [torch.randn(x), torch.randn(weight), torch.randn(bias)]
-    targets = [torch.arange(9) % 5, torch.randint(0, 5, (2, 3, 4)), torch.softmax(torch.randn(9, 5), 1)]
-
-    def problem(images: int, height: int, width: int, rois: int) -> tuple[list[Any], list[Any]]:
-        maps = torch.randn(images, 3, height, width)
-        return [random_rois(rois, images, height, width), *targets], [maps, *parameters]
-
-    step, problems = Step(autograd_loss), [problem(8, 21, 26, 7), problem(3, 30, 17, 11)]
-    shapes = [{0: "R"}, None, None, None], [{0: "N", 2: "H", 3: "W"}, *[None] * len(parameters)]
-    graph = make_fx(step, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*problems[0])
-    program = torch.onnx.export(
-        graph.eval(),
-        problems[0],
-        dynamo=True,
-        opset_version=18,
-        custom_translation_table=translation_table(standard=False),
-        dynamic_shapes=shapes,
-        verbose=False,
-    )
-    model: onnx.ModelProto = program.model_proto
-    kinds = [node.op_type for node in model.graph.node if "Roi" in node.op_type]
-    assert sorted(kinds) == [*["RoiAlignGrad"] * 3, "RoiAlign_16", "RoiAlign_16"]
-    names = [value.name for value in model.graph.input]
-    for args in problems:
-        found = run(model, dict(zip(names, [*args[0], *args[1]], strict=True)))
-        for (name, value), expected in zip(found.items(), step(*args), strict=True):
-            assert_close(value, expected, name)
 
 
 @pytest.mark.parametrize("module", [PSRoIAlign((2, 3), 0.9, -1), RoIAlignRotated((2, 3), 0.9, clockwise=True)])

@@ -32,8 +32,7 @@ _MAX = 2**63 - 1
 def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]:
     """Translations for ``torch.onnx.export(..., dynamo=True, custom_translation_table=translation_table())``.
 
-    `export` does not need them. The first are for modules that call `ortops.torch`, the others for code that calls
-    ``torch.autograd.grad`` itself, traced by ``torch.fx.experimental.proxy_tensor.make_fx``.
+    They are for modules that call `ortops.torch` and torchvision; `export` does not need them.
 
     - ``ortops::roi_align``, ``torchvision::roi_align``: ONNX's RoiAlign of opset 16.
     - ``ortops::roi_pool``, ``torchvision::roi_pool``: ONNX's MaxRoiPool. Of the latter only the first output is written.
@@ -43,10 +42,6 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
     - ``torchvision::nms``: ONNX's NonMaxSuppression, in float32.
     - ``torchvision::deform_conv2d``: ONNX's DeformConv, which needs opset 19.
     - ``ortops::heatmaps_to_keypoints``: a Loop over the RoIs of Keypoint R-CNN; see `exportable_detectors`.
-    - ``ortops::roi_align_dx``, ``ortops::roi_align_drois``, ``torchvision::_roi_align_backward``: this project's
-      RoiAlignGrad.
-    - ``aten::convolution_backward``, including grouped, dilated and transposed convolutions of any rank; PyTorch's exporter
-      does not have it.
     - ``aten::nll_loss_forward`` and ``aten::nll_loss2d_forward`` (of ``cross_entropy``): with the correct total weight. With
       the exporter's own translation, the gradient of a mean over n rows is n times too large, without an error.
 
@@ -60,19 +55,15 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
     roi_align = _roi_align(op.RoiAlign if standard else _ours().RoiAlign_16)
     table: dict[Any, Callable[..., Any]] = {
         torch.ops.ortops.roi_align.default: roi_align,
-        torch.ops.ortops.roi_align_dx.default: _roi_align_dx,
-        torch.ops.ortops.roi_align_drois.default: _roi_align_drois,
         torch.ops.ortops.roi_align_rotated.default: _roi_align_rotated,
         torch.ops.ortops.ps_roi_align.default: _ps_roi_align,
         torch.ops.ortops.roi_pool.default: _roi_pool,
         torch.ops.ortops.heatmaps_to_keypoints.default: _heatmaps_to_keypoints,
-        torch.ops.aten.convolution_backward.default: _convolution_backward,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
         torch.ops.aten.nll_loss2d_forward.default: _nll_loss_forward,
     }
     of_torchvision: dict[str, Callable[..., Any]] = {
         "roi_align": roi_align,
-        "_roi_align_backward": _roi_align_backward,
         "roi_pool": _with_unused(_roi_pool),
         "ps_roi_align": _with_unused(_ps_roi_align),
         "nms": _nms,
@@ -196,36 +187,6 @@ def _keypoints(maps: FLOAT[...], rois: FLOAT[...]) -> tuple[FLOAT[...], FLOAT[..
     return found, scores
 
 
-def _roi_align_dx(dy: Any, rois: Any, shape: Any, scale: float, sampling_ratio: int, aligned: bool) -> Any:
-    attributes = attributes_of_roi_align(scale, sampling_ratio, aligned)
-    dx, drois = _ours().RoiAlignGrad(dy, *_boxes_and_images(rois), _vector(*shape), mode="avg", **attributes)
-    # Remove the second output: computing it needs X, and the exporter would name an output "".
-    drois.producer().resize_outputs(1)
-    return dx
-
-
-def _roi_align_drois(dy: Any, rois: Any, x: Any, scale: float, sampling_ratio: int, aligned: bool) -> Any:
-    attributes = attributes_of_roi_align(scale, sampling_ratio, aligned)
-    _, drois = _ours().RoiAlignGrad(dy, *_boxes_and_images(rois), op.Shape(x), x, mode="avg", **attributes)
-    return op.Pad(drois, _ints([0, 1, 0, 0]))
-
-
-def _roi_align_backward(
-    dy: Any,
-    rois: Any,
-    scale: float,
-    pooled_height: int,  # noqa: ARG001 - dY has it
-    pooled_width: int,  # noqa: ARG001
-    batch_size: Any,
-    channels: Any,
-    height: Any,
-    width: Any,
-    sampling_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:
-    return _roi_align_dx(dy, rois, (batch_size, channels, height, width), scale, sampling_ratio, aligned)
-
-
 def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
     """The numbers [K, n] and the indices of images [K] of RoIs [K, 1 + n]."""
     images = op.Squeeze(op.Slice(rois, [0], [1], [1]), [1])
@@ -234,105 +195,6 @@ def _boxes_and_images(rois: Any) -> tuple[Any, Any]:
 
 def _ints(values: Sequence[int]) -> Any:
     return op.Constant(value_ints=list(values))
-
-
-def _vector(*lengths: Any) -> Any:
-    """Python numbers and values of the graph as one tensor [n]."""
-    if all(isinstance(length, int) for length in lengths):
-        return _ints(lengths)
-    parts = [_ints([n]) if isinstance(n, int) else op.Reshape(n, _ints([-1])) for n in lengths]
-    return op.Concat(*parts, axis=0)
-
-
-def _convolution_backward(
-    dy: Any,
-    x: Any,
-    weight: Any,
-    bias_sizes: Any,  # noqa: ARG001 - dY has them
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],  # noqa: ARG001 - the shape of x says as much
-    groups: int,
-    output_mask: Sequence[bool],
-) -> tuple[Any, Any, Any]:
-    """The gradients of x, weight and bias; an empty constant if one is not needed, since the exporter requires a value."""
-    rank = len(x.shape) - 2
-    stride, padding, dilation = (_of_each_axis(values, rank) for values in (stride, padding, dilation))
-    dx = dw = db = op.Constant(value_floats=[])
-    if output_mask[0]:
-        # A transposed convolution is the gradient of a convolution, so its own gradient is that convolution.
-        by_input = _gradient_by_input_of_transposed if transposed else _gradient_by_input
-        dx = by_input(dy, x, weight, stride, padding, dilation, groups)
-    if output_mask[1]:
-        wide, narrow = (dy, x) if transposed else (x, dy)
-        dw = _gradient_by_weight(wide, narrow, weight, stride, padding, dilation, groups)
-    if output_mask[2]:
-        db = op.ReduceSum(dy, _ints([0, *_spatial(rank)]), keepdims=0)
-    return dx, dw, db
-
-
-def _of_each_axis(values: Sequence[int], rank: int) -> list[int]:
-    return list(values) * rank if len(values) == 1 else list(values)
-
-
-def _spatial(rank: int) -> list[int]:
-    return list(range(2, 2 + rank))
-
-
-def _gradient_by_input(
-    dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
-) -> Any:
-    # output_padding adds the rows at the end that the stride skips; then Slice removes the padding.
-    padded = op.ConvTranspose(
-        dy, weight, strides=stride, dilations=dilation, group=groups, output_padding=[s - 1 for s in stride]
-    )
-    start = _ints(padding)
-    return op.Slice(padded, start, op.Add(start, op.Shape(x, start=2)), _ints(_spatial(len(stride))))
-
-
-def _gradient_by_input_of_transposed(
-    dy: Any, x: Any, weight: Any, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
-) -> Any:
-    full = op.Conv(dy, weight, strides=stride, dilations=dilation, group=groups, pads=[*padding, *padding])
-    # Remove the rows that x does not have, after an output padding larger than the stride.
-    rank = len(stride)
-    return op.Slice(full, _ints([0] * rank), op.Shape(x, start=2), _ints(_spatial(rank)))
-
-
-def _gradient_by_weight(
-    wide: Any,
-    narrow: Any,
-    weight: Any,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Any:
-    """A convolution of `wide` [N, G*C, ...] with `narrow` [N, O, ...] as the kernel, for a weight [O, C, ...].
-
-    Stride and dilation are swapped, the images are the channels, and the groups stay.
-    """
-    rank = len(stride)
-    swap = [1, 0, *_spatial(rank)]
-    kernel = op.Transpose(narrow, perm=swap)
-    by_channel = op.Transpose(wide, perm=swap)
-    if groups > 1:
-        by_channel = _groups_beside_images(wide, weight, groups)
-    full = op.Conv(by_channel, kernel, strides=dilation, dilations=stride, pads=[*padding, *padding], group=groups)
-    # Remove the rows of the kernel that come from the end of x, which the stride skips.
-    axes = _ints(_spatial(rank))
-    return op.Slice(op.Transpose(full, perm=swap), _ints([0] * rank), op.Shape(weight, start=2), axes)
-
-
-def _groups_beside_images(wide: Any, weight: Any, groups: int) -> Any:
-    """[N, G*C, ...] as [C, G*N, ...]."""
-    images, channels = op.Shape(wide, start=0, end=1), op.Shape(weight, start=1, end=2)
-    lengths = op.Shape(wide, start=2)
-    split = op.Reshape(wide, op.Concat(images, _ints([groups]), channels, lengths, axis=0))
-    moved = op.Transpose(split, perm=[2, 1, 0, *range(3, len(wide.shape) + 1)])
-    return op.Reshape(moved, op.Concat(channels, op.Mul(images, _ints([groups])), lengths, axis=0))
 
 
 def _nll_loss_forward(scores: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> tuple[Any, Any]:

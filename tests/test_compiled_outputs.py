@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
-from ortops.custom.output_writes import fills_all
 
 V = Annotated[NDArray[np.float32], ("n",)]
 K = Annotated[NDArray[np.float32], ("k",)]
@@ -69,27 +68,13 @@ def test_giving_the_output_s_name_to_something_else_is_refused(body: str, tmp_pa
     assert "y" in (tmp_path / "function.py").read_text().split("\n")[line - 1]
 
 
-READING = [
-    "pass",
-    "x[0] + y[0]",
-    "z = y.sum() + len(y)",
-    "for i in range(y.shape[0]):\n    z = y[i] * 2",
-    "v = y[0:2]\nv = x * 2",
-    "if y[0] > x[0]:\n    z = -y",
-    "z = y.copy()\nz = x[y.size :]",
-    "z = x\nz = y\nz = x",
-]
-
-
-@pytest.mark.parametrize("body", READING)
-def test_an_output_that_nothing_writes_to_is_refused(body: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("result", "shape"), [("None", "V"), ("int", "K")])
+def test_an_output_that_nothing_uses_is_refused(result: str, shape: str, tmp_path: Path) -> None:
     says = (
         "t::f: its function, which begins in line 1 of .*function.py, never writes to the output 'y': must write into"
     )
     with pytest.raises(ValueError, match=says):
-        operator_of(body, tmp_path)
-    with pytest.raises(ValueError, match=says):
-        operator_of(f"{body}\nreturn 1", tmp_path, "int", "K")
+        operator_of("z = x[0]\nreturn 1", tmp_path, result, shape)
 
 
 def test_the_remedy_for_a_number_has_no_slice(tmp_path: Path) -> None:
@@ -98,31 +83,12 @@ def test_the_remedy_for_a_number_has_no_slice(tmp_path: Path) -> None:
 
 
 WRITING = [
-    "y[:] = x",
     "y += x",
-    "y[0] += 1",
     "z, y[0] = x, 1",
     "for y[0] in x:\n    pass",
-    "for v in y:\n    v[:] = 1",
-    "for i, v in enumerate(y):\n    v[:] = 1",
-    "v = y[1:]\nw = v\nw[:] = 1",
-    "v = y[1:]\nv += 1",
     "(v := y)[:] = 1",
-    "a, b = y, x\na[:] = b",
-    "v = y if x[0] else x\nv[0] = 1",
-    "y.fill(1)",
-    "y.sort()",
-    "y.reshape(-1)[:] = 1",
-    "y.T[0] = y.flat[1] = 1",
-    "np.add(x, x, y)",
     "np.add(x, x, out=y)",
-    "helper(x, y)",
-    "helper(x, out=(y, 1))",
-    "helper(x, y[1:])",
-    "helper(*y)",
-    "[helper(v) for v in y]",
     "def g():\n    y[0] = 1\ng()",
-    "if x[0] > 0:\n    y[0] = 1",
     "y[0] = len([y for y in x])",  # which has a variable of its own
     "y[0] = (lambda y: y)(x[0])",
 ]
@@ -228,16 +194,3 @@ def test_what_an_operator_does_not_write_is_zero(way: str, request: pytest.Fixtu
     x[N // 2] = 0  # in one of the parts, so that another may be whole
     with pytest.raises(Exception, match="division by zero"):
         each(x) if way == "arrays" else session.run(None, {"x": x})
-
-
-FILLING = ["y[:] = x", "y[...] = x", "n = y.shape[0]\nz = x[:n]\ny[:] = z\ny[0] = 1"]
-PARTLY_FILLING = [
-    *("y[1:] = x[1:]", "y[:] = y + x", "if x[0]:\n    y[:] = x", "v = y\ny[:] = x", "y[0] = 1\ny[:] = x"),
-    *("if x[0]:\n    return\ny[:] = x", "y += 1", "for i in range(2):\n    y[:] = x", "y[x > 0] = 1", "y[::2] = 1"),
-]
-
-
-@pytest.mark.parametrize("body", [*FILLING, *PARTLY_FILLING])
-def test_zeros_are_left_out_where_all_is_assigned_first(body: str, tmp_path: Path) -> None:
-    function: Any = operator_of(body, tmp_path).call
-    assert fills_all(function, "y", {"x": ("n",), "y": ("n",)}) == (body in FILLING)

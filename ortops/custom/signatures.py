@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
@@ -139,6 +141,64 @@ def check_keywords(function: Callable[..., Any], names: Sequence[str], where: st
         raise TypeError(f"{where} must take {', '.join(names)} by name: {error}") from error
     except ValueError:
         pass
+
+
+def check_is_written(function: Callable[..., Any], label: str, output: str, rank: int) -> None:
+    """Check that a function uses an output, and gives the output's name to nothing else.
+
+    Args:
+        function: the function, with the output among its parameters.
+        label: the operator's name in errors.
+        output: the name of the output.
+        rank: the number of its axes.
+
+    Raises:
+        ValueError: the function binds or deletes the name, or it never uses the output.
+    """
+    code = function.__code__
+    remedy = f"must write into the array that it gets, as {output}[{':' if rank else '()'}] = ... does"
+    for line in _bindings(code, output):
+        raise ValueError(f"{label}: line {line} of {code.co_filename} rebinds the output's name {output!r}: {remedy}")
+    is_used = output in code.co_cellvars or any(
+        step.opname.startswith("LOAD_FAST") and output in _variables(step) for step in dis.get_instructions(code)
+    )
+    if not is_used:
+        where = f"which begins in line {code.co_firstlineno} of {code.co_filename}"
+        raise ValueError(f"{label}: its function, {where}, never writes to the output {output!r}: {remedy}")
+
+
+def _variables(step: dis.Instruction) -> tuple[Any, ...]:
+    """The variables of an instruction, which may have two."""
+    return step.argval if isinstance(step.argval, tuple) else (step.argval,)
+
+
+def _bindings(code: CodeType, name: str) -> Iterator[int]:
+    """The lines that bind or delete a variable. Operators such as += are left out, since they keep an array."""
+    before, lines, comprehensions = "", list(code.co_lines()), []
+    for step in dis.get_instructions(code):
+        names = _variables(step)
+        positions = getattr(step, "positions", None)  # from Python 3.11 on
+        if step.opname == "LOAD_FAST_AND_CLEAR" and name in names:
+            comprehensions.append(positions)  # whose variable has the name; from Python 3.12 on it is in the same code
+        bound = names if step.opname == "STORE_FAST_STORE_FAST" else names[:1]
+        is_bound = step.opname.startswith(_BINDING) and name in bound
+        is_in_place = before.startswith("INPLACE_") or before.endswith("=")
+        if is_bound and not is_in_place and not any(_is_within(positions, each) for each in comprehensions):
+            # What the compiler adds, at the end of "except ... as", may have no line.
+            yield from (line for first, last, line in lines if first <= step.offset < last and line)
+        if step.opname != "EXTENDED_ARG":
+            before = step.argrepr if step.opname == "BINARY_OP" else step.opname
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType) and name in inner.co_freevars:
+            yield from _bindings(inner, name)
+
+
+_BINDING = ("STORE_FAST", "STORE_DEREF", "DELETE_FAST", "DELETE_DEREF")
+
+
+def _is_within(inner: Any, outer: Any) -> bool:
+    """Whether a range of the source is a part of another one."""
+    return None not in (*inner, *outer) and outer[::2] <= inner[::2] and inner[1::2] <= outer[1::2]
 
 
 def _outputs(hint: Any, name: str, variables: dict[str, tuple[ElementType, ...]]) -> Iterator[Tensor]:

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (16115, 4319, 3935),
+    "ortops": (15943, 4262, 3901),
     "onnx_models": (11497, 2667, 2662),
     "conformance": (11084, 2527, 2694),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (23087, 866, 5617),
+    "tests": (23020, 862, 5589),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -1,4 +1,4 @@
-"""The memory that `ortops.torch` reads: device, type and alignment, and what it copies."""
+"""The operators of `ortops.torch` by PyTorch's checks, and the memory that they read: device, type and alignment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.library import opcheck
 
 from ortops.compute import Bound
 from ortops.torch import operators, roi_align, roi_align_rotated, roi_pool
@@ -22,15 +23,12 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "roi_align": (X, BOXES, 0.9, 2, 2, 2, True),
     "roi_align_dx": (DY, BOXES, list(X.shape), 0.9, 2, True),
     "roi_align_drois": (DY, BOXES, X, 0.9, 2, True),
-    "roi_align_drois_grad": (BOXES, DY, BOXES, X, 0.9, 2, True),
     "roi_align_rotated": (X, TURNED, 0.9, 2, 2, 2, True, False),
     "roi_align_rotated_dx": (DY, TURNED, list(X.shape), 0.9, 2, True, False),
     "roi_align_rotated_drois": (DY, TURNED, X, 0.9, 2, True, False),
-    "roi_align_rotated_drois_grad": (TURNED, DY, TURNED, X, 0.9, 2, True, False),
     "ps_roi_align": (X, BOXES, 0.9, 3, 1, 2),
     "ps_roi_align_dx": (DY[:, :1, :, :1], BOXES, [1, 2, 6, 7], 0.9, 2),
     "ps_roi_align_drois": (DY[:, :1, :, :1], BOXES, X[:, :2], 0.9, 2),
-    "ps_roi_align_drois_grad": (BOXES, DY[:, :1, :, :1], BOXES, X[:, :2], 0.9, 2),
     "roi_pool": (X, BOXES, 0.9, 2, 2),
     "roi_pool_dx": (DY, BOXES, X, 0.9),
     "roi_pool_at_maxima": (X, BOXES, X, 0.9, 2, 2),
@@ -42,13 +40,21 @@ def positions(arguments: Sequence[Any]) -> list[int]:
     return [i for i, argument in enumerate(arguments) if isinstance(argument, torch.Tensor)]
 
 
-def as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
-
-
 def test_every_operator_has_a_row() -> None:
     defined = {str(operator).rpartition("::")[2] for operator in operators._library._op_defs}  # noqa: SLF001
     assert defined == set(CALLS)
+
+
+@each_operator
+def test_operators_pass_the_checks_of_pytorch(name: str) -> None:
+    # A maximum has no derivative by its RoIs, and its derivatives have none by the map that has the maximum. An average's
+    # gradient by RoIs has no derivatives.
+    constants = (1,) if name == "roi_pool" else (1, 2) if "roi_pool" in name else (0, 1, 2) if "drois" in name else ()
+    arguments = [
+        value.clone().requires_grad_(i not in constants) if isinstance(value, torch.Tensor) else value
+        for i, value in enumerate(CALLS[name])
+    ]
+    opcheck(getattr(ORTOPS, name).default, tuple(arguments))
 
 
 @each_operator
@@ -62,9 +68,9 @@ def test_tensors_of_the_cpu_and_of_meta_are_not_mixed(name: str) -> None:
             with pytest.raises(ValueError, match=r"\w+\.device = (meta|cpu): must be (meta|cpu), the device of \w+"):
                 getattr(ORTOPS, name)(*moved)
         else:
-            actual, wanted = (as_tuple(getattr(ORTOPS, name)(*given)) for given in (moved, arguments))
-            assert {tensor.device.type for tensor in actual} == {"meta" if all(chosen) else "cpu"}
-            assert [tensor.shape for tensor in actual] == [tensor.shape for tensor in wanted]
+            actual, wanted = (getattr(ORTOPS, name)(*given) for given in (moved, arguments))
+            assert actual.device.type == ("meta" if all(chosen) else "cpu")
+            assert actual.shape == wanted.shape
 
 
 def test_the_functions_name_the_tensor_of_another_device() -> None:
@@ -110,21 +116,14 @@ def test_kernels_read_a_copy_of_the_rois_since_other_threads_may_write_to_them(
 ) -> None:
     rois = (TURNED if "rotated" in name else BOXES).clone()
     given: list[Any] = []
-
     call = Bound.__call__
 
     def recording(bound: Bound, inputs: Sequence[Any], *others: Any) -> None:
         given.extend(tensor for tensor in inputs if tensor is not None)
         call(bound, inputs, *others)
 
-    def second_derivatives(by_drois: Any, dy: Any, rois: Any, images: Any, x: Any, *_: Any) -> Any:  # noqa: ARG001
-        given.extend([rois.numpy(), images])
-        return dy, rois, x
-
     monkeypatch.setattr(Bound, "__call__", recording)
-    monkeypatch.setattr(operators, "gradients_of_drois", second_derivatives)
-    arguments = list(CALLS[name])
-    arguments[2 if name.endswith("drois_grad") else 1] = rois
-    getattr(ORTOPS, name)(*arguments)
+    first, _, *others = CALLS[name]
+    getattr(ORTOPS, name)(first, rois, *others)
     assert len(given) >= 2
     assert not any(np.shares_memory(tensor, rois.numpy()) for tensor in given)

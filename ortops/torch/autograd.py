@@ -7,7 +7,7 @@ transforms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,12 +17,8 @@ from torch.autograd import forward_ad
 Backward = Callable[..., tuple[Any, ...]]
 """Takes the context and the outputs' gradients, each of which may be None; returns the tensors' gradients."""
 
-Jvp = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Iterable[Any]]
-"""Takes the tensors, the other arguments, and a tangent or None for each tensor; returns terms of the output's tangent."""
-
-
-def _every(i: int, needed: Sequence[bool]) -> bool:  # noqa: ARG001
-    return True
+Jvp = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
+"""Takes the tensors, the other arguments, and a tangent or None for each tensor; returns the output's tangent."""
 
 
 def differentiate(
@@ -30,7 +26,7 @@ def differentiate(
     name: str,
     backward: Backward,
     jvp: Jvp,
-    is_kept: Callable[[int, Sequence[bool]], bool] = _every,
+    is_kept: Callable[[int, Sequence[bool]], bool],
 ) -> None:
     """Register the derivatives of an operator whose first arguments are tensors.
 
@@ -72,8 +68,7 @@ def differentiate(
 
     def tangents_of(ctx: Any, *tangents: Any) -> Any:
         tensors = [forward_ad.unpack_dual(x).primal for x in ctx.saved_tensors]
-        terms = [term for term in jvp(tensors, ctx.options, tangents[:count]) if term is not None]
-        return sum(terms[1:], terms[0])
+        return jvp(tensors, ctx.options, tangents[:count])
 
     methods = {"forward": forward, "setup_context": setup, "backward": reverse, "jvp": tangents_of}
     function: Any = type(

@@ -50,9 +50,9 @@ def roi_align(
         samples of bin j at start + j*size/P + (k + 0.5)*size/(P*g),  k = 0, ..., g - 1
 
     with g = sampling_ratio, or ceil(size/P) if sampling_ratio is 0 or less. A sample more than a pixel outside the map
-    counts as 0, and a bin without samples is 0. The function has first and second derivatives with respect to input and
-    boxes, which treat g as constant, but no third derivatives that involve the boxes. Forward mode and ``torch.func`` also
-    work, except for second derivatives with respect to boxes if both use forward mode.
+    counts as 0, and a bin without samples is 0. The function has derivatives with respect to input and boxes, which treat g
+    as constant. Those with respect to input can be differentiated again, and exist in forward mode and in ``torch.func``.
+    Those with respect to boxes exist in reverse mode alone.
 
     Args:
         input: feature maps [N, C, H, W] on the CPU; float32, float64, float16 or bfloat16, with any strides.

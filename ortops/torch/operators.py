@@ -5,10 +5,9 @@ roi_align has these operators. Those of roi_align_rotated have one more option, 
     roi_align(input, rois, scale, output_height, output_width, sampling_ratio, aligned) -> output
     roi_align_dx(grad, rois, input_shape, scale, sampling_ratio, aligned) -> gradient with respect to input
     roi_align_drois(grad, rois, input, scale, sampling_ratio, aligned) -> gradient with respect to rois
-    roi_align_drois_grad(by_drois, grad, rois, input, scale, ...) -> gradients of roi_align_drois by grad, rois and input
 
-The first three call the kernels. roi_align is linear in the input, so the gradients of roi_align_dx are roi_align and
-roi_align_drois. A maximum is linear only while the same pixels are the maxima:
+roi_align is linear in the input, so the gradients of roi_align_dx are roi_align and roi_align_drois. A maximum is linear
+only while the same pixels are the maxima:
 
     roi_pool(input, rois, scale, output_height, output_width) -> output
     roi_pool_dx(grad, rois, input, scale) -> gradient with respect to input
@@ -18,7 +17,7 @@ roi_align_drois. A maximum is linear only while the same pixels are the maxima:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +34,6 @@ from ortops.operators.roi_align_rotated import ROI_ALIGN_ROTATED, ROI_ALIGN_ROTA
 from ortops.shapes import Shape
 from ortops.spec import Operator
 from ortops.torch.autograd import Jvp, differentiate
-from ortops.torch.second_derivatives import gradients_of_drois
 
 TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -198,9 +196,9 @@ def _call(bound: Bound, dtype: Any, inputs: Sequence[Any], wanted: int = 0) -> A
 
 
 Kernel = tuple[Callable[..., Any], Callable[..., Any]]
-"""A function that checks the arguments and returns the outputs' shapes, and one that computes the outputs.
+"""A function that checks the arguments and returns the output's shape, and one that computes the output.
 
-The outputs have the type of the first argument."""
+The output has the type of the first argument."""
 
 
 def _forward(family: Family) -> Kernel:
@@ -241,28 +239,6 @@ def _drois(family: Family) -> Kernel:
         inputs = [array(dy), *_split(family, rois, x.shape), np.array(x.shape, np.int64), array(x)]
         drois = _call(_bound(family, family.gradient, dy.dtype, options), dy.dtype, inputs, wanted=1)
         return torch.nn.functional.pad(drois, (1, 0))  # the image index
-
-    return shape, compute
-
-
-def _drois_grad(family: Family) -> Kernel:
-    def shape(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:  # noqa: ARG001
-        _check(family, rois, x.shape, input=x, grad=dy, by_drois=by_drois)
-        return dy.shape, rois.shape, x.shape
-
-    def compute(by_drois: Any, dy: Any, rois: Any, x: Any, *options: Any) -> Any:
-        rows, images = _copy(family, rois, x.shape)
-        scale = _bound(family, family.gradient, dy.dtype, options).attributes["spatial_scale"]
-        places = torch.from_numpy(rows.astype(np.float64))
-        if family is POSITION_SENSITIVE:
-            # RoIAlign with a dY that is 0 except in the channel that each bin reads.
-            spread = dy.flatten(2).diag_embed().reshape(len(rows), -1, *dy.shape[2:])
-            by_spread, by_rois, by_x = gradients_of_drois(by_drois, spread, places, images, x, scale, options[1], True)
-            bins = dy.shape[2] * dy.shape[3]
-            by_dy = by_spread.reshape(*dy.shape[:2], bins, bins).diagonal(dim1=2, dim2=3).reshape(dy.shape).contiguous()
-        else:
-            by_dy, by_rois, by_x = gradients_of_drois(by_drois, dy, places, images, x, scale, *options[1:])
-        return by_dy.to(dy.dtype), by_rois.to(rois.dtype), by_x.to(x.dtype)
 
     return shape, compute
 
@@ -314,8 +290,7 @@ def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
         return compute(*arguments)
 
     def fake(first: Any, *others: Any) -> Any:
-        shapes = shape(first, *others)
-        return tuple(map(first.new_empty, shapes)) if schema.endswith(")") else first.new_empty(shapes)
+        return first.new_empty(shape(first, *others))
 
     _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     # For all devices, so that the kernel, and not PyTorch, refuses devices other than the CPU.
@@ -330,9 +305,7 @@ def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
             operator(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs))
             for i in range(info.batch_size)
         ]
-        if isinstance(results[0], torch.Tensor):
-            return torch.stack(results), 0
-        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
+        return torch.stack(results), 0
 
     torch.library.register_vmap(f"ortops::{name}", one_by_one, lib=_library)
     return operator
@@ -348,19 +321,13 @@ def _define_forward(family: Family) -> Callable[..., Any]:
 
 
 def _define_average(family: Family) -> Callable[..., Any]:
-    """Define an operator that is linear in its input, and its first and second derivatives.
-
-    drois_grad returns the derivatives of sum(by_drois * drois(grad, rois, input)). This sum is linear in grad
-    and in by_drois, which forward mode sets to the RoIs' tangents. So forward mode needs no further operators.
-    """
+    """Define an operator that is linear in its input, and its gradients; that with respect to RoIs has no derivatives."""
     name, options = family.name, f"float scale{family.options}"
     forward = _define_forward(family)
     schema = f"(Tensor grad, Tensor rois, SymInt[] input_shape, {options}) -> Tensor"
     dx_of = _define(f"{name}_dx", schema, _dx(family))
     schema = f"(Tensor grad, Tensor rois, Tensor input, {options}) -> Tensor"
     drois_of = _define(f"{name}_drois", schema, _drois(family))
-    schema = f"(Tensor by_drois, Tensor grad, Tensor rois, Tensor input, {options}) -> (Tensor, Tensor, Tensor)"
-    gradients_of = _define(f"{name}_drois_grad", schema, _drois_grad(family))
 
     def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
         x, rois = ctx.saved_tensors
@@ -368,57 +335,27 @@ def _define_average(family: Family) -> Callable[..., Any]:
         dx = dx_of(dy, rois, ctx.shapes[0], scale, *rest) if ctx.needs_input_grad[0] else None
         return dx, drois_of(dy, rois, x, scale, *rest) if ctx.needs_input_grad[1] else None
 
-    def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        (x, rois), (by_x, by_rois), (scale, height, width, *rest) = tensors, tangents, options
-        yield None if by_x is None else forward(by_x, rois, *options)
-        if by_rois is not None:
-            dy = x.new_zeros(_output_shape(family, rois, x.shape, height, width))
-            yield gradients_of(by_rois, dy, rois, x, scale, *rest)[0]
-
     def backward_of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
         dy, rois = ctx.saved_tensors
         _, scale, *rest = ctx.options
         by_dy = forward(by_dx, rois, scale, *ctx.shapes[0][2:], *rest) if ctx.needs_input_grad[0] else None
         return by_dy, drois_of(dy, rois, by_dx, scale, *rest) if ctx.needs_input_grad[1] else None
 
-    def jvp_of_dx(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        (dy, rois), (by_dy, by_rois), (shape, *rest) = tensors, tangents, options
-        yield None if by_dy is None else dx_of(by_dy, rois, *options)
-        if by_rois is not None:
-            yield gradients_of(by_rois, dy, rois, dy.new_zeros(shape), *rest)[2]
+    def jvp_of(operator: Callable[..., Any]) -> Jvp:
+        def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            if tangents[1] is not None:
+                raise NotImplementedError(f"{name} has no derivatives with respect to {family.rois} in forward mode")
+            return operator(tangents[0], tensors[1], *options)
 
-    def backward_of_drois(ctx: Any, by_drois: Any) -> Any:
-        return gradients_of(by_drois, *ctx.saved_tensors, *ctx.options)
+        return jvp
 
-    def jvp_of_drois(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        (dy, rois, x), (by_dy, by_rois, by_x) = tensors, tangents
-        yield None if by_dy is None else drois_of(by_dy, rois, x, *options)
-        yield None if by_x is None else drois_of(dy, rois, by_x, *options)
-        if by_rois is not None:  # second derivatives with respect to a RoI are symmetric
-            yield gradients_of(by_rois, dy, rois, x, *options)[1]
+    def refuse(*_: Any) -> Any:
+        raise NotImplementedError(f"{name} has no second derivatives with respect to {family.rois}")
 
-    third = f"{name} has no third derivatives that involve {family.rois}"
-
-    def backward_of_gradients(ctx: Any, by_dy: Any, by_rois: Any, by_x: Any) -> tuple[Any, ...]:
-        if by_rois is not None or by_x is not None:
-            raise NotImplementedError(third)
-        by_drois, _, rois, x = ctx.saved_tensors
-        _, by_rois, by_x = gradients_of(by_drois, by_dy, rois, x, *ctx.options)
-        return drois_of(by_dy, rois, x, *ctx.options), None, by_rois, by_x
-
-    def jvp_of_gradients(*_: Any) -> Iterable[Any]:
-        raise NotImplementedError(f"{third}, and no second derivatives that use forward mode twice")
-
-    differentiate(_library, name, backward, jvp, lambda i, needed: i == 1 or needed[1])
-    differentiate(_library, f"{name}_dx", backward_of_dx, jvp_of_dx, lambda i, needed: i == 1 or needed[1])
-    differentiate(_library, f"{name}_drois", backward_of_drois, jvp_of_drois)
-    differentiate(_library, f"{name}_drois_grad", backward_of_gradients, jvp_of_gradients)
+    differentiate(_library, name, backward, jvp_of(forward), lambda i, needed: i == 1 or needed[1])
+    differentiate(_library, f"{name}_dx", backward_of_dx, jvp_of(dx_of), lambda i, needed: i == 1 or needed[1])
+    differentiate(_library, f"{name}_drois", refuse, refuse, lambda *_: False)
     return forward
-
-
-def _or_zeros(tangent: Any, x: Any) -> Any:
-    """The tangent of x; zeros if x has no tangent."""
-    return torch.zeros_like(x) if tangent is None else tangent
 
 
 def _define_maximum() -> Callable[..., Any]:
@@ -434,10 +371,6 @@ def _define_maximum() -> Callable[..., Any]:
         x, rois = ctx.saved_tensors
         return dx_of(dy, rois, x, ctx.options[0]), None
 
-    def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Iterable[Any]:
-        x, rois = tensors
-        yield at_maxima(_or_zeros(tangents[0], tensors[0]), rois, x, *options)
-
     def backward_of_dx(ctx: Any, by_dx: Any) -> tuple[Any, ...]:
         _, rois, x = ctx.saved_tensors
         return at_maxima(by_dx, rois, x, *ctx.options, *ctx.shapes[0][2:]), None, None
@@ -446,13 +379,22 @@ def _define_maximum() -> Callable[..., Any]:
         _, rois, x = ctx.saved_tensors
         return dx_of(dy, rois, x, ctx.options[0]), None, None
 
-    def jvp_of(operator: Callable[..., Any]) -> Jvp:
-        return lambda tensors, options, tangents: [operator(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)]
+    def jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        x, rois = tensors
+        return at_maxima(_or_zeros(tangents[0], x), rois, x, *options)
 
-    differentiate(_library, "roi_pool", backward, jvp)
+    def jvp_of(operator: Callable[..., Any]) -> Jvp:
+        return lambda tensors, options, tangents: operator(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
+
+    differentiate(_library, "roi_pool", backward, jvp, lambda *_: True)
     differentiate(_library, "roi_pool_dx", backward_of_dx, jvp_of(dx_of), lambda i, _: i > 0)
     differentiate(_library, "roi_pool_at_maxima", backward_of_maxima, jvp_of(at_maxima), lambda i, _: i > 0)
     return forward
+
+
+def _or_zeros(tangent: Any, x: Any) -> Any:
+    """The tangent of x; zeros if x has no tangent."""
+    return torch.zeros_like(x) if tangent is None else tangent
 
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {

@@ -11,7 +11,6 @@ import pytest
 import onnx_models
 from onnx_models import convert, gradient
 from onnx_models.portable import attach
-from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN
 
 Kind = onnx.AttributeProto
@@ -184,11 +183,3 @@ def test_rules_of_several_attributes_count() -> None:
         ValueError, match=r"^node 'DmlResample' \(DmlResample\): scales has 2, input_pixel_offsets has 1"
     ):
         convert(made)
-
-
-def test_a_builder_names_the_lawful_attributes() -> None:
-    message = r"RoiAlign_16 has no attribute 'sampling_ration' \(sampling_ratio\?\): must be one of coordinate_"
-    with pytest.raises(TypeError, match=message):
-        onnx_models.node(BY_NAME["RoiAlign_16"], INPUTS, ["Y"], {"sampling_ration": 7})
-    with pytest.raises(TypeError, match="RoiAlign_22 has no attribute 'aligned': must be"):
-        onnx_models.roi_align_with_grad(aligned=1)

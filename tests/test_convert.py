@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnx.parser
 import onnxruntime
@@ -15,9 +12,7 @@ import onnx_models
 import ortops
 from onnx_models import convert
 from ortops.operators import BY_NAME
-from ortops.spec import DOMAIN, ELEMENT_DTYPES
-
-Array = npt.NDArray[Any]
+from ortops.spec import DOMAIN
 
 INPUTS = "float[N, C, H, W] x, float[R, 4] r, int64[R] b"
 INPUTS_OF_POOL = "float[N, C, H, W] x, float[R, 5] r"
@@ -216,32 +211,6 @@ def test_a_version_that_is_not_known_here_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(onnx.defs, "get_schema", lambda *_: onnx.defs.OpSchema("RoiAlign", "", 31))
     with pytest.raises(ValueError, match="at opset 32: is version 31, must be one of 10, 16, "):
         convert(parse("y = RoiAlign(x, r, b)", opset=32))
-
-
-def feeds(element_type: str = "float") -> dict[str, Array]:
-    kind = ELEMENT_DTYPES[element_type]
-    return {
-        "x": np.random.default_rng(2).normal(size=(2, 3, 8, 9)).astype(kind),
-        "r": np.array([[1, 0.5, 6, 7], [2, 2, 3.25, 9]], dtype=kind),
-        "b": np.array([1, 0]),
-    }
-
-
-def run(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
-    (y,) = ortops.InferenceSession(model.SerializeToString()).run(None, inputs)
-    return np.asarray(y)
-
-
-def run_as_it_is(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
-    (y,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
-    return np.asarray(y)
-
-
-@pytest.mark.parametrize(("opset", "mode"), [(10, "avg"), (15, "max"), (16, "max"), (21, "avg")])
-def test_a_converted_model_computes_what_it_computed(opset: int, mode: str) -> None:
-    text = f'y = RoiAlign <mode = "{mode}", output_height = 3, output_width = 2, sampling_ratio = 2> (x, r, b)'
-    model = parse(text, opset=opset)
-    np.testing.assert_allclose(run(convert(model), feeds()), run_as_it_is(model, feeds()), rtol=1e-5, atol=1e-6)
 
 
 def test_our_nodes_may_get_another_domain() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from gradient_checks import Array, check, of_sum, parsed, run, with_loss
 from onnx_models import convert
-from onnx_models import with_loss as with_named_loss
 from onnx_models.gradient import ZeroGradientWarning, gradient
 
 HEADER = '<ir_version: 10, opset_import: ["" : 18, "ai.onnx.ml" : 3, "com.microsoft" : 1]>'
@@ -36,19 +33,6 @@ def drawn(*shape: int) -> Array:
     return np.random.default_rng(5).uniform(-1, 1, shape).astype(np.float32)
 
 
-PIPELINE = """pipeline (float[n, 3] x) => (float y) {
-    s = ai.onnx.ml.Scaler<offset = [0.5, 1.0, 0.25], scale = [2.0, 0.5, 1.0]>(x)
-    u = ai.onnx.ml.Normalizer<norm = "L2">(s)
-    a = MatMul(u, w1) h = Tanh(a) y = MatMul(h, w2) }"""
-
-
-def test_a_network_behind_a_scaler_is_differentiated_by_inputs_and_weights() -> None:
-    model = with_weights(PIPELINE, w1=(3, 4), w2=(4, 2))
-    check(model, {"x": drawn(5, 3)}, ["x", "w1", "w2"])
-    made = gradient(with_named_loss(model, "mean_squared_error", "y"), "loss", "parameters")
-    assert [value.name for value in made.graph.output] == ["y", "loss", "w1_grad", "w2_grad"]
-
-
 @pytest.mark.parametrize("imputed", ["[0.0]", "[0.0, 0.0]"])
 def test_a_value_that_is_imputed_has_no_gradient_whatever_its_derivative(imputed: str) -> None:
     replace = f"ai.onnx.ml.Imputer<imputed_value_floats = {imputed}, replaced_value_float = "
@@ -56,67 +40,6 @@ def test_a_value_that_is_imputed_has_no_gradient_whatever_its_derivative(imputed
         p = Pow(x, half) q = {replace} inf>(p) y = {replace} nan>(q) }}""")
     found = of_sum(model, {"x": np.array([[1, 4], [-1, 0]], np.float32)}, ["x"])["x"]
     np.testing.assert_allclose(found, [[0.5, 0.25], [0, np.inf]])
-
-
-PLAIN: dict[str, tuple[str, dict[str, tuple[int, ...]], tuple[int, ...]]] = {
-    "BiasGelu": (
-        """g (float[2, 5, 4] x) => (float y) <float[1] r = {1.41421356}, float[1] one = {1.0}, float[1] half = {0.5}> {
-            t = Tanh(x) a = Add(t, b) d = Div(a, r) e = Erf(d) p = Add(e, one) q = Mul(a, p) h = Mul(q, half)
-            y = MatMul(h, v) }""",
-        {"b": (4,), "v": (4, 3)},
-        (2, 5, 4),
-    ),
-    "SkipLayerNormalization": (
-        """g (float[2, 5, 4] x) => (float y) { m = MatMul(x, w) a = Add(m, b) s = Add(x, a)
-            n = LayerNormalization<axis = -1, epsilon = 0.001>(s, g, c) y = MatMul(n, w) }""",
-        {"w": (4, 4), "b": (4,), "g": (4,), "c": (4,)},
-        (2, 5, 4),
-    ),
-    "SimplifiedLayerNormalization": (
-        """g (float[2, 5, 4] x) => (float y) <float[1] two = {2.0}, float[1] e = {0.001}> {
-            p = Pow(x, two) m = ReduceMean<keepdims = 1>(p, last) a = Add(m, e) r = Sqrt(a) d = Div(x, r) n = Mul(d, g)
-            y = MatMul(n, w) }""",
-        {"w": (4, 4), "g": (4,)},
-        (2, 5, 4),
-    ),
-    "FusedMatMul": (
-        """g (float[2, 5, 4] x) => (float y) <float[1] c = {0.5}> {
-            k = MatMul(x, w) t = Transpose<perm = [0, 2, 1]>(k) s = MatMul(x, t) q = Mul(s, c) y = Softmax(q) }""",
-        {"w": (4, 4)},
-        (2, 5, 4),
-    ),
-    "FusedConv": (
-        "g (float[1, 2, 6, 6] x) => (float y) { m = Conv<pads = [1, 1, 1, 1]>(x, w, b) a = Relu(m) y = Conv(a, v) }",
-        {"w": (3, 2, 3, 3), "b": (3,), "v": (2, 3, 1, 1)},
-        (1, 2, 6, 6),
-    ),
-    "FusedGemm": (
-        "g (float[5, 4] x) => (float y) { m = Gemm<transB = 1>(x, w, b) a = Relu(m) y = MatMul(a, v) }",
-        {"w": (6, 4), "b": (6,), "v": (6, 2)},
-        (5, 4),
-    ),
-}
-
-
-@pytest.mark.parametrize("fused", PLAIN)
-def test_an_optimized_file_has_the_gradients_of_the_plain_one(fused: str, tmp_path: Path) -> None:
-    text, shapes, shape = PLAIN[fused]
-    plain = with_weights(text, **shapes)
-    plain.graph.initializer.append(onnx.numpy_helper.from_array(np.array([-1]), "last"))
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
-    onnxruntime.InferenceSession(plain.SerializeToString(), options, ["CPUExecutionProvider"])
-    optimized = onnx.load(options.optimized_model_filepath)
-    assert fused in {node.op_type for node in optimized.graph.node}
-    feeds = {"x": drawn(*shape)}
-    y = run(plain, feeds)["y"]
-    wrt = ["x", *(name for name in shapes if name in {tensor.name for tensor in optimized.graph.initializer})]
-    first, second = (
-        run(gradient(with_loss(one, {"y": drawn(*y.shape)}), "loss", wrt), feeds) for one in (plain, optimized)
-    )
-    for name in wrt:
-        np.testing.assert_allclose(second[f"{name}_grad"], first[f"{name}_grad"], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(

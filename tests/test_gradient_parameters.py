@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from click.testing import CliRunner
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from gradient_checks import Array
-from onnx_models import gradient, jvp, portable, vjp, with_optimizer
+from onnx_models import gradient, jvp, portable, vjp
 from onnx_models.__main__ import main
 from onnx_models.gradient import own_operators, report
 
@@ -237,16 +236,6 @@ def test_the_scale_of_an_attention_is_not_learned(body: str, root: float) -> Non
         assert found.wrt == ("w",)
 
 
-def test_a_large_mask_is_recognized() -> None:
-    mask = np.triu(np.full((1, 1, 64, 64), -1e9), 1)
-    found = report(
-        attention("m = Slice (c, starts, ends, last) t = Add (s, m) p = Softmax (t)", c=mask, **PLACES),
-        "loss",
-        "parameters",
-    )
-    assert found.wrt == ("w",)
-
-
 def test_weights_inside_a_subgraph_are_named() -> None:
     text = f"""{HEADER} g (float[N] x, bool c) => (float loss) {{
         y = If (c) <then_branch = a () => (float[N] s) {{ k = Constant<value = float[2] {{1, 2}}>() s = Mul (x, k) }},
@@ -269,36 +258,6 @@ def test_products_select_the_same() -> None:
     model = network("float s = {0.3}", "y = Mul (a, s)")
     assert [value.name for value in vjp(model, ["y"], "parameters").graph.output] == ["loss", "w_grad"]
     assert [value.name for value in jvp(model, ["y"], "parameters").graph.input] == ["x", "w_tangent"]
-
-
-@pytest.mark.parametrize("momentum", [0, 0.5])
-def test_weights_in_constants_are_trained(momentum: float) -> None:
-    text = f"""{HEADER} g (float[n, 2] x) => (float loss) <float[2, 2] w = {{1, 2, 3, 4}}> {{
-        v = Constant<value = float[2, 2] {{1, 0, 0, 1}}>()
-        b = Constant<value_floats = [0.5, 0.25]>()
-        p = MatMul (x, w)
-        q = MatMul (p, v)
-        r = Add (q, b)
-        loss = ReduceSum <keepdims = 0> (r)
-    }}"""
-    step = with_optimizer(gradient(onnx.parser.parse_model(text), "loss", "parameters"), "sgd", momentum=momentum)
-    assert not [node for node in step.graph.node if set(node.output) & {"v", "b"}]
-    onnx.checker.check_model(step, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(step.SerializeToString(), options)
-    names = [value.name for value in session.get_outputs()]
-    feeds = {"x": np.eye(2, dtype=np.float32), "learning_rate": np.array(0.1, np.float32)}
-    found = dict(zip(names, session.run(names, feeds), strict=True))
-    assert {name for name in names if name.endswith("_next") and "momentum" not in name} == {
-        "w_next",
-        "v_next",
-        "b_next",
-    }
-    np.testing.assert_allclose(found["b_next"], [0.3, 0.05], rtol=1e-6)
-    np.testing.assert_allclose(found["v_next"], np.eye(2) - 0.1 * np.array([[4, 4], [6, 6]]), rtol=1e-6)
-    again = dict(zip(names, session.run(names, {**feeds, "v": found["v_next"], "b": found["b_next"]}), strict=True))
-    assert again["loss"] < found["loss"]
 
 
 def test_a_dry_run_lists_what_is_learned_and_what_is_not(tmp_path: Path) -> None:

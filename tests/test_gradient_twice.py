@@ -14,7 +14,7 @@ from onnx.backend.test.case.node import collect_testcases
 from gradient_calls import BOXES, Call
 from gradient_checks import Array, check, parsed, run
 from gradient_samples import ONE_EACH, ROUNDED, opened
-from onnx_models import gradient, jvp, vjp
+from onnx_models import vjp
 from onnx_models.gradient.builder import GradientBuilder
 from onnx_models.gradient.registry import REAL
 from onnx_models.gradient.reports import NONE, REFUSAL, coverage_of
@@ -116,35 +116,6 @@ def test_the_gradient_of_a_head_has_a_gradient_by_image_regions_and_weights() ->
     model, feeds = _head()
     found = check(model, feeds, list(feeds), second_order=True)
     assert {one.wrt for one in found if one.output == GRADIENTS and one.analytic} == set(feeds)
-
-
-def test_the_hessian_times_a_vector_is_the_same_forward_and_in_reverse() -> None:
-    model, feeds = _head()
-    names = ["image", "boxes", "kernel"]
-    first = gradient(model, "total", names)
-    rng = np.random.default_rng(7)
-    directions = {name: np.asarray(rng.uniform(-1, 1, feeds[name].shape), np.float32) for name in names}
-    forward = jvp(first, [f"{name}_grad" for name in names], names)
-    moved = run(forward, feeds | {f"{name}_tangent": value for name, value in directions.items()})
-    reverse = vjp(first, {f"{name}_grad": f"{name}_v" for name in names}, {n: f"{n}_hv" for n in names})
-    products = run(reverse, feeds | {f"{name}_v": value for name, value in directions.items()})
-    for name in names:
-        assert products[f"{name}_hv"].any()
-        size = np.abs(products[f"{name}_hv"]).max()
-        np.testing.assert_allclose(moved[f"{name}_grad_tangent"], products[f"{name}_hv"], rtol=0, atol=1e-5 * size)
-
-
-def test_a_second_gradient_needs_names_of_its_own() -> None:
-    model, feeds = _head()
-    first = gradient(model, "total", ["weight"])
-    first.graph.node.append(onnx.helper.make_node("ReduceSumSquare", ["weight_grad"], ["size"], keepdims=0))
-    with pytest.raises(ValueError, match="has a tensor 'weight_grad' already: choose another name with a map"):
-        gradient(first, "size", ["weight"])
-    second = gradient(first, "size", {"weight": "of_size"})
-    assert [value.name for value in second.graph.output] == ["total", "weight_grad", "of_size"]
-    once, twice = run(first, feeds), run(second, feeds)
-    np.testing.assert_array_equal(once["weight_grad"], twice["weight_grad"])
-    assert twice["of_size"].shape == feeds["weight"].shape
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("float16", 2e-2), ("float", 1e-5)])

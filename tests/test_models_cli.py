@@ -156,14 +156,6 @@ def test_a_text_without_a_model_is_refused(tmp_path: Path, name: str, content: s
     assert done.output.count("\n") == 1
 
 
-def test_subgraphs_that_no_file_can_have_are_not_written(tmp_path: Path) -> None:
-    nested = "graph { " + 'node { op_type: "If" attribute { name: "g" type: GRAPH g { ' * 40 + "} } } " * 40 + "}"
-    (tmp_path / "m.textproto").write_text(nested)
-    done = call("convert", tmp_path / "m.textproto", "--out", tmp_path / "out.onnx")
-    assert (done.exit_code, (tmp_path / "out.onnx").exists()) == (1, False)
-    assert "subgraphs are nested more than 30 deep" in done.output
-
-
 def test_names_of_a_model_do_nothing_to_the_terminal(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(DETECTOR)
     model.graph.node[0].op_type = "\x1b[2J\nRoiAlign\x07"
@@ -255,13 +247,6 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path) -> Non
     feeds = {"x": np.ones((1, 2, 8, 9), np.float32), "boxes": boxes, "of": np.zeros(2, np.int64)}
     _, dx, _ = session.run(None, feeds)
     assert dx.sum() == pytest.approx(16, abs=1e-4)  # of 2 boxes, 2 channels and 2 x 2 bins each
-
-
-def test_a_node_of_onnx_gets_a_body(tmp_path: Path) -> None:
-    model = save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR))
-    done = call("attach", model, "--out", tmp_path / "out.onnx")
-    assert (done.exit_code, done.output) == (0, f"1 body attached: {tmp_path / 'out.onnx'}\n")
-    assert onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
 
 
 def test_nothing_to_attach_is_an_error(tmp_path: Path) -> None:

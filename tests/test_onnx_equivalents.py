@@ -13,13 +13,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import ortops
 from conformance.backends.session import CPU, options
 from onnx_models import convert
-from onnx_models.__main__ import main
 from ortops.foreign import onnx_equivalents
 from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS
 from ortops.spec import ELEMENT_DTYPES
@@ -398,14 +396,3 @@ def test_a_release_without_the_operator_of_onnx_says_which_has_it() -> None:
     says = rf"^onnxruntime {onnxruntime.__version__} cannot run it as ONNX's NoSuchOperator: must be 1\.25 or a later"
     with pytest.raises(RuntimeError, match=says):
         unknown.bind(unknown.definition, attributes, ["float"])
-
-
-def test_the_command_names_the_nodes_of_onnx(tmp_path: Path) -> None:
-    source, out = tmp_path / "model.onnx", tmp_path / "converted.onnx"
-    onnx.save(parse(SAMPLED), source)
-    done = CliRunner().invoke(main, ["convert", str(source), "--out", str(out)])
-    assert (done.exit_code, done.output.splitlines()) == (
-        0,
-        [f"1 node converted: {out}", "1 mmdeploy::grid_sampler to GridSample"],
-    )
-    assert onnx.load(out) == convert(onnx.load(source))

@@ -37,26 +37,14 @@ def digest_of(source: str) -> Digest:
 
 EDITS: dict[str, tuple[str, str, str]] = {
     "signature": ("@njit('i8(f8)')\ndef helper(v): return v * 1.5" + F, "i8(f8)", "f8(f8)"),
-    "order of signatures": (
-        "@njit(['f8(f8)', 'f8(f4)'])\ndef helper(v): return v * 1.5" + F,
-        "'f8(f8)', 'f8(f4)'",
-        "'f8(f4)', 'f8(f8)'",
-    ),
     "locals": (
         "@njit(locals={'t': numba.int32})\ndef helper(v):\n    t = v\n    return t" + F,
         "numba.int32",
         "numba.int64",
     ),
     "fastmath": ("@njit(fastmath=False)\ndef helper(v): return v" + F, "False", "{'nnan', 'ninf'}"),
-    "flags of fastmath": ("@njit(fastmath={'nnan'})\ndef helper(v): return v" + F, "nnan", "ninf"),
-    "error_model": ("@njit(error_model='numpy')\ndef helper(v): return 1 / v" + F, "numpy", "python"),
-    "boundscheck": ("@njit(boundscheck=False)\ndef helper(v): return v" + F, "False", "True"),
     "inline": ("@njit(inline='never')\ndef helper(v): return v" + F, "never", "always"),
-    "condition of inline": ("@njit(inline=lambda *_: 1)\ndef helper(v): return v" + F, "_: 1", "_: 0"),
-    "parallel": ("@njit(parallel={'fusion': True})\ndef helper(v): return v" + F, "True", "False"),
     "default": ("@njit\ndef helper(v, k=1): return v * k" + F, "=1", "=2"),
-    "default of a keyword": ("@njit\ndef helper(v, *, k=1): return v * k" + F, "=1", "=2"),
-    "parameters by position": ("@njit\ndef helper(v, k=1): return v * k" + F, "v, k", "v, /, k"),
     "function of a function": (
         "@njit\ndef inner(v): return v\n@njit\ndef helper(v): return inner(v)" + F,
         "return v\n",
@@ -74,7 +62,6 @@ EDITS: dict[str, tuple[str, str, str]] = {
         "ones((2, 2))",
         "ones((2, 2), order='F')",
     ),
-    "type of a number": ("k = np.int8(1)\ndef f(x, y): y[0] = k", "int8", "uint8"),
     "tuple in a tuple": ("k = (1, (2, 3))\ndef f(x, y): y[0] = k[0]", "(1, (2, 3))", "((1, 2), 3)"),
     "function put into NumPy": (
         "@njit\ndef g(v): return v\nvars(np)['g'] = g\ndef f(x, y): y[0] = np.g(x[0])",
@@ -96,14 +83,15 @@ def test_an_edit_changes_the_digest(edit: str) -> None:
     source, old, new = EDITS[edit]
     assert old in source
     before, again, after = digest_of(source), digest_of(source), digest_of(source.replace(old, new, 1))
-    assert not any(one.unknown for one in (before, after))
+    assert not before.unknown
+    assert not after.unknown
     assert before.value == again.value
     assert before.value != after.value
 
 
 def test_values_around_a_function_count_with_their_types() -> None:
     source = "def make(k):\n    def f(x, y): y[0] = x[0] * k\n    return f\nf = make(VALUE)"
-    values = (
+    values = [
         "1",
         "1.0",
         "0.0",
@@ -116,34 +104,20 @@ def test_values_around_a_function_count_with_their_types() -> None:
         "'1'",
         "(1,)",
         "()",
-    )
-    assert len({digest_of(source.replace("VALUE", one)).value for one in values} - {""}) == len(values)
+    ]
+    values += ["np.int8(1)", "np.uint8(1)"]
+    assert len({digest_of(source.replace("VALUE", value)).value for value in values} - {""}) == len(values)
 
 
 UNKNOWN: dict[str, tuple[str, str]] = {
     "vectorize": ("@numba.vectorize\ndef helper(v): return v" + F, "helper is a numba.np.ufunc.dufunc.DUFunc"),
-    "guvectorize": (
-        "@numba.guvectorize(['(f8, f8[:])'], '()->()')\ndef helper(v, y): y[0] = v" + F,
-        "helper is a numba.np.ufunc.gufunc.GUFunc",
-    ),
-    "stencil": ("@numba.stencil\ndef helper(v): return v[0]" + F, "helper is a numba.stencils.stencil.StencilFunc"),
-    "cfunc": ("@numba.cfunc('f8(f8)')\ndef helper(v): return v" + F, "helper is a numba.core.ccallback.CFunc"),
     "ctypes": ("helper = ctypes.CDLL(None).floor" + F, "helper is a ctypes."),
-    "jitclass": (
-        "@numba.experimental.jitclass([])\nclass helper:\n    def __init__(self): ..." + F,
-        "helper is a numba.experimental.jitclass",
-    ),
     "enum": ("class E(enum.Enum):\n    A = 1\ndef f(x, y): y[0] = E.A.value", "E is a enum.EnumType"),
     "named tuple": ("k = collections.namedtuple('K', 'a')(1)\ndef f(x, y): y[0] = k.a", "k is a mine.K"),
-    "record": ("k = np.zeros(1, [('a', 'f8')])\ndef f(x, y): y[0] = k[0].a", "k is a numpy.ndarray"),
     "object in a tuple": ("k = (1, object())\ndef f(x, y): y[0] = k[0]", "k is a builtins.object"),
     "passes of one's own": (
         "class C(numba.core.compiler.Compiler): ...\n@njit(pipeline_class=C)\ndef helper(v): return v" + F,
         "the options of a function is a builtins.type",
-    ),
-    "type of locals": (
-        "@njit(locals={'t': numba.float64[:]})\ndef helper(v): return v" + F,
-        "the options of a function is a numba.core.types.npytypes.Array",
     ),
     "variable without a value": (
         "def make():\n    def f(x, y): y[0] = k\n    globals()['f'] = f\n    return\n    k = 1\nmake()",
@@ -155,9 +129,9 @@ UNKNOWN: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("kind", UNKNOWN)
 def test_what_a_digest_cannot_cover_has_none_and_says_why(kind: str) -> None:
     source, why = UNKNOWN[kind]
-    found = digest_of(source)
-    assert found.value == ""
-    assert why in found.unknown
+    digest = digest_of(source)
+    assert digest.value == ""
+    assert why in digest.unknown
 
 
 EXTENSIONS = {
@@ -177,18 +151,18 @@ EXTENSIONS = {
 def print_extended() -> None:
     """Print why a function has no digest after each extension, in a process where numba has compiled nothing yet."""
     registries = (templates.builtin_registry, imputils.builtin_registry)
-    lists = [one for registry in registries for one in vars(registry).values() if isinstance(one, list)]
-    sizes = [len(one) for one in lists]
+    lists = [entries for registry in registries for entries in vars(registry).values() if isinstance(entries, list)]
+    sizes = list(map(len, lists))
     for source in EXTENSIONS.values():
         print(digest_of(source + "\ndef f(x, y): y[0] = 1").unknown)
-        for one, size in zip(lists, sizes, strict=True):
-            del one[size:]
+        for entries, size in zip(lists, sizes, strict=True):
+            del entries[size:]
     print(bool(digest_of("def f(x, y): y[0] = 1").value))
 
 
 def test_where_other_code_extends_numba_no_function_has_a_digest() -> None:
-    found = python("import test_user_digest\ntest_user_digest.print_extended()", cwd=Path(__file__).parent)
-    assert found.splitlines() == ["mine extends numba"] * len(EXTENSIONS) + ["True"]
+    printed = python("import test_user_digest\ntest_user_digest.print_extended()", cwd=Path(__file__).parent)
+    assert printed.splitlines() == ["mine extends numba"] * len(EXTENSIONS) + ["True"]
 
 
 def test_options_that_a_process_or_a_file_gives_numba_change_the_digest(
@@ -272,7 +246,7 @@ def print_edited() -> None:
 @pytest.mark.slow
 def test_edits_of_functions_and_overloads_in_any_module_are_never_stale(tmp_path: Path) -> None:
     folder = str(Path(__file__).parent)
-    found = python(
+    printed = python(
         "import test_user_digest\ntest_user_digest.print_edited()",
         cwd=tmp_path,
         NUMBA_CACHE_DIR=str(tmp_path / "cache"),
@@ -280,4 +254,4 @@ def test_edits_of_functions_and_overloads_in_any_module_are_never_stale(tmp_path
         PYTHONDONTWRITEBYTECODE="1",
     )
     why = "t::g is compiled in each process: helpers extends numba"
-    assert found.splitlines() == ["2.0", "3.0", "2.0", why, "2.0", why, "3.0"]
+    assert printed.splitlines() == ["2.0", "3.0", "2.0", why, "2.0", why, "3.0"]

@@ -55,42 +55,14 @@ ERRORS = [
 @pytest.mark.parametrize(("how", "first", "error", "message"), ERRORS)
 def test_exceptions_become_statuses(how: int, first: int, error: type[Exception], message: str) -> None:
     x = np.array([first, 1, 1], np.int64)
-    made = session(f"(int64[n] x) => (int64[m] y) {{ y = t.f <how = {how}> (x) }}", failing)
+    runner = session(f"(int64[n] x) => (int64[m] y) {{ y = t.f <how = {how}> (x) }}", failing)
     with pytest.raises(Exception, match=f"t::f: {error.__name__}") as found:
-        made.run(None, {"x": x})
+        runner.run(None, {"x": x})
     assert message in str(found.value)
     with pytest.raises(error) as raised:
         failing(x, how)
     assert message in str(raised.value)
     assert failing(x, 0).tolist() == x.tolist()
-
-
-WITH_LITTLE_MEMORY = """
-import resource
-from pathlib import Path
-import numpy as np
-from test_compiled_failures import large
-
-large(np.zeros(1), count=2)
-pages = int(Path("/proc/self/statm").read_text().split()[0])
-resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**29, -1))
-print([float(large(np.zeros(1), count=2**23)[0]) for _ in range(50)][-1])
-"""
-
-
-@compiled()
-def large(x: N64, y: N64, count: int) -> None:
-    """An array and a list of so many numbers, slices and a set of them."""
-    kept, items = np.empty(count), [x[0]]
-    kept[-1] = 2.0
-    for i in range(count // 4):
-        items.append(kept[-1] + i)  # noqa: PERF401 - the list grows
-    y[0] = kept[count // 2 :][-1] + len(items) + len({1, count})
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="others do not limit memory")
-def test_call_releases_arrays_of_function() -> None:
-    assert python(WITH_LITTLE_MEMORY, cwd=Path(__file__).parent) == str(2.0 + 2**21 + 1 + 2)
 
 
 @numba.njit  # type: ignore[untyped-decorator]
@@ -176,9 +148,9 @@ def outcomes(call):
             found.add(str(error).rpartition("t::f: ")[2] or repr(error))
     print(*found, sep=" or ")
 
-for made, how in sessions:
-    given = {"x": parts if made is sessions[-1][0] else x + 10**9 * (how == 1)}
-    outcomes(lambda: made.run(None, given)[0])
+for runner, how in sessions:
+    given = {"x": parts if runner is sessions[-1][0] else x + 10**9 * (how == 1)}
+    outcomes(lambda: runner.run(None, given)[0])
 outcomes(lambda: holding(x, how=3))
 outcomes(lambda: holding_in_parts(parts))
 """

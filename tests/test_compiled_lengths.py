@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
@@ -17,21 +15,12 @@ from numpy.typing import NDArray
 import ortops
 from conformance.backends.session import CPU, options
 from ortops.custom.decorator import OperatorError
-from processes import python
+from sessions import compiled, model_of, session
 
 F = NDArray[np.float32]
 I64 = NDArray[np.int64]
 N = Annotated[F, ("n",)]
 K = Annotated[F, ("k",)]
-
-
-def compiled(outputs: str = "y", **settings: Any) -> Callable[[Callable[..., Any]], ortops.CustomOperator]:
-    return ortops.operator(domain="t", name="f", compiled=True, outputs=outputs.split(), **settings)
-
-
-def session(graph: str, operator: ortops.CustomOperator) -> ortops.InferenceSession:
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
-    return ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[operator])
 
 
 def _of_windows(x: Any, size: Any, mode: Any) -> Any:
@@ -69,17 +58,14 @@ def test_shapes_are_computed_from_shapes_and_attributes() -> None:
     assert session(GRAPH.format(3, "", "x, s"), windows).run(None, feeds)[0].tolist() == (10 * expected).tolist()
     assert windows(x, size=3).tolist() == expected.tolist()
     padded = np.pad(x, (1, 1))
-    made = session(GRAPH.format(1, ', mode = "full"', "x"), windows).run(None, feeds)[0]
-    assert made.ravel().tolist() == padded.tolist() == windows(x, size=1, mode="full").ravel().tolist()
+    (y,) = session(GRAPH.format(1, ', mode = "full"', "x"), windows).run(None, feeds)
+    assert y.ravel().tolist() == padded.tolist() == windows(x, size=1, mode="full").ravel().tolist()
 
 
 def test_models_know_these_shapes() -> None:
-    text = """<ir_version: 8, opset_import: ["" : 18, "t" : 1]>
-        g (float[{}] x) => (int64[2] shape) {{ y = t.f <size = 3> (x) shape = Shape(y) }}"""
+    graph = "(float[{}] x) => (int64[2] shape) {{ y = t.f <size = 3> (x) shape = Shape(y) }}"
     for length in ("7", "n"):
-        model = onnx.parser.parse_model(text.format(length))
-        made = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[windows])
-        assert made.run(None, {"x": np.zeros(7, np.float32)})[0].tolist() == [5, 3]
+        assert session(graph.format(length), windows).run(None, {"x": np.zeros(7, np.float32)})[0].tolist() == [5, 3]
 
 
 def _raises(x: Any, how: Any) -> Any:
@@ -122,10 +108,10 @@ def test_what_a_function_of_shapes_does_wrong_is_told(
     given = f"<how = {attributes['how']}>" if attributes else ""
     outputs = "y, z" if len(operator.outputs) == 2 else "y"
     kind = "float[a, b]" if len(operator.outputs) == 2 else "float[a]"
-    made = session(f"(float[n] x) => ({kind} y) {{ {outputs} = t.f {given} (x) }}", operator)
+    runner = session(f"(float[n] x) => ({kind} y) {{ {outputs} = t.f {given} (x) }}", operator)
     x = np.ones(2, np.float32)
     with pytest.raises(Exception, match=f"t::f: {says}"):
-        made.run(None, {"x": x})
+        runner.run(None, {"x": x})
     with pytest.raises(ValueError, match=says):
         operator(x, **attributes)
 
@@ -171,8 +157,8 @@ def expected_of(x: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("content", CASES)
 def test_outputs_have_the_lengths_that_the_function_returns(content: list[float]) -> None:
     x = np.array(content, np.float32)
-    made = session("(float[n] x) => (float[a, b] y, int8[c] z) { y, z = t.f(x) }", positive)
-    for best, index in (made.run(None, {"x": x}), positive(x)):
+    runner = session("(float[n] x) => (float[a, b] y, int8[c] z) { y, z = t.f(x) }", positive)
+    for best, index in (runner.run(None, {"x": x}), positive(x)):
         np.testing.assert_array_equal(best, expected_of(x)[0])
         assert index.tolist() == expected_of(x)[1].tolist()
         assert (best.dtype, index.dtype) == (np.float32, np.int8)
@@ -182,13 +168,10 @@ def test_outputs_have_the_lengths_that_the_function_returns(content: list[float]
 def test_a_node_may_leave_outputs_out(number: int) -> None:
     x = np.array([3, -1, 5], np.float32)
     kind = ("float[a, b]", "int8[c]")[number]
-    model = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g (float[n] x) => ({kind} y) {{ y = t.f(x) }}'
-    )
+    model = model_of(f"(float[n] x) => ({kind} y) {{ y = t.f(x) }}")
     model.graph.node[0].output[:] = ["", "y"][1 - number :]
-    made = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[positive])
-    (found,) = made.run(None, {"x": x})
-    assert found.tolist() == expected_of(x)[number].tolist()
+    (y,) = session(model, positive).run(None, {"x": x})
+    assert y.tolist() == expected_of(x)[number].tolist()
 
 
 @compiled("y z")
@@ -199,13 +182,10 @@ def both(x: N, y: N | None, z: N) -> None:
 
 
 def test_a_node_may_leave_outputs_of_known_lengths_out() -> None:
-    model = onnx.parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g (float[n] x) => (float[m] z) { z = t.f(x) }'
-    )
+    model = model_of("(float[n] x) => (float[m] z) { z = t.f(x) }")
     model.graph.node[0].output[:] = ["", "z"]
-    made = ortops.InferenceSession(model.SerializeToString(), options(), [CPU], operators=[both])
     for n in (0, 3):
-        assert made.run(None, {"x": np.ones(n, np.float32)})[0].shape == (n,)
+        assert session(model, both).run(None, {"x": np.ones(n, np.float32)})[0].shape == (n,)
 
 
 @compiled(shapes=lambda x: (x[0], x[1], 2))
@@ -225,10 +205,10 @@ def test_two_axes_may_have_lengths_of_their_own(last: tuple[int, int]) -> None:
     x = np.zeros((4, 5), np.int64)
     x[last] = 1
     expected = np.moveaxis(np.indices((last[0] + 1, last[1] + 1)), 0, 2).tolist()
-    made = session("(int64[n, m] x) => (int64[a, b, c] y) { y = t.f(x) }", box)
-    assert made.run(None, {"x": x})[0].tolist() == expected
+    runner = session("(int64[n, m] x) => (int64[a, b, c] y) { y = t.f(x) }", box)
+    assert runner.run(None, {"x": x})[0].tolist() == expected
     assert box(x).tolist() == expected
-    assert made.run(None, {"x": 0 * x})[0].shape == (0, 0, 2)
+    assert runner.run(None, {"x": 0 * x})[0].shape == (0, 0, 2)
 
 
 @compiled(shapes=lambda most: (most,))
@@ -242,27 +222,28 @@ def returning(x: Annotated[I64, ("n",)], y: Annotated[I64, ("k",)], most: int = 
 
 @pytest.mark.parametrize("value", [4, -1, 2**62, -(2**63)])
 def test_lengths_that_there_is_no_room_for_are_errors(value: int) -> None:
-    made = session("(int64[n] x) => (int64[a] y) { y = t.f(x) }", returning)
+    runner = session("(int64[n] x) => (int64[a] y) { y = t.f(x) }", returning)
     x = np.array([value])
     with pytest.raises(Exception, match=rf"t::f: f returned {value} for k of y: must be in \[0, 3\]"):
-        made.run(None, {"x": x})
+        runner.run(None, {"x": x})
     with pytest.raises(ValueError, match=rf"f returned {value} for k of y: must be in \[0, 3\]"):
         returning(x)
-    assert made.run(None, {"x": np.array([3])})[0].tolist() == returning(np.array([3])).tolist() == [3, 3, 3]
+    assert runner.run(None, {"x": np.array([3])})[0].tolist() == returning(np.array([3])).tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("most", [2**60, 2**61, 2**63 - 1])
 def test_room_that_no_process_has_is_an_error(most: int) -> None:
-    made = session(f"(int64[n] x) => (int64[a] y) {{ y = t.f <most = {most}> (x) }}", returning)
+    runner = session(f"(int64[n] x) => (int64[a] y) {{ y = t.f <most = {most}> (x) }}", returning)
     with pytest.raises(Exception, match="t::f: out of memory in t::f"):
-        made.run(None, {"x": np.array([0])})
+        runner.run(None, {"x": np.array([0])})
     with pytest.raises((MemoryError, ValueError)):
         returning(np.array([0]), most=most)
 
 
 def test_exceptions_before_a_length_is_returned_are_told() -> None:
-    made = session("(int64[n] x) => (int64[a] y) { y = t.f(x) }", returning)
-    for call in (lambda x: made.run(None, {"x": x}), returning):
+    runner = session("(int64[n] x) => (int64[a] y) { y = t.f(x) }", returning)
+    calls: tuple[Any, ...] = (lambda x: runner.run(None, {"x": x}), returning)
+    for call in calls:
         with pytest.raises(Exception, match="seven"):
             call(np.array([7]))
         with pytest.raises(Exception, match="index is out of bounds"):
@@ -302,23 +283,22 @@ def test_functions_must_return_what_they_are_annotated_by() -> None:
 
 
 def test_libraries_have_shapes_and_lengths_too(tmp_path: Path) -> None:
-    made: Any = [replace(one, name=name) for one, name in ((windows, "Windows"), (positive, "Positive"))]
+    operators: Any = [replace(windows, name="Windows"), replace(positive, name="Positive"), returning]
     file = str(tmp_path / "lib.so")
-    ortops.build_library(file, operators=[*made, returning])
-    own = options()
-    own.register_custom_ops_library(file)
+    ortops.build_library(file, operators=operators)
+    chosen = options()
+    chosen.register_custom_ops_library(file)
 
     def run(graph: str, **feeds: Any) -> list[Any]:
-        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 18, "t" : 1]> g {graph}')
-        session = onnxruntime.InferenceSession(model.SerializeToString(), own, [CPU])
-        return [one.tolist() for one in session.run(None, feeds)]
+        runner = onnxruntime.InferenceSession(model_of(graph).SerializeToString(), chosen, [CPU])
+        return [y.tolist() for y in runner.run(None, feeds)]
 
     x, s = np.array([3, -1, 5, 2], np.float32), np.array(10, np.float32)
     for attributes, inputs in (("size = 3", "x"), ('size = 1, mode = "full"', "x"), ("size = 3", "x, s")):
         graph = f"(float[4] x, float s) => (float[a, b] y) {{ y = t.f <{attributes}> ({inputs}) }}"
         (expected,) = session(graph, windows).run(None, {"x": x, "s": s})
         assert run(graph.replace("t.f", "t.Windows"), x=x, s=s) == [expected.tolist()]
-    best, index = (one.tolist() for one in expected_of(x))
+    best, index = (array.tolist() for array in expected_of(x))
     assert run("(float[4] x) => (float[a, b] y, int8[c] z) { y, z = t.Positive(x) }", x=x) == [best, index]
     assert run("(float[4] x) => (int64[2] s) { y = t.Positive(x) s = Shape(y) }", x=x) == [[2, 3]]
     assert run("(float[4] x) => (int64[2] s) { y = t.Windows(x) s = Shape(y) }", x=x) == [[3, 2]]
@@ -327,40 +307,14 @@ def test_libraries_have_shapes_and_lengths_too(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_session() -> None:
-    made = session("(float[n] x) => (float[a, b] y, int8[c] z) { y, z = t.f(x) }", positive)
+    runner = session("(float[n] x) => (float[a, b] y, int8[c] z) { y, z = t.f(x) }", positive)
 
     def run(seed: int) -> None:
         x = np.random.default_rng(seed).standard_normal(100).astype(np.float32)
         expected = [array.tolist() for array in expected_of(x)]
         for _ in range(50):
-            for results in (made.run(None, {"x": x}), positive(x)):
+            for results in (runner.run(None, {"x": x}), positive(x)):
                 assert [array.tolist() for array in results] == expected
 
     with ThreadPoolExecutor(16) as threads:
         assert len(list(threads.map(run, range(16)))) == 16
-
-
-def test_later_processes_do_without_numba() -> None:
-    code = """
-import sys
-from typing import Annotated
-import numpy as np
-from numpy.typing import NDArray
-import ortops
-
-F = NDArray[np.float32]
-
-@ortops.operator(domain="t", compiled=True, outputs=["y"], shapes=lambda x, extra: (x[0] + extra,))
-def Kept(x: Annotated[F, ("n",)], y: Annotated[F, ("k",)], extra: int = 1) -> int:
-    y[:] = 5
-    return x.shape[0]
-
-@ortops.operator(domain="t", compiled=True, outputs=["y"], shapes=lambda x, extra: (x[0] + extra,))
-def Longer(x: Annotated[F, ("n",)], y: Annotated[F, ("k",)], extra: int = 1) -> None:
-    y[:] = 6
-
-x = np.zeros(2, np.float32)
-print(Kept(x).tolist(), Longer(x).tolist(), "numba" in sys.modules)
-"""
-    python(code)
-    assert python(code) == "[5.0, 5.0] [6.0, 6.0, 6.0] False"

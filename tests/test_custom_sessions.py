@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 import onnxruntime
 import pytest
@@ -180,39 +178,6 @@ def test_options_and_sessions_keep_operator_alive() -> None:
     del raw
     clean()
     assert operator() is None
-
-
-@numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-def _spin(x: F) -> F:
-    k = int(x[2])
-    for _ in range(2_000_000_000):
-        if x[0] != 0:  # another thread, which needs the lock, has changed it
-            break
-        x[k] += 1  # which may be x[0], so that it is read each time
-    return x.copy()
-
-
-def test_numba_function_runs_without_interpreter_lock() -> None:
-    given, is_given = list[F](), threading.Event()
-
-    def f(x: F) -> F:
-        _spin(np.ones(3, np.float32))  # compiles
-        given.append(x)
-        is_given.set()
-        return _spin(x)
-
-    def end() -> None:
-        is_given.wait()
-        while given[0][1] == 0:  # until the loop runs
-            pass
-        given[0][0] = 5
-
-    ending = threading.Thread(target=end)
-    ending.start()
-    assert session(ONE, made(f)).run(None, {"x": np.array([0, 0, 1], np.float32)})[0][0] == 5
-    ending.join()
-    # And as an operator itself.
-    assert session(ONE, made(_spin)).run(None, {"x": np.full(3, 2, np.float32)})[0].tolist() == [2, 2, 2]
 
 
 def run_in_a_process() -> Any:

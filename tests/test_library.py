@@ -246,15 +246,6 @@ def test_command_names_missing_folder_before_it_compiles(tmp_path: Path) -> None
     assert "compiling" not in result.output
 
 
-def test_command_tells_what_it_wrote(tmp_path: Path) -> None:
-    made = tmp_path / "x.so"
-    call = ["library", "--out", os.fspath(made), "--operators", "RoiAlign_16", "--types", "float"]
-    result = CliRunner().invoke(main, call)
-    size = made.stat().st_size // 1000
-    told = f"{made}: 1 operator in float, {size} kB, to register with RegisterCustomOps or RegisterOnnx16\n"
-    assert (result.exit_code, result.stdout) == (0, told)
-
-
 def test_command_refuses_unknown_operator(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["library", "--out", os.fspath(tmp_path / "x"), "--operators", "RoiAlign_16,Foo"])
     assert result.exit_code == 2

@@ -45,32 +45,18 @@ def libraries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != ".lock"]
 
 
-def test_it_writes_the_library_that_processes_load(built: Path) -> None:
-    assert ortops.runtime.library_file() is None
-    assert run().exit_code == 0
-    assert libraries(built) == [ortops.runtime.library_file()]
-    assert libraries(built)[0].read_bytes() == b"library"
-
-
-def test_it_builds_nothing_that_there_is(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run().exit_code == 0
-    monkeypatch.setattr(ortops.build, "_library", None)
-    assert run().exit_code == 0
-    assert len(libraries(built)) == 1
-
-
-def test_it_removes_libraries_of_other_sources_and_parts_of_files(built: Path) -> None:
+def test_it_writes_the_library_that_processes_load_once(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes libraries of other sources, and parts of files."""
     built.mkdir()
     for name in ("ortops-0123456789abcdef.so", f".{'0f' * 16}.part"):
         (built / name).write_bytes(b"")
+    assert ortops.runtime.library_file() is None
+    assert run().exit_code == 0
+    monkeypatch.setattr(ortops.build, "_library", None)
     assert run().exit_code == 0
     assert libraries(built) == [ortops.runtime.library_file()]
-
-
-def test_other_sources_need_another_library(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run().exit_code == 0
+    assert libraries(built)[0].read_bytes() == b"library"
     monkeypatch.setattr(ortops.runtime, "sources_digest", lambda: "0123456789abcdef")
-    assert len(libraries(built)) == 1
     assert ortops.runtime.library_file() is None
 
 
@@ -94,21 +80,6 @@ def test_each_source_that_decides_the_library_decides_its_name() -> None:
     }
     undecided |= {name for name in files if name.startswith("functional/")}
     assert files - undecided <= {*ortops.runtime.source_files()}
-
-
-def test_without_anything_to_build_it_imports_no_compiler_and_no_runtime(tmp_path: Path) -> None:
-    code = f"""
-import sys
-from pathlib import Path
-import ortops.runtime
-ortops.runtime.BUILT = Path({str(tmp_path)!r})
-path = ortops.runtime.BUILT / f"ortops-{{ortops.runtime.sources_digest()}}{{ortops.runtime.ENDING}}"
-path.touch()
-from ortops.build import main
-main([], standalone_mode=False)
-print({{"numba", "llvmlite", "onnxruntime"}} & set(sys.modules))
-"""
-    assert python(code) == "set()"
 
 
 @pytest.mark.parametrize(
@@ -239,14 +210,6 @@ def test_sources_that_change_meanwhile_are_named_and_nothing_of_them_is_kept(mon
 
 
 SOURCES = [Source("native.tasks", "work", ""), Source("native.tasks", "never", "")]
-
-
-def test_processes_make_something_of_every_source() -> None:
-    assert sorted(in_processes(SOURCES, name)) == sorted((source, source.name) for source in SOURCES)
-
-
-def name(source: Source) -> str:
-    return source.name
 
 
 def test_an_error_in_a_process_ends_the_others() -> None:

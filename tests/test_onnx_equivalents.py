@@ -6,7 +6,6 @@ import gc
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ from onnx_models import convert
 from ortops.foreign import onnx_equivalents
 from ortops.foreign.onnx_equivalents import ONNX_EQUIVALENTS
 from ortops.spec import ELEMENT_DTYPES
-from processes import python
-from test_standard import check_on_threads_of_onnxruntime
 
 Array = NDArray[Any]
 
@@ -229,15 +226,6 @@ def test_the_rest_of_an_upgraded_model_is_computed_alike() -> None:
     assert run(model).tobytes() == run(converted).tobytes()
 
 
-def test_register_serves_such_nodes_to_sessions_of_onnxruntime() -> None:
-    chosen = options()
-    ortops.register(chosen, opset=11)
-    model = parse(SAMPLED)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), chosen, providers=[CPU])
-    assert session.run(["y"], {"c": np.array(True), **FEEDS})[0].tobytes() == run(model).tobytes()
-    assert session.get_outputs()[0].shape[1] == 4
-
-
 @pytest.mark.parametrize(
     ("node", "says"),
     [
@@ -346,11 +334,6 @@ def test_a_node_has_as_many_threads_as_its_session(threads: int) -> None:
     assert [number for _, number in alive() - before] == [threads]
 
 
-def test_threads_of_onnxruntime_run_such_nodes() -> None:
-    model = parse("", body=f"a = mmdeploy.{SAMPLED} b = mmdeploy.{GRID.format(1, 1, 1)} y = Add (a, b)")
-    check_on_threads_of_onnxruntime(model, {"c": np.array(True), **FEEDS}, run(model).tobytes())
-
-
 class AlarmError(Exception):
     """What a signal handler raises."""
 
@@ -371,22 +354,6 @@ def test_an_exception_of_python_leaves_a_call(error: type[BaseException], monkey
         session.run(["y"], feeds)
     monkeypatch.undo()
     assert session.run(["y"], feeds)[0].tobytes() == expected
-
-
-SESSIONS_AT_THE_END = """
-import sys
-import onnx, ortops
-class Holder: pass
-sys.holder = Holder()  # which ends after all modules of Python's
-sys.holder.session = ortops.InferenceSession(sys.argv[1])
-sys.holder.holder = sys.holder
-print("made")
-"""
-
-
-def test_a_session_may_outlive_the_modules(tmp_path: Path) -> None:
-    onnx.save(parse(SAMPLED), tmp_path / "model.onnx")
-    assert python(SESSIONS_AT_THE_END, str(tmp_path / "model.onnx")) == "made"
 
 
 def test_a_release_without_the_operator_of_onnx_says_which_has_it() -> None:

@@ -88,13 +88,6 @@ def test_a_session_has_the_definition_of_the_models_opset(opset: int) -> None:
     assert run(model).tobytes() == expected.tobytes() == converted(model).tobytes()
 
 
-def test_the_long_name_of_onnxs_domain_is_the_empty_one() -> None:
-    model = parse(f"y = {ROI_ALIGN}", 10)
-    expected = converted(model)
-    model.graph.node[0].domain = model.opset_import[0].domain = "ai.onnx"
-    assert run(model).tobytes() == expected.tobytes()
-
-
 @pytest.mark.parametrize("domains", [("", "ai.onnx"), ("ai.onnx", ""), ("", ""), ("ai.onnx", "ai.onnx")])
 @pytest.mark.parametrize("opsets", [(10, 16), (16, 10), (10, 10)])
 def test_of_two_imports_of_onnxs_domain_the_last_one_counts(domains: Any, opsets: Any) -> None:
@@ -112,18 +105,6 @@ def test_of_two_imports_of_onnxs_domain_the_last_one_counts(domains: Any, opsets
             onnx_models.convert(model)
     else:
         assert converted(model).tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize(("opset", "is_allowed"), [(16, False), (22, True)])
-def test_bfloat16_is_there_from_opset_22(opset: int, is_allowed: bool) -> None:
-    model = parse(f"y = {ROI_ALIGN}", opset)
-    for value in (*model.graph.input[:2], model.graph.output[0]):
-        value.type.tensor_type.elem_type = onnx.TensorProto.BFLOAT16
-    if is_allowed:
-        assert ortops.InferenceSession(saved(model), options(), providers=[CPU])
-    else:
-        with pytest.raises(Exception, match=r"Type '?tensor\(bfloat16\)'?.*is invalid"):
-            ortops.InferenceSession(saved(model), options(), providers=[CPU])
 
 
 IF = f"""
@@ -198,13 +179,6 @@ def test_what_is_no_model_gets_the_error_of_onnxruntime(tmp_path: Path) -> None:
         run(tmp_path / "none")
     with pytest.raises(TypeError, match="Unable to load from type"):
         run(3)  # type: ignore[arg-type]
-
-
-def test_an_attribute_that_the_opset_does_not_have_is_refused() -> None:
-    node = f'RoiAlign <coordinate_transformation_mode = "half_pixel", {SIZES}> (x, boxes, of)'
-    with pytest.raises(TypeError, match=r"\(RoiAlign\): RoiAlign has no attribute coordinate_transformation_mode"):
-        run(parse(f"y = {node}", 10))
-    run(parse(f"y = {node}", 16))
 
 
 def test_a_release_that_takes_no_replacement_is_named_and_convert_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,10 +361,3 @@ def check_on_threads_of_onnxruntime(model: onnx.ModelProto, feeds: dict[str, Any
 def test_threads_of_onnxruntime_run_such_nodes() -> None:
     model = parse(f"a = {ROI_ALIGN}  b = {ROI_ALIGN}  y = Add (a, b)")
     check_on_threads_of_onnxruntime(model, FEEDS, converted(model).tobytes())
-
-
-def test_an_error_names_the_node_of_the_model() -> None:
-    session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}")), options(), providers=[CPU])
-    with pytest.raises(Exception, match=r"RoiAlign: batch_indices\[1\] = 7: must be >= 0 and < 2"):
-        session.run(None, FEEDS | {"of": np.array([0, 7])})
-    assert session.run(None, FEEDS)

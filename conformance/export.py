@@ -35,7 +35,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -69,42 +68,22 @@ class Tolerances(NamedTuple):
     atol: float
 
 
-def split_exportable(
-    cases: Iterable[Case], dialect: Dialect, *, with_huge: bool = False, with_large: bool = False
-) -> tuple[list[Case], Counter[str]]:
-    """The cases that can be exported, in their order, and the number of the others by reason.
+def reason_left_out(case: Case, *, with_large: bool = False) -> str:
+    """The reason why an export for ONNX's runners does not have a case; empty if it has it.
 
     Args:
-        cases: any cases.
-        dialect: the kind of node that the models will have.
-        with_huge: whether to keep cases with more than `MAX_SAMPLES` samples.
-        with_large: whether to keep cases whose inputs are computed from a formula.
+        case: any case.
+        with_large: whether it has cases whose inputs are computed from a formula.
     """
-    kept: list[Case] = []
-    left_out: Counter[str] = Counter()
-    for case in cases:
-        reason = _reason_left_out(case, dialect, with_huge=with_huge, with_large=with_large)
-        if reason:
-            left_out[reason] += 1
-        else:
-            kept.append(case)
-    return kept, left_out
-
-
-def _reason_left_out(case: Case, dialect: Dialect, *, with_huge: bool, with_large: bool) -> str:
-    """The reason why a case cannot be exported; empty if it can."""
     if case.expects_error:
         return "the case expects an error, and the layout only has values"
-    if dialect == "standard":
-        try:
-            require_standard(case, element_types=DTYPES)
-        except UnsupportedError as error:
-            return str(error)
+    try:
+        require_standard(case, element_types=DTYPES)
+    except UnsupportedError as error:
+        return str(error)
     if case.formula is not None:
         return "" if with_large else LARGE
-    if not with_huge and _is_huge(case):
-        return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--with-huge)"
-    return ""
+    return f"more than {MAX_SAMPLES} samples, too many for some runtimes (--whole)" if _is_huge(case) else ""
 
 
 def _is_huge(case: Case) -> bool:

@@ -86,7 +86,7 @@ def test_an_explanation_shows_the_element_of_the_other_operator() -> None:
     y[1, 1, 0, 1] += 1
     bins = int(np.prod(y.shape[2:]))
     answer = Answer("outputs", {"Y": y})
-    found = explain(case, None, answer, judge(case, answer))
+    found = explain(case, answer, judge(case, answer))
     assert found.case is case
     assert f"channel {bins + 1}" in found.heading
     (values,) = (table for table in found.tables if table.marked is not None and table.title.startswith("Y"))

@@ -139,7 +139,7 @@ def test_a_legend_explains_only_what_its_drawings_show() -> None:
 
 def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:
     file = tmp_path / "case.svg"
-    result = run(OFFICIAL[:-1] + "?", "--backend", "reference", "--roi", "2", "--svg", str(file))
+    result = run(OFFICIAL[:-1] + "?", "--backend", "reference", "--svg", str(file))
     assert result.exit_code == 0, result.output
     assert "Samples by output_half_pixel, as torchvision with aligned=False" in result.output
     assert "  and 76 more\n" in result.output
@@ -153,11 +153,9 @@ def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:
     [
         (("roi_align/oficial/aligned_false/v10/float",), "selects no case; did you mean roi_align/official"),
         (("roi_align/official/*",), "matches 27 cases"),
-        ((OFFICIAL, "--roi", "3"), "RoI 3: the case has 3"),
         ((OFFICIAL, "--backend", "no_such_module"), "No module named"),
         ((OFFICIAL, "--svg", "no/such/folder/x.svg"), "must be a folder"),
         (("roi_align/refusal/mode_unknown/v16/float", "--svg", "x.svg"), "has nothing to draw"),
-        (("dml_resample/published/page_example/float", "--roi", "0"), "has no RoIs"),
     ],
 )
 def test_a_wrong_call_is_status_2(

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import unittest
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ from examples import read_corpus
 from suite_runs import run, words
 
 BY_ID = {case.id: case for case in collect()}
-EXPORTABLE, _ = export.split_exportable(collect(), "ortops", with_huge=True)
+EXPORTABLE = [case for case in collect() if not case.expects_error and case.formula is None]
 INSIDE = BY_ID["roi_align/edge/half_pixel_inside/v22/float"]
 
 
@@ -85,10 +86,10 @@ class OurOperators:
 
 def judged_by_onnx(folder: Path, backend: type) -> tuple[int, list[str], int]:
     """The number of cases that ONNX's own runner passes, the folders of those that it fails, the number of skipped ones."""
-    (kind,) = (one.name for one in folder.iterdir())
+    kinds = [kind.name for kind in folder.iterdir() if kind.is_dir()]
 
-    def load(*, kind: str, ours: str = kind) -> list[Any]:
-        return load_model_tests(str(folder), ours) if kind == "simple" else []
+    def load(*, kind: str) -> list[Any]:
+        return [test for name in kinds for test in load_model_tests(str(folder), name)] if kind == "simple" else []
 
     target: Any = SimpleNamespace(supports_device="CPU".__eq__, is_compatible=lambda _: True, prepare=backend.prepare)  # type: ignore[attr-defined]
     verdicts = unittest.TestResult()
@@ -125,8 +126,8 @@ def test_onnx_runner_fails_wrong_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("glob", ["roi_align_grad/edge/max*/float", "*/empty/*/float"])
 def test_onnx_runner_passes_our_operators(tmp_path: Path, glob: str) -> None:
     backends.load("ortops")
-    assert run("export", tmp_path, "--select", glob, "--dialect", "ortops", "--with-huge").exit_code == 0
-    count = len(list((tmp_path / "ortops").iterdir()))
+    assert run("export", tmp_path, "--select", glob, "--whole").exit_code == 0
+    count = len(list(tmp_path.glob("*/test_*")))
     assert count > 10
     assert judged_by_onnx(tmp_path, OurOperators) == (count, [], 0)
 
@@ -187,9 +188,7 @@ def test_folder_names_are_identifiers_and_all_differ() -> None:
 
 
 def test_what_is_left_out_is_counted_with_its_reason(tmp_path: Path) -> None:
-    kept, left_out = export.split_exportable(collect(), "standard")
-    assert all(case.definition.standard and case.attributes.get("mode") != "max_interpolated" for case in kept)
-    assert len(kept) + left_out.total() == len(collect())
+    left_out = Counter(map(export.reason_left_out, collect()))
     count = sum(c.operator == "RoiAlignGrad" and not c.expects_error for c in collect())
     assert left_out["ONNX has no operator RoiAlignGrad"] == count
     assert left_out["ONNX has no mode max_interpolated"] > 0
@@ -207,10 +206,10 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     # Two by two in each of the bins, and a sample for each pixel of a square of 1e9 or 2^30.
     assert samples(few) == 4 * expected_outputs(few)["Y"].size
     assert samples(many) > 1e17
-    assert export.split_exportable([few, many], "standard")[0] == [few]
+    assert not export.reason_left_out(few)
     result = run("export", tmp_path, "--select", many.id)
     assert (result.exit_code, "more than 1000000 samples" in words(result)) == (2, True)
-    assert run("export", tmp_path, "--select", many.id, "--with-huge").exit_code == 0
+    assert run("export", tmp_path, "--select", many.id, "--whole").exit_code == 0
     assert judged_by_onnx(tmp_path, OurOperators) == (1, [], 0)
 
 
@@ -220,7 +219,6 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
         (["--select", "no/such/case"], "selects no case"),
         (["--select", "roi_align/refusal/mode_*"], "selects no case that can be exported"),
         (["--select", "dml_resample/empty/*"], "ONNX has no operator DmlResample"),
-        (["--dialect", "other"], "'other' is not one of"),
         (["--select", INSIDE.id], "DIR"),
     ],
 )

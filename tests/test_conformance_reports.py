@@ -20,7 +20,6 @@ import ortops
 from conformance import backends
 from conformance.case import Array, Basis
 from conformance.cases import collect
-from conformance.commands import reports as command
 from conformance.diagnosis import Diagnosis
 from conformance.families import all_mutants
 from conformance.outcome import Outcome, Reason, Result
@@ -78,22 +77,6 @@ def test_a_backend_that_fails_is_asked_and_is_status_0(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert re.search(r"group of cases +mine +wrong_backends:NoHalfPixel +reference \d", result.output)
     assert re.search(r"roi_align/edge +1/1 +0/1 +1/1 *\n +1 failed", result.output)
-
-
-def test_the_backends_by_default_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = backends.load
-
-    def without_onnx(name: str, provider: str | None = None) -> backends.Backend:
-        if name == "onnx-reference":
-            raise backends.MissingBackendError(f"backend {name}: no onnx here")
-        return load(name, provider)
-
-    monkeypatch.setattr(backends, "load", without_onnx)
-    monkeypatch.setattr(command, "DEFAULTS", ("reference", "onnx-reference"))
-    result = run("matrix", "--select", INSIDE)
-    assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == "left out: backend onnx-reference: no onnx here"
-    assert "onnx-reference" not in "".join(result.output.splitlines()[:-1])
 
 
 # Report files: what is read is what was written, a file is never half written, and a wrong file is refused.

@@ -43,26 +43,24 @@ class Known(NamedTuple):
     maker: the module in this folder, and the function or class in it that makes the backend.
     package: the distribution whose version it reports.
     takes_provider: whether it uses sessions of ONNX Runtime, so that the maker takes an execution provider.
-    is_compared: whether `matrix` runs it by default.
     """
 
     maker: str
     package: str
     takes_provider: bool = False
-    is_compared: bool = False
 
 
 BACKENDS: Mapping[str, Known] = {
-    "ortops": Known("ortops:Ortops", "ortops", takes_provider=True, is_compared=True),
+    "ortops": Known("ortops:Ortops", "ortops", takes_provider=True),
     "ortops-standard": Known("ortops:OrtopsStandard", "ortops", takes_provider=True),
-    "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True, is_compared=True),
-    "onnx-reference": Known("onnx_reference:OnnxReference", "onnx", is_compared=True),
+    "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True),
+    "onnx-reference": Known("onnx_reference:OnnxReference", "onnx"),
     "reference": Known("reference:Reference", "ortops"),
     "portable": Known("onnxruntime:Portable", "onnxruntime", takes_provider=True),
     "lowered": Known("onnxruntime:Lowered", "onnxruntime", takes_provider=True),
     "portable-reference": Known("onnx_reference:PortableReference", "onnx"),
-    "torchvision": Known("torchvision:Torchvision", "torchvision", is_compared=True),
-    "openvino": Known("openvino:OpenVino", "openvino", is_compared=True),
+    "torchvision": Known("torchvision:Torchvision", "torchvision"),
+    "openvino": Known("openvino:OpenVino", "openvino"),
 }
 """The backends of this package by name."""
 

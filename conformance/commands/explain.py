@@ -25,17 +25,9 @@ _MAX_NAMED = 4
     metavar="B",
     help="Also run this backend, and compare its outputs; as for `run --backend`.",
 )
-@click.option(
-    "--roi",
-    type=click.IntRange(min=0),
-    metavar="R",
-    help="The number of the RoI to draw. [default: the RoI of the worst element, or 0]",
-)
 @TIME_LIMIT
 @out_file("--svg", "Draw the samples on the map, and write the picture to this file.", "FILE.svg")
-def explain_command(
-    case_id: str, backend_name: str | None, roi: int | None, time_limit: float, svg_file: Path | None
-) -> None:
+def explain_command(case_id: str, backend_name: str | None, time_limit: float, svg_file: Path | None) -> None:
     """Show where the samples of one CASE lie.
 
     CASE is an id, or a pattern that matches exactly one id. The terminal shows coordinates and values, and --svg draws
@@ -48,8 +40,7 @@ def explain_command(
         with wrong_call("--backend", backends.MissingBackendError), schedule.BackendChild(setting) as child:
             answer = child.answer(case)
             result = schedule.runner_of(setting, child.declaration(), child.answer).result_of(case, answer)
-    with wrong_call("--roi", ValueError):
-        explanation = explain(case, roi, answer, result, backend_name or "")
+    explanation = explain(case, answer, result, backend_name or "")
     _write(explanation)
     if svg_file is not None:
         if explanation.drawing is None:

@@ -19,12 +19,9 @@ from conformance.schedule import LocalPool
 from ortops import atomic_file
 from ortops.progress import with_progress
 
-DEFAULTS = tuple(name for name, known in backends.BACKENDS.items() if known.is_compared)
-"""The backends that run by default, if they are installed."""
-
 
 @click.command("matrix")
-@click.argument("sources", metavar="[SOURCES]...", nargs=-1)
+@click.argument("sources", metavar="SOURCES...", nargs=-1, required=True)
 @SELECT
 @JOBS
 @out_file("--markdown", "Write the table to F as Markdown.")
@@ -32,8 +29,7 @@ def matrix_command(sources: tuple[str, ...], glob: str, jobs: int, markdown_file
     """Show a table of groups of cases by backends.
 
     A source is a file that `run --json` wrote, or the name of a backend, which then runs every case in a child process.
-    Several files of one backend are parts of one report. Without sources, the table shows ortops, onnxruntime,
-    onnx-reference, torchvision and openvino, if they are installed.
+    Several files of one backend are parts of one report.
 
     The exit status is 0 if the table is complete, even if cases failed, and 2 for a wrong call.
     """
@@ -41,23 +37,20 @@ def matrix_command(sources: tuple[str, ...], glob: str, jobs: int, markdown_file
     files = [source for source in sources if source.endswith(".json") or Path(source).is_file()]
     if markdown_file is not None and any(markdown_file.exists() and markdown_file.samefile(file) for file in files):
         raise click.UsageError(f"{markdown_file}: must not be one of SOURCES, which it would replace")
-    names = [source for source in sources if source not in files] if sources else DEFAULTS
+    names = [source for source in sources if source not in files]
     _check_once(names)
     cases = selected_cases(glob) if names else []
     with wrong_call("SOURCES", NotAReportError):
         reports = [_selected(report, glob) for report in read_merged([Path(file) for file in files])]
-    missing = {name: reason for name in names if (reason := _missing(name))}
-    if missing and sources:
-        raise click.BadParameter("; ".join(missing.values()), param_hint="SOURCES")
-    reports += [_run(name, cases, jobs) for name in names if name not in missing]
+    if missing := list(filter(None, map(_missing, names))):
+        raise click.BadParameter("; ".join(missing), param_hint="SOURCES")
+    reports += [_run(name, cases, jobs) for name in names]
     _check_once([report.title for report in reports])
     if markdown_file is not None:
         atomic_file.write(markdown_file, counts.markdown(reports))
     out = console()
     line(out, ", ".join(report.title for report in reports))
     terminal.write_tables(reports, out)
-    for reason in missing.values():
-        click.echo(f"left out: {reason}")
 
 
 def _selected(report: Report, glob: str) -> Report:

@@ -11,7 +11,7 @@ from conformance.case import DTYPES, Array, Case
 from conformance.error_terms import Floats
 from conformance.expected_values import expected_outputs, reference
 from conformance.families import family_of
-from conformance.families.view import Drawing, Focus, Table, View, number
+from conformance.families.view import Drawing, Element, Table, View, number
 from conformance.outcome import Result
 from conformance.run import Answer
 
@@ -33,36 +33,28 @@ class Explanation:
     notes: Sequence[str]
 
 
-def explain(
-    case: Case, roi: int | None = None, answer: Answer | None = None, result: Result | None = None, backend: str = ""
-) -> Explanation:
+def explain(case: Case, answer: Answer | None = None, result: Result | None = None, backend: str = "") -> Explanation:
     """Explain a case.
 
     Args:
         case: the case.
-        roi: the number of the RoI to draw. None draws the RoI of the worst element, or the first one without a backend.
-        answer: the answer of a backend, or None.
+        answer: the answer of a backend, the RoI of whose worst element is drawn; None for the first RoI.
         result: the verdict on this answer.
         backend: the name of the backend.
-
-    Raises:
-        ValueError: the case has no RoI of this number.
     """
     expected, got, view = dict[str, Floats](), _numbers(answer), View()
-    focus = Focus(roi)
+    worst: Element | None = None
     if case.expects_error:
-        if roi is not None:
-            raise ValueError(f"roi = {roi}: a case that expects an error has no RoI to draw")
         view = View(notes=(_refusal(case),))
     elif case.formula is not None:
         got, view = {}, View(notes=("The tensors are too large to list and to draw.",))
     else:
         expected = dict(expected_outputs(case))
         got = {name: y for name, y in got.items() if name in expected and y.shape == expected[name].shape}
-        focus = Focus(roi, _worst(expected, got, result))
-        view = family_of(case.definition).explanation(case, focus)
+        worst = _worst(expected, got, result)
+        view = family_of(case.definition).explanation(case, worst)
     names = expected or got
-    tables = [*view.tables, *(_outputs(name, expected, got, focus, view.part) for name in names if names[name].size)]
+    tables = [*view.tables, *(_outputs(name, expected, got, worst, view.part) for name in names if names[name].size)]
     return Explanation(case, dict(_facts(case, backend, result)), view.heading, view.drawing, tables, view.notes)
 
 
@@ -97,9 +89,7 @@ def _numbers(answer: Answer | None) -> dict[str, Floats]:
     return {name: values.astype(np.float64) for name, values in outputs.items() if values.dtype in known}
 
 
-def _worst(
-    expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None
-) -> tuple[str, tuple[int, ...]] | None:
+def _worst(expected: Mapping[str, Floats], got: Mapping[str, Floats], result: Result | None) -> Element | None:
     """The worst element that the verdict names, or else the element with the largest difference of the first output."""
     named = result.worst if result else None
     if named is not None and named.index is not None and named.output in got:
@@ -113,7 +103,7 @@ def _worst(
 
 
 def _outputs(
-    name: str, expected: Mapping[str, Floats], got: Mapping[str, Floats], focus: Focus, part: tuple[int, ...]
+    name: str, expected: Mapping[str, Floats], got: Mapping[str, Floats], worst: Element | None, part: tuple[int, ...]
 ) -> Table:
     """The elements of an output whose first indices are `part`: expected, and from the backend if it gave them."""
     columns = {heading: values[name] for heading, values in (("expected", expected), ("got", got)) if name in values}
@@ -122,8 +112,8 @@ def _outputs(
     shape = next(iter(columns.values())).shape
     indices = [(*part, *rest) for rest in np.ndindex(shape[len(part) :])]
     rows = [(str(list(at)), *(number(float(values[at])) for values in columns.values())) for at in indices]
-    worst = focus.worst[1] if focus.worst and focus.worst[0] == name else None
-    return Table(name, ("element", *columns), rows, indices.index(worst) if worst in indices else None)
+    marked = worst[1] if worst and worst[0] == name else None
+    return Table(name, ("element", *columns), rows, indices.index(marked) if marked in indices else None)
 
 
 def _differences(got: Floats, expected: Floats) -> Floats:

@@ -45,7 +45,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     work(case)                    an estimate of the number of samples that the reference computes for a valid case
     perturbed(case)               how rounding may change a valid case (`roundings.Perturbed`); None if it decides the result
     samples(case)                 the number of samples of a valid case in one channel; 0 without sampled RoIs
-    explanation(case, focus)      the tables and the drawing of a valid case (`view.View`)
+    explanation(case, worst)      the tables and the drawing of a valid case (`view.View`)
 """
 
 

@@ -23,7 +23,7 @@ from conformance.error_terms import ErrorTerms
 from conformance.expected_values import by_reference
 from conformance.families import Family, family_of
 from conformance.families.roundings import Perturbed
-from conformance.families.view import Focus, View
+from conformance.families.view import Element, View
 from ortops.operators import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue, Operator
@@ -188,13 +188,13 @@ class FamilyByAnalogy(Family):
         """See `PARTS`: the other case, all of whose elements must be stable, and its perturbations."""
         return self._family.perturbed(self.other(case))  # type: ignore[no-any-return]
 
-    def explanation(self, case: Case, focus: Focus) -> View:
+    def explanation(self, case: Case, worst: Element | None) -> View:
         """See `PARTS`: the explanation of the other case, with the elements of all channels of the RoI."""
-        other, places, worst = self.other(case), self.places(case), focus.worst
+        other, places = self.other(case), self.places(case)
         if worst is not None and worst[0] in places:
             at = np.broadcast_arrays(*places[worst[0]].at)
             worst = worst[0], tuple(int(axis[worst[1]]) for axis in at)
-        view: View = self._family.explanation(other, Focus(focus.roi, worst))
+        view: View = self._family.explanation(other, worst)
         note = f"{case.operator} is drawn as {other.operator}, some of whose elements are its own."
         return view._replace(part=view.part[:1], notes=(note, *view.notes))
 

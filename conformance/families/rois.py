@@ -15,12 +15,13 @@ from conformance.expected_values import expected_outputs
 from conformance.families.view import (
     MAX_SAMPLES,
     Drawing,
-    Focus,
+    Element,
     Outline,
     Point,
     Sample,
     Table,
     View,
+    focus_of,
     number,
     number_list,
 )
@@ -95,21 +96,20 @@ class RoiPlace(NamedTuple):
     outside: float = 0.0
 
 
-def view_of_roi(rois: RoiCase, focus: Focus, names: Sequence[str], rule: str, place: Callable[[int], RoiPlace]) -> View:
+def view_of_roi(
+    rois: RoiCase, worst: Element | None, names: Sequence[str], rule: str, place: Callable[[int], RoiPlace]
+) -> View:
     """The view of a valid case of an operator that samples RoIs.
 
     Args:
         rois: the case.
-        focus: the RoI, or the worst element.
+        worst: the element with the largest error, whose RoI is shown; None for the first one.
         names: the names of the numbers of a RoI; an `angle` is in radians.
         rule: the rule that places the samples.
         place: takes the number of a RoI and returns its place.
-
-    Raises:
-        ValueError: the case has no such RoI.
     """
     case, count, is_forward = rois.case, len(rois.rois), not rois.case.definition.is_gradient
-    r, c, bin_ = focus.chosen(case, rois.indices.tolist())
+    r, c, bin_ = focus_of(case, worst, rois.indices.tolist())
     if count == 0 or 0 in rois.x_shape[1:]:
         return View(notes=(f"The case has {'no RoIs' if count == 0 else 'no pixels'} to draw.",))
     roi, n, placed, name = rois.rois[r].tolist(), int(rois.indices[r]), place(r), case.definition.outputs[0].name

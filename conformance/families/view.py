@@ -15,6 +15,9 @@ from conformance.error_terms import Floats
 
 Point = tuple[float, float]
 
+Element = tuple[str, tuple[int, ...]]
+"""The name of an output, and the index of one of its elements."""
+
 MAX_SAMPLES = 400
 """The largest number of samples in a drawing. If there are more, it shows none."""
 
@@ -89,38 +92,22 @@ class View(NamedTuple):
     notes: Sequence[str] = ()
 
 
-class Focus(NamedTuple):
-    """The part of a case to explain.
+def focus_of(case: Case, worst: Element | None, images: Sequence[int]) -> tuple[int, int, tuple[int, ...] | None]:
+    """The RoI of an element, its channel, and the bin of an output: what to explain of a case with RoIs.
 
-    roi: the number of the RoI that the user has chosen, or None.
-    worst: the output and the index of the element with the largest error; None without outputs to compare.
+    Args:
+        case: a case of an operator with RoIs, whose first gradient is that by the map.
+        worst: the element with the largest error. None for the first RoI and channel.
+        images: the image of each RoI.
     """
-
-    roi: int | None = None
-    worst: tuple[str, tuple[int, ...]] | None = None
-
-    def chosen(self, case: Case, images: Sequence[int]) -> tuple[int, int, tuple[int, ...] | None]:
-        """The chosen RoI or the one of the worst element, its channel, and the bin of the worst element.
-
-        Args:
-            case: a case of an operator with RoIs, whose first gradient is that by the map.
-            images: the image of each RoI.
-
-        Raises:
-            ValueError: the case has no RoI of this number.
-        """
-        if self.roi is not None and not 0 <= self.roi < len(images):
-            raise ValueError(f"RoI {self.roi}: the case has {len(images)}")
-        r, channel, bin_ = 0, 0, None
-        if self.worst is not None:
-            name, index = self.worst
-            if not case.definition.is_gradient:
-                r, channel, bin_ = index[0], index[1], index[2:]
-            elif name == case.definition.outputs[0].name:  # the first RoI on the image of the pixel
-                r, channel = next((r for r, n in enumerate(images) if n == index[0]), 0), index[1]
-            else:
-                r = index[-2]
-        return (r, channel, bin_) if self.roi in (None, r) else (self.roi, channel, None)
+    if worst is None:
+        return 0, 0, None
+    name, index = worst
+    if not case.definition.is_gradient:
+        return index[0], index[1], index[2:]
+    if name == case.definition.outputs[0].name:  # the first RoI on the image of the pixel
+        return next((r for r, n in enumerate(images) if n == index[0]), 0), index[1], None
+    return index[-2], 0, None
 
 
 def number(value: float) -> str:

@@ -71,7 +71,7 @@ def _address_of(cause: Cause) -> str:
     drawable.sort(key=lambda pair: (pair[0].definition.is_gradient, pair[0].nbytes))
     for case, result in drawable[:MAX_TRIED]:
         answer = Answer("outputs", result.outputs) if result.outputs else None
-        explained = explain(case, None, answer, result)
+        explained = explain(case, answer, result)
         if explained.drawing is not None:
             drawn = picture(case.id, explained.heading, [explained.drawing]).encode()
             if len(drawn) <= MAX_BYTES:

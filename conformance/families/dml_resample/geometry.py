@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_terms import Floats
-from conformance.families.view import MAX_SAMPLES, Drawing, Focus, Sample, Table, View, number
+from conformance.families.view import MAX_SAMPLES, Drawing, Element, Sample, Table, View, number
 from ortops.operators.dml_resample import INPUT_PIXEL_OFFSET, OUTPUT_PIXEL_OFFSET
 from ortops.reference.dml_resample import resampled_axes
 from ortops.shapes import output_shapes
@@ -56,10 +56,8 @@ def samples(_case: Case) -> float:
     return 0.0
 
 
-def explanation(case: Case, focus: Focus) -> View:
-    """The view of a valid case; raises ValueError if a RoI is chosen."""
-    if focus.roi is not None:
-        raise ValueError(f"{case.operator} has no RoIs")
+def explanation(case: Case, _worst: Element | None) -> View:
+    """See `conformance.families.PARTS`."""
     lengths, sizes = ([getattr(axis, name) for axis in axes_of(case)] for name in ("length", "outputs"))
     if 0 in lengths or 0 in sizes:
         return View(notes=("The case has no pixels to draw.",))

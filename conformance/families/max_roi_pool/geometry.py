@@ -16,7 +16,7 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_terms import Floats
-from conformance.families.view import Drawing, Focus, Outline, Sample, Table, View, number, number_list
+from conformance.families.view import Drawing, Element, Outline, Sample, Table, View, focus_of, number, number_list
 from ortops.operators.max_roi_pool import MAX_COORDINATE
 
 HINT = (
@@ -99,10 +99,10 @@ def samples(_case: Case) -> float:
     return 0.0
 
 
-def explanation(case: Case, focus: Focus) -> View:
-    """The view of a valid case; raises ValueError if it has no such RoI."""
+def explanation(case: Case, worst: Element | None) -> View:
+    """See `conformance.families.PARTS`."""
     rois = list(rois_of(case))
-    r, c, bin_ = focus.chosen(case, [n for n, _ in rois])
+    r, c, bin_ = focus_of(case, worst, [n for n, _ in rois])
     if not rois or not case.inputs["X"].size:
         return View(notes=(f"The case has {'no pixels' if rois else 'no RoIs'} to list.",))
     n, sides = rois[r]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from conformance.case import Case
 from conformance.error_terms import Floats
 from conformance.families.rois import ONNX_NAMES, RoiCase, RoiPlace, view_of_roi
-from conformance.families.view import Focus, Point, View
+from conformance.families.view import Element, Point, View
 from ortops.reference.roi_align_rotated import Region, Sample, region_of
 from ortops.reference.sampling import Corner, corners, is_inside, taps
 
@@ -121,15 +121,15 @@ def samples(case: Case) -> float:
     return float(sum(region.height.samples * region.width.samples for region in Geometry(case).regions()))
 
 
-def explanation(case: Case, focus: Focus) -> View:
-    """The view of a valid case; raises ValueError if it has no such RoI."""
+def explanation(case: Case, worst: Element | None) -> View:
+    """See `conformance.families.PARTS`."""
     geometry = Geometry(case)
     sampling = geometry.sampling
     centre = "half a pixel is subtracted from the centre" if sampling.aligned else "sizes are at least 1 pixel"
     direction = "clockwise" if sampling.clockwise else "counter-clockwise"
     convention = f"aligned {sampling.aligned}: {centre}; positive angles turn {direction}"
     return view_of_roi(
-        geometry, focus, NUMBERS, convention, lambda r: _placed(sampling.region(geometry.rois[r].tolist()))
+        geometry, worst, NUMBERS, convention, lambda r: _placed(sampling.region(geometry.rois[r].tolist()))
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from conformance.case import Case
 from conformance.error_terms import Floats
 from conformance.families.rois import DIRECTML_NAMES, ONNX_NAMES, RoiCase, RoiPlace, view_of_roi
-from conformance.families.view import Focus, Point, View
+from conformance.families.view import Element, Point, View
 from ortops.operators.dml_roi_align import UINT32_MAX
 from ortops.reference.dml_roi_align import region_axes
 from ortops.reference.sampling import Corner, SampledAxis, axes_of_roi, corners
@@ -175,15 +175,15 @@ def samples(case: Case) -> float:
     return sum(y.samples * x.samples for y, x in Geometry(case).placed())
 
 
-def explanation(case: Case, focus: Focus) -> View:
-    """The view of a valid case; raises ValueError if it has no such RoI."""
+def explanation(case: Case, worst: Element | None) -> View:
+    """See `conformance.families.PARTS`."""
     geometry = Geometry(case)
     sampling = geometry.sampling
     convention = "input_pixel_offset {:g}, output_pixel_offset {:g}".format(*sampling.offsets)
     if sampling.coordinates is not None:
         aligned = sampling.coordinates == "half_pixel"
         convention = f"{sampling.coordinates}, as torchvision with aligned={aligned}"
-    return view_of_roi(geometry, focus, NUMBERS, convention, lambda r: _placed(sampling, geometry.rois[r].tolist()))
+    return view_of_roi(geometry, worst, NUMBERS, convention, lambda r: _placed(sampling, geometry.rois[r].tolist()))
 
 
 def _placed(sampling: Sampling, roi: Sequence[float]) -> RoiPlace:

@@ -56,11 +56,11 @@ def decisive(mutant: Mutant, cases: tuple[Case, ...]) -> list[Case]:
     also include the cases at the limits of all types.
     """
     # The loops of a mutant take minutes for a large case.
-    own = [case for case in cases if mutant.concerns(case.definition) and case.formula is None]
+    concerned = [case for case in cases if mutant.concerns(case.definition) and case.formula is None]
     if mutant.category is Category.TYPES:
-        return own
+        return concerned
     has_values = mutant.category is Category.SIZES
-    return [case for case in own if _is_decisive(case) or (has_values and "/values/" in case.id)]
+    return [case for case in concerned if _is_decisive(case) or (has_values and "/values/" in case.id)]
 
 
 @functools.cache
@@ -96,20 +96,20 @@ def _kind(id_: str) -> tuple[str, ...]:
     return tuple(re.sub(r"\d+", "", scenario_of(id_)).split("/")[1:3])
 
 
-def first_caught(mutant: Mutant, found: dict[str, str]) -> str | None:
+def first_caught(mutant: Mutant, known: dict[str, str]) -> str | None:
     """The id of the first case that catches a mutant, None if none does. Small cases come before large ones.
 
     The case that caught it before comes first, then those like the ones that caught the same mistake in other families,
     and those about what caught the mistakes of the same category, then one of each kind.
     """
-    caught = {one: found[one.name] for one in all_mutants() if found.get(one.name)}
-    alike = {_kind(id_) for one, id_ in caught.items() if one.short_name == mutant.short_name}
-    groups = {_kind(id_)[0] for one, id_ in caught.items() if one.category is mutant.category}
+    caught = {other: known[other.name] for other in all_mutants() if known.get(other.name)}
+    alike = {_kind(id_) for other, id_ in caught.items() if other.short_name == mutant.short_name}
+    groups = {_kind(id_)[0] for other, id_ in caught.items() if other.category is mutant.category}
     met: Counter[tuple[str, ...]] = Counter()
     ranks = {}
     for case in sorted(candidates(mutant, collect()), key=_cost):
         kind = _kind(case.id)
-        is_before = case.id == found.get(mutant.name)
+        is_before = case.id == known.get(mutant.name)
         ranks[case] = (not is_before, kind not in alike, met[kind] + (kind[0] not in groups) * HANDICAP)
         met[kind] += 1
     caught_by = (case.id for case in failing(mutant.backend, sorted(ranks, key=ranks.__getitem__)))
@@ -121,23 +121,23 @@ def main(names: list[str]) -> int:
     known = {family.name for family in families()}
     if unknown := [name for name in names if name not in known]:
         sys.exit(f"no family {unknown[0]}: must be one of {', '.join(sorted(known))}")
-    found = recorded() if FILE.exists() else {}
-    found = {mutant.name: found.get(mutant.name, "") for mutant in all_mutants()}
+    caught = recorded() if FILE.exists() else {}
+    caught = {mutant.name: caught.get(mutant.name, "") for mutant in all_mutants()}
     chosen = [mutant for mutant in all_mutants() if not names or mutant.family in names]
     for mutant in chosen:
-        found[mutant.name] = first_caught(mutant, found) or ""
-    FILE.write_text(json.dumps({name: case for name, case in found.items() if case}, indent=0) + "\n", "utf-8")
-    missed = [mutant for mutant in chosen if not found[mutant.name]]
+        caught[mutant.name] = first_caught(mutant, caught) or ""
+    FILE.write_text(json.dumps({name: case for name, case in caught.items() if case}, indent=0) + "\n", "utf-8")
+    missed = [mutant for mutant in chosen if not caught[mutant.name]]
     for mutant in missed:
-        print(not_caught(mutant, found))
+        print(not_caught(mutant, caught))
     return 1 if missed else 0
 
 
-def not_caught(mutant: Mutant, found: dict[str, str]) -> str:
+def not_caught(mutant: Mutant, caught: dict[str, str]) -> str:
     """A line that names a mutant that no case catches, and the cases by which other families catch the same mistake."""
-    others = [one for one in all_mutants() if one.short_name == mutant.short_name and found.get(one.name)]
-    others.sort(key=lambda one: one.steps is not mutant.steps)
-    there = [f"{one.family} catches it by case {found[one.name]}" for one in others]
+    others = [other for other in all_mutants() if other.short_name == mutant.short_name and caught.get(other.name)]
+    others.sort(key=lambda other: other.steps is not mutant.steps)
+    there = [f"{other.family} catches it by case {caught[other.name]}" for other in others]
     return f"not caught: {mutant.name}" + (f"; {', '.join(there)}" if there else f" ({mutant.description})")
 
 

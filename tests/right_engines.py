@@ -37,11 +37,11 @@ def averaged(total_of: Callable[[list[list[Any]], Any], Any], *, is_divided_firs
         dtype = dtype_of_sums()
         count = dtype(roi_align.divisor_of(bin_))
         with np.errstate(all="ignore"):
-            samples = [[*values_of(one, channel, dtype)] for one in bin_.inside for _ in range(one.repeats)]
+            samples = [[*values_of(sample, channel, dtype)] for sample in bin_.inside for _ in range(sample.repeats)]
             outside = dtype(bin_.total - len(samples))
             samples += [[outside * dtype(outside_value)]] if outside else []
             if is_divided_first:
-                return float(total_of([[product / count for product in one] for one in samples], dtype))
+                return float(total_of([[product / count for product in products] for products in samples], dtype))
             return float(total_of(samples, dtype) / count)
 
     return {roi_align.average: average}
@@ -76,7 +76,7 @@ def in_pairs(numbers: Sequence[Any], dtype: Any) -> Any:
 
 def flat(samples: list[list[Any]]) -> list[Any]:
     """The products of all samples."""
-    return [product for one in samples for product in one]
+    return [product for sample in samples for product in sample]
 
 
 def fused(bin_: sampling.Bin, channel: roi_align.Channel, outside_value: float) -> float:
@@ -121,7 +121,9 @@ ENGINES: dict[str, Steps] = {
     | edit(roi_align.pool_grad, "for bin_ in bins_of(*axes):", "for bin_ in [*bins_of(*axes)][::-1]:"),
     "kahan": averaged(lambda samples, dtype: compensated(flat(samples), dtype)),
     "pairwise": averaged(lambda samples, dtype: in_pairs(flat(samples), dtype)),
-    "sample_by_sample": averaged(lambda samples, dtype: in_order([in_order(one, dtype) for one in samples], dtype)),
+    "sample_by_sample": averaged(
+        lambda samples, dtype: in_order([in_order(sample, dtype) for sample in samples], dtype)
+    ),
     "columns_then_rows": averaged(
         lambda samples, dtype: in_order([in_order(flat([s])[k::4], dtype) for k in range(4) for s in samples], dtype)
     ),

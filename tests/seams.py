@@ -117,11 +117,11 @@ class Spoilt(Backend):
         wrong = NAMES[case.definition.function.removesuffix("_grad")][self._seam.role]
 
         def spoilt(tensors: Mapping[str, Array]) -> dict[str, Array]:
-            found = dict(tensors)
-            if wrong in found and np.all(np.array(found[wrong].shape) >= self._seam.at_least):
-                found[wrong] = np.array(found[wrong])
-                self._seam.spoil(found[wrong])
-            return found
+            spoilt = dict(tensors)
+            if wrong in spoilt and np.all(np.array(spoilt[wrong].shape) >= self._seam.at_least):
+                spoilt[wrong] = np.array(spoilt[wrong])
+                self._seam.spoil(spoilt[wrong])
+            return spoilt
 
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             return spoilt(session(spoilt(inputs)))

@@ -1,4 +1,4 @@
-"""Runs of the suite's command line in this process, for its tests."""
+"""What tests of the suite share: runs of its command line in this process, and a small case of any operator."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from click.testing import CliRunner, Result
 
 from conformance.__main__ import main
+from conformance.case import Case, Source
 from conformance.child import Child
+from ortops.operators import BY_NAME
 
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 """The id of a small case."""
@@ -59,3 +62,11 @@ def start_here(child: Child) -> Any:
     begin, args = child._begin  # noqa: SLF001
     child.greeting = begin(*args)
     return child.greeting
+
+
+def small_case(operator: str, outputs: tuple[str, ...] | None, attributes: dict[str, Any], *inputs: Any) -> Case:
+    """A case with inputs in the operator's order, None to leave one out; without `outputs`, its first one is wanted."""
+    definition = BY_NAME[operator]
+    tensors = {t.name: np.asarray(a) for t, a in zip(definition.inputs, inputs, strict=False) if a is not None}
+    wanted = outputs or (definition.outputs[0].name,)
+    return Case("a/small/case", Source("a test", "1", "none"), operator, attributes, tensors, wanted, "a test")

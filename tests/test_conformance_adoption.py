@@ -28,8 +28,8 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     """Pytest in another project's folder."""
     # Of the plugins that are installed here hypothesis' takes as long to start as all else.
     off = [option for name in ("cacheprovider", "randomly", "hypothesispytest") for option in ("-p", f"no:{name}")]
-    own = [*off, "-rA", "--pyargs", "conformance"]
-    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", *own, *arguments]
+    options = [*off, "-rA", "--pyargs", "conformance"]
+    command = [sys.executable, "-m", "pytest", f"--rootdir={folder}", *options, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     return subprocess.run(  # noqa: S603
         command, cwd=folder, capture_output=True, text=True, check=False, timeout=120, env=environment
@@ -96,8 +96,8 @@ def test_plugin_says_what_is_wrong(
 
 def test_plugin_does_nothing_without_a_backend(tmp_path: Path) -> None:
     heavy = "{'numpy', 'onnx', 'numba', 'onnxruntime', 'click', 'jinja2', 'rich', 'ortops'}"
-    own = f"import sys\n\ndef test_own():\n    assert not {heavy} & set(sys.modules)\n"
-    (tmp_path / "test_own.py").write_text(own, "utf-8")
+    text = f"import sys\n\ndef test_own():\n    assert not {heavy} & set(sys.modules)\n"
+    (tmp_path / "test_own.py").write_text(text, "utf-8")
     done = run_pytest(tmp_path, "test_own.py")
     assert (done.returncode, counts(done)) == (0, {"passed": 1}), done.stdout
 
@@ -166,9 +166,9 @@ def test_what_a_function_is_called_with(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_a_function_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(c for c in collect() if c.operator == "RoiAlignGrad" and len(c.outputs) == 2)
-    one, two = np.ones(2), np.zeros(3)
-    for answer in ({"dX": one, "drois": two}, [one, two], (one, two)):
+    dx, drois = np.ones(2), np.zeros(3)
+    for answer in ({"dX": dx, "drois": drois}, [dx, drois], (dx, drois)):
         _, got = call_of(case, answer, monkeypatch)
         assert {name: y.shape for name, y in got.items()} == {"dX": (2,), "drois": (3,)}
-    for too_little in (one, [one], None):
+    for too_little in (dx, [dx], None):
         assert list(call_of(case, too_little, monkeypatch)[1]) == ["dX"]

@@ -40,8 +40,8 @@ def of_analogy(case: Case) -> dict[str, np.ndarray]:
     family = family_of(case.definition)
     assert isinstance(family, FamilyByAnalogy)
     places = family.places(case)
-    found = expected_outputs(family.other(case))
-    return {name: places[name].taken(y) if name in places else y for name, y in found.items()}
+    outputs = expected_outputs(family.other(case))
+    return {name: places[name].taken(y) if name in places else y for name, y in outputs.items()}
 
 
 @pytest.mark.parametrize("case", VALID[::8], ids=lambda case: case.id)
@@ -86,10 +86,10 @@ def test_an_explanation_shows_the_element_of_the_other_operator() -> None:
     y[1, 1, 0, 1] += 1
     bins = int(np.prod(y.shape[2:]))
     answer = Answer("outputs", {"Y": y})
-    found = explain(case, answer, judge(case, answer))
-    assert found.case is case
-    assert f"channel {bins + 1}" in found.heading
-    (values,) = (table for table in found.tables if table.marked is not None and table.title.startswith("Y"))
+    explanation = explain(case, answer, judge(case, answer))
+    assert explanation.case is case
+    assert f"channel {bins + 1}" in explanation.heading
+    (values,) = (table for table in explanation.tables if table.marked is not None and table.title.startswith("Y"))
     assert [row[0] for row in values.rows if abs(float(row[-1])) > 0.5] == ["[1, 1, 0, 1]"]
 
 

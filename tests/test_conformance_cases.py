@@ -43,10 +43,6 @@ GENERATED = [case for case in CASES if case.expected is None and not case.expect
 LITERAL = [case for case in CASES if case.expected is not None]
 
 
-def test_ids_are_readable() -> None:
-    assert [i for i in (case.id for case in CASES) if not re.fullmatch(r"[a-z_]+(/[A-Za-z0-9_]+){2,}", i)] == []
-
-
 def test_every_operator_meets_each_of_its_types_and_choices() -> None:
     met = {
         (case.operator, case.element_type, name, value)
@@ -119,19 +115,11 @@ def is_nearly_whole(wanted: float) -> bool:
     return abs(wanted - round(wanted)) < MARGIN and not (wanted * 2**20).is_integer()
 
 
-def is_clear(placed: AxisGeometry, sampling: Sampling) -> bool:
-    """Whether rounding decides neither the number of samples of a region along one axis nor which pixels they read."""
-    axis, (least, most), wanted = placed.axis, sampling.limits, placed.size / placed.axis.bins
-    is_raised = sampling.coordinates == "output_half_pixel"
-    if least - MARGIN < wanted < most + MARGIN and least < most and is_nearly_whole(wanted):
-        return False
-    c = np.array([axis.coordinate(p, i) for p in range(axis.bins) for i in range(axis.per_bin)])
-    is_decided = is_raised and abs(placed.last - placed.first - 1) <= MARGIN
-    return not is_decided and clearance(c, axis.length, 0.5 * sampling.nearest, True) > MARGIN
+def is_clear(roi: list[float], sampling: rotated.Sampling, has_slopes: bool) -> bool:
+    """Whether rounding decides neither the number of samples of a rotated RoI nor which pixels they read.
 
-
-def is_clear_rotated(roi: list[float], sampling: rotated.Sampling, has_slopes: bool) -> bool:
-    """The same for a rotated RoI. One with too many samples to list is not checked further."""
+    A RoI with too many samples to list is not checked further.
+    """
     region = sampling.region(roi)
     for stored, side in ((roi[2], region.width), (roi[3], region.height)):
         is_open = sampling.ratio == 0 and side.size > 0 and is_nearly_whole(side.size / side.bins)
@@ -151,16 +139,13 @@ def are_clear(case: Case) -> bool:
         switches = [x[(x > -1) & (x < axis.length)] + half for axis in axes for x in [axis.coordinates]]
         nearest = [np.min(np.abs(x - np.round(x)), initial=1.0) for x in switches]
         return case.attributes["interpolation_mode"] == "linear" or min(nearest, default=1.0) > MARGIN
-    if case.definition.family == "roi_align_rotated":
-        turned = rotated.Geometry(case)
-        return all(is_clear_rotated(roi, turned.sampling, "drois" in case.outputs) for roi in turned.rois.tolist())
-    geometry = Geometry(case)
-    return all(is_clear(placed, geometry.sampling) for pair in geometry.placed() for placed in pair)
+    turned = rotated.Geometry(case)
+    return all(is_clear(roi, turned.sampling, "drois" in case.outputs) for roi in turned.rois.tolist())
 
 
-@pytest.mark.parametrize("family", ["roi_align", "dml_roi_align", "roi_align_rotated", "dml_resample"])
+@pytest.mark.parametrize("family", ["roi_align_rotated", "dml_resample"])
 def test_rounding_decides_neither_a_number_of_samples_nor_what_they_read(family: str) -> None:
-    scenarios = re.compile(rf"{family}(_grad)?/matrix/(?!huge|coordinates_are_not_half)")
+    scenarios = re.compile(rf"{family}(_grad)?/matrix/(?!huge)")
     cases = [case for case in GENERATED if scenarios.match(case.id) and case.element_type in ("float", "double")]
     assert [case.id for case in cases if not are_clear(case)] == []
     assert len(cases) > 90
@@ -217,9 +202,9 @@ def test_no_order_of_operations_moves_a_sample_over_a_border_or_a_pixel() -> Non
         for roi in geometry.rois.tolist():
             key = *roi, geometry.sampling, has_slopes, types
             for placed in geometry.sampling.place(roi) if key not in met else ():
-                forms = [one for dtype in types for one in coordinates(placed, dtype)] if placed.steps else []
-                found = {read_at(c, placed.axis.length, geometry.sampling, has_slopes).tobytes() for c in forms}
-                assert len(found) <= 1, case.id
+                forms = [c for dtype in types for c in coordinates(placed, dtype)] if placed.steps else []
+                read = {read_at(c, placed.axis.length, geometry.sampling, has_slopes).tobytes() for c in forms}
+                assert len(read) <= 1, case.id
             met.add(key)
     assert len(met) > 5000
 
@@ -245,9 +230,9 @@ def runners_up(case: Case) -> Iterator[tuple[float, bool]]:
         axes = [placed.axis for placed in geometry.sampling.place(roi)]
         for bin_ in bins_of(*axes):
             for channel in geometry.x[n].tolist():
-                found = candidates_of(geometry.sampling.mode, bin_, channel, 0.0)
-                ordered = sorted(found, key=lambda one: -one.value)[:8]
-                effects = [effect(one, channel, bin_, axes) for one in ordered]
+                candidates = candidates_of(geometry.sampling.mode, bin_, channel, 0.0)
+                ordered = sorted(candidates, key=lambda candidate: -candidate.value)[:8]
+                effects = [effect(candidate, channel, bin_, axes) for candidate in ordered]
                 for other, passed in zip(ordered[1:], effects[1:], strict=True):
                     yield ordered[0].value - other.value, passed == effects[0]
 
@@ -273,7 +258,7 @@ def test_literal_numbers_are_exact_in_their_types() -> None:
 
 
 def test_files_of_vectors_have_no_misspelt_entry() -> None:
-    files = [file for one in families() for file in one.vectors]
+    files = [file for family in families() for file in family.vectors]
     assert len(files) >= 13
     for file in files:
         data = json.loads(file.read_text("utf-8"))
@@ -297,7 +282,7 @@ def installed() -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", [case for case in FLOATS.values() if case.version == 16], ids=lambda case: case.id)
 def test_the_frozen_vectors_are_those_of_the_installed_onnx(case: Case) -> None:
-    assert set(installed()) == {one.source.section for one in FLOATS.values()}, "official.json lacks a vector"
+    assert set(installed()) == {official.source.section for official in FLOATS.values()}, "official.json lacks a vector"
     vector = installed()[case.source.section]
     (operator,) = vector.model.graph.node
     for attribute in operator.attribute:
@@ -321,5 +306,5 @@ def test_what_a_runtime_sees_of_a_case_is_in_its_digest_and_words_are_not() -> N
     assert case.twin is not None
     twin = replace(case.twin, inputs={name: array + 1 for name, array in case.inputs.items()})
     changed = [replace(case, basis=Basis.TEXT), replace(case, attributes={}), replace(case, twin=twin)]
-    assert len({frozen.digests_of([one])[case.id] for one in (case, *changed)}) == 4
+    assert len({frozen.digests_of([each])[case.id] for each in (case, *changed)}) == 4
     assert frozen.digests_of([replace(case, note="other words")]) == frozen.digests_of([case])

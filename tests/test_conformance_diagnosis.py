@@ -30,8 +30,8 @@ FEW_SAMPLES = 300
 @functools.cache
 def few(family: str) -> tuple[Case, ...]:
     """Some of the small cases of float with one call, and some refusals."""
-    own = [c for c in collect() if c.definition.family == family and c.formula is None and not c.before]
-    wrong, right = [c for c in own if c.expects_error], [c for c in own if not c.expects_error]
+    cases = [c for c in collect() if c.definition.family == family and c.formula is None and not c.before]
+    wrong, right = [c for c in cases if c.expects_error], [c for c in cases if not c.expects_error]
     small = [
         case for case in right if case.element_type == "float" and family_of(case.definition).work(case) < FEW_SAMPLES
     ]
@@ -60,20 +60,20 @@ def results_of(name: str) -> list[Result]:
 @pytest.mark.slow
 def test_a_backend_with_a_mistake_answers_like_it_in_every_group_that_fails(name: str) -> None:
     results = results_of(name)
-    named = {one.group for one in diagnose(results, math.inf) if one.mutants == (BY_NAME[name],)}
+    named = {diagnosis.group for diagnosis in diagnose(results, math.inf) if diagnosis.mutants == (BY_NAME[name],)}
     assert named == {result.group for result in results if result.outcome is Outcome.FAILED}
 
 
 @pytest.mark.slow
 def test_a_diagnosis_is_told_in_a_line_with_what_was_compared() -> None:
     results = results_of("roi_align:ScaleIgnored")
-    found = diagnose(results, math.inf)
-    groups = {one.group for one in found}
+    diagnoses = diagnose(results, math.inf)
+    groups = {d.group for d in diagnoses}
     assert len(groups) > 1
-    assert all(sum(one.group == group for one in found) <= MAX_SHOWN for group in groups)
-    assert all(one.agreed == one.compared for one in found if one.name == "ScaleIgnored")
-    compared = sum(one.compared for one in {one.group: one for one in reversed(found)}.values())
-    (cause,) = causes_of(results, found)
+    assert all(sum(d.group == group for d in diagnoses) <= MAX_SHOWN for group in groups)
+    assert all(d.agreed == d.compared for d in diagnoses if d.name == "ScaleIgnored")
+    compared = sum(d.compared for d in {d.group: d for d in reversed(diagnoses)}.values())
+    (cause,) = causes_of(results, diagnoses)
     assert cause.reason == (
         "answers like ScaleIgnored: spatial_scale is ignored, so RoIs are in pixels of the map "
         f"({compared} of {compared} compared)"
@@ -101,7 +101,7 @@ def test_a_mutant_that_fails_what_the_backend_passes_is_not_named() -> None:
     results = results_of("roi_align:SumForAverage")
     wrong = [r for r in results if r.outcome is Outcome.FAILED and r.group == "roi_align/matrix"]
     right = [answered(case_of(r), np.array) for r in wrong[1::2]]
-    assert {one.name for one in diagnose(wrong)} == {"SumForAverage"}
+    assert {diagnosis.name for diagnosis in diagnose(wrong)} == {"SumForAverage"}
     assert diagnose([*wrong[::2], *right]) == []
 
 
@@ -109,7 +109,7 @@ def test_a_mutant_that_fails_what_the_backend_passes_is_not_named() -> None:
 def test_one_mutant_explains_what_another_group_of_failures_does_not() -> None:
     forward = [r for r in results_of("roi_align:NoHalfPixel") if r.group.startswith("roi_align/")]
     mixed = [*forward, *(r for r in results_of("roi_align:DroisHalfAndHalf") if "_grad/" in r.group)]
-    named = {one.group: one.name for one in reversed(diagnose(mixed, math.inf))}
+    named = {diagnosis.group: diagnosis.name for diagnosis in reversed(diagnose(mixed, math.inf))}
     assert named["roi_align/matrix"] == "NoHalfPixel"
     assert named["roi_align_grad/matrix"] == "DroisHalfAndHalf"
 
@@ -120,7 +120,7 @@ MATRIX = [case for case in OF_ROI_ALIGN if case.group == "roi_align/matrix" and 
 
 def wrong_where(name: str, is_wrong: Callable[[Case], bool], other: str = "") -> list[Result]:
     """The results of a backend with the mistakes of one or two mutants of RoiAlign in some cases of `MATRIX`."""
-    mutants = tuple(BY_NAME[f"roi_align:{one}"] for one in (name, other) if one)
+    mutants = tuple(BY_NAME[f"roi_align:{short_name}"] for short_name in (name, other) if short_name)
     backend = OnnxBackend(mutants[0].with_another(mutants[1]) if other else mutants[0].backend)
     right = {case.id: Result(case.id, Outcome.PASSED) for case in MATRIX}
     return [judge(case, ask(backend, case)) if is_wrong(case) else right[case.id] for case in MATRIX]

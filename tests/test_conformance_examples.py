@@ -60,8 +60,8 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_lists_of_the_document_name_cases(tmp_path: Path) -> None:
-    ids, found = [case.id for case in collect()], []
+    ids, counts = [case.id for case in collect()], []
     for text in blocks("toml"):
         (tmp_path / "known.toml").write_text(text, "utf-8")
-        found.append(len(read(tmp_path / "known.toml", ids).failures))
-    assert found == [2]
+        counts.append(len(read(tmp_path / "known.toml", ids).failures))
+    assert counts == [2]

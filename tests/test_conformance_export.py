@@ -158,8 +158,8 @@ def test_bytes_are_always_the_same_and_stale_tensors_go(tmp_path: Path) -> None:
     assert run("export", tmp_path / "two", "--select", glob).exit_code == 0
     written = files_of(tmp_path / "one")
     assert files_of(tmp_path / "two") == written
-    one = {Path(name).name: text for name, text in written.items() if f"{export.folder_name(INSIDE)}/" in name}
-    assert list(one) == [
+    files = {Path(name).name: text for name, text in written.items() if f"{export.folder_name(INSIDE)}/" in name}
+    assert list(files) == [
         "config.txt",
         "data.json",
         "model.onnx",
@@ -168,9 +168,9 @@ def test_bytes_are_always_the_same_and_stale_tensors_go(tmp_path: Path) -> None:
         "input_2.pb",
         "output_0.pb",
     ]
-    scalars = json.loads(one["data.json"])
+    scalars = json.loads(files["data.json"])
     assert scalars == export.tolerances(INSIDE)._asdict()
-    config = dict(line.split(":") for line in one["config.txt"].decode().splitlines())
+    config = dict(line.split(":") for line in files["config.txt"].decode().splitlines())
     expected = {"per_sample_tolerance": scalars["atol"], "relative_per_sample_tolerance": scalars["rtol"]}
     assert {key: float(value) for key, value in config.items()} == expected
     for data in (tmp_path / "two" / "standard").glob("*/test_data_set_0"):

@@ -49,8 +49,8 @@ def examiner_of(backend_name: str) -> CaseRunner:
 
 def outcomes(backend_name: str, seed: int, count: int) -> Counter[str]:
     examiner = examiner_of(backend_name)
-    found = (check(case, examiner) for case in some_cases(seed, count))
-    return Counter(outcome.message if isinstance(outcome, Failure) else outcome for outcome in found)
+    checked = (check(case, examiner) for case in some_cases(seed, count))
+    return Counter(outcome.message if isinstance(outcome, Failure) else outcome for outcome in checked)
 
 
 def same(first: Case, second: Case) -> bool:
@@ -94,7 +94,7 @@ def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
     monkeypatch.setattr(campaign, "own_child", lambda *_: in_this_process)
     report = campaign.run_round(Plan(backend_name, 0, (operator,)), 0, 12, math.inf)
     assert report.counts["passed"] >= 1
-    failure = next(one for one in report.failures if one.kind == "values")
+    failure = next(failure for failure in report.failures if failure.kind == "values")
     path, examiner = tmp_path / "case.json", examiner_of(backend_name)
     file.write(path, failure, backend_name)
     assert size(path) <= SMALL

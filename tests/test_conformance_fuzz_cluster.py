@@ -38,16 +38,16 @@ def two_workers() -> Iterator[LocalCluster]:
     """Two worker processes, daemons of nannies that start them again. A task that has ended one is not tried again."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster_of_two,
     ):
-        yield made
+        yield cluster_of_two
 
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[LocalCluster]:
     """The workers that tests share."""
-    with two_workers() as made:
-        yield made
+    with two_workers() as cluster_of_two:
+        yield cluster_of_two
 
 
 fuzz = functools.partial(run, "fuzz")
@@ -60,7 +60,7 @@ def test_a_cluster_finds_what_processes_here_find(workers: LocalCluster, tmp_pat
         file = tmp_path / f"{len(files)}.json"
         done = run("--backend", backend, "--select", GLOB, *place, "--json", file)
         assert done.exit_code == 1
-        files.append({name: (one.outcome, one.message) for name, one in record.read(file).entries.items()})
+        files.append({name: (result.outcome, result.message) for name, result in record.read(file).entries.items()})
     assert files[0] == files[1]
     assert len(files[0]) > 1
 
@@ -72,11 +72,11 @@ def test_a_lost_worker_loses_nothing(workers: LocalCluster, monkeypatch: pytest.
         process = next(iter(client.run(os.getpid).values()))
     with Cluster(workers.scheduler_address, "reference") as pool:
         results = schedule.run_cases(pool, Setting("rude_backends:supports_nothing"), cases)
-        found = [next(results)]
+        done = [next(results)]
         os.kill(process, signal.SIGKILL)
-        found += results
-    assert sorted(result.id for result in found) == sorted(case.id for case in cases)
-    assert {result.outcome for result in found} == {Outcome.UNSUPPORTED}
+        done += results
+    assert sorted(result.id for result in done) == sorted(case.id for case in cases)
+    assert {result.outcome for result in done} == {Outcome.UNSUPPORTED}
 
 
 def test_a_case_that_ends_every_worker_ends_the_run() -> None:
@@ -121,14 +121,14 @@ def test_a_cluster_without_workers_ends_the_campaign(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cluster, "NO_WORKER_SECONDS", 0.0)
     monkeypatch.setattr(cluster, "ASK_EVERY", 0.0)
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as made,
-        Cluster(made.scheduler_address, "reference") as pool,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as local,
+        Cluster(local.scheduler_address, "reference") as pool,
     ):
         reports = campaign.run(Plan("reference", 0), pool)
         next(reports)
         # Not by scale(0), which waits for the worker's thread and may wait forever.
-        for address in list(made.scheduler.workers):
-            made.sync(made.scheduler.remove_worker, address, stimulus_id="test")
+        for address in list(local.scheduler.workers):
+            local.sync(local.scheduler.remove_worker, address, stimulus_id="test")
         with pytest.raises(WorkerPoolError, match="no worker for"):
             list(reports)
 

@@ -41,8 +41,8 @@ def test_an_expected_failure_is_no_failure_unless_it_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: str, outcome: str, status: int, last: str, is_own: bool
 ) -> None:
     name = f"own_{tmp_path.name}"
-    own = "{'*_inside/*': 'half a pixel off'}" if is_own else "{}"
-    text = f"import wrong_backends\nclass Own(wrong_backends.{base}):\n    EXPECTED_FAILURES = {own}\n"
+    failures = "{'*_inside/*': 'half a pixel off'}" if is_own else "{}"
+    text = f"import wrong_backends\nclass Own(wrong_backends.{base}):\n    EXPECTED_FAILURES = {failures}\n"
     (tmp_path / f"{name}.py").write_text(text, "utf-8")
     (tmp_path / "known.toml").write_text(f'[[expected_failure]]\nid = "{INSIDE}"\nreason = "half a pixel off"\n')
     monkeypatch.syspath_prepend(tmp_path)

@@ -44,7 +44,7 @@ def test_every_mutant_fails_a_case(family: str) -> None:
     cases = {
         m: candidates(m, tuple(by_id[i] for i in [recorded().get(m.name)] if i in by_id)) for m in of_family(family)
     }
-    passed = [mutant.name for mutant, own in cases.items() if not any(failing(mutant.backend, own))]
+    passed = [mutant.name for mutant, tried in cases.items() if not any(failing(mutant.backend, tried))]
     assert passed == [], "write catching_cases.json anew: python tests/catching_cases.py"
 
 
@@ -61,8 +61,8 @@ def test_a_model_without_a_mistake_passes(family: str) -> None:
 @pytest.mark.parametrize("name", right_engines.ENGINES)
 def test_no_order_of_sums_and_no_rounding_that_is_allowed_fails_a_default_run(name: str, family: str) -> None:
     right = type(name, (Model,), {"FAMILY": family, "STEPS": (right_engines.ENGINES[name],)})
-    own = [c for c in collect() if c.definition.family == family and not c.expects_error and c.nbytes < SMALL]
-    few = [c for c in own if c.basis is not Basis.OURS and family_of(c.definition).work(c) < FEW_SAMPLES]
+    small = [c for c in collect() if c.definition.family == family and not c.expects_error and c.nbytes < SMALL]
+    few = [c for c in small if c.basis is not Basis.OURS and family_of(c.definition).work(c) < FEW_SAMPLES]
     # At the borders all of them, and in every other group some of each type.
     cases = [c for i, c in enumerate(few) if i % 7 == 0 or "/edge/" in c.id or "/values/" in c.id]
     assert len(cases) > 400
@@ -80,8 +80,8 @@ def counted_by_default(mutant: Mutant) -> list[Case]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_default_run_passes_the_mutants_of_a_rule(family: str) -> None:
     of_a_rule = [mutant for mutant in of_family(family) if mutant.name in lives()]
-    found = {m.name: next(failing(m.backend, counted_by_default(m)), None) for m in of_a_rule}
-    assert {name: case.id for name, case in found.items() if case} == {}
+    failed = {m.name: next(failing(m.backend, counted_by_default(m)), None) for m in of_a_rule}
+    assert {name: case.id for name, case in failed.items() if case} == {}
 
 
 def test_every_case_of_this_project_alone_has_a_rule_and_the_mutants_of_a_rule_exist() -> None:
@@ -137,8 +137,8 @@ def test_a_mutant_that_no_case_catches_is_named_with_the_case_of_another_family(
 @pytest.mark.slow
 def test_the_readme_says_how_few_the_official_vectors_catch() -> None:
     official = tuple(case for case in collect() if case.group == "roi_align/official")
-    own = of_family("roi_align")
-    caught = [mutant for mutant in own if next(failing(mutant.backend, decisive(mutant, official)), None)]
+    mutants = of_family("roi_align")
+    caught = [mutant for mutant in mutants if next(failing(mutant.backend, decisive(mutant, official)), None)]
     readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    said = f"ONNX's own vectors reject {len(caught)} of the {len(own)} for RoiAlign"
+    said = f"ONNX's mutants vectors reject {len(caught)} of the {len(mutants)} for RoiAlign"
     assert said in " ".join(readme.split())

@@ -334,9 +334,9 @@ def test_the_reason_of_a_wrong_element_is_stored(expected: float, got: float, re
 
 def test_a_wrong_element_type_is_one_cause_even_if_another_mistake_of_the_group_is_diagnosed() -> None:
     case, other = FIRST_OF_GROUPS[:2]
-    mutant = next(one for one in all_mutants() if one.short_name == "NoHalfPixel")
+    mutant = next(mutant for mutant in all_mutants() if mutant.short_name == "NoHalfPixel")
     text = "Y: expected type bfloat16, got type float16"
-    results = [Result(one.id, Outcome.FAILED, text, reason=Reason.TYPE) for one in (case, other)]
+    results = [Result(failed.id, Outcome.FAILED, text, reason=Reason.TYPE) for failed in (case, other)]
     causes = causes_of(results, [Diagnosis(case.group, (mutant,), 1, 1)])
     assert [str(cause) for cause in causes] == [
         f"2 failed: wrong element type, such as float16 instead of bfloat16 [{case.group}, {other.group}]"

@@ -41,8 +41,8 @@ def fails() -> Tensors:
 def test_the_next_process_finds_the_same_bits() -> None:
     stored("key", lambda: RESULT)
     next_process()
-    found = stored("key", fails)
-    assert {name: (a.shape, a.tobytes()) for name, a in found.items()} == {
+    result = stored("key", fails)
+    assert {name: (a.shape, a.tobytes()) for name, a in result.items()} == {
         name: (a.shape, a.tobytes()) for name, a in RESULT.items()
     }
 

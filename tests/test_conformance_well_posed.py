@@ -17,7 +17,7 @@ from conformance.compare import compare
 from conformance.expected_values import reference
 from conformance.families import family_of
 from conformance.fuzz.check import is_well_posed
-from small_cases import small_case
+from suite_runs import small_case
 
 ROTATED = [case for case in roi_align_rotated.cases() if "/matrix/" in case.id and case.element_type == "float"]
 POOL = [case for case in max_roi_pool.cases() if "/sizes/" not in case.id and case.element_type == "float"]
@@ -35,8 +35,8 @@ def at_other_rois(case: Case, change: Callable[[npt.NDArray[np.float64]], npt.ND
 
 @pytest.mark.parametrize("operator", ["RoIAlignRotated", "RoIAlignRotatedGrad"])
 def test_rotated_rois_that_are_off_by_a_rounding_pass_and_by_a_thousandth_fail(operator: str) -> None:
-    rng, own = np.random.default_rng(0), [case for case in ROTATED if case.operator == operator]
-    cases = [case for case in own if len(case.inputs["rois"]) and "/no_extent/" not in case.id]
+    rng, of_operator = np.random.default_rng(0), [case for case in ROTATED if case.operator == operator]
+    cases = [case for case in of_operator if len(case.inputs["rois"]) and "/no_extent/" not in case.id]
     assert len(cases) > 40
     for case in cases:
         rounded = at_other_rois(case, lambda rois: rois * (1 + 2.0**-24 * rng.choice([-1, 1], rois.shape)))
@@ -184,6 +184,6 @@ def test_the_cases_of_max_roi_pool_are_well_posed_unless_they_are_about_rounding
         case.id.split("/")[2] for case in cases if case.definition.is_gradient and np.isnan(case.inputs["X"]).any()
     }
     family = family_of(POOL[0].definition)
-    found = {case.id.split("/")[2] for case in cases if family.perturbed(case) is None}
-    assert found <= OF_ROUNDING | of_nan
-    assert found & of_nan
+    ill_posed = {case.id.split("/")[2] for case in cases if family.perturbed(case) is None}
+    assert ill_posed <= OF_ROUNDING | of_nan
+    assert ill_posed & of_nan

@@ -1,5 +1,7 @@
 """The expected values of cases: their own, or the float64 reference's, which are computed at first use and cached.
 
+A runtime may have chosen another reading of the specification, whose values are then expected.
+
 Generated cases store no expected values, so listing them is fast and a new case needs no new file.
 """
 
@@ -7,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +18,19 @@ import numpy as np
 import ortops
 from conformance.case import Array, Case, Source
 from conformance.error_terms import Floats
+from conformance.formula import Computed
 from conformance.stored_results import stored
 from ortops.operators import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import Operator
+
+CONVENTIONS = ("max_interpolated", "float16_arithmetic")
+"""Readings of the specification that a runtime can choose instead of the suite's.
+
+    max_interpolated      `max` is the largest interpolated sample, as ONNX's text can be read, and not the largest weighted
+                          pixel as in ONNX's vectors
+    float16_arithmetic    float16 and bfloat16 tensors are computed in their own type, and not at least in float32
+"""
 
 _cache: dict[Hashable, Mapping[str, Floats]] = {}
 
@@ -103,3 +115,27 @@ def _widened(operator: Operator, inputs: Mapping[str, Array]) -> list[Array | No
     exact: list[type[Any]] = [np.int64, np.float64]
     given = [inputs.get(tensor.name) for tensor in operator.inputs]
     return [a if a is None else a.astype(exact[a.dtype.kind not in "iu"], copy=False) for a in given]
+
+
+def check_conventions(conventions: Collection[str]) -> None:
+    """Raise ValueError if a convention is unknown."""
+    for name in conventions:
+        if name not in CONVENTIONS:
+            raise ValueError(f"convention {name!r}: must be one of {', '.join(CONVENTIONS)}")
+
+
+def with_conventions(case: Case, conventions: Collection[str]) -> Case:
+    """The case with the values that these conventions expect. The runtime itself gets the original case."""
+    if conventions and case.before:
+        case = replace(case, before=tuple(with_conventions(call, conventions) for call in case.before))
+    if "max_interpolated" in conventions and case.attributes.get("mode") == "max" and not case.expects_error:
+        mode = "max_interpolated"
+        case = replace(
+            case, attributes={**case.attributes, "mode": mode}, expected=None, decimals=None, input_error=0.0
+        )
+        if case.formula is not None:
+            formula = case.formula.with_mode(mode)
+            case = replace(case, inputs=Computed(formula), expected=Computed(formula, are_inputs=False))
+    if "float16_arithmetic" in conventions:
+        case = replace(case, is_in_own_type=True)
+    return case

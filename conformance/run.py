@@ -19,8 +19,8 @@ import numpy as np
 from conformance.backends import Backend, OperatorMissingError, Session, UnsupportedError
 from conformance.case import Array, Basis, Case
 from conformance.compare import compare
-from conformance.conventions import with_conventions
 from conformance.expected_failures import ExpectedFailure, find
+from conformance.expected_values import with_conventions
 from conformance.formula import Computed, Formula
 from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
 from conformance.outcome import Difference, Outcome, Reason, Result
@@ -243,7 +243,7 @@ class CaseRunner:
     answer: the function that runs a case.
     known: the expected failures.
     strict: the weakest basis whose cases can fail; cases of a weaker basis depart instead.
-    conventions: those of `conformance.conventions` with which the backend is judged.
+    conventions: those of `conformance.expected_values` with which the backend is judged.
     """
 
     def __init__(

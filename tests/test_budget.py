@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (15943, 4262, 3901),
     "onnx_models": (11497, 2667, 2662),
-    "conformance": (11084, 2527, 2694),
+    "conformance": (11030, 2502, 2681),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22324, 855, 5429),
+    "tests": (22248, 854, 5399),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

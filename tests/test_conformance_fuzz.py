@@ -18,10 +18,9 @@ import pytest
 
 from conformance import backends
 from conformance.case import Case
-from conformance.fuzz import campaign, file, strategy
+from conformance.fuzz import campaign, strategy
 from conformance.fuzz.campaign import Plan
-from conformance.fuzz.check import Failure, check, with_expectation
-from conformance.fuzz.file import BY_REFERENCE
+from conformance.fuzz.check import BY_REFERENCE, Failure, check, read_case, with_expectation, write_failure
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
 from conformance.schedule import LocalPool
@@ -81,8 +80,8 @@ def test_every_operator_is_asked_right_and_wrong(monkeypatch: pytest.MonkeyPatch
 def test_every_case_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "case.json"
     for case in some_cases(2, 30):
-        file.write(path, Failure(case, "values", ""), "none")
-        assert same(file.read(path), case)
+        write_failure(path, Failure(case, "values", ""), "none")
+        assert same(read_case(path), case)
 
 
 def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
@@ -96,12 +95,12 @@ def test_the_failure_of_a_mutant_is_found_and_shrunk_and_fails_again(
     assert report.counts["passed"] >= 1
     failure = next(failure for failure in report.failures if failure.kind == "values")
     path, examiner = tmp_path / "case.json", examiner_of(backend_name)
-    file.write(path, failure, backend_name)
+    write_failure(path, failure, backend_name)
     assert size(path) <= SMALL
-    again = check(file.read(path), examiner)
+    again = check(read_case(path), examiner)
     assert isinstance(again, Failure)
     assert (again.kind, again.case.operator) == ("values", operator)
-    assert check(file.read(path), examiner_of("reference")) == "passed"
+    assert check(read_case(path), examiner_of("reference")) == "passed"
 
 
 def test_a_case_that_ends_the_backend_is_found_and_the_others_are_counted(
@@ -114,7 +113,7 @@ def test_a_case_that_ends_the_backend_is_found_and_the_others_are_counted(
     assert "the process ended with exit code -6" in result.output
     assert " unsupported" in result.output.splitlines()[-1]
     (path, *_) = found(tmp_path, "crash")
-    assert file.read(path).attributes["mode"] == "max"
+    assert read_case(path).attributes["mode"] == "max"
 
 
 def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
@@ -124,7 +123,7 @@ def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
         "batch_indices": np.zeros(1, np.int64),
     }
     path, case = tmp_path / "case.json", Case("x/fuzz/0", BY_REFERENCE, "RoiAlign_16", {}, inputs, ("Y",), "by hand")
-    file.write(path, Failure(case, "refused", ""), "onnxruntime")
+    write_failure(path, Failure(case, "refused", ""), "onnxruntime")
     result = fuzz("--backend", "onnxruntime", "--replay", str(path))
     assert (result.exit_code, result.output[:21]) == (1, "RoiAlign_16: refused:")
     right = fuzz("--backend", "reference", "--replay", str(path))

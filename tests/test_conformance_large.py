@@ -23,8 +23,7 @@ from conformance.cases.large.planes import Planes
 from conformance.cases.large.repetitions import Repetitions
 from conformance.cases.large.windows import Windows
 from conformance.compare import allowed_errors
-from conformance.conventions import with_conventions
-from conformance.expected_values import reference
+from conformance.expected_values import reference, with_conventions
 from conformance.families import error_terms
 from conformance.formula import Computed
 from conformance.model import build
@@ -140,9 +139,7 @@ def test_each_operator_has_sizes_of_users_in_each_of_its_types() -> None:
 def test_each_function_has_a_tensor_of_more_elements_than_24_bits_count() -> None:
     large = [case for case in LARGE if "17_million" in case.id]
     tensors = {case.id: {**case.types, **case.expected.types} for case in large if isinstance(case.expected, Computed)}
-    assert {max(math.prod(tensor.shape) for tensor in types.values()) > 2**24 for types in tensors.values()} == {
-        True
-    }
+    assert {max(math.prod(tensor.shape) for tensor in types.values()) > 2**24 for types in tensors.values()} == {True}
     assert {case.definition.function for case in large} == {operator.function for operator in OPERATORS}
 
 

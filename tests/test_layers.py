@@ -48,7 +48,6 @@ LAYERS = (
         *(
             "conformance.case",
             "conformance.child",
-            "conformance.conventions",
             "conformance.error_terms",
             "conformance.expected_values",
             "conformance.formula",

@@ -55,7 +55,7 @@ BACKENDS: Mapping[str, Known] = {
     "ortops-standard": Known("ortops:OrtopsStandard", "ortops", takes_provider=True),
     "onnxruntime": Known("onnxruntime:OnnxRuntime", "onnxruntime", takes_provider=True),
     "onnx-reference": Known("onnx_reference:OnnxReference", "onnx"),
-    "reference": Known("reference:Reference", "ortops"),
+    "reference": Known("base:Reference", "ortops"),
     "portable": Known("onnxruntime:Portable", "onnxruntime", takes_provider=True),
     "lowered": Known("onnxruntime:Lowered", "onnxruntime", takes_provider=True),
     "portable-reference": Known("onnx_reference:PortableReference", "onnx"),

@@ -1,11 +1,14 @@
-"""The interface of a backend, its errors, and the cases that a runtime of standard ONNX nodes can run."""
+"""The interface of a backend, its errors, and the backend that is the reference itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
+
 from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
+from conformance.expected_values import evaluated, reference
 from conformance.printable import PrintableError
 
 Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
@@ -32,7 +35,7 @@ class Backend:
     """A runtime that runs cases.
 
     expected_failures: the cases that it is known to fail.
-    conventions: those of `conformance.conventions.CONVENTIONS` with which it is judged.
+    conventions: those of `conformance.expected_values.CONVENTIONS` with which it is judged.
     is_unsafe: whether invalid data may end its process or corrupt its memory.
     """
 
@@ -50,6 +53,21 @@ class Backend:
             BaseException: others, such as SystemExit or a panic of pyo3, are a crash.
         """
         raise NotImplementedError
+
+
+class Reference(Backend):
+    """Evaluates `ortops.reference` in float64, and rounds its results once to the tensor's type."""
+
+    def prepare(self, case: Case) -> Session:
+        """See `Backend`."""
+
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            compute = reference if case.formula is None else evaluated
+            results = compute(case.definition, case.attributes, inputs, case.outputs)
+            with np.errstate(over="ignore"):
+                return {name: value.astype(case.dtype) for name, value in results.items()}
+
+        return run
 
 
 def is_standard(case: Case) -> bool:

@@ -17,8 +17,8 @@ import numpy as np
 from conformance import expected_failures
 from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, is_standard
 from conformance.case import Array, Case
-from conformance.conventions import check
 from conformance.expected_failures import ExpectedFailure
+from conformance.expected_values import check_conventions
 from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
 from conformance.model import build
 from conformance.printable import described, message_of
@@ -89,7 +89,7 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
     if isinstance(conventions, str) or not isinstance(conventions, Iterable):
         raise ValueError(f"CONVENTIONS = {conventions!r}: must be a list of names")
     conventions = tuple(conventions)
-    check(conventions)
+    check_conventions(conventions)
     return expected_failures.from_mapping(failures), conventions
 
 

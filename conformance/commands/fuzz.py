@@ -13,8 +13,7 @@ import click
 
 from conformance import backends
 from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, how_to_install, wrong_call
-from conformance.fuzz import file
-from conformance.fuzz.check import Failure
+from conformance.fuzz.check import Failure, read_case, write_failure
 from conformance.schedule import WorkerPool, WorkerPoolError
 from ortops.operators import BY_NAME
 from ortops.progress import with_progress
@@ -96,7 +95,7 @@ def _replayed(backend_name: str, path: Path) -> bool:
     from conformance.fuzz.campaign import CheckingChild
 
     with wrong_call("--replay", ValueError):
-        case = file.read(path)
+        case = read_case(path)
     with CheckingChild(backend_name) as child:
         outcome = child.check(case)
     click.echo(f"{case.operator}: {outcome.kind}: {outcome.message}" if isinstance(outcome, Failure) else outcome)
@@ -121,7 +120,7 @@ def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None,
                 kind, operator = failure.kind, failure.case.operator
                 path = folder / f"{name}-{operator}-{kind}-{written}.json"
                 folder.mkdir(parents=True, exist_ok=True)
-                file.write(path, failure, plan.backend)
+                write_failure(path, failure, plan.backend)
                 written += 1
                 click.echo(f"{operator}: {kind}: {failure.message}\n  {path}")
 

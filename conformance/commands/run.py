@@ -25,8 +25,8 @@ from conformance.commands.options import (
     selected_cases,
     wrong_call,
 )
-from conformance.conventions import CONVENTIONS
 from conformance.expected_failures import Floor, Listed, judged_of, read, shortfalls
+from conformance.expected_values import CONVENTIONS
 from conformance.guard import stopped_by_signals
 from conformance.report import record, terminal
 from conformance.report.files import Reports

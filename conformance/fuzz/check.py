@@ -3,21 +3,33 @@
 A wrong answer counts only if the case is well-posed: its result does not depend on how a coordinate or a product is rounded.
 The conditions depend on the operator's family, except for overflow, which is tested here. Only failing cases are tested,
 because a test evaluates the reference dozens of times.
+
+A failing case is a JSON file, which `conformance fuzz --replay` reads:
+
+    id, note                         the case's name and description
+    operator, attributes, outputs    of the node
+    inputs                           by name: element type, shape and flat values; NaN and infinities as Python writes them
+    backend, kind, message           the backend that failed, the kind of failure, and its message
+
+Expected values are not stored, because the reference computes them again.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from conformance.backends.reference import Reference
-from conformance.case import Array, Case
+import ortops
+from conformance.backends.base import Reference
+from conformance.case import DTYPES, Array, Case, Source, element_type_of
 from conformance.child import START_TIMEOUT, stage
 from conformance.compare import allowed_errors
 from conformance.error_terms import overflow_threshold
@@ -25,7 +37,9 @@ from conformance.expected_values import clear_cache, expected_outputs
 from conformance.families import error_terms, family_of
 from conformance.families.roundings import Perturbations, Perturbed
 from conformance.outcome import Outcome
+from conformance.printable import printable
 from conformance.run import Answer, CaseRunner, ask
+from ortops import atomic_file
 
 Kind = Literal["values", "refused", "accepted", "missing", "crash", "reference"]
 Verdict = Literal["passed", "unsupported", "ill-posed"]
@@ -35,6 +49,8 @@ REFERENCE = "the reference"
 
 TIME_LIMIT = 60.0
 """Seconds that the backend or the reference may take for a case: the first may compile, on a busy machine."""
+
+BY_REFERENCE = Source("ortops/reference", f"ortops {ortops.__version__}", "any input")
 
 _backend = Reference()
 
@@ -174,3 +190,54 @@ def _fits(case: Case) -> bool:
         if case.definition.is_gradient and np.max(terms[name].magnitude, initial=0.0) >= widest / 2:
             return False
     return True
+
+
+def write_failure(path: Path, failure: Failure, backend: str) -> None:
+    """Write the case of a failure to a file; `backend` is the name of the backend that failed."""
+    case = failure.case
+    data = {
+        "id": case.id,
+        "note": case.note,
+        "backend": backend,
+        "kind": failure.kind,
+        "message": failure.message,
+        "operator": case.operator,
+        "attributes": dict(case.attributes),
+        "outputs": list(case.outputs),
+        "inputs": {name: _written(array) for name, array in case.inputs.items()},
+    }
+    atomic_file.write(path, json.dumps(data, indent=1) + "\n")
+
+
+def read_case(path: Path) -> Case:
+    """Read a case from a file.
+
+    Raises:
+        ValueError: the file does not hold a case.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        return Case(
+            id=printable(str(data["id"])),
+            source=BY_REFERENCE,
+            operator=data["operator"],
+            attributes={
+                n: tuple(value) if isinstance(value, list) else value for n, value in data["attributes"].items()
+            },
+            inputs={name: _read(entry) for name, entry in data["inputs"].items()},
+            outputs=tuple(data["outputs"]),
+            note=printable(str(data["note"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not hold a case: {type(error).__name__}: {error}") from error
+
+
+def _written(array: Array) -> dict[str, Any]:
+    exact = array if array.dtype.kind in "iu" else array.astype(np.float64)
+    return {"type": element_type_of(array.dtype), "shape": list(array.shape), "values": exact.ravel().tolist()}
+
+
+def _read(entry: dict[str, Any]) -> Array:
+    dtype = DTYPES[entry["type"]]
+    exact = np.array(entry["values"], np.int64 if dtype.kind in "iu" else np.float64)
+    return np.asarray(exact.astype(dtype).reshape(entry["shape"]))

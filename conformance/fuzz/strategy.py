@@ -23,7 +23,7 @@ from hypothesis.errors import Flaky, NoSuchExample
 from conformance.case import Case
 from conformance.families import family_of
 from conformance.families.random_draw import RandomDraw
-from conformance.fuzz.file import BY_REFERENCE
+from conformance.fuzz.check import BY_REFERENCE
 from ortops.operators import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Operator
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from onnx_models import portable
-from onnx_models.build import BUILDERS, model, node, resize_grad, roi_align_with_grad
+from onnx_models.build import BUILDERS, model, node, resize_grad
 from onnx_models.convert import convert
 from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
 from onnx_models.inference import with_state
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # Grouped by purpose.
 __all__ = [  # noqa: RUF022
-    # Models of RoiAlign with its gradient; `BUILDERS` has the functions for each operator alone.
-    "roi_align_with_grad",
     # ONNX's Resize as a DmlResample node, and its gradient.
     "resample_attributes",
     "resize_grad",

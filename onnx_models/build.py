@@ -32,7 +32,6 @@ from onnx_models.tools.opset_upgrade import DEFAULT_IR_VERSION, DEFAULT_OPSET, O
 from onnx_models.tools.protos import normalize_domain
 from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import (
-    DOMAIN,
     DOMAIN_VERSION,
     ELEMENT_DTYPES,
     MAX_RANK,
@@ -83,10 +82,10 @@ def model(
         ValueError: the operator does not have or allow the value of an argument.
         TypeError: an attribute is unknown, or an attribute or an axis has a value of a wrong type.
     """
-    types = type_values(operator, element_type, index_type)
+    types = _type_values(operator, element_type, index_type)
     checked = attribute_values(operator, attributes or {})
-    rank_of = tensor_ranks(operator, ranks or {}, checked)
-    lengths = axis_lengths((operator,), rank_of, checked, axes or {})
+    rank_of = _tensor_ranks(operator, ranks or {}, checked)
+    lengths = _axis_lengths(operator, rank_of, checked, axes or {})
     wanted = _wanted(operator, outputs)
     optional = {tensor.name: tensor for tensor in operator.inputs if tensor.optional}
     if omit is None:
@@ -98,14 +97,20 @@ def model(
     while inputs and not inputs[-1]:
         inputs.pop()
     op_type, domain, version = _identity(operator, standard)
-    return make_model(
-        op_type,
-        [node(operator, inputs, wanted, checked, standard=standard)],
-        [value_info(t, rank_of[t.name], types, lengths) for t in operator.inputs if t.name in inputs],
-        [value_info(t, rank_of[t.name], types, lengths) for t in operator.outputs if t.name in wanted],
-        {"": DEFAULT_OPSET} | {domain: version},
-        portable,
+    declared_inputs, declared_outputs = (
+        [_value_info(tensor, rank_of[tensor.name], types, lengths) for tensor in tensors if tensor.name in names]
+        for tensors, names in ((operator.inputs, inputs), (operator.outputs, wanted))
     )
+    nodes = [node(operator, inputs, wanted, checked, standard=standard)]
+    opsets = {"": DEFAULT_OPSET} | {domain: version}
+    # The bytes depend on the arguments alone.
+    built = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, op_type, declared_inputs, declared_outputs),
+        opset_imports=[onnx.helper.make_opsetid(name, opset) for name, opset in opsets.items()],
+        ir_version=DEFAULT_IR_VERSION,
+        producer_name="ortops",
+    )
+    return attach(built) if portable else built
 
 
 def node(
@@ -135,11 +140,11 @@ def node(
     checked = attribute_values(operator, attributes or {})
     if standard:
         refuse_extensions(operator, checked)
-    made = onnx.helper.make_node(
+    proto = onnx.helper.make_node(
         op_type, inputs, outputs, name=op_type if name is None else name, domain=domain or None
     )
-    made.attribute.extend(attribute_protos(operator.attributes, checked))
-    return made
+    proto.attribute.extend(attribute_protos(operator.attributes, checked))
+    return proto
 
 
 def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
@@ -152,7 +157,7 @@ def _identity(operator: Operator, standard: bool) -> tuple[str, str, int]:
     return op_type, "", max(opset, OLDEST)
 
 
-def type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
+def _type_values(operator: Operator, element_type: str, index_type: str) -> dict[str, str]:
     """Return the element type of each type variable; a ValueError if it is not allowed."""
     types = {}
     for variable, allowed in operator.types.items():
@@ -166,16 +171,10 @@ def type_values(operator: Operator, element_type: str, index_type: str) -> dict[
     return types
 
 
-def tensor_ranks(
+def _tensor_ranks(
     operator: Operator, given: Mapping[str, int], attributes: Mapping[str, AttributeValue]
 ) -> dict[str, int]:
-    """Return the rank of each input and output.
-
-    Args:
-        operator: the operator's definition.
-        given: by input name, ranks other than those of the attributes and the definition.
-        attributes: the checked attributes; the length of a list among them gives the open ranks.
-    """
+    """Return the rank of each input and output, given those of some inputs; the length of a list gives the open ranks."""
     inputs = {tensor.name: tensor for tensor in operator.inputs}
     givers = [attribute.name for attribute in operator.attributes if attribute.is_per_axis]
     lists = [(name, len(attributes[name])) for name in givers if attributes.get(name)]
@@ -191,21 +190,18 @@ def tensor_ranks(
                     raise ValueError(f"rank of {name} = {rank}: must be {other}, {source}")
             known.append((f"that of {name}", rank))
     opened = known[0][1] if known else MAX_RANK
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for tensor in (*operator.inputs, *operator.outputs):
         like = inputs.get(tensor.leading_from, tensor)
         leading = given.get(like.name, len(like.shape)) - len(like.shape)
-        found[tensor.name] = opened if tensor.has_variable_rank else len(tensor.shape) + leading
-    return found
+        ranks[tensor.name] = opened if tensor.has_variable_rank else len(tensor.shape) + leading
+    return ranks
 
 
-def axis_lengths(
-    operators: Sequence[Operator],
-    ranks: Mapping[str, int],
-    attributes: dict[str, AttributeValue],
-    axes: Lengths,
+def _axis_lengths(
+    operator: Operator, ranks: Mapping[str, int], attributes: dict[str, AttributeValue], axes: Lengths
 ) -> dict[str, int | str]:
-    """Return a length or a name for each named axis of `operators`.
+    """Return a length or a name for each named axis of `operator`.
 
     It is the value of an attribute, a length that follows from another axis, an entry of `axes`, or the axis's own name.
     """
@@ -214,23 +210,23 @@ def axis_lengths(
             raise TypeError(f"axes[{name!r}] = {length!r}: must be a length or a name")
         if isinstance(length, int) and length < 0:
             raise ValueError(f"axes[{name!r}] = {length}: must be >= 0")
-    tensors = [tensor for operator in operators for tensor in (*operator.inputs, *operator.outputs)]
+    tensors = (*operator.inputs, *operator.outputs)
     names = dict.fromkeys(a for tensor in tensors for a in tensor.axes(ranks[tensor.name]) if isinstance(a, str))
     opened = next((ranks[tensor.name] for tensor in tensors if tensor.has_variable_rank), 0)
     given = attributes | {RANK: opened} if opened else attributes
     fixed: dict[str, int] = {name: value for name, value in given.items() if name in names and isinstance(value, int)}
-    for attribute in (attribute for operator in operators for attribute in operator.attributes if attribute.axes):
-        fixed |= zip(attribute.axes, attributes[attribute.name], strict=True)
+    for attribute in operator.attributes:
+        if attribute.axes:
+            fixed |= zip(attribute.axes, attributes[attribute.name], strict=True)
     derived = [
         (f"{target.removesuffix(VARIABLE_AXES)}{i}", rule.length(axes.get(f"{rule.of}{i}"), i, attributes))
-        for operator in operators
         for target, rule in operator.derived_axes.items()
         for i in range(opened)
     ]
     fixed |= {name: length for name, length in derived if isinstance(length, int)}
-    for equation in (equation for operator in operators for equation in operator.equations):
-        found = equation.solved({**axes, **fixed}, f"axes = {dict(axes)}")
-        fixed |= {name: length for name, length in found.items() if name not in axes}
+    for equation in operator.equations:
+        solved = equation.solved({**axes, **fixed}, f"axes = {dict(axes)}")
+        fixed |= {name: length for name, length in solved.items() if name not in axes}
     free = [name for name in names if name not in fixed]
     for name in axes:
         if name not in free:
@@ -252,31 +248,10 @@ def _wanted(operator: Operator, outputs: Collection[str] | None) -> list[str]:
     return [name if name.lower() in given else "" for name in names]
 
 
-def value_info(
-    tensor: Tensor, rank: int, types: Mapping[str, str], lengths: Lengths, name: str = ""
-) -> onnx.ValueInfoProto:
-    """Declare an input or an output, under its own name or `name`."""
+def _value_info(tensor: Tensor, rank: int, types: Mapping[str, str], lengths: Lengths) -> onnx.ValueInfoProto:
     kind = onnx.TensorProto.DataType.Value(types.get(tensor.type, tensor.type).upper())
     shape = [axis if isinstance(axis, int) else lengths[axis] for axis in tensor.axes(rank)]
-    return onnx.helper.make_tensor_value_info(name or tensor.name, kind, shape)
-
-
-def make_model(
-    name: str,
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    opsets: Mapping[str, int],
-    portable: bool,
-) -> onnx.ModelProto:
-    """Make a model whose bytes depend on the arguments alone; with `portable`, attach bodies of standard operators."""
-    made = onnx.helper.make_model(
-        onnx.helper.make_graph(nodes, name, inputs, outputs),
-        opset_imports=[onnx.helper.make_opsetid(domain, version) for domain, version in opsets.items()],
-        ir_version=DEFAULT_IR_VERSION,
-        producer_name="ortops",
-    )
-    return attach(made) if portable else made
+    return onnx.helper.make_tensor_value_info(tensor.name, kind, shape)
 
 
 Builder = Callable[..., onnx.ModelProto]
@@ -317,32 +292,30 @@ def build(
 def _builder(operators: Sequence[Operator]) -> Builder:
     """Return the function that builds a one-node model of an operator, given all versions of the operator."""
     *_, newest = operators
-    versions = {one.standard[1]: one for one in operators if one.standard}
-    made: Builder
+    versions = {operator.standard[1]: operator for operator in operators if operator.standard}
+    name, _ = newest.standard or (newest.name, 0)
 
     def of_opset(opset: int, **options: Any) -> onnx.ModelProto:
         if opset not in versions:
-            choices = (
-                " or ".join(map(str, versions)) if len(versions) < 3 else f"one of {', '.join(map(str, versions))}"
-            )
+            known = list(map(str, versions))
+            choices = " or ".join(known) if len(known) < 3 else f"one of {', '.join(known)}"
             raise ValueError(f"opset = {opset!r}: must be {choices}, which define {name}")
         return build(versions[opset], **options)
 
-    def of_one(**options: Any) -> onnx.ModelProto:
+    def of_newest(**options: Any) -> onnx.ModelProto:
         return build(newest, **options)
 
-    name, _ = newest.standard or (newest.name, 0)
-    made = of_opset if versions else of_one
-    made.__name__ = made.__qualname__ = newest.function
-    made.__doc__ = _docstring(name, newest, ", ".join(map(str, versions)))
-    return made
+    builder: Builder = of_opset if versions else of_newest
+    builder.__name__ = builder.__qualname__ = newest.function
+    builder.__doc__ = _docstring(name, newest, ", ".join(map(str, versions)))
+    return builder
 
 
 def _docstring(name: str, operator: Operator, versions: str) -> str:
     def listed(tensors: Sequence[Tensor]) -> str:
         return ", ".join(f"{tensor.name} [{', '.join(map(str, tensor.shape))}]" for tensor in tensors)
 
-    attributes = ", ".join(f"{one.name} ({one.default})" for one in operator.attributes)
+    attributes = ", ".join(f"{attribute.name} ({attribute.default})" for attribute in operator.attributes)
     opset = f"opset: the ONNX opset that defines {name}, one of {versions}." if versions else ""
     options = f"options: see `onnx_models.build`. The attributes are {attributes}."
     equations = "".join(f", where {equation}" for equation in operator.equations)
@@ -358,47 +331,10 @@ def _docstring(name: str, operator: Operator, versions: str) -> str:
 
 
 BUILDERS: Mapping[str, Builder] = {
-    function: _builder([one for one in OPERATORS if one.function == function])
+    function: _builder([operator for operator in OPERATORS if operator.function == function])
     for function in dict.fromkeys(operator.function for operator in OPERATORS)
 }
 """The functions that build models of one node, by name. `onnx_models` has them all."""
-
-
-def roi_align_with_grad(
-    *, element_type: str = "float", axes: Lengths | None = None, portable: bool = False, **attributes: AttributeValue
-) -> onnx.ModelProto:
-    """Build a model of RoiAlign of opset 22 and of its gradient: Y, dX and drois from X, rois, batch_indices and dY.
-
-    Args:
-        element_type: see above.
-        axes: see above.
-        portable: see above.
-        attributes: those of `roi_align` at opset 22, for both nodes.
-
-    Returns:
-        A model with inputs X [N, C, H, W], rois [num_rois, 4], batch_indices [num_rois] (int64) and
-        dY [num_rois, C, output_height, output_width], and outputs Y (as dY), dX [N, C, H, W] and drois [num_rois, 4].
-    """
-    forward, backward = BY_NAME["RoiAlign_22"], BY_NAME["RoiAlignGrad"]
-    types = type_values(forward, element_type, INDEX_TYPE)
-    checked = attribute_values(forward, attributes)
-    ranks = tensor_ranks(forward, {}, checked) | tensor_ranks(backward, {}, {})
-    lengths = axis_lengths((forward, backward), ranks, checked, axes or {})
-    shared = {a.name: checked[a.name] for a in backward.attributes}
-    tensors = {t.name: t for t in (*forward.inputs, *forward.outputs, *backward.inputs, *backward.outputs)}
-    x, rois, batch_indices = (tensor.name for tensor in forward.inputs)
-    nodes = [
-        node(forward, (x, rois, batch_indices), ("Y",), checked),
-        onnx.helper.make_node("Shape", (x,), ("x_shape",), name="Shape"),
-        node(backward, ("dY", rois, batch_indices, "x_shape", x), ("dX", "drois"), shared),
-    ]
-    inputs, outputs = (
-        [value_info(tensors[name], ranks[name], types, lengths) for name in names]
-        for names in ((x, rois, batch_indices, "dY"), ("Y", "dX", "drois"))
-    )
-    return make_model(
-        "RoiAlign with its gradient", nodes, inputs, outputs, {"": DEFAULT_OPSET, DOMAIN: DOMAIN_VERSION}, portable
-    )
 
 
 def resize_grad(
@@ -422,7 +358,7 @@ def resize_grad(
         roi: values of the node's input roi.
         opset: the ONNX opset of the node, 10 or later.
         element_type: of X: ``float16``, ``float`` or ``double``.
-        portable: see above.
+        portable: True to attach a body of standard operators.
 
     Returns:
         A model with inputs dY, in the shape of the node's Y, and x_shape [rank] (int64), the shape of X, and output dX in
@@ -443,8 +379,8 @@ def resize_grad(
     y_shape = attributes.pop("output_sizes")
     axes: dict[str, int | str] = {f"N{i}": length for i, length in enumerate(x_shape) if length is not None}
     axes |= {f"M{i}": length for i, length in enumerate(y_shape)}
-    made = build(BY_NAME["DmlResampleGrad"], element_type=element_type, axes=axes, **attributes)
-    graph = made.graph
+    built = build(BY_NAME["DmlResampleGrad"], element_type=element_type, axes=axes, **attributes)
+    graph = built.graph
     graph.name, graph.input[0].name, graph.output[0].name = "gradient of Resize", "dY", "dX"
     graph.node[0].input[0], graph.node[0].output[0] = "dY", "dX"
-    return attach(made) if portable else made
+    return attach(built) if portable else built

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import onnx
 
-from onnx_models.build import model, roi_align_with_grad
+from onnx_models.build import model
 from ortops.operators import OPERATORS
-from ortops.operators.roi_align import ROI_ALIGN_GRAD
-from ortops.spec import AttributeValue, Operator
+from ortops.spec import AttributeValue
 
 SIDE = 7
 """The output size of RoiAlign in most detectors' box heads."""
@@ -34,16 +33,9 @@ def collection() -> Iterator[tuple[str, str, onnx.ModelProto]]:
         version = f"_v{operator.standard[1]}" if operator.standard else ""
         given = {name: value for name, value in ATTRIBUTES.items() if name in {a.name for a in operator.attributes}}
         for standard in (False, True) if operator.standard else (False,):
-            for kind in _floats(operator):
-                made = model(operator, standard=standard, element_type=kind, attributes=given)
-                yield f"{'standard_' if standard else ''}{operator.function}{version}", kind, made
-    for kind in _floats(ROI_ALIGN_GRAD):
-        yield "joint_v22", kind, roi_align_with_grad(element_type=kind, output_height=SIDE, output_width=SIDE)
-
-
-def _floats(operator: Operator) -> Sequence[str]:
-    """Return the element types of an operator's first input."""
-    return operator.element_types(operator.inputs[0])
+            for kind in operator.element_types(operator.inputs[0]):
+                name = f"{'standard_' if standard else ''}{operator.function}{version}"
+                yield name, kind, model(operator, standard=standard, element_type=kind, attributes=given)
 
 
 def describe(model: onnx.ModelProto) -> dict[str, object]:

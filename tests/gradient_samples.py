@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from gradient_calls import IS_OLD, Call
+from gradient_checks import IS_OLD, Call
 
 of_rank = partial(Call, opened="any")
 """Of an operator whose rule takes tensors of unknown rank."""

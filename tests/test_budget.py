@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (15943, 4262, 3901),
-    "onnx_models": (11497, 2667, 2662),
+    "onnx_models": (11450, 2646, 2656),
     "conformance": (11030, 2502, 2681),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22248, 854, 5399),
+    "tests": (22174, 844, 5365),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import onnx_models
 import ortops
-from gradient_calls import IS_OLD, not_of_old
+from gradient_checks import IS_OLD, not_of_old
 from onnx_models.tools.schema import schemas_of
 from ortops.custom.kernel import custom_ops
 from ortops.spec import ELEMENT_DTYPES

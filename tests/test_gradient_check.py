@@ -9,8 +9,7 @@ from fnmatch import fnmatchcase
 import onnx
 import pytest
 
-from gradient_calls import Call, not_of_old
-from gradient_checks import Array
+from gradient_checks import Array, Call, not_of_old
 from onnx_models.gradient import coverage
 from onnx_models.gradient.graph import GradientGraph, Node
 from onnx_models.gradient.registry import Incoming, Part

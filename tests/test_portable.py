@@ -293,9 +293,9 @@ def differing(text: str) -> onnx.ModelProto:
 
 
 def with_another_gradient() -> onnx.ModelProto:
-    model = onnx_models.roi_align_with_grad()
+    model = onnx_models.roi_align_grad()
     other = model.graph.node.add()
-    other.CopyFrom(model.graph.node[2])
+    other.CopyFrom(model.graph.node[0])
     del other.input[4:]
     other.output[:] = ["dX2", ""]
     return model

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 from unittest import mock
 
@@ -391,33 +391,53 @@ def test_a_single_shot_detector_of_the_dynamo_exporter_finds_what_pytorch_finds(
     assert_exported_by_dynamo(single_shot())
 
 
-class Operators(torch.nn.Module):  # type: ignore[misc]
-    """Each operator of torchvision that has a translation."""
+class Call(torch.nn.Module):  # type: ignore[misc]
+    """A function as a module."""
 
-    def forward(self, x: Any, rois: Any, scores: Any, weight: Any, offset: Any, mask: Any) -> dict[str, Any]:
-        boxes, steps = rois[:, 1:], {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)}
-        return {
-            "nms": ops.nms(boxes, scores, 0.3),
-            "roi_align": ops.roi_align(x, rois, (2, 3), 0.5, aligned=True),
-            "roi_pool": ops.roi_pool(x, rois, (2, 3), 0.5),
-            "ps_roi_align": ops.ps_roi_align(x, rois, (2, 3), 0.5, 2),
-            "deform_conv2d": ops.deform_conv2d(x, offset, weight, **steps, mask=mask),
-            "deform_conv2d without mask": ops.deform_conv2d(x, offset, weight, torch.ones(4), **steps),
-        }
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
 
 
-def test_operators_of_torchvision_have_translations() -> None:
+def computed(function: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+    """What a session computes of a function of tensors, exported by the newer exporter."""
+    model = by_dynamo(Call(function), args, opset=19)
+    names = [value.name for value in model.graph.input]
+    return session(ortops, model).run(None, dict(zip(names, map(np.asarray, args), strict=True)))  # type: ignore[no-any-return]
+
+
+def test_suppression_and_poolings_of_torchvision_have_translations() -> None:
+    def every(x: Any, rois: Any, scores: Any) -> Any:
+        return (
+            ops.nms(rois[:, 1:], scores, 0.3),
+            ops.roi_align(x, rois, (2, 3), 0.5, aligned=True),
+            ops.roi_pool(x, rois, (2, 3), 0.5),
+            ops.ps_roi_align(x, rois, (2, 3), 0.5, 2),
+        )
+
     corners = 12 * torch.rand(9, 2)
     rois = torch.cat([torch.arange(9.0)[:, None] % 2, corners, corners + 2 + 6 * torch.rand(9, 2)], 1)
+    args = torch.randn(2, 12, 11, 9), rois, torch.rand(9)
+    expected = every(*args)
+    assert 1 < len(expected[0]) < 9
+    for wanted, value in zip(expected, computed(every, args), strict=True):
+        assert_near(value, wanted.numpy(), "")
+
+
+def test_the_deformable_convolution_of_torchvision_has_a_translation() -> None:
+    steps = {"stride": (2, 1), "dilation": (1, 2)}
+
+    def both(x: Any, weight: Any, offset: Any, mask: Any) -> Any:
+        masked = ops.deform_conv2d(x, offset, weight, padding=(1, 2), mask=mask, **steps)
+        return masked, ops.deform_conv2d(x, offset, weight, torch.ones(4), padding=(1, 2), **steps)
+
     x, weight = torch.randn(2, 12, 11, 9), torch.randn(4, 6, 3, 2)  # two groups
-    lengths = (6, 11)
-    offset, mask = torch.randn(2, 2 * 3 * 2 * 2, *lengths), torch.rand(2, 2 * 3 * 2, *lengths)
-    args = x, rois, torch.rand(9), weight, offset, mask
-    expected = Operators()(*args)
-    model = by_dynamo(Operators(), args, opset=19)
-    found = session(ortops, model).run(
-        None, dict(zip([one.name for one in model.graph.input], map(np.asarray, args), strict=True))
-    )
-    assert 1 < len(expected["nms"]) < 9
-    for (name, wanted), value in zip(expected.items(), found, strict=True):
-        assert_near(value, wanted.numpy(), name)
+    # Offsets of one pixel down and one to the left are a convolution of the map with other pads.
+    offset = torch.tensor([1.0, -1.0]).repeat(2, 3 * 3 * 2)[:, :, None, None].repeat(1, 1, 6, 11)
+    moved = functional.conv2d(functional.pad(x, (3, 1, 0, 2)), weight, groups=2, **steps)
+    masked, plain = computed(both, (x, weight, offset, torch.full((2, 3 * 3 * 2, 6, 11), 0.25)))
+    assert_near(masked, moved.numpy() / 4, "with a mask")
+    assert_near(plain, moved.numpy() + 1, "with a bias")

@@ -7,9 +7,8 @@ its modules, but not its operators. There
 - RoiAlign is `_roi_align`, of PyTorch's operators: what tests compare with, gradients too, is then nothing of this
   project's. torchvision has one in Python as well, but it takes the map's edge for samples off the map, where the compiled
   one takes 0;
-- RoIPool, position-sensitive RoIAlign and the deformable convolution are likewise `_roi_pool`, `_ps_roi_align` and
-  `_deform_conv2d`;
-- an exporter sees the operators by torchvision's names, with RoiAlign's values and gradient from `ortops.torch`.
+- an exporter sees the operators by torchvision's names, with the values and gradients of `ortops.torch`. The deformable
+  convolution has a shape there and no values.
 
 Where torchvision's operators are compiled, nothing is replaced.
 """
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -65,79 +64,13 @@ def _weights(start: float, end: float, bins: int, length: int, sampling_ratio: i
     return ((1 - distances).clamp(min=0) * is_near.unsqueeze(1)).reshape(bins, samples, length).mean(1)
 
 
-def _ps_roi_align(x: Any, rois: Any, scale: float, height: int, width: int, sampling_ratio: int) -> tuple[Any, Any]:
-    """RoiAlign in which each bin has channels of its own, and the pixels' centres are at halves."""
-    pooled = _roi_align(x, rois, scale, height, width, sampling_ratio, True)
-    of_bins = pooled.reshape(len(rois), -1, height, width, height, width)
-    return torch.einsum("kcpqpq->kcpq", of_bins), pooled.new_zeros(0)
+def _with_positions(pool: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator of `ortops.torch` with a second output, which torchvision's has for its gradient."""
+    return lambda *arguments: (pool(*arguments), torch.zeros(0, dtype=torch.int32))
 
 
-def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> tuple[Any, Any]:
-    """The maxima of bins of whole pixels, 0 of empty ones."""
-    pooled = x.new_zeros(len(rois), x.shape[1], height, width)
-    for k, (image, *corners) in enumerate(rois.tolist()):
-        left, top, right, bottom = (math.floor(scale * corner + 0.5) for corner in corners)
-        for i, (first, last) in enumerate(_bins(top, bottom, height, x.shape[2])):
-            for j, (start, end) in enumerate(_bins(left, right, width, x.shape[3])):
-                if first < last and start < end:
-                    pooled[k, :, i, j] = x[int(image), :, first:last, start:end].amax((1, 2))
-    return pooled, pooled.new_zeros(0)
-
-
-def _bins(first: int, last: int, bins: int, length: int) -> list[tuple[int, int]]:
-    size = max(last - first + 1, 1) / bins
-    edges = [(math.floor(i * size), math.ceil((i + 1) * size)) for i in range(bins)]
-    return [(min(max(a + first, 0), length), min(max(b + first, 0), length)) for a, b in edges]
-
-
-def _deform_conv2d(x: Any, weight: Any, offset: Any, mask: Any, bias: Any, *others: Any) -> Any:
-    """A convolution whose samples are moved, as a product of weights and samples between pixels."""
-    strides, pads, dilations, (groups, offset_groups, use_mask) = others[:2], others[2:4], others[4:6], others[6:]
-    images, channels = x.shape[:2]
-    kernel, lengths = weight.shape[2:], offset.shape[2:]
-    moved = offset.reshape(images, offset_groups, *kernel, 2, *lengths)
-    places = []
-    for axis in (0, 1):
-        taps = torch.arange(kernel[axis]) * dilations[axis]
-        starts = torch.arange(lengths[axis]) * strides[axis] - pads[axis]
-        shape = [[kernel[0], 1, 1, 1], [kernel[1], 1, 1]][axis], [[lengths[0], 1], [lengths[1]]][axis]
-        at = taps.reshape(shape[0]) + starts.reshape(shape[1]) + moved[..., axis, :, :]
-        places.append((2 * at + 1) / x.shape[2 + axis] - 1)
-    grid = torch.stack(places[::-1], -1).reshape(images * offset_groups, -1, lengths[1], 2)
-    maps = x.reshape(images * offset_groups, -1, *x.shape[2:])
-    samples = torch.nn.functional.grid_sample(maps, grid, align_corners=False)
-    samples = samples.reshape(images, offset_groups, -1, *kernel, *lengths)
-    if use_mask:
-        samples = samples * mask.reshape(images, offset_groups, 1, *kernel, *lengths)
-    samples = samples.reshape(images, groups, channels // groups, *kernel, *lengths)
-    weights = weight.reshape(groups, -1, *weight.shape[1:])
-    return torch.einsum("ngcijyx,gocij->ngoyx", samples, weights).flatten(1, 2) + bias[:, None, None]
-
-
-def _fake_pooled(x: Any, rois: Any, scale: float, height: int, width: int) -> tuple[Any, Any]:  # noqa: ARG001
-    shape = rois.shape[0], x.shape[1], height, width
-    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int32)
-
-
-def _fake_position_sensitive(
-    x: Any,
-    rois: Any,
-    scale: float,  # noqa: ARG001
-    height: int,
-    width: int,
-    sampling_ratio: int,  # noqa: ARG001
-) -> tuple[Any, Any]:
-    shape = rois.shape[0], x.shape[1] // (height * width), height, width
-    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int32)
-
-
-def _fake_deform_conv2d(x: Any, weight: Any, offset: Any, *others: Any) -> Any:  # noqa: ARG001
+def _deformed(x: Any, weight: Any, offset: Any, *_: Any) -> Any:
     return x.new_empty(x.shape[0], weight.shape[0], *offset.shape[2:])
-
-
-def _roi_align_backward(dy: Any, rois: Any, scale: float, height: int, width: int, *others: Any) -> Any:  # noqa: ARG001
-    *shape, sampling_ratio, aligned = others
-    return torch.ops.ortops.roi_align_dx(dy, rois, shape, scale, sampling_ratio, aligned)
 
 
 def _yes() -> bool:
@@ -170,42 +103,25 @@ if not IS_COMPILED:
     _library = torch.library.Library("torchvision", "FRAGMENT")
     """Kept alive, since PyTorch removes the operators of a library that is garbage-collected."""
     _library.impl("nms", _nms, "CPU")
-    _sizes = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-    _shape = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
-    for _name, _arguments, _kernel in (
-        ("roi_align", f"Tensor input, Tensor rois, {_sizes}", OPERATORS["roi_align"]),
-        ("_roi_align_backward", f"Tensor grad, Tensor rois, {_sizes}, {_shape}", _roi_align_backward),
-    ):
-        _library.define(f"{_name}({_arguments}, int sampling_ratio, bool aligned) -> Tensor")
-        _library.impl(_name, _kernel, "CPU")
-        torch.library.register_fake(f"torchvision::{_name}", _kernel, lib=_library)
+    _pooling = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
     _tensors = "Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias"
     _steps = ", ".join(f"SymInt {name}_{axis}" for name in ("stride", "pad", "dilation") for axis in "hw")
-    for _name, _arguments, _kernel, _fake in (
-        ("roi_pool", f"Tensor input, Tensor rois, {_sizes}) -> (Tensor, Tensor", _roi_pool, _fake_pooled),
+    for _schema, _kernel in (
+        (f"roi_align({_pooling}, int sampling_ratio, bool aligned) -> Tensor", OPERATORS["roi_align"]),
+        (f"roi_pool({_pooling}) -> (Tensor, Tensor)", _with_positions(OPERATORS["roi_pool"])),
         (
-            "ps_roi_align",
-            f"Tensor input, Tensor rois, {_sizes}, int sampling_ratio) -> (Tensor, Tensor",
-            _ps_roi_align,
-            _fake_position_sensitive,
+            f"ps_roi_align({_pooling}, int sampling_ratio) -> (Tensor, Tensor)",
+            _with_positions(OPERATORS["ps_roi_align"]),
         ),
         (
-            "deform_conv2d",
-            f"{_tensors}, {_steps}, SymInt groups, SymInt offset_groups, bool use_mask) -> (Tensor",
-            _deform_conv2d,
-            _fake_deform_conv2d,
+            f"deform_conv2d({_tensors}, {_steps}, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+            _deformed,
         ),
     ):
-        _library.define(f"{_name}({_arguments})")
+        _name = _schema.partition("(")[0]
+        _library.define(_schema)
         _library.impl(_name, _kernel, "CPU")
-        torch.library.register_fake(f"torchvision::{_name}", _fake, lib=_library)
-    _gradients: Any = importlib.import_module("torchvision._autograd_registrations")
-    torch.library.register_autograd(
-        "torchvision::roi_align",
-        _gradients._roi_align_backward,  # noqa: SLF001
-        setup_context=_gradients._roi_align_setup_context,  # noqa: SLF001
-        lib=_library,
-    )
+        torch.library.register_fake(f"torchvision::{_name}", _kernel, lib=_library)
 
 
 @contextmanager

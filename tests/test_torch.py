@@ -39,21 +39,21 @@ def check(
     model: onnx.ModelProto, module: Any, loss: Any, args: Mapping[str, Any], targets: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Loss and gradients of parameters and floating-point arguments are PyTorch's; return what the model has computed."""
-    found = run(model, {**args, **targets})
+    outputs = run(model, {**args, **targets})
     inputs = {name: value.detach().clone() for name, value in args.items()}
     tensors = dict(module.named_parameters())
     for name, value in inputs.items():
-        if f"{name}_grad" in found:
+        if f"{name}_grad" in outputs:
             tensors[name] = value.requires_grad_()
     expected = loss(module(*inputs.values()), *targets.values())
     expected.backward()
-    assert_close(found["loss"], expected, "loss")
-    gradients = {f"{name}_grad": tensor.grad for name, tensor in tensors.items() if f"{name}_grad" in found}
+    assert_close(outputs["loss"], expected, "loss")
+    gradients = {f"{name}_grad": tensor.grad for name, tensor in tensors.items() if f"{name}_grad" in outputs}
     assert gradients
     for name, gradient in gradients.items():
-        assert_close(found[name], gradient, name)
+        assert_close(outputs[name], gradient, name)
     module.zero_grad()
-    return found
+    return outputs
 
 
 class Head(torch.nn.Module):  # type: ignore[misc]
@@ -147,14 +147,14 @@ def test_names_are_pytorchs_and_every_parameter_has_its_own_gradient() -> None:
     trainable = ["first.weight", "first.bias", "second.bias", "unused", "left", "right"]
     model = export(module, (pair, 0.5), loss=odd_loss)
     assert [value.name for value in model.graph.input] == ["pair_0", "pair_1"]
-    outputs = ["output_y", "output_other", "loss"]
-    assert [value.name for value in model.graph.output][:3] == outputs
-    assert {value.name for value in model.graph.output} == {*outputs, *(f"{name}_grad" for name in trainable)}
-    found = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
+    names = ["output_y", "output_other", "loss"]
+    assert [value.name for value in model.graph.output][:3] == names
+    assert {value.name for value in model.graph.output} == {*names, *(f"{name}_grad" for name in trainable)}
+    outputs = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
     odd_loss(module(pair, 0.5)).sum().backward()
     for name in trainable:
         gradient = module.get_parameter(name).grad
-        assert_close(found[f"{name}_grad"], torch.zeros(2).double() if gradient is None else gradient, name)
+        assert_close(outputs[f"{name}_grad"], torch.zeros(2).double() if gradient is None else gradient, name)
     assert not any(value.doc_string or value.metadata_props for value in (model.graph, *model.graph.node))
 
 
@@ -163,12 +163,12 @@ def test_buffers_frozen_parameters_and_inputs_can_be_named(tmp_path: Path) -> No
     path = tmp_path / "odd.onnx"
     model = export(module, (pair, 0.5), loss=odd_loss, wrt=["scale", "pair_0", "frozen"], path=path)
     assert onnx.load(path) == model
-    found = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
+    outputs = run(model, {"pair_0": pair[0], "pair_1": pair[1]})
     module.scale.requires_grad_()
     module.frozen.requires_grad_()
     odd_loss(module(pair, 0.5)).sum().backward()
     for name, tensor in (("scale", module.scale), ("pair_0", pair[0]), ("frozen", module.frozen)):
-        assert_close(found[f"{name}_grad"], tensor.grad, name)
+        assert_close(outputs[f"{name}_grad"], tensor.grad, name)
 
 
 class Detached(torch.nn.Module):  # type: ignore[misc]
@@ -206,17 +206,17 @@ class OfTorchvision(torch.nn.Module):  # type: ignore[misc]
 
 def test_rois_of_torchvision_have_a_gradient_only_where_it_is_asked_for() -> None:
     args, _ = head_problem(*TRACED)
-    found = {}
+    outputs = {}
     for through_rois in (False, True):
         model = export(
             OfTorchvision(), tuple(args.values()), loss=squares, wrt=["rois", "x"], through_rois=through_rois
         )
-        found[through_rois] = run(model, args)
-    assert not found[False]["rois_grad"].any()
-    np.testing.assert_array_equal(found[True]["x_grad"], found[False]["x_grad"])
+        outputs[through_rois] = run(model, args)
+    assert not outputs[False]["rois_grad"].any()
+    np.testing.assert_array_equal(outputs[True]["x_grad"], outputs[False]["x_grad"])
     rois = args["rois"].requires_grad_()
     squares(roi_align(args["x"], rois, (4, 3), 0.5, 2, True)).backward()
-    assert_close(found[True]["rois_grad"], rois.grad, "rois_grad")
+    assert_close(outputs[True]["rois_grad"], rois.grad, "rois_grad")
 
 
 @pytest.mark.parametrize("module", [PSRoIAlign((2, 3), 0.9, -1), RoIAlignRotated((2, 3), 0.9, clockwise=True)])

@@ -18,7 +18,7 @@ from onnx_models import with_optimizer
 from onnx_models.gradient import report
 from onnx_models.gradient.tied import TiedParametersWarning
 from onnx_models.torch import export
-from torch_checks import QUIET, assert_close, run, session
+from torch_checks import QUIET, assert_close, run
 
 pytestmark = QUIET
 
@@ -148,25 +148,6 @@ def test_equal_parameters_have_their_own_gradients(as_inputs: bool) -> None:
     module(x).backward()
     for name, parameter in parameters.items():
         assert_close(found[f"{name}_grad"], parameter.grad, name)
-
-
-def test_equal_parameters_are_trained_apart() -> None:
-    module, x = problem()
-    step = session(with_optimizer(export(module, (x,)), "sgd"))
-    names = [value.name for value in step.get_outputs()]
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.02)
-    state: dict[str, Any] = {}
-    for _ in range(3):
-        values = step.run(names, {"x": x.numpy(), "learning_rate": torch.tensor(0.02).numpy(), **state})
-        found = dict(zip(names, values, strict=True))
-        state = {name.removesuffix("_next"): value for name, value in found.items() if name.endswith("_next")}
-        optimizer.zero_grad()
-        loss = module(x)
-        loss.backward()
-        optimizer.step()
-        assert_close(found["loss"], loss, "loss")
-    for name, parameter in module.named_parameters():
-        assert_close(state[name], parameter, name)
 
 
 def by_stock_exporter(module: Any, x: Any) -> Any:

@@ -87,8 +87,8 @@ def convert(model: onnx.ModelProto, domain: str = DOMAIN) -> onnx.ModelProto:
     source = _source_in(model)
 
     def definition(node: onnx.NodeProto, scope: Scope) -> Operator | None:
-        found = operator_of(node) or source(node, scope)
-        return found if found is None or isinstance(found, Operator) else found.definition
+        operator = operator_of(node) or source(node, scope)
+        return operator if operator is None or isinstance(operator, Operator) else operator.definition
 
     check_attributes(model, definition)
     model, source = _upgraded(model, source)
@@ -146,9 +146,9 @@ def _upgraded(model: onnx.ModelProto, source: _Source) -> tuple[onnx.ModelProto,
     for scope in (model, *model.functions):
         opset = _opset_of(scope, model)
         for node in iter_nodes(scope):
-            found = source(node, scope)
-            if isinstance(found, OnnxEquivalent) and opset is not None and opset < found.since:
-                with prefix_errors(f"{label(node)} needs opset {found.since} of ONNX"):
+            operator = source(node, scope)
+            if isinstance(operator, OnnxEquivalent) and opset is not None and opset < operator.since:
+                with prefix_errors(f"{label(node)} needs opset {operator.since} of ONNX"):
                     model = upgrade_opset(model, OPSET)
                 return model, _source_in(model)
     return model, source
@@ -160,14 +160,14 @@ def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
     Raises:
         ValueError: an operator is not defined at the model's opset, or the model cannot be upgraded to another one.
     """
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     model, source = _upgraded(model, _source_in(model))
     for scope in (model, *model.functions):
         for node in iter_nodes(scope):
             if operator := source(node, scope):
                 domain = normalize_domain(node.domain)
-                found[f"{domain}::{node.op_type}" if domain else node.op_type, _name(operator)] += 1
-    return found
+                counts[f"{domain}::{node.op_type}" if domain else node.op_type, _name(operator)] += 1
+    return counts
 
 
 def not_converted(model: onnx.ModelProto) -> Counter[str]:
@@ -224,12 +224,12 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors], op
     """
     parts = list(iter_graphs(scope))
     names = {name for part in parts for name in tensor_names(part)}
-    found = False
+    is_converted = False
     for part, known in zip(parts, chain(tensors, repeat({})), strict=False):
         place = 0
         for node in list(part.node):
             operator = source(node, scope)
-            found = found or operator is not None
+            is_converted = is_converted or operator is not None
             if isinstance(operator, ThirdPartyOperator):
                 for before in convert_node(operator, node, known, names):
                     part.node.insert(place, before)
@@ -239,7 +239,7 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors], op
             elif operator:
                 _convert_node(node, operator)
             place += 1
-    return found
+    return is_converted
 
 
 def _convert_node(node: onnx.NodeProto, operator: Operator) -> None:
@@ -274,20 +274,12 @@ MIN_OPSET = 9
 def convert_node(
     operator: ThirdPartyOperator, node: onnx.NodeProto, tensors: Tensors, names: set[str]
 ) -> list[onnx.NodeProto]:
-    """Change a node of a third-party operator into one of this project's.
+    """Change a node of a third-party operator, with valid attributes, into one of this project's.
 
-    Args:
-        operator: the operator.
-        node: the node, with valid attributes; modified.
-        tensors: the known types of the tensors around it.
-        names: the names of all tensors; new ones are added.
-
-    Returns:
-        The nodes that must precede it. Their operators are the same at opset 9 and at all later ones.
-
-    Raises:
-        ValueError: the node does not have two inputs or lacks an attribute, an attribute that must be converted refers
-            to one of a function, or rois is known to have a wrong shape.
+    Returns the nodes that must precede it, whose operators are the same at opset 9 and at all later ones. `tensors` are
+    the known types around the node; new names are added to `names`. Raises ValueError if the node does not have two
+    inputs or lacks an attribute, an attribute that must be converted refers to one of a function, or rois is known to
+    have a wrong shape.
     """
     where = label(node)
     if len(node.input) != 2 or not all(node.input):
@@ -327,15 +319,9 @@ def _batch_indices(before: NodeBuilder, rois: str) -> str:
 
 
 def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> None:
-    """Change a node of a third-party operator into one of ONNX's.
+    """Change a node of a third-party operator, with valid attributes, into one of ONNX's at an opset that has it.
 
-    Args:
-        operator: the operator.
-        node: the node, with valid attributes; modified.
-        opset: the opset around the node, one that has ONNX's operator.
-
-    Raises:
-        ValueError: the node has too many inputs or lacks one, or an attribute refers to one of a function.
+    Raises ValueError if the node has too many inputs or lacks one, or an attribute refers to one of a function.
     """
     where, names = label(node), [tensor.name for tensor in operator.inputs]
     given = dict(zip(names, node.input, strict=False))
@@ -349,7 +335,7 @@ def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> N
             )
     definition = operator.definition
     values = definition.check_attributes(node_attribute_values(definition, node))
-    made = onnx.helper.make_node(
+    renamed = onnx.helper.make_node(
         operator.standard,
         [given.get(name, "") for name in operator.order],
         node.output,
@@ -357,8 +343,8 @@ def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> N
         node.doc_string,
         **operator.convert(values, opset),
     )
-    made.metadata_props.extend(node.metadata_props)
-    node.CopyFrom(made)
+    renamed.metadata_props.extend(node.metadata_props)
+    node.CopyFrom(renamed)
 
 
 def _attributes(operator: ThirdPartyOperator, node: onnx.NodeProto, where: str) -> list[onnx.AttributeProto]:
@@ -366,7 +352,7 @@ def _attributes(operator: ThirdPartyOperator, node: onnx.NodeProto, where: str) 
     present = {attribute.name: attribute for attribute in node.attribute}
     given = node_attribute_values(operator.definition, node)
     rules = {rule.name: rule for rule in operator.ours.attributes}
-    made = {name: attribute_proto(rule, rule.default) for name, rule in rules.items()}
+    attributes = {name: attribute_proto(rule, rule.default) for name, rule in rules.items()}
     for carried in operator.attributes:
         rule, there = carried.rule, present.get(carried.rule.name)
         if there is None and operator.complete:
@@ -377,10 +363,10 @@ def _attributes(operator: ThirdPartyOperator, node: onnx.NodeProto, where: str) 
                     f"{where}: {rule.name} refers to {there.ref_attr_name!r} of the function around it: "
                     f"must be a value, since {operator.ours.name} has it in another form"
                 )
-            made[carried.name] = _renamed(there, carried.name)
+            attributes[carried.name] = _renamed(there, carried.name)
         elif carried.name:
-            made[carried.name] = attribute_proto(rules[carried.name], carried.value(given))
-    return list(made.values())
+            attributes[carried.name] = attribute_proto(rules[carried.name], carried.value(given))
+    return list(attributes.values())
 
 
 def _has_index(operator: ThirdPartyOperator, rois: onnx.TypeProto.Tensor | None, where: str) -> bool:
@@ -390,17 +376,17 @@ def _has_index(operator: ThirdPartyOperator, rois: onnx.TypeProto.Tensor | None,
     with_index, lengths = operator.coordinates + 1, rois.shape.dim
     if len(lengths) != 2:
         raise ValueError(f"{where}: rois has {len(lengths)} axes: must have 2")
-    found = lengths[1].dim_value if lengths[1].HasField("dim_value") else with_index
-    if found == operator.coordinates and operator.optional_index:
+    columns = lengths[1].dim_value if lengths[1].HasField("dim_value") else with_index
+    if columns == operator.coordinates and operator.optional_index:
         return False
-    if found != with_index:
+    if columns != with_index:
         rule = f"{operator.coordinates} or {with_index}" if operator.optional_index else str(with_index)
-        raise ValueError(f"{where}: rois has {found} columns: must have {rule}")
+        raise ValueError(f"{where}: rois has {columns} columns: must have {rule}")
     return True
 
 
 def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
-    made = onnx.AttributeProto()
-    made.CopyFrom(attribute)
-    made.name = name
-    return made
+    renamed = onnx.AttributeProto()
+    renamed.CopyFrom(attribute)
+    renamed.name = name
+    return renamed

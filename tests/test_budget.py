@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (15943, 4262, 3901),
-    "onnx_models": (11450, 2646, 2656),
+    "onnx_models": (11456, 2533, 2654),
     "conformance": (11030, 2502, 2681),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),

@@ -43,17 +43,17 @@ def imported(names: Sequence[str]) -> list[CustomOperator]:
     Raises:
         click.BadParameter: a value is not MODULE:NAME, or does not name an operator made by `ortops.operator`.
     """
-    found: list[CustomOperator] = []
+    operators: list[CustomOperator] = []
     for name in names:
         module, _, attribute = name.partition(":")
         try:
-            one = operator.attrgetter(attribute)(importlib.import_module(module))
+            imported_operator = operator.attrgetter(attribute)(importlib.import_module(module))
         except (ImportError, AttributeError, ValueError) as error:
             raise click.BadParameter(f"--operators {name}: must be MODULE:NAME ({error})") from error
-        if not isinstance(one, CustomOperator):
+        if not isinstance(imported_operator, CustomOperator):
             raise click.BadParameter(f"--operators {name}: must be an operator made by ortops.operator")
-        found.append(one)
-    return found
+        operators.append(imported_operator)
+    return operators
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -96,13 +96,7 @@ Change = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 
 def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Change the model in a file, write it to `out`, and return the models before and after.
-
-    Args:
-        path: the file.
-        out: the file to write; the same one only with `force`.
-        change: the change.
-        force: whether `out` may be `path`.
+    """Change the model in a file, write it to `out` (the same file only with `force`); return the models before and after.
 
     Raises:
         click.ClickException: a file cannot be read or written, is not a model, or `change` refuses the model.

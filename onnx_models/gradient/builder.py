@@ -307,9 +307,8 @@ def _as_list(argument: str, names: object) -> list[str]:
 def _tensors(graph: onnx.GraphProto, outside: Collection[str] = ()) -> set[str]:
     """The names of all tensors of a graph, and of those `outside` it.
 
-    Raises:
-        ValueError: the graph or a subgraph is not in topological order, two nodes have an output of one name, or an output
-            of the graph is not computed.
+    Raises ValueError if the graph or a subgraph is not in topological order, two nodes have an output of one name, or an
+    output of the graph is not computed.
     """
     known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     known |= {tensor.values.name for tensor in graph.sparse_initializer}

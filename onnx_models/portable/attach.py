@@ -92,7 +92,7 @@ def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     kinds = [(node, _sums(node, types)) for node in nodes] + [(node, _sums(node, {})) for _, node in inner]
     for name in dict.fromkeys(node.op_type for node, _ in kinds):
         same = [(node, sums) for node, sums in kinds if node.op_type == name]
-        sums: Kind = "double" if any(one == "double" for _, one in same) else "float"
+        sums: Kind = "double" if any(kind == "double" for _, kind in same) else "float"
         copy.functions.append(_body(BY_NAME[name], [node for node, _ in same], sums, onnx_opset(copy) or DEFAULT_OPSET))
     copy.ir_version = max(copy.ir_version, MIN_IR_VERSION)
     return copy
@@ -127,11 +127,11 @@ def attach_custom(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _element_types(model: onnx.ModelProto) -> dict[str, set[int]]:
     """Return the known element types of tensors by name; a name may have several, in different subgraphs."""
-    found: dict[str, set[int]] = {}
+    types: dict[str, set[int]] = {}
     for known in known_types(model):
         for name, tensor in known.items():
-            found.setdefault(name, set()).add(tensor.elem_type)
-    return found
+            types.setdefault(name, set()).add(tensor.elem_type)
+    return types
 
 
 def _sums(node: onnx.NodeProto, types: Mapping[str, set[int]]) -> Kind:
@@ -183,15 +183,8 @@ def results(
 ) -> dict[str, Value]:
     """Add what nodes of an operator compute to the graph of the body that they share, and return the wanted outputs by name.
 
-    Args:
-        graph: the graph.
-        nodes: the nodes, on which missing attributes are written.
-        given: their inputs by the names of the operator.
-        sums: the element type of sums.
-        without_loops: as in `BodyRequest`.
-
-    Raises:
-        ValueError: the nodes do not agree, or one lacks an input or has no output.
+    `given` are the inputs by the operator's names. Raises ValueError if the nodes do not agree, or one lacks an input
+    or an output.
     """
     operator = BY_NAME[nodes[0].op_type]
     attributes = Attributes(graph, operator, [_checked(operator, node) for node in nodes])
@@ -202,15 +195,15 @@ def results(
             raise ValueError(f"{tensor.name} is missing: {operator.name} needs it for {reason}")
     # The module of the operator's family makes the wanted outputs, in the type of sums, from the inputs; both by name.
     family = import_module(f"onnx_models.portable.{operator.family}")
-    found: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums, without_loops))
-    return found
+    outputs: dict[str, Value] = family.outputs(given, BodyRequest(operator, attributes, wanted, sums, without_loops))
+    return outputs
 
 
 def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset: int) -> onnx.FunctionProto:
     """Make the function for all nodes of an operator."""
     graph = BodyGraph()
     inputs = _inputs(operator, nodes)
-    found = results(graph, nodes, {name: graph.input(name) for name in inputs}, sums)
+    outputs = results(graph, nodes, {name: graph.input(name) for name in inputs}, sums)
     names = [tensor.name for tensor in operator.outputs]
     for node in nodes:
         node.output.extend([""] * (len(names) - len(node.output)))
@@ -218,7 +211,7 @@ def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset
     like = graph.input(inputs[0])
     for name in names:
         # A function has all outputs of its operator. One that no node reads is empty.
-        graph.output(name, found.get(name) or graph.constant([], "float"), like)
+        graph.output(name, outputs.get(name) or graph.constant([], "float"), like)
     return helper.make_function(
         DOMAIN,
         operator.name,

@@ -17,18 +17,10 @@ FEW_SAMPLES = 4
 
 
 class Attributes:
-    """The attributes of the nodes that share a body.
+    """The attributes of the nodes that share a body: `nodes` has the checked ones of each.
 
     ONNX Runtime finds a function by name alone: 1.20 ignores ``overload``, and 1.31.1 ignores it inside of functions. So an
-    operator has one body, and attributes that change its nodes must be equal for all nodes of the operator.
-
-    Args:
-        graph: the graph of the body.
-        operator: the operator of the nodes.
-        nodes: the checked attributes of each node.
-
-    Raises:
-        ValueError: the nodes differ in a string or in the length of a list.
+    operator has one body, and attributes that change its nodes, strings and the lengths of lists, must be equal for all.
     """
 
     def __init__(self, graph: BodyGraph, operator: Operator, nodes: Sequence[Mapping[str, AttributeValue]]) -> None:
@@ -42,9 +34,9 @@ class Attributes:
             elif self._types[name].endswith("S"):
                 self._refuse(f"number of {name}", {len(node[name]) for node in nodes})
 
-    def _refuse(self, what: str, found: set[str] | set[int]) -> None:
-        if len(found) > 1:
-            every = " and ".join(sorted(map(str, found)))
+    def _refuse(self, what: str, values: set[str] | set[int]) -> None:
+        if len(values) > 1:
+            every = " and ".join(sorted(map(str, values)))
             raise ValueError(f"{what} = {every}: must be the same for all nodes of an operator, which share a body")
 
     @property

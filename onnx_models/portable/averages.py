@@ -99,13 +99,8 @@ def sum_by_image(
 ) -> Value:
     """Sum the contributions of the regions of each image, [N, C, H, W].
 
-    Args:
-        batch_indices: the image of each region, [R], int64.
-        map_lengths: N, C, H, W, int64[1] each.
-        kind: the element type.
-        of_chunk: takes the indices of some regions of an image, int64, and returns the sum of their contributions,
-            [C, H, W].
-        per_call: the largest number of regions that it gets at once.
+    `of_chunk` takes the indices of at most `per_call` regions of an image, int64, and returns the sum of their
+    contributions, [C, H, W].
     """
     images, channels, height, width = map_lengths
     graph = batch_indices.graph

@@ -70,9 +70,9 @@ class BodyGraph(NodeBuilder):
         array = np.asarray(value, DTYPES[kind])
         key = (kind, array.shape, array.tobytes())
         if key not in self._constants:
-            made = self._value(kind)
-            node = helper.make_node("Constant", [], [made.name], value=numpy_helper.from_array(array))
-            self._constants[key] = made, node
+            constant = self._value(kind)
+            node = helper.make_node("Constant", [], [constant.name], value=numpy_helper.from_array(array))
+            self._constants[key] = constant, node
         return self._constants[key][0]
 
     def number(self, value: float, kind: Kind) -> str:
@@ -105,13 +105,9 @@ class BodyGraph(NodeBuilder):
         body: Callable[[Value, list[Value]], tuple[list[Value], list[Value]]],
         carried: Sequence[Value] = (),
     ) -> list[Value]:
-        """Add a `Loop` and return the final loop-carried values, then the scan outputs.
+        """Add a `Loop` of `trips` iterations, int64[1]; return the final loop-carried values, then the scan outputs.
 
-        Args:
-            trips: the number of iterations, int64[1].
-            body: takes the iteration, int64[1], and the carried values, and returns the next carried values and the scan
-                outputs.
-            carried: the initial carried values.
+        `body` takes the iteration, int64[1], and the carried values, and returns the next ones and the scan outputs.
         """
         index, condition = self._value("int64"), self._value("bool")
         inner = [self._value(value.kind) for value in carried]
@@ -130,8 +126,8 @@ class BodyGraph(NodeBuilder):
             [helper.make_tensor_value_info(v.name, _TYPES[v.kind], None) for v in outputs],
         )
         first = [trips.reshape(), self.constant(True, "bool"), *carried]
-        made = self.ops("Loop", *(value.name for value in first), outputs=len(outputs) - 1, body=graph)
-        return [Value(self, name, value.kind) for name, value in zip(made, outputs[1:], strict=True)]
+        names = self.ops("Loop", *(value.name for value in first), outputs=len(outputs) - 1, body=graph)
+        return [Value(self, name, value.kind) for name, value in zip(names, outputs[1:], strict=True)]
 
     def name(self, base: str) -> str:  # noqa: ARG002
         """Return a new name. Names in a function cannot collide with the model's."""
@@ -204,9 +200,9 @@ class Value(nodes.Value):
 
     def transpose(self, *order: int) -> Value:
         """Permute the axes."""
-        made = self.op("Transpose", perm=order)
+        transposed = self.op("Transpose", perm=order)
         # ONNX Runtime 1.20 fuses this and a product into an operator that it lacks for double, but not across a Reshape.
-        return made.shaped_as(made) if self.kind == "double" else made
+        return transposed.shaped_as(transposed) if self.kind == "double" else transposed
 
     def gather(self, indices: Value, axis: int = 0) -> Value:
         """Take entries along one axis; indices must not be negative."""
@@ -291,8 +287,8 @@ def zeros(kind: Kind, first: Value, *lengths: Value | int) -> Value:
 
 def ones(count: Value) -> Value:
     """Return `count` ones, int64. A negative count fails at run time."""
-    one = numpy_helper.from_array(np.ones(1, np.int64))
-    return count.op("ConstantOfShape", value=one)
+    element = numpy_helper.from_array(np.ones(1, np.int64))
+    return count.op("ConstantOfShape", value=element)
 
 
 def arange(count: Value) -> Value:
@@ -308,11 +304,7 @@ def arange(count: Value) -> Value:
 class InlinedGraph(BodyGraph):
     """The nodes in place of one node of a model. Constants and known lengths are folded.
 
-    Args:
-        names: all names of tensors in the model; new ones are added.
-        types: the known types of tensors.
-        opset: the version of ONNX's domain.
-        prefix: what new names begin with.
+    New names begin with `prefix` and are added to `names`, all names in the model. `types` are the known ones.
     """
 
     def __init__(self, names: set[str], types: Mapping[str, onnx.TypeProto.Tensor], opset: int, prefix: str) -> None:
@@ -349,9 +341,9 @@ class InlinedGraph(BodyGraph):
 
     def constant(self, value: Any, kind: Kind) -> Value:
         """Return a constant, of a number or an array."""
-        made = super().constant(value, kind)
-        self._arrays.setdefault(made.name, np.asarray(value, DTYPES[kind]))
-        return made
+        constant = super().constant(value, kind)
+        self._arrays.setdefault(constant.name, np.asarray(value, DTYPES[kind]))
+        return constant
 
     def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
         """As `BodyGraph.ops`, but no node is added if its result is known or equals one of its inputs."""
@@ -389,7 +381,7 @@ class InlinedGraph(BodyGraph):
         known = self._types.get(name)
         if known is None or not known.HasField("shape"):
             return []
-        return [one.dim_value if one.HasField("dim_value") else None for one in known.shape.dim]
+        return [dim.dim_value if dim.HasField("dim_value") else None for dim in known.shape.dim]
 
 
 def _is_small(op_type: str, arrays: Sequence[Any]) -> bool:

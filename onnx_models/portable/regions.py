@@ -105,10 +105,10 @@ def read_roi_inputs(given: Mapping[str, Value], request: BodyRequest, *, reads_m
         bins_y, bins_x = (
             request.attributes.number(f"output_{size}", "int64").reshape(1) for size in ("height", "width")
         )
-    regions, own = operator.inputs[1:3]
+    regions, images_of_regions = operator.inputs[1:3]
     *_, count, columns = rois.lengths_up_to(regions.ranks[-1])
     rows = rois.cast("double").reshape(count, columns)
-    indices = indices.cast("int64").reshape(indices.lengths_up_to(own.ranks[-1])[-1])
+    indices = indices.cast("int64").reshape(indices.lengths_up_to(images_of_regions.ranks[-1])[-1])
     conditions += [height > 0, width > 0]
     of_regions, of_images = check_rois(rows, indices, images, conditions, int(regions.shape[-1]))
     if dy is not None:
@@ -123,26 +123,18 @@ def name_gradients(
     """Return the gradients that are not None by the names of outputs, with drois in the shape of the RoIs."""
     if drois is not None:
         drois = drois.shaped_as(given[request.operator.inputs[1].name])
-    found = zip(request.operator.outputs, (dx, drois), strict=True)
-    return {tensor.name: value for tensor, value in found if value is not None}
+    gradients = zip(request.operator.outputs, (dx, drois), strict=True)
+    return {tensor.name: value for tensor, value in gradients if value is not None}
 
 
 def check_rois(
     rois: Value, indices: Value, images: Value, conditions: Sequence[Value], columns: int
 ) -> tuple[tuple[Value, ...], Value]:
-    """Return the coordinates and images of regions, and make invalid ones fail at run time.
+    """Return the coordinates of regions, [R, 1, 1] each, and their images [R], and make invalid ones fail at run time.
 
     A body cannot raise an error. It reads an image that does not exist instead, which ONNX Runtime refuses on the CPU.
-
-    Args:
-        rois: [R, columns].
-        indices: [R], int64: the unchecked image of each region.
-        images: the number of images, int64[1].
-        conditions: bool[1] or [R] each, further conditions on valid regions.
-        columns: the number of coordinates of a region.
-
-    Returns:
-        The coordinates of the regions, [R, 1, 1] each, and their images [R].
+    `rois` are [R, columns], `indices` the unchecked images [R] of `images`, int64[1], and `conditions` further ones on
+    valid regions, bool[1] or [R].
     """
     finite = (abs(rois) <= LARGEST).cast("int64").min(1).equals(1)
     right = reduce(Value.__and__, [finite, indices >= 0, rois.length(0).equals(indices.length(0)), *conditions])

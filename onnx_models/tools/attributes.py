@@ -98,11 +98,7 @@ def attribute_values(operator: Operator, given: Mapping[str, object]) -> dict[st
 
 
 def refuse_extensions(operator: Operator, values: Mapping[str, AttributeValue]) -> None:
-    """Refuse values that this project adds to ONNX's, for a node of ONNX's own operator.
-
-    Raises:
-        ValueError: a value is one of these.
-    """
+    """Refuse values that this project adds to ONNX's, for a node of ONNX's own operator."""
     if values.get("mode") == "max_interpolated":
         raise ValueError(f"mode = 'max_interpolated': only {operator.name} of {DOMAIN} has it")
 
@@ -154,7 +150,11 @@ def attribute_protos(
     attributes: Iterable[Attribute], values: Mapping[str, AttributeValue]
 ) -> list[onnx.AttributeProto]:
     """Make the attributes of a node. Values of None are left out, and empty lists, where an absent list means the same."""
-    return [attribute_proto(one, values[one.name]) for one in attributes if _is_written(one, values[one.name])]
+    return [
+        attribute_proto(attribute, values[attribute.name])
+        for attribute in attributes
+        if _is_written(attribute, values[attribute.name])
+    ]
 
 
 def _is_written(attribute: Attribute, value: AttributeValue) -> bool:

@@ -89,7 +89,7 @@ class Functions:
 
     def __iter__(self) -> Iterator[onnx.FunctionProto]:
         """Iterate over the functions, each after those that it calls."""
-        return (self._by_id[one] for one in self._sorted)
+        return (self._by_id[identity] for identity in self._sorted)
 
     def called(self, node: onnx.NodeProto) -> onnx.FunctionProto | None:
         """Return the function that a node calls, or None; None for this project's operators, even if they have a body."""
@@ -104,22 +104,25 @@ class Functions:
         if not self._by_id:
             return
         sizes: _Sizes = {}
-        total, own = _Size(), _Size()
+        total, before = _Size(), _Size()
         for function in self:
             size = self._size(function.node, sizes)
-            sizes[_id(function)] = size, {one.name: self._value(one, sizes) for one in function.attribute_proto}
+            sizes[_id(function)] = (
+                size,
+                {attribute.name: self._value(attribute, sizes) for attribute in function.attribute_proto},
+            )
             _check_depth(size, f"function {function_label(function)}")
-            own.nodes += sum(1 for _ in _nodes(function))
-            own.bytes += function.ByteSize()
+            before.nodes += sum(1 for _ in _nodes(function))
+            before.bytes += function.ByteSize()
             if is_body(function):
                 total.add(size)
-        own.nodes += sum(1 for _ in _nodes(self._model))
-        own.bytes += sum(node.ByteSize() for node in self._model.graph.node)
+        before.nodes += sum(1 for _ in _nodes(self._model))
+        before.bytes += sum(node.ByteSize() for node in self._model.graph.node)
         total.add(self._size(self._model.graph.node, sizes))
         _check_depth(total, "the graph")
         for what, now, then, most in (
-            ("nodes", own.nodes, total.nodes, MAX_NODES),
-            ("bytes", own.bytes, total.bytes, MAX_BYTES),
+            ("nodes", before.nodes, total.nodes, MAX_NODES),
+            ("bytes", before.bytes, total.bytes, MAX_BYTES),
         ):
             if then - now > most:
                 raise ValueError(
@@ -188,10 +191,10 @@ def inline_functions(model: onnx.ModelProto, least_opset: int) -> onnx.ModelProt
                 )
     inlinable = [(function.domain, function.name) for function in completed.functions if not is_body(function)]
     with single_line_errors("inlining the model's functions"):
-        made = onnx.inliner.inline_selected_functions(completed, inlinable)
+        inlined = onnx.inliner.inline_selected_functions(completed, inlinable)
     for domain, version in list(versions.items())[known:]:
-        made.opset_import.append(onnx.helper.make_opsetid(domain, version))
-    return made
+        inlined.opset_import.append(onnx.helper.make_opsetid(domain, version))
+    return inlined
 
 
 def _called(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -207,24 +210,24 @@ def _called(model: onnx.ModelProto) -> onnx.ModelProto:
     kept = [function for function in model.functions if is_body(function) or _id(function) in reached]
     if len(kept) == len(model.functions):
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    assign(made.functions, kept)
-    return made
+    reduced = onnx.ModelProto()
+    reduced.CopyFrom(model)
+    assign(reduced.functions, kept)
+    return reduced
 
 
 def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy in which calls have the defaults of the function's attributes, which ONNX's inliner ignores."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    functions = Functions(made)
-    for scope in (*functions, made):
+    completed = onnx.ModelProto()
+    completed.CopyFrom(model)
+    functions = Functions(completed)
+    for scope in (*functions, completed):
         for node in _nodes(scope):
             callee = functions.called(node)
             if callee is not None:
                 given = {attribute.name for attribute in node.attribute}
                 node.attribute.extend(default for default in callee.attribute_proto if default.name not in given)
-    return made
+    return completed
 
 
 def is_body(function: onnx.FunctionProto) -> bool:
@@ -277,11 +280,8 @@ def check_attributes(
     """Refuse a model in which an attribute of this project's operators is unknown, of a wrong type or breaks its rule.
 
     Nodes in subgraphs and in functions are checked as well. In a function, an attribute may be a reference to an attribute
-    of the function: then the values from every call and the function's default are checked.
-
-    Args:
-        model: a model of any opset.
-        operator: returns the operator whose rules a node of a model or a function must keep, or None.
+    of the function: then the values from every call and the function's default are checked. `operator` returns the operator
+    whose rules a node of a model or a function must keep, or None.
 
     Raises:
         TypeError: an attribute is unknown or has a wrong type.
@@ -291,29 +291,29 @@ def check_attributes(
     functions = Functions(model)
     wanted: dict[str, _Wanted] = {}
     for scope in (*functions, model):
-        own: _Wanted = defaultdict(dict)
+        referenced: _Wanted = defaultdict(dict)
         place, declared, defaults = "", set[str](), list[onnx.AttributeProto]()
         if isinstance(scope, onnx.FunctionProto):
             place = f" in function {function_label(scope)}"
             defaults = list(scope.attribute_proto)
-            declared = {*scope.attribute, *(one.name for one in defaults)}
-            wanted[function_label(scope)] = own
+            declared = {*scope.attribute, *(attribute.name for attribute in defaults)}
+            wanted[function_label(scope)] = referenced
         for node in iter_nodes(scope):
             where = f"{label(node)}{place}"
-            if (found := operator(node, scope)) is not None:
-                _check_node(found, node, where, own)
+            if (definition := operator(node, scope)) is not None:
+                _check_node(definition, node, where, referenced)
             elif (callee := functions.called(node)) is not None:
-                _check_values(node.attribute, wanted[function_label(callee)], where, own)
-        for name, rules in own.items():
+                _check_values(node.attribute, wanted[function_label(callee)], where, referenced)
+        for name, rules in referenced.items():
             if name not in declared:
                 rule, reader = next(iter(rules.items()))
                 raise ValueError(
                     f"{reader}: {rule.name} refers to {name!r}: must be an attribute of a function around the node"
                 )
-        _check_values(defaults, own, f"default{place}", own)
+        _check_values(defaults, referenced, f"default{place}", referenced)
 
 
-def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Wanted) -> None:
+def _check_node(operator: Operator, node: onnx.NodeProto, where: str, referenced: _Wanted) -> None:
     """Check the attributes of a node; for references, add their rules to `own`."""
     with prefix_errors(where):
         values = node_attribute_values(operator, node)
@@ -324,14 +324,14 @@ def _check_node(operator: Operator, node: onnx.NodeProto, where: str, own: _Want
             refuse_extensions(operator, values)
     for rule in operator.attributes:
         if rule.name in references:
-            own[references[rule.name]].setdefault(rule, where)
+            referenced[references[rule.name]].setdefault(rule, where)
 
 
-def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: str, own: _Wanted) -> None:
+def _check_values(given: Iterable[onnx.AttributeProto], wanted: _Wanted, where: str, referenced: _Wanted) -> None:
     """Check the values that a call or a default gives to attributes of a function; for references, add rules to `own`."""
     for attribute in given:
         for rule, reader in list(wanted.get(attribute.name, {}).items()):
             with prefix_errors(f"{where} gives {attribute.name!r} to {reader}"):
                 checked_value(rule, attribute)
             if attribute.ref_attr_name:
-                own[attribute.ref_attr_name].setdefault(rule, reader)
+                referenced[attribute.ref_attr_name].setdefault(rule, reader)

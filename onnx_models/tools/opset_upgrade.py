@@ -72,12 +72,12 @@ def upgrade_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
             raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
     if opset > NEWEST:
         raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
-    made = copy_model(model)
-    for scope in (made, *made.functions):
+    upgraded = copy_model(model)
+    for scope in (upgraded, *upgraded.functions):
         found = onnx_opset(scope)
         if found is not None and found < opset:
             _raise(scope, found, opset)
-    return made
+    return upgraded
 
 
 def _raise(scope: Scope, version: int, opset: int) -> None:
@@ -110,9 +110,7 @@ def _read(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
 class UpgradedNodes(NodeBuilder):
     """Converts the nodes of a model or of a function one by one. Nodes that are added precede the converted one.
 
-    Args:
-        names: the names of all tensors.
-        read: the names of the tensors that a node reads or that are outputs.
+    `read` are the names of the tensors that a node reads or that are outputs.
     """
 
     def __init__(self, names: set[str], read: set[str]) -> None:
@@ -145,14 +143,9 @@ class UpgradedNodes(NodeBuilder):
         self._after.append(onnx.helper.make_node(operator, [node.output[0], *inputs], [name], **attributes))
 
     def to_input(self, node: onnx.NodeProto, name: str, place: int, value: str, like: str = "") -> None:
-        """Turn an attribute into an input, if the node has it.
+        """Turn an attribute, which may be a reference, into the input at `place`, if the node has it.
 
-        Args:
-            node: the converted node.
-            name: the attribute's name; it may be a reference to an attribute of a function.
-            place: the index of the input.
-            value: the attribute of Constant of the same type.
-            like: the name of a tensor whose element type the input gets; "" for that of the attribute.
+        `value` is the attribute of Constant of the same type; the input gets the element type of `like`, if that is given.
         """
         attribute = _taken(node, name)
         if attribute is None:
@@ -180,10 +173,10 @@ def _taken(node: onnx.NodeProto, name: str) -> onnx.AttributeProto | None:
     attribute = _attribute(node, name)
     if attribute is None:
         return None
-    made = onnx.AttributeProto()
-    made.CopyFrom(attribute)
+    taken = onnx.AttributeProto()
+    taken.CopyFrom(attribute)
     node.attribute.remove(attribute)
-    return made
+    return taken
 
 
 def _set(node: onnx.NodeProto, **attributes: object) -> None:

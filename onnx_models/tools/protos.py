@@ -32,11 +32,7 @@ def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto
 
 
 def iter_nodes(source: Scope | onnx.GraphProto | Iterable[onnx.NodeProto], level: int = 0) -> Iterator[onnx.NodeProto]:
-    """Yield each node, followed by the nodes of its subgraphs.
-
-    Args:
-        source: nodes, a graph, a function, or a model, of which the functions are left out.
-        level: the depth of the nodes in subgraphs.
+    """Yield each node, followed by the nodes of its subgraphs; those of the functions of a model are left out.
 
     Raises:
         ValueError: subgraphs are nested deeper than `MAX_NESTED`.
@@ -57,10 +53,7 @@ def iter_graphs(
 ) -> Iterator[onnx.GraphProto | onnx.FunctionProto]:
     """Yield each graph or function, followed by its subgraphs.
 
-    Args:
-        source: a graph, a function, or a model, of which the functions are left out.
-        level: its depth in subgraphs.
-        defaults: True for the functions of a model, and the graphs among the defaults of their attributes, as well.
+    With `defaults`, this includes the functions of a model, and the graphs among the defaults of their attributes.
 
     Raises:
         ValueError: subgraphs are nested deeper than `MAX_NESTED`.
@@ -85,7 +78,10 @@ def _check_level(level: int) -> None:
 
 
 def _outermost(model: onnx.ModelProto) -> list[onnx.GraphProto | onnx.FunctionProto]:
-    return [model.graph, *(graph for one in model.training_info for graph in (one.initialization, one.algorithm))]
+    return [
+        model.graph,
+        *(graph for training in model.training_info for graph in (training.initialization, training.algorithm)),
+    ]
 
 
 def tensor_names(part: onnx.GraphProto | onnx.FunctionProto) -> Iterator[str]:
@@ -145,23 +141,23 @@ def input_names(node: onnx.NodeProto) -> Collection[str]:
 
 def outer_names(graph: onnx.GraphProto) -> Collection[str]:
     """Names of the outer tensors that a subgraph reads, once each and in order."""
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own |= {sparse.values.name for sparse in graph.sparse_initializer}
+    inside = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    inside |= {sparse.values.name for sparse in graph.sparse_initializer}
     names: dict[str, None] = {}
     for node in graph.node:
-        names |= dict.fromkeys(name for name in input_names(node) if name not in own)
-        own.update(node.output)
-    return names | dict.fromkeys(value.name for value in graph.output if value.name not in own)
+        names |= dict.fromkeys(name for name in input_names(node) if name not in inside)
+        inside.update(node.output)
+    return names | dict.fromkeys(value.name for value in graph.output if value.name not in inside)
 
 
 def needed(nodes: Sequence[onnx.NodeProto], names: Collection[str]) -> list[onnx.NodeProto]:
     """The members of `nodes` that these tensors depend on; both in topological order."""
-    wanted, found = set(names), []
+    wanted, needed_nodes = set(names), []
     for node in reversed(nodes):
         if not wanted.isdisjoint(node.output):
             wanted.update(input_names(node))
-            found.append(node)
-    return found[::-1]
+            needed_nodes.append(node)
+    return needed_nodes[::-1]
 
 
 _MIN_BYTES = 4096
@@ -170,50 +166,50 @@ _MIN_BYTES = 4096
 
 def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Copy a model of any size."""
-    made = onnx.ModelProto()
+    copied = onnx.ModelProto()
     try:
-        made.CopyFrom(model)
+        copied.CopyFrom(model)
     except EncodeError:
         return restore_weights(strip_weights(model), model)
-    return made
+    return copied
 
 
-def restore_weights(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+def restore_weights(stripped: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """Put the data of the initializers of `model` into `made`, which came from `strip_weights`, and return it."""
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    for tensor in made.graph.initializer:
+    for tensor in stripped.graph.initializer:
         if tensor.name in tensors:
             tensor.CopyFrom(tensors[tensor.name])
-    return made
+    return stripped
 
 
 def strip_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Copy a model without the data of large initializers, which are marked as external."""
-    made = onnx.ModelProto()
+    stripped = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":
-            _copy(made, field, value)
+            _copy(stripped, field, value)
     for field, value in model.graph.ListFields():
         if field.name != "initializer":
-            _copy(made.graph, field, value)
+            _copy(stripped.graph, field, value)
     for tensor in model.graph.initializer:
-        kept = made.graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+        kept = stripped.graph.initializer.add(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
         if tensor.ByteSize() <= _MIN_BYTES:
             kept.CopyFrom(tensor)
         else:
             kept.data_location = onnx.TensorProto.EXTERNAL
             kept.external_data.add(key="location", value=tensor.name)
-    return made
+    return stripped
 
 
-def _copy(made: onnx.ModelProto | onnx.GraphProto, field: object, value: object) -> None:
+def _copy(target: onnx.ModelProto | onnx.GraphProto, field: object, value: object) -> None:
     name = field.name  # type: ignore[attr-defined]
     if hasattr(value, "extend"):
-        getattr(made, name).extend(value)
+        getattr(target, name).extend(value)
     elif hasattr(value, "CopyFrom"):
-        getattr(made, name).CopyFrom(value)
+        getattr(target, name).CopyFrom(value)
     else:
-        setattr(made, name, value)
+        setattr(target, name, value)
 
 
 def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -251,12 +247,12 @@ def accepted(model: onnx.ModelProto) -> onnx.ModelProto:
             raise ValueError(f"the model declares the element type {kind.elem_type}: must be one of ONNX's")
     if all(length.dim_value >= 0 for kind in kinds for length in kind.shape.dim):
         return model
-    made = copy_model(model)
-    for kind in _declared_types(made):
+    cleared = copy_model(model)
+    for kind in _declared_types(cleared):
         for length in kind.shape.dim:
             if length.dim_value < 0:
                 length.ClearField("dim_value")
-    return made
+    return cleared
 
 
 _SUBGRAPHS = {"If": ("then_branch", "else_branch"), "Loop": ("body",), "Scan": ("body",)}

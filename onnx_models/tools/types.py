@@ -59,11 +59,11 @@ def infer_shapes(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.Mod
     _register_once()
     with single_line_errors("shape inference"):
         copied = copy_for_inference(model, data_prop)
-        found = onnx.shape_inference.infer_shapes(copied, data_prop=data_prop)
-        while _infer_more(found):
+        inferred = onnx.shape_inference.infer_shapes(copied, data_prop=data_prop)
+        while _infer_more(inferred):
             # The lengths of one Split may determine those of the next.
-            found = onnx.shape_inference.infer_shapes(found, data_prop=data_prop)
-        return found if copied is model else restore_copy(found, model)
+            inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=data_prop)
+        return inferred if copied is model else restore_copy(inferred, model)
 
 
 def known_types(model: onnx.ModelProto) -> Iterator[Tensors]:
@@ -95,21 +95,21 @@ def _infer_more(model: onnx.ModelProto) -> bool:
     graph = model.graph
     types = {value.name: value.type.tensor_type for value in (*graph.value_info, *graph.input, *graph.output)}
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    found = False
+    has_more = False
     for node in graph.node:
         if normalize_domain(node.domain) or not node.output:
             continue
         if node.op_type == "Constant":
-            constants.update((node.output[0], one.t) for one in node.attribute if one.name == "value")
+            constants.update((node.output[0], attribute.t) for attribute in node.attribute if attribute.name == "value")
         elif node.op_type == "Split" and len(node.input) == 2 and node.input[0] in types:
-            found |= _infer_split(node, types, constants.get(node.input[1]))
+            has_more |= _infer_split(node, types, constants.get(node.input[1]))
         elif node.op_type == "STFT" and node.input:
             if node.output[0] not in types:
                 types[node.output[0]] = graph.value_info.add(name=node.output[0]).type.tensor_type
-            found |= _infer_transform(types[node.output[0]], types.get(node.input[0]))
+            has_more |= _infer_transform(types[node.output[0]], types.get(node.input[0]))
         elif node.input and _keeps_rank(node):
-            found |= _infer_rank(types.get(node.output[0]), types.get(node.input[0]))
-    return found
+            has_more |= _infer_rank(types.get(node.output[0]), types.get(node.input[0]))
+    return has_more
 
 
 def _infer_split(node: onnx.NodeProto, types: Tensors, sizes: onnx.TensorProto | None) -> bool:
@@ -117,8 +117,8 @@ def _infer_split(node: onnx.NodeProto, types: Tensors, sizes: onnx.TensorProto |
 
     An unknown length is, for example, that of the shape of a tensor of unknown rank.
     """
-    whole, found = types[node.input[0]], False
-    axis = next((one.i for one in node.attribute if one.name == "axis"), 0)
+    whole, has_more = types[node.input[0]], False
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
     if not -len(whole.shape.dim) <= axis < len(whole.shape.dim):
         return False
     lengths: list[int | None] = [None] * len(node.output)
@@ -129,11 +129,11 @@ def _infer_split(node: onnx.NodeProto, types: Tensors, sizes: onnx.TensorProto |
         if part is not None and not part.HasField("shape"):
             part.shape.CopyFrom(whole.shape)
             part.shape.dim[axis].Clear()
-            found = True
+            has_more = True
         if part is not None and length is not None and not part.shape.dim[axis].HasField("dim_value"):
             part.shape.dim[axis].dim_value = length
-            found = True
-    return found
+            has_more = True
+    return has_more
 
 
 _SAME_RANK = {"CenterCropPad", "Conv", "ConvTranspose", "DeformConv", "GroupNormalization", "MaxUnpool", "Resize"}
@@ -146,7 +146,7 @@ ONNX infers no rank behind a Conv whose kernel has unknown lengths, nor behind a
 def _keeps_rank(node: onnx.NodeProto) -> bool:
     is_reduction = node.op_type.startswith("Reduce")
     return node.op_type in _SAME_RANK or (
-        is_reduction and all(one.i for one in node.attribute if one.name == "keepdims")
+        is_reduction and all(attribute.i for attribute in node.attribute if attribute.name == "keepdims")
     )
 
 
@@ -172,14 +172,10 @@ def _infer_transform(output: onnx.TypeProto.Tensor, signal: onnx.TypeProto.Tenso
 
 
 def node_checker(opsets: Mapping[str, int]) -> Callable[[onnx.NodeProto], None]:
-    """Return a check of a node's numbers of inputs and outputs, and of its attributes' names and types.
+    """Return a check of a node's numbers of inputs and outputs, and of its attributes' names and types, at these opsets.
 
-    Args:
-        opsets: the version of each domain.
-
-    Returns:
-        A function that takes a node without subgraphs and raises ValueError if it breaks its operator's schema. It accepts
-        a node whose operator has no schema.
+    The check takes a node without subgraphs and raises ValueError if it breaks its operator's schema. It accepts a node
+    whose operator has no schema.
     """
     _register_once()
     context = onnx.checker.C.CheckerContext()
@@ -263,21 +259,21 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
     )
     if not is_changed:
         return model
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for scope in (made, *made.functions):
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    for scope in (copied, *copied.functions):
         scope.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
-    for value in (*made.graph.input, *made.graph.output, *made.graph.value_info):
+    for value in (*copied.graph.input, *copied.graph.output, *copied.graph.value_info):
         if data_prop and _is_long(value):
             length = value.type.tensor_type.shape.dim[0]
             length.dim_param = f"{_DOMAIN}:{length.dim_value}"
-    for part in list(iter_graphs(made, defaults=True)):
+    for part in list(iter_graphs(copied, defaults=True)):
         for node in part.node:
             if _is_composed(node, functions):
                 # A ValueError is for a rule: runtimes may take the node.
                 with contextlib.suppress(ValueError):
-                    made.functions.append(_composed(node, f"{node.op_type}_{len(made.functions)}"))
-                    node.domain, node.op_type = _DOMAIN, made.functions[-1].name
+                    copied.functions.append(_composed(node, f"{node.op_type}_{len(copied.functions)}"))
+                    node.domain, node.op_type = _DOMAIN, copied.functions[-1].name
         pairs = [([_check_of(node)] if node.op_type == "Slice" and node.input else [], node) for node in part.node]
         nodes = [node for checks, node in pairs for node in (*checks, node)]
         assign(part.node, nodes)
@@ -286,7 +282,7 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
             part.value_info.append(value)
         if isinstance(part, onnx.GraphProto):
             del part.sparse_initializer[:]
-    return made
+    return copied
 
 
 def restore_copy(found: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:

@@ -35,17 +35,9 @@ def capture(
 ) -> Any:
     """The ONNXProgram, not yet optimized, with protected markers (see `custom_gradients`).
 
-    Args:
-        module: its ``forward(*tensors)`` takes all inputs.
-        inputs: example tensors by name.
-        dynamic_shapes: the dynamic axes of some inputs, by name.
-        opset_version: ONNX opset.
-        translations: further ones, by operator of PyTorch.
-        through_rois: whether RoiAlign passes a gradient to its RoIs.
-
-    Raises:
-        TypeError: a key of `translations` is an operator without its overload.
-        ValueError: the module defines a gradient of its own, or changes a parameter.
+    The module's ``forward(*tensors)`` takes all inputs in order. `through_rois`: whether RoiAlign passes a gradient to
+    its RoIs. A key of `translations` without its overload is a TypeError; a module that defines a gradient of its own,
+    or changes a parameter, a ValueError.
     """
     named = [dict(dynamic_shapes.get(name, {})) or None for name in inputs]
     traced = [
@@ -81,7 +73,9 @@ def _exported(module: Any, inputs: Mapping[str, Any], traced: Sequence[Any], *, 
         exported = torch.export.export(
             module, tuple(map(_distinct, inputs.values())), dynamic_shapes={"tensors": tuple(traced)}, strict=False
         )
-    graphs = [one.graph for one in exported.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    graphs = [
+        submodule.graph for submodule in exported.graph_module.modules() if isinstance(submodule, torch.fx.GraphModule)
+    ]
     _detach_what_has_no_gradient(exported.graph_module.graph)
     if not through_rois:
         _detach_rois(exported.graph_module.graph)
@@ -169,15 +163,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 def check_hooks(named_modules: Mapping[str, Any], named_tensors: Mapping[str, Any]) -> None:
-    """Refuse backward hooks, which the exported model would not have.
-
-    Args:
-        named_modules: all modules, submodules included.
-        named_tensors: parameters, buffers and inputs.
-
-    Raises:
-        ValueError: one of them has a backward hook.
-    """
+    """Refuse backward hooks, which the exported model would not have, of modules, parameters, buffers and inputs."""
     for kind, things, fields in (
         ("module", named_modules, ("_backward_hooks", "_backward_pre_hooks")),
         ("tensor", named_tensors, ("_backward_hooks", "_post_accumulate_grad_hooks")),
@@ -249,6 +235,6 @@ def _calls(graph: Any, target: Any) -> list[Any]:
 def _detached(node: Any, place: Any) -> Any:
     """Add a node that detaches the output of `node`, at an insertion point of the graph."""
     with place:
-        made = node.graph.call_function(torch.ops.aten.detach.default, (node,))
-    made.meta.update(node.meta)
-    return made
+        detached = node.graph.call_function(torch.ops.aten.detach.default, (node,))
+    detached.meta.update(node.meta)
+    return detached

@@ -35,23 +35,15 @@ def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any]
 
     An element may differ by eps^(2/3) times the largest element of its output, where eps belongs to the coarsest
     floating-point type in the model: 2.4e-5 in float32. If an output differs more, because it is ill-conditioned, it may
-    differ by 16 times the difference between the module's own output and its output in float64.
-
-    Args:
-        model: with the outputs; it may have others.
-        module: called with all inputs, returns a dict of the outputs.
-        inputs: tensors by name.
-        outputs: names of outputs of model and module.
-
-    Raises:
-        ValueError: ONNX Runtime does not run the model, or an output differs by more than the bound.
+    differ by 16 times the difference between the module's own output and its output in float64. A larger difference, and a
+    model that ONNX Runtime does not run, are a ValueError.
     """
     random = _random(model.graph)
     compared = [name for name in outputs if name not in random]
     if not compared:
         return
     try:
-        found = _run(_forward(model, compared), compared, inputs)
+        outputs_of_model = _run(_forward(model, compared), compared, inputs)
     except NoKernel as error:
         message = f"the exported forward pass was not compared with the module's: {_line(error)}"
         warnings.warn(message, UncheckedWarning, stacklevel=3)
@@ -61,13 +53,13 @@ def check_forward(model: onnx.ModelProto, module: Any, inputs: Mapping[str, Any]
             f"ONNX Runtime does not run the exported forward pass: {_line(error)}; check=False exports it anyway"
         ) from error
     with visible_statistics():
-        _compare(found, module, inputs, _eps(model.graph))
+        _compare(outputs_of_model, module, inputs, _eps(model.graph))
 
 
-def _compare(found: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], eps: float) -> None:
+def _compare(outputs: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], eps: float) -> None:
     wanted = _values(module, inputs)
     far = {}
-    for name, value in found.items():
+    for name, value in outputs.items():
         if value.shape != wanted[name].shape:
             raise ValueError(f"output {name!r} has shape {value.shape}: the module's has {wanted[name].shape}")
         difference = _difference(value, wanted[name])
@@ -87,8 +79,8 @@ def _compare(found: Mapping[str, Any], module: Any, inputs: Mapping[str, Any], e
                 f"output {name!r} of the module differs from call to call, and the model repeats that of one call: must "
                 "use PyTorch's random numbers only; check=False exports it anyway"
             )
-        own = _difference(wanted[name], exact[name])
-        if difference > (allowed := max(bound, _FACTOR * own)):
+        rounding = _difference(wanted[name], exact[name])
+        if difference > (allowed := max(bound, _FACTOR * rounding)):
             raise ValueError(
                 f"output {name!r} of the exported model differs from the module's by up to {difference:.3g}, the bound is "
                 f"{allowed:.3g}: PyTorch's exporter translates an operator of the module wrongly; check=False exports it "
@@ -100,7 +92,7 @@ def _difference(a: Any, b: Any) -> float:
     """The largest absolute difference of the elements; infinite where only one is NaN, or infinities differ."""
     if a.shape != b.shape:
         return np.inf
-    a, b = (np.asarray(one, np.float64) for one in (a, b))
+    a, b = (np.asarray(array, np.float64) for array in (a, b))
     with np.errstate(invalid="ignore"):
         differences = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
     return float(np.where(np.isnan(differences), np.inf, differences).max(initial=0))
@@ -133,7 +125,7 @@ def _random(graph: onnx.GraphProto) -> set[str]:
     """The tensors of a graph that depend on random numbers."""
     random: set[str] = set()
     for node in graph.node:
-        if any(one.op_type in RANDOM for one in iter_nodes([node])) or not random.isdisjoint(input_names(node)):
+        if any(inner.op_type in RANDOM for inner in iter_nodes([node])) or not random.isdisjoint(input_names(node)):
             random.update(node.output)
     return random
 
@@ -142,7 +134,7 @@ def _forward(model: onnx.ModelProto, outputs: Collection[str]) -> onnx.ModelProt
     """The model with no other outputs than these, and no nodes and initializers that they do not need."""
     graph = model.graph
     nodes, needed = needed_nodes(graph, outputs)
-    made = onnx.helper.make_graph(
+    reduced = onnx.helper.make_graph(
         nodes,
         graph.name,
         graph.input,
@@ -150,7 +142,7 @@ def _forward(model: onnx.ModelProto, outputs: Collection[str]) -> onnx.ModelProt
         [tensor for tensor in graph.initializer if tensor.name in needed],
     )
     return onnx.helper.make_model(
-        made, ir_version=model.ir_version, opset_imports=model.opset_import, functions=model.functions
+        reduced, ir_version=model.ir_version, opset_imports=model.opset_import, functions=model.functions
     )
 
 
@@ -159,10 +151,10 @@ def _run(model: onnx.ModelProto, outputs: Sequence[str], inputs: Mapping[str, An
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     used = {(node.domain, node.op_type) for node in iter_nodes(model.graph.node)}
-    own = [operator for identity, operator in CUSTOM.items() if identity in used]
+    operators = [operator for identity, operator in CUSTOM.items() if identity in used]
     # Registering this project's operators takes seconds.
-    is_ours = own or any(domain == DOMAIN for domain, _ in used)
-    session_of = partial(ortops.InferenceSession, operators=own) if is_ours else onnxruntime.InferenceSession
+    is_ours = operators or any(domain == DOMAIN for domain, _ in used)
+    session_of = partial(ortops.InferenceSession, operators=operators) if is_ours else onnxruntime.InferenceSession
     session = session_of(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     arrays = {name: _array(tensor) for name, tensor in inputs.items()}
     return dict(zip(outputs, session.run(outputs, arrays), strict=True))

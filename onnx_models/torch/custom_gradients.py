@@ -7,7 +7,6 @@ surrogate in the graph from export to differentiation; then the surrogates are r
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -15,7 +14,7 @@ import onnx
 import torch
 from onnxscript import opset18 as op
 
-from onnx_models.tools.protos import input_names, needed
+from onnx_models.tools.protos import assign, input_names, needed
 
 _DOMAIN = "onnx_models.torch.marks"
 """A domain that the exporter's optimizer does not know; it would remove ONNX's Identity, and some Add."""
@@ -26,11 +25,9 @@ torch.library.register_fake("ortops::custom_gradient", lambda value, surrogate: 
 
 
 def with_derivatives(value: Any, *terms: tuple[Any, Any]) -> Any:
-    """The value of a function, with given derivatives.
+    """The value of a function with given derivatives: pairs of an argument and of the derivative by it.
 
-    Args:
-        value: a tensor.
-        terms: pairs of an argument and the derivative with respect to it; each pair broadcasts to the shape of the value.
+    Each pair broadcasts to the shape of the value.
     """
     surrogate = sum(x * derivative.detach() for x, derivative in terms)
     return with_gradient_of(value, surrogate)
@@ -45,7 +42,7 @@ class Markers:
     """The marker nodes of an exported graph: Identity where a gradient ends, and Add of a value and a surrogate."""
 
     def __init__(self) -> None:
-        self._found: list[Any] = []
+        self._marked_values: list[Any] = []
 
     def translations(self) -> dict[Any, Callable[..., Any]]:
         """Translations of ``detach`` and ``ortops::custom_gradient`` for one export."""
@@ -61,13 +58,13 @@ class Markers:
         return {torch.ops.aten.detach.default: stop, torch.ops.ortops.custom_gradient.default: custom_gradient}
 
     def _marked(self, value: Any) -> Any:
-        self._found.append(value)
+        self._marked_values.append(value)
         return value
 
     def protect(self, program: Any) -> None:
         """Protect the markers from the optimizer by a domain that it does not know."""
         graph = program.model.graph
-        names = {value.name for value in self._found}
+        names = {value.name for value in self._marked_values}
         for node in graph.all_nodes():
             if node.op_type in ("Identity", "Add") and node.outputs[0].name in names:
                 node.domain = _DOMAIN
@@ -77,8 +74,7 @@ class Markers:
 def remove_markers(program: Any) -> tuple[list[Any], list[Any]]:
     """After optimization, give the marker nodes ONNX's domain.
 
-    Returns:
-        The outputs where a gradient ends, and the outputs of functions with custom gradients.
+    Returns the outputs where a gradient ends, and the outputs of functions with custom gradients.
     """
     graph = program.model.graph
     nodes = [node for node in graph.all_nodes() if node.domain == _DOMAIN]
@@ -90,12 +86,10 @@ def remove_markers(program: Any) -> tuple[list[Any], list[Any]]:
 
 
 def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Collection[str]) -> onnx.ModelProto:
-    """The differentiated model without surrogates, and without the nodes that only these needed.
+    """The differentiated model without surrogates, and without the nodes and initializers that only these needed.
 
-    Args:
-        model: modified in place.
-        custom: names of the outputs of functions with custom gradients.
-        kept: names of initializers to keep even if they are unused.
+    `custom` are the outputs of functions with custom gradients, `kept` initializers to keep even if they are unused.
+    The model is modified in place.
     """
     graph = model.graph
     for node in graph.node:
@@ -103,9 +97,9 @@ def without_surrogates(model: onnx.ModelProto, custom: Collection[str], kept: Co
             node.op_type = "Identity"
             del node.input[1:]
     nodes, names = needed_nodes(graph, [value.name for value in graph.output])
-    _keep(graph.node, nodes)
-    _keep(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in names.union(kept)])
-    _keep(graph.value_info, [value for value in graph.value_info if value.name in names])
+    assign(graph.node, nodes)
+    assign(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in names.union(kept)])
+    assign(graph.value_info, [value for value in graph.value_info if value.name in names])
     return model
 
 
@@ -113,10 +107,3 @@ def needed_nodes(graph: onnx.GraphProto, outputs: Collection[str]) -> tuple[list
     """The nodes of a graph that these outputs need, in order, and the names of all tensors that these read or are."""
     nodes = needed(graph.node, outputs)
     return nodes, set(outputs).union(*map(input_names, nodes))
-
-
-def _keep(field: Any, items: list[Any]) -> None:
-    if len(items) < len(field):
-        copies = [copy.deepcopy(item) for item in items]
-        del field[:]
-        field.extend(copies)

@@ -180,11 +180,11 @@ class _WithLoss(torch.nn.Module):  # type: ignore[misc]
         }
         if self.loss is None:
             return {LOSS: _checked_loss(result), **updated}
-        found = _named_tensors(_OUTPUT, result)
+        named = _named_tensors(_OUTPUT, result)
         for name in (LOSS, *updated):
-            if name in found:
+            if name in named:
                 raise ValueError(f"the module returns a tensor that would be named {name!r}: must have another name")
-        return {**found, LOSS: _checked_loss(self.loss(result, *targets)), **updated}
+        return {**named, LOSS: _checked_loss(self.loss(result, *targets)), **updated}
 
 
 def _versions(module: Any) -> dict[str, tuple[int, int]]:
@@ -231,15 +231,15 @@ def _inputs(module: Any, args: Sequence[Any], loss: Loss | None, targets: Sequen
         raise ValueError("targets are given without a loss: must be empty")
     of_module = _argument_names(module.forward, len(args))
     of_loss = _argument_names(getattr(loss, "forward", loss), len(targets) + 1)[1:] if targets else []
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, value in zip([*of_module, *of_loss], [*args, *targets], strict=True):
         for inner, tensor in _named_tensors(name, value).items():
-            if inner in found:
+            if inner in named:
                 raise ValueError(
                     f"two inputs have the name {inner!r}: the module's arguments and the loss's must differ"
                 )
-            found[inner] = tensor
-    return found
+            named[inner] = tensor
+    return named
 
 
 def _argument_names(function: Any, count: int) -> list[str]:
@@ -335,8 +335,7 @@ def _name(
 ) -> tuple[list[str], list[str]]:
     """Simplify the graph without folding the tensors in `kept`, and name inputs, outputs and initializers.
 
-    Returns:
-        The names of the tensors where PyTorch's gradient ends, and of the outputs of functions with custom gradients.
+    Returns the tensors where PyTorch's gradient ends, and the outputs of functions with custom gradients.
     """
     held = _initializers_to_inputs(program, kept)
     simplify(program)
@@ -398,7 +397,7 @@ def _without_metadata(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _ensure_initializer(model: onnx.ModelProto, name: str, tensor: Any) -> None:
     """Add the tensor to the initializers if it is not among them because the module does not use it."""
-    if all(one.name != name for one in model.graph.initializer):
+    if all(initializer.name != name for initializer in model.graph.initializer):
         model.graph.initializer.append(onnx_ir.to_proto(tensor_adapters.TorchTensor(tensor.detach(), name)))
 
 

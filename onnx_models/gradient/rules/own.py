@@ -127,8 +127,7 @@ for _operator in OPERATORS:
 def custom_rule(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients | None:
     """The gradients of a node of a user's operator; None for other nodes, and where the operator names no gradient.
 
-    Raises:
-        ValueError: the gradient is not registered, or one of its inputs has a name that the operator does not have.
+    Raises ValueError if the gradient is not registered, or one of its inputs has a name that the operator does not have.
     """
     forward = custom_of(node.proto)
     if forward is None or forward.gradient is None:

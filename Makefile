@@ -5,21 +5,23 @@ BIN := .venv/bin
 COMPILER = $(shell cc -shared -fPIC -x c /dev/null -o /dev/null 2>/dev/null && echo compile || echo library)
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance test test-slow test-torch bench examples docs frozen library release site lint
+.PHONY: conformance test test-slow test-weekly test-torch bench examples docs frozen library release site lint
 
 conformance: .venv/.base library
 	$(BIN)/python -m conformance --strict all
 
-test: .venv/.test library
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+TESTS = not slow and not weekly
+# Tests that take long: the suite's default run, a wheel.
+test-slow: TESTS = slow and not weekly
+# Breadth: rows of which the other targets run a few.
+test-weekly: TESTS = weekly
 
-# Tests that take long: the suite's default run, gradients of gradients, a wheel.
-test-slow: .venv/.test library
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+test test-slow test-weekly: .venv/.test library
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "$(TESTS)"
 
-# The tests that need PyTorch, which is large. Where it is installed, the two targets above run them, too, and take longer.
+# The tests that need PyTorch, which is large. Where it is installed, the targets above run them, too, and take longer.
 test-torch: .venv/.test .venv/.test-torch library
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m torch \
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "torch and not weekly" \
 		$(addprefix tests/test_, torch*.py gradient_layers.py docs.py)
 
 # Measures speed, draws the README's picture and writes the tables of docs/performance.md.

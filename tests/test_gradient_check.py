@@ -26,8 +26,8 @@ OPERATORS = [
     # Refused, but not its function body; in another domain; and deprecated.
     *("DynamicQuantizeLinear", "FlexAttention", "Scatter", "Upsample"),
 ]
-LONG = {"Attention", "LinearAttention"}
-"""Operators whose tests take more than a second."""
+EACH = {"Attention": 8}
+"""Of the tests of an operator that has many, every so many run at each commit, and all of them each week."""
 
 NOT_COMPARED = {
     "test_dynamicquantizelinear*_expanded:x": "agrees",
@@ -74,11 +74,15 @@ def outcome(case: Case, name: str, load: Load) -> str:
 
 @pytest.mark.filterwarnings("ignore")  # of functions out of their domains
 @pytest.mark.parametrize(
-    "operator", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in OPERATORS]
+    ("operator", "step"),
+    [
+        *((name, EACH.get(name, 1)) for name in OPERATORS),
+        *(pytest.param(name, 1, marks=pytest.mark.weekly) for name in EACH),
+    ],
 )
-def test_gradients_agree_with_differences_on_onnxs_node_tests(operator: str) -> None:
+def test_gradients_agree_with_differences_on_onnxs_node_tests(operator: str, step: int) -> None:
     faults = []
-    for case in (one for one in cases() if one.operator == operator and one.wrt):
+    for case in [case for case in cases() if case.operator == operator and case.wrt][::step]:
         for name, at_once in outcomes(case, case.feeds, case.wrt).items():
             found = at_once if at_once == "agrees" else outcome(case, name, in_session)
             if "does not run" in found:

@@ -82,12 +82,13 @@ network (double[N,3] x, int64[N] classes) => (double[N,2] scores, double total)
 FEEDS = {"x": np.random.default_rng(8).uniform(-1, 1, (5, 3)), "classes": np.array([0, 1, 1, 0, 1])}
 
 
-HERE = [one for one in (*SAMPLES, *ROUNDED) if not (IS_OLD and (one.needs_new or one.opset > 21))]
-FEW = {id(one) for one in (*ONE_EACH, *ROUNDED)}
+HERE = [call for call in (*SAMPLES, *ROUNDED) if not (IS_OLD and (call.needs_new or call.opset > 21))]
+FEW = {id(call) for call in (*ONE_EACH, *ROUNDED)}
+"""Those of each commit: forward mode is reverse mode twice, and all samples are compared in reverse."""
 
 
 @pytest.mark.parametrize(
-    "call", [pytest.param(one, marks=[pytest.mark.slow] * (id(one) not in FEW)) for one in HERE], ids=str
+    "call", [pytest.param(call, marks=[pytest.mark.weekly] * (id(call) not in FEW)) for call in HERE], ids=str
 )
 def test_forward_derivatives_are_the_transposes_of_those_in_reverse(call: Call) -> None:
     # Such a policy needs sizes that are constants.
@@ -163,8 +164,10 @@ def test_each_jacobian_of_zeros_has_a_warning_with_the_reason(mode: Mode) -> Non
     assert [name for name, value in found.items() if "jacobian" in name and value.any()] == ["y_a_jacobian"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("call", ONE_EACH, ids=str)
+# A part at each commit: the operators in a gradient have samples of their own.
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=[pytest.mark.weekly] * (i % 6 > 0)) for i, call in enumerate(ONE_EACH)], ids=str
+)
 def test_second_derivatives(call: Call) -> None:
     check(opened(call), call.feeds, call.wrt, second_order=True)
 
@@ -211,7 +214,7 @@ def _differentiated_twice(model: onnx.ModelProto, found: set[tuple[str, str]]) -
         yield f"the gradient of {operators} has no gradient: {error}"
 
 
-@pytest.mark.slow
+@pytest.mark.weekly  # forward mode, which differentiates a gradient, is tested with each operator at each commit
 def test_every_operator_of_a_gradient_has_a_gradient() -> None:
     found: set[tuple[str, str]] = set()
     broken = [message for model in _models() for message in _differentiated_twice(model, found)]

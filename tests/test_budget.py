@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (15943, 4262, 3901),
+    "ortops": (15947, 4244, 3901),
     "onnx_models": (11456, 2533, 2654),
     "conformance": (11030, 2502, 2681),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22069, 839, 5347),
+    "tests": (22065, 838, 5341),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -12,7 +12,7 @@ import torch
 from torch.library import opcheck
 
 from ortops.compute import Bound
-from ortops.torch import operators, roi_align, roi_align_rotated, roi_pool
+from ortops.torch import operators, roi_align
 
 ORTOPS = torch.ops.ortops
 X, DY = torch.rand(1, 3, 6, 7), torch.rand(2, 3, 2, 2)
@@ -71,16 +71,6 @@ def test_tensors_of_the_cpu_and_of_meta_are_not_mixed(name: str) -> None:
             actual, wanted = (getattr(ORTOPS, name)(*given) for given in (moved, arguments))
             assert actual.device.type == ("meta" if all(chosen) else "cpu")
             assert actual.shape == wanted.shape
-
-
-def test_the_functions_name_the_tensor_of_another_device() -> None:
-    with pytest.raises(ValueError, match=r"boxes.device = meta: must be cpu, the device of input"):
-        roi_align(X, BOXES.to("meta"), 2)
-    with pytest.raises(ValueError, match=r"rois.device = cpu: must be meta, the device of input"):
-        roi_align_rotated(X.to("meta"), TURNED, 2, 1.0)
-    with pytest.raises(ValueError, match=r"boxes\[1\].device = meta: must be cpu, the device of boxes\[0\]"):
-        roi_align(X.repeat(2, 1, 1, 1), [BOXES[:, 1:], BOXES[:, 1:].to("meta")], 2)
-    assert roi_pool(X.to("meta").requires_grad_(), BOXES.to("meta"), 2).shape == (2, 3, 2, 2)
 
 
 @each_operator

@@ -228,6 +228,12 @@ ERRORS: tuple[tuple[Callable[[], Any], type[Exception], str], ...] = (
     (lambda: roi_align_rotated(X, ROIS, 2, 1.0), ValueError, r"rois.shape = \[3, 5\]: must be \[K, 6\]"),
     (lambda: ps_roi_align(X, ROIS, 2), ValueError, r"input.shape = \[2, 3, 7, 8\]: C must be a multiple of 4, the"),
     (lambda: ps_roi_align(X.to("meta"), ROIS.to("meta"), 2), ValueError, "C must be a multiple of 4, the number of"),
+    (lambda: roi_align(X, ROIS.to("meta"), 2), ValueError, "boxes.device = meta: must be cpu, the device of input"),
+    (
+        lambda: roi_align(X, [BOXES, BOXES.to("meta")], 2),
+        ValueError,
+        r"boxes\[1\].device = meta: must be cpu, the device of boxes\[0\]",
+    ),
     (lambda: torch.ops.ortops.roi_align(X, BOXES, 1.0, 2, 2, 2, True), ValueError, r"boxes.shape = \[3, 4\]"),
 )
 

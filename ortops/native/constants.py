@@ -109,15 +109,15 @@ def _cells(kind: Kind, value: Any, offset: int) -> Iterator[Cell]:
 
 def functions(targets: Iterable[Target]) -> list[FunctionOf]:
     """The functions whose addresses are in constants, and in all constants whose addresses are in these."""
-    found = dict.fromkeys(targets)
-    left = list(found)
+    reached = dict.fromkeys(targets)
+    left = list(reached)
     while left:
         target = left.pop()
         for cell in cells(target) if isinstance(target, Constant | Several) else ():
-            if not isinstance(cell.value, int | float) and cell.value not in found:
-                found[cell.value] = None
+            if not isinstance(cell.value, int | float) and cell.value not in reached:
+                reached[cell.value] = None
                 left.append(cell.value)
-    return [target for target in found if isinstance(target, FunctionOf)]
+    return [target for target in reached if isinstance(target, FunctionOf)]
 
 
 class Memory:

@@ -55,7 +55,7 @@ def attribute_value(attribute: Attribute, value: AttributeValue) -> Constant:
         value: a number, one of the choices, or a tuple of numbers: at most four unless the attribute allows any length.
     """
     values = value if isinstance(value, tuple) else (value,)
-    numbers = [attribute.choices.index(one) if isinstance(one, str) else one for one in values]
+    numbers = [attribute.choices.index(value) if isinstance(value, str) else value for value in values]
     is_float = attribute.type.startswith("FLOAT")
     if attribute.any_length and values:
         return Constant(
@@ -133,7 +133,7 @@ class _Parts:
     def _tensor(self, tensor: Tensor) -> Constant:
         operator = self._operator
         derived = operator.derived_axes.get(str(tensor.shape[0])) if tensor.has_variable_rank else None
-        inputs, outputs = ([one.name for one in tensors] for tensors in (operator.inputs, operator.outputs))
+        inputs, outputs = ([tensor.name for tensor in tensors] for tensors in (operator.inputs, operator.outputs))
         needed = [len(inputs) + outputs.index(name) for name in tensor.required_for]
         unless, exempt = types.NONE, 0
         if tensor.required_unless:

@@ -49,8 +49,8 @@ def _call(_typing: Any, name: Any, args: Any) -> Any:
         known = builder.module.globals.get("ortops.python")
         python = builder.load(known or ir.GlobalVariable(builder.module, _INT64, "ortops.python"))
         address = builder.inttoptr(builder.add(python, _INT64(place)), kind.as_pointer())
-        found = builder.call(builder.load(address), words)
-        return builder.sext(found, _INT64) if result == _INT else found
+        result_word = builder.call(builder.load(address), words)
+        return builder.sext(result_word, _INT64) if result == _INT else result_word
 
     return types.intp(name, given), codegen
 

@@ -83,7 +83,7 @@ def ctypes_type(kind: Kind) -> Any:
 def without_none(hint: Any) -> Any:
     """An annotation without the None that says that an address may be 0."""
     if isinstance(hint, types.UnionType):
-        return next(one for one in typing.get_args(hint) if one is not type(None))
+        return next(kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint
 
 
@@ -106,12 +106,12 @@ def kind_of(hint: Any) -> Kind:
     if len(extras) == 1 and extras[0] in _NUMBERS:
         return str(extras[0]) if hint.__origin__ in (int, float) else Pointer(extras[0], True)
     if len(extras) == 1 and (extras[0] == POINTER or isinstance(extras[0], int)):
-        found = without_none(hint.__origin__)
-        if typing.get_origin(found) is list:
-            kind = kind_of(typing.get_args(found)[0])
+        inner = without_none(hint.__origin__)
+        if typing.get_origin(inner) is list:
+            kind = kind_of(typing.get_args(inner)[0])
             return Pointer(kind, True) if extras[0] == POINTER else InPlace(kind, extras[0])
         if extras[0] == POINTER:
-            return Pointer(kind_of(found), False)
+            return Pointer(kind_of(inner), False)
     raise TypeError(f"{hint!r}: must be int, float, Byte, Float32, a struct, or a list or an address of these")
 
 

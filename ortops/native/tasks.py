@@ -93,7 +93,6 @@ def run_in_chunks(
 
 @compiled
 def _work(helper: Helper) -> int:
-    """Run a thread."""
     job = helper.job
     if exchange_if(field_pointer(helper, "state"), _WAITING, _RUNNING):
         _run_rest(job)

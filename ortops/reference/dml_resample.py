@@ -155,7 +155,7 @@ def resampled_axes(
         output_pixel_offsets or [OUTPUT_PIXEL_OFFSET] * rank,
         strict=True,
     )
-    return [ResampledAxis(*one, rounded) for one in each]
+    return [ResampledAxis(*values, rounded) for values in each]
 
 
 def along_each(

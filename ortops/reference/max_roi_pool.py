@@ -153,12 +153,12 @@ def rounded(end: float) -> int:
 def first_largest(channel: npt.NDArray[np.float64], bin_: tuple[range, range]) -> Pixel | None:
     """The first of the largest pixels, or the first NaN; None if the bin has no pixels."""
     winner: Pixel | None = None
-    found = -math.inf
+    largest = -math.inf
     for h in bin_[0]:
         for w in bin_[1]:
             value = float(channel[h, w])
             if math.isnan(value):
                 return h, w
-            if winner is None or value > found:
-                winner, found = (h, w), value
+            if winner is None or value > largest:
+                winner, largest = (h, w), value
     return winner

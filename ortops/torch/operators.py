@@ -282,7 +282,6 @@ _library = torch.library.Library("ortops", "FRAGMENT")
 
 
 def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
-    """Define an operator, and return it for calls."""
     shape, compute = kernel
 
     def checked(*arguments: Any) -> Any:

@@ -50,7 +50,6 @@ def patch_torchvision() -> Iterator[None]:
 
 
 def _replace(old: Any, new: Any) -> None:
-    """Replace a function in all torchvision modules."""
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "torchvision"]:
         for name in [name for name, value in vars(module).items() if value is old]:
             setattr(module, name, new)

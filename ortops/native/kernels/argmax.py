@@ -95,7 +95,6 @@ def _find(
 
 @inline
 def _argmax_of(code: float, bits: int, rows: Candidates, columns: Candidates, p: int, q: int) -> Argmax:
-    """Decode the argmax of bin (p, q)."""
     number = int(code)
     if number < 0:
         return Argmax(-1, -1, -1)
@@ -135,7 +134,7 @@ def _add_to_dx(
     stride: int,
 ) -> None:
     rows, columns, lanes = candidates_in(tables.rows), candidates_in(tables.columns), lane_count(dx)
-    to, found, of_bin = compute_pointer(dx, dx), compute_pointer(codes, codes), compute_pointer(gradient, dx)
+    to, numbers, gradients = compute_pointer(dx, dx), compute_pointer(codes, codes), compute_pointer(gradient, dx)
     bits = _place_bits(columns)
     for p in range(rows.bins):
         bins = columns.bins if _reads(rows, p, top, bottom) else 0
@@ -143,10 +142,10 @@ def _add_to_dx(
             _find(takes_corners, source, stride, rows, columns, p, q, bits, offset(codes, q))
         for lane in range(lanes):
             for q in range(bins):
-                i, j, corner = _argmax_of(found[q * lanes + lane], bits, rows, columns, p, q)
+                i, j, corner = _argmax_of(numbers[q * lanes + lane], bits, rows, columns, p, q)
                 if corner < 0:
                     continue
-                g = float(of_bin[(p * bins + q) * lanes + lane])
+                g = float(gradients[(p * bins + q) * lanes + lane])
                 fy, fx = rows.weight[i], columns.weight[j]
                 has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
                 for other in range(1 if takes_corners else 4):
@@ -194,7 +193,7 @@ def _add_drois(
     takes_corners: bool, source: Any, stride: int, gradient: Any, tables: Tables, codes: Any, drois: Any
 ) -> None:
     rows, columns, lanes = candidates_in(tables.rows), candidates_in(tables.columns), lane_count(codes)
-    of_bin, found = compute_pointer(gradient, gradient), compute_pointer(codes, codes)
+    gradients, numbers = compute_pointer(gradient, gradient), compute_pointer(codes, codes)
     pixels, bits = element_pointer(source), _place_bits(columns)
     for p in range(rows.bins):
         for q in range(columns.bins):
@@ -205,10 +204,10 @@ def _add_drois(
         for p in range(rows.bins):
             for q in range(columns.bins):
                 at = (p * columns.bins + q) * lanes + lane
-                i, j, corner = _argmax_of(found[at], bits, rows, columns, p, q)
+                i, j, corner = _argmax_of(numbers[at], bits, rows, columns, p, q)
                 if corner < 0:
                     continue
-                g = float(of_bin[at])
+                g = float(gradients[at])
                 fy, fx = rows.weight[i], columns.weight[j]
                 has_below, has_beside = rows.region[i] % 2 == 1, columns.region[j] % 2 == 1
                 for other in range(1 if takes_corners else 4):

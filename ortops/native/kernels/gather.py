@@ -206,7 +206,6 @@ def _plan(
 
 @compiled
 def _share(gathering: GatherCall, runner: int, context: int) -> tuple[int, Words, SharedTables]:
-    """`roi_tables.share_tables` for a call."""
     placed, slides = gathering.placed, gathering.lines < gathering.placed.shape.height
     form, sizes, functions = gathering.form, gathering.sizes, gathering.functions
     return share_tables(placed, gathering.plan, runner, context, form, sizes, functions, slides)

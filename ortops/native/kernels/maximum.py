@@ -118,12 +118,12 @@ def _max_in_line(
     count: int, has_weights: bool, adds: bool, source: Any, stride: int, rows: Extremes, i: int, ranges: Any, line: Any
 ) -> None:
     """Store the maximum of `count` rows of X in a line; if `adds`, the line's old values take part."""
-    found = _rows(count, has_weights, source, stride, rows, i)
+    rows_read = _rows(count, has_weights, source, stride, rows, i)
     for n in range(ranges[0]):
         for j in range(ranges[2 * n + 1], ranges[2 * n + 2]):
             # Each value replaces -inf, unless it is the same.
             start = load(line, j) if adds else cast_like(line, -inf)
-            store(line, j, _max_at(count, has_weights, found, j, start))
+            store(line, j, _max_at(count, has_weights, rows_read, j, start))
 
 
 @compiled
@@ -141,12 +141,12 @@ def _max_rows(
     count: int, has_weights: bool, x: Any, stride: int, rows: Extremes, columns: Extremes, p: int, empty: float, y: Any
 ) -> None:
     """Compute row p of the maxima directly from its `count` rows of X, without a stored line."""
-    found = _rows(count, has_weights, x, stride, rows, rows.start[p])
+    rows_read = _rows(count, has_weights, x, stride, rows, rows.start[p])
     for q in range(columns.bins):
         begin, end = columns.start[q], columns.start[q + 1]
         values = cast_like(y, -inf if begin < end else empty)
         for n in range(begin, end):
-            pixels = _max_at(count, has_weights, found, columns.pixel[n], cast_like(y, -inf))
+            pixels = _max_at(count, has_weights, rows_read, columns.pixel[n], cast_like(y, -inf))
             values = nan_max(values, _product_of_entry(has_weights, columns, n, pixels))
         if has_weights and _has_zero(rows, columns, p, q):
             values = nan_max(values, cast_like(y, 0.0))

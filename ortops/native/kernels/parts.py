@@ -71,7 +71,6 @@ def _end_of_part(placed: PlacedRois, begin: int, most: int) -> int:
 
 @compiled
 def _part(placed: PlacedRois, begin: int, end: int) -> PlacedRois:
-    """Only the RoIs begin:end."""
     s, count = placed.shape, end - begin
     shape = Shape(s.images, s.channels, s.height, s.width, count, s.bins_y, s.bins_x, s.interleaved)
     axes, spans = offset(placed.axes, 2 * AXIS_FIELDS * begin), offset(placed.spans, 2 * begin)

@@ -98,7 +98,7 @@ def add_to_argmax(
     a pixel.
     """
     rows, columns = pixels_in(tables.rows), pixels_in(tables.columns)
-    lanes, of_bin, to, found = (
+    lanes, gradients, to, winners = (
         lane_count(dx), compute_pointer(gradient, dx), compute_pointer(dx, dx), compute_pointer(argmax, argmax)
     )  # fmt: skip
     for p in range(rows.bins):
@@ -118,6 +118,6 @@ def add_to_argmax(
             store(argmax, 0, places)
             is_inside = rows.pixel[top] >= first_row and rows.pixel[bottom - 1] < end_row
             for k in range(lanes):
-                at = int(found[k])
+                at = int(winners[k])
                 if is_inside or first_row * stride <= at < end_row * stride:
-                    to[at * lanes + k] += of_bin[(p * columns.bins + q) * lanes + k]
+                    to[at * lanes + k] += gradients[(p * columns.bins + q) * lanes + k]

@@ -107,7 +107,6 @@ def _fill_drois(node: Node, call: Call, placed: PlacedRois, parameters: Words) -
 
 @compiled
 def _count(tensor: Tensor) -> int:
-    """The number of elements of a tensor."""
     count = 1
     for i in range(tensor.rank):
         count *= tensor.dims[i]
@@ -188,7 +187,6 @@ def _copy(node: Node, call: Call, entry: RoiEntry, boxes: Doubles, placed: Place
 
 @compiled
 def _read_parameters(node: Node, entry: RoiEntry, parameters: Words) -> None:
-    """Fill the parameters of the function that places RoIs."""
     for i in range(MAX_PARAMETERS):
         parameter = entry.parameters[i]
         if parameter.attribute == NONE:

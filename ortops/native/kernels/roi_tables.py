@@ -191,7 +191,6 @@ def group_by_image(groups: Groups, placed: PlacedRois) -> None:
 
 @compiled
 def _fill_task(placed: PlacedRois, shared: SharedTables, _first: int, _last: int, task: int) -> None:
-    """Fill the tables of ROIS_PER_TASK RoIs."""
     for r in range(task * ROIS_PER_TASK, minimum((task + 1) * ROIS_PER_TASK, placed.shape.rois)):
         call(shared.fill, (placed, offset(shared.tables, 2 * r), shared.form, r))
 
@@ -225,7 +224,6 @@ def fill_with_pixels(placed: PlacedRois, tables: list[Table], _form: Form, r: in
 
 @compiled
 def _find_pixels(table: Table, k: int) -> None:
-    """Find the pixels that a filled table reads."""
     find_span(table, False)
     if k:
         fill_ranges(table)

@@ -123,7 +123,7 @@ def _fill_task(
     if address_of(memory) == 0:
         shared.failed[0] = 1
         return
-    shape, values, found = placed.shape, _values_of(form), memory
+    shape, values, indices = placed.shape, _values_of(form), memory
     sums = float64_pointer(offset(memory, most_pixels))
     for index in range(first + worker, last, plan.workers):
         r, block = shared.groups.order[placed.part.begin + index // plan.blocks], index % plan.blocks
@@ -143,7 +143,7 @@ def _fill_task(
                 for i in range(lists.stride * values):
                     sums[i] = 0.0
                 pixel = offset(lists.pixel, begin)
-                count = _fill(grid, shape, placed.part.low + b, window, width, found, values, pixel, sums)
+                count = _fill(grid, shape, placed.part.low + b, window, width, indices, values, pixel, sums)
             lists.counts[b] = count
             for i in range(count * values):
                 set_value(lists.value, begin * values + i, sums[i] * sample_weight)
@@ -152,7 +152,7 @@ def _fill_task(
 
 @noinline
 def _fill(
-    grid: Grid, shape: Shape, b: int, window: Window, width: int, found: Any, values: int, pixel: Any, sums: Any
+    grid: Grid, shape: Shape, b: int, window: Window, width: int, indices: Any, values: int, pixel: Any, sums: Any
 ) -> int:
     """List the pixels that bin b reads, add up their values over its samples, and return the number of pixels.
 
@@ -162,7 +162,7 @@ def _fill(
         b: the bin.
         window: the part of the map that the RoI can read.
         width: a pixel's number is its row times `width`, plus its column.
-        found: each window pixel's index in the list, or any number if the list lacks the pixel, so that the array need not
+        indices: each window pixel's index in the list, or any number if the list lacks the pixel, so that the array need not
             be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
         values: the number of values for a pixel.
         pixel: the list to fill.
@@ -199,12 +199,12 @@ def _fill(
                 for beside in range(1 + wide):
                     weight_x = part_x if beside else 1.0 - part_x
                     # No branch: the processor would mispredict it. Measured: half the time.
-                    candidate = found[index + beside]
+                    candidate = indices[index + beside]
                     is_in_list = (candidate >= 0) & (candidate < count)
                     is_listed = is_in_list & (pixel[candidate if is_in_list else 0] == number + beside)
                     i = candidate if is_listed else count
                     count += 0 if is_listed else 1
-                    found[index + beside], pixel[i] = i, number + beside
+                    indices[index + beside], pixel[i] = i, number + beside
                     if values > 1:
                         d_x, d_y = (wide if beside else -wide) * weight_y, sign_y * weight_x
                         _add_derivatives(grid, across, down, d_x, d_y, offset(sums, i * values))

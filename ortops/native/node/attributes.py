@@ -58,7 +58,7 @@ OF_KERNEL, OF_INFERENCE, OF_CALLER = range(3)
 absent, since the kernel reports it; or a caller outside a session, who gives `interface.Given`."""
 
 
-class Found(Struct):
+class Content(Struct):
     """The values that a node or a caller gives an attribute."""
 
     count: int  # of a string its bytes with the zero byte behind it; 0 if there is no such attribute, or an empty list
@@ -154,21 +154,20 @@ def release_lists(node: Node) -> None:
 def _read_attribute(
     attribute: Attribute, defined: AttributeDefinition, call: Call, api: int, source: int, origin: int
 ) -> int:
-    """Fill an attribute."""
-    found = local_struct(Found)
+    content = local_struct(Content)
     if origin == OF_CALLER:
         return _read_given(attribute, defined, call, api, items_at(Given, source))
     if origin == OF_INFERENCE:
-        read = _read_in_inference(found, api, source, defined.name, defined.type)
+        read = _read_in_inference(content, api, source, defined.name, defined.type)
     else:
-        read = _read(found, api, source, defined.name, defined.type)
+        read = _read(content, api, source, defined.name, defined.type)
     if read != OK:
         return read
-    if found.count > 0:
-        status = _store(attribute, defined, call, found)
-        release(int64_pointer(found.values))
+    if content.count > 0:
+        status = _store(attribute, defined, call, content)
+        release(int64_pointer(content.values))
         return status
-    release(int64_pointer(found.values))
+    release(int64_pointer(content.values))
     if origin == OF_KERNEL:
         status = _check_absent(defined, call, api, source)
         if status != OK or (defined.is_any_length and _has_attribute(defined.name, api, source)):
@@ -179,7 +178,6 @@ def _read_attribute(
 
 @compiled
 def _take_default(attribute: Attribute, defined: AttributeDefinition) -> None:
-    """Fill an attribute that is absent."""
     attribute.count = _MISSING
     if defined.has_default:
         attribute.count, attribute.values = defined.default.count, defined.default.values
@@ -187,7 +185,6 @@ def _take_default(attribute: Attribute, defined: AttributeDefinition) -> None:
 
 @noinline
 def _read_given(attribute: Attribute, defined: AttributeDefinition, call: Call, count: int, given: list[Given]) -> int:
-    """Fill an attribute from what a caller gives."""
     for i in range(count):
         if is_same_text(given[i].name, defined.name):
             kind = given[i].type
@@ -195,26 +192,26 @@ def _read_given(attribute: Attribute, defined: AttributeDefinition, call: Call, 
                 write_text(call, defined.name)
                 _write_type(defined, call, kind)
                 return INVALID
-            found = local_struct(Found)
-            found.count, found.values, found.is_wide = given[i].count, given[i].values, 1
+            content = local_struct(Content)
+            content.count, content.values, content.is_wide = given[i].count, given[i].values, 1
             if kind == STRING:
-                found.count = length_of(found.values) + 1
+                content.count = length_of(content.values) + 1
             elif kind in (INT, FLOAT):
-                found.count = 1
-            elif found.count <= 0:
+                content.count = 1
+            elif content.count <= 0:
                 attribute.count = 0
                 return OK
-            return _store(attribute, defined, call, found)
+            return _store(attribute, defined, call, content)
     _take_default(attribute, defined)
     return OK
 
 
 @noinline
-def _read(found: Found, api: int, info: int, name: int, kind: int) -> int:
+def _read(content: Content, api: int, info: int, name: int, kind: int) -> int:
     """Read an attribute of a type from an OrtKernelInfo.
 
     Args:
-        found: the result, whose memory the caller must release.
+        content: the result, whose memory the caller must release.
         api: the address of OrtApi.
         info: the OrtKernelInfo.
         name: the name, a C string.
@@ -223,15 +220,19 @@ def _read(found: Found, api: int, info: int, name: int, kind: int) -> int:
     Returns:
         OK or OUT_OF_MEMORY.
     """
-    size = field_address(found, "size")
-    found.count, found.values, found.is_wide, found.size = 0, 0, 0, 1
-    if kind != INT and kind != FLOAT and (not _succeeds(api, _call(api, info, name, kind, 0, size)) or found.size == 0):
+    size = field_address(content, "size")
+    content.count, content.values, content.is_wide, content.size = 0, 0, 0, 1
+    if (
+        kind != INT
+        and kind != FLOAT
+        and (not _succeeds(api, _call(api, info, name, kind, 0, size)) or content.size == 0)
+    ):
         return OK
-    memory = allocate(found.size // 8 + 1 if kind == STRING else found.size)
+    memory = allocate(content.size // 8 + 1 if kind == STRING else content.size)
     if address_of(memory) == 0:
         return OUT_OF_MEMORY
     if _succeeds(api, _call(api, info, name, kind, address_of(memory), size)):
-        found.count, found.values = found.size, address_of(memory)
+        content.count, content.values = content.size, address_of(memory)
     else:
         release(memory)
     return OK
@@ -259,21 +260,21 @@ def _succeeds(api: int, status: int) -> bool:
 
 
 @noinline
-def _read_in_inference(found: Found, api: int, context: int, name: int, kind: int) -> int:
+def _read_in_inference(content: Content, api: int, context: int, name: int, kind: int) -> int:
     """As `_read`, from an OrtShapeInferContext."""
-    handle, size = field_address(found, "handle"), field_address(found, "size")
-    found.count, found.values, found.is_wide, found.handle, found.size = 0, 0, 0, 0, _READ_AT_ONCE
+    handle, size = field_address(content, "handle"), field_address(content, "size")
+    content.count, content.values, content.is_wide, content.handle, content.size = 0, 0, 0, 0, _READ_AT_ONCE
     if not _succeeds(api, call_api(api, "ShapeInferContext_GetAttribute", (context, name, handle))):
         return OK
     room = 0
-    while room < found.size:
-        room = found.size
+    while room < content.size:
+        room = content.size
         memory = allocate(room // 8 + 1)
         if address_of(memory) == 0:
             return OUT_OF_MEMORY
-        found.size = 0
-        if _succeeds(api, call_api(api, "ReadOpAttr", (found.handle, kind, address_of(memory), room, size))):
-            found.count, found.values = _count(memory, kind, found.size), address_of(memory)
+        content.size = 0
+        if _succeeds(api, call_api(api, "ReadOpAttr", (content.handle, kind, address_of(memory), room, size))):
+            content.count, content.values = _count(memory, kind, content.size), address_of(memory)
             return OK
         release(memory)
     return OK
@@ -294,15 +295,15 @@ def _count(memory: Words, kind: int, size: int) -> int:
 @noinline
 def _check_absent(defined: AttributeDefinition, call: Call, api: int, info: int) -> int:
     """Refuse an attribute that is there, but of another type or an empty list."""
-    found, status, name = local_struct(Found), OK, defined.name
+    content, status, name = local_struct(Content), OK, defined.name
     for i in range(5):
         kind = FLOAT if i == 0 else INT if i == 1 else STRING if i == 2 else FLOATS if i == 3 else INTS
         if status == OK and kind != defined.type:
-            status = _read(found, api, info, name, kind)
-            if status == OK and found.count > 0:
-                _write_all(name, call, kind, found)
+            status = _read(content, api, info, name, kind)
+            if status == OK and content.count > 0:
+                _write_all(name, call, kind, content)
                 _write_type(defined, call, kind)
-                release(int64_pointer(found.values))
+                release(int64_pointer(content.values))
                 status = INVALID
     may_be_empty = (defined.is_per_axis or defined.is_any_length) and not _is_tensor(name, api, info)
     if status == OK and not may_be_empty and _has_attribute(name, api, info):
@@ -384,12 +385,12 @@ def _is_same_error(api: int, given: int, other: int, name: Any) -> bool:
 
 
 @noinline
-def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, found: Found) -> int:
-    """Check what has been found and store it in an attribute: OK, INVALID or OUT_OF_MEMORY."""
+def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, content: Content) -> int:
+    """Check values and store them in an attribute: OK, INVALID or OUT_OF_MEMORY."""
     kind, is_list = defined.type, defined.type == INTS or defined.type == FLOATS
-    count = found.count if is_list else 1
+    count = content.count if is_list else 1
     if defined.axis_count and count != defined.axis_count:
-        _write_all(defined.name, call, kind, found)
+        _write_all(defined.name, call, kind, content)
         write_text(call, text(": must have "))
         write_int(call, defined.axis_count)
         write_text(call, text(" values, "))
@@ -411,7 +412,7 @@ def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, found
         attribute.values.elsewhere = address_of(values)
     attribute.count = count
     for k in range(count):
-        broken = _store_one(offset(values, k), defined, found, k)
+        broken = _store_one(offset(values, k), defined, content, k)
         if broken != 0:
             write_text(call, defined.name)
             if is_list:
@@ -419,7 +420,7 @@ def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, found
                 write_int(call, k)
                 write_text(call, text("]"))
             write_text(call, text(" = "))
-            _write_one(call, kind, found, k)
+            _write_one(call, kind, content, k)
             write_text(call, text(": "))
             write_text(call, broken)
             return INVALID
@@ -427,53 +428,53 @@ def _store(attribute: Attribute, defined: AttributeDefinition, call: Call, found
 
 
 @compiled
-def _store_one(word: Words, defined: AttributeDefinition, found: Found, k: int) -> int:
+def _store_one(word: Words, defined: AttributeDefinition, content: Content, k: int) -> int:
     """Store a value; the text of the rule that it breaks, or 0."""
     if defined.type in (INT, INTS):
-        number = int64_pointer(found.values)[k]
+        number = int64_pointer(content.values)[k]
         word[0] = number
         return 0 if defined.minimum <= number <= defined.maximum else defined.rule
     if defined.type == STRING:
         for i in range(defined.choice_count):
-            if is_same(found.values, found.count, defined.choices[i]):
+            if is_same(content.values, content.count, defined.choices[i]):
                 word[0] = i
                 return 0
         return defined.rule
-    value = _float_of(found, k)
+    value = _float_of(content, k)
     float64_pointer(word)[0] = value
     is_broken = (defined.is_finite or defined.is_positive) and value - value != 0
     return defined.rule if is_broken or (defined.is_positive and not value > 0) else 0
 
 
 @noinline
-def _write_all(name: int, call: Call, kind: int, found: Found) -> None:
+def _write_all(name: int, call: Call, kind: int, content: Content) -> None:
     """Write an attribute as "name = value"."""
     write_text(call, name)
     write_text(call, text(" = "))
     if kind != INTS and kind != FLOATS:
-        _write_one(call, kind, found, 0)
+        _write_one(call, kind, content, 0)
         return
     write_text(call, text("["))
-    for k in range(minimum(found.count, TEXT_BYTES)):  # for more there is no room
+    for k in range(minimum(content.count, TEXT_BYTES)):  # for more there is no room
         if k > 0:
             write_text(call, text(", "))
-        _write_one(call, kind, found, k)
+        _write_one(call, kind, content, k)
     write_text(call, text("]"))
 
 
 @noinline
-def _write_one(call: Call, kind: int, found: Found, k: int) -> None:
+def _write_one(call: Call, kind: int, content: Content, k: int) -> None:
     if kind in (INT, INTS):
-        write_int(call, int64_pointer(found.values)[k])
+        write_int(call, int64_pointer(content.values)[k])
     elif kind == STRING:
-        write_repr(call, found.values, found.count - 1)
+        write_repr(call, content.values, content.count - 1)
     else:
-        write_float(call, _float_of(found, k))
+        write_float(call, _float_of(content, k))
 
 
 @compiled
-def _float_of(found: Found, k: int) -> float:
-    return float64_pointer(found.values)[k] if found.is_wide else float(float32_pointer(found.values)[k])
+def _float_of(content: Content, k: int) -> float:
+    return float64_pointer(content.values)[k] if content.is_wide else float(float32_pointer(content.values)[k])
 
 
 @compiled

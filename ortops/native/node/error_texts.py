@@ -87,7 +87,6 @@ def _write_missing(node: Node, call: Call, name: int, place: int, rule: int) -> 
 
 @compiled
 def _write_given(call: Call, name: int, given: Tensor, of_elements: bool) -> None:
-    """Write an input's shape or its elements."""
     write_text(call, name)
     if of_elements:
         write_text(call, text(" is "))
@@ -121,7 +120,6 @@ def _write_length(definition: Definition, call: Call, lengths: Lengths, name: in
 
 @compiled
 def _write_known(definition: Definition, call: Call, lengths: Lengths, axis: int) -> None:
-    """Write an axis's length."""
     if lengths.known[axis] != TOO_LONG:
         write_int(call, lengths.known[axis])
         return

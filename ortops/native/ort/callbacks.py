@@ -58,13 +58,13 @@ def _create(table: Table, api: int, info: int, result: Words) -> int:
         return 0
     kernel = allocate_struct(PythonKernel)
     lock = _enter_python()
-    made = call_function(table.create, info) if kernel is not None else 0
-    if kernel is not None and made != 0 and call_python("PyCallable_Check", (made,)) != 0:
-        kernel.callable, kernel.table = made, table
-        kernel.node = struct_at(Node, int_attribute(made, text("node")))
+    instance = call_function(table.create, info) if kernel is not None else 0
+    if kernel is not None and instance != 0 and call_python("PyCallable_Check", (instance,)) != 0:
+        kernel.callable, kernel.table = instance, table
+        kernel.node = struct_at(Node, int_attribute(instance, text("node")))
         status, result[0] = 0, address_of(kernel)
     else:
-        status = _status(table, made)
+        status = _status(table, instance)
         release(kernel)
     _leave_python(lock)
     return status

@@ -88,7 +88,6 @@ def make_status(node: Node, api: int, call: Call, code: int) -> int:
 
 @compiled
 def _compute(node: Node, api: int, context: int, call: Call) -> int:
-    """Compute a node; the result of a call."""
     definition = node.definition
     for i in range(definition.input_count + definition.output_count):
         clear_struct(call.tensors[i])
@@ -117,12 +116,12 @@ def _compute_outputs(node: Node, definition: Definition, api: int, context: int,
     if status != OK:
         return status
     failure = call_api(api, "KernelContext_GetOutputCount", (context, field_address(call, "status")))
-    given, own = minimum(call.status, count), definition.output_memory
-    for i in range(given if own == BUFFERS_FOR_NONE else count):
+    given, memory_kind = minimum(call.status, count), definition.output_memory
+    for i in range(given if memory_kind == BUFFERS_FOR_NONE else count):
         element_type = _type_of_output(definition, call, i)
-        if failure == 0 and i < given and own != BUFFERS_FOR_ALL:
+        if failure == 0 and i < given and memory_kind != BUFFERS_FOR_ALL:
             failure = _output(api, context, i, element_type, outputs[i])
-        if own != BUFFERS_FOR_NONE:
+        if memory_kind != BUFFERS_FOR_NONE:
             outputs[i].type = element_type
     if failure != 0:
         call.status = failure
@@ -130,12 +129,12 @@ def _compute_outputs(node: Node, definition: Definition, api: int, context: int,
     status = invoke(node.shapes.check, (node, call))
     if status != OK:
         return status
-    made = _align(outputs, count, False)
-    if made < 0:
+    aligned = _align(outputs, count, False)
+    if aligned < 0:
         return OUT_OF_MEMORY
     status = invoke(node.entry.enter, (node, call))
-    for i in range(given if made != 0 and status == OK else 0):
-        if made >> i & 1:
+    for i in range(given if aligned != 0 and status == OK else 0):
+        if aligned >> i & 1:
             output = outputs[i]
             temporary, output.address = output.address, 0
             failure = _output(api, context, i, output.type, output)
@@ -146,7 +145,7 @@ def _compute_outputs(node: Node, definition: Definition, api: int, context: int,
             output.address = temporary
             if status != OK:
                 break
-    _free(outputs, count, made)
+    _free(outputs, count, aligned)
     return status
 
 

@@ -21,7 +21,6 @@ _INT64 = ir.IntType(64)
 
 @intrinsic(prefer_literal=True)
 def _call_api(_typing: Any, api: Any, name: Any, args: Any) -> Any:
-    """Call the function `name` of the OrtApi at address `api` with 8-byte words; return its OrtStatus, 0 for success."""
     place, *_ = API_FUNCTIONS[name.literal_value]
     given = types.BaseTuple.from_types(tuple(map(types.unliteral, args.types)))
 

@@ -64,15 +64,15 @@ def register(options: int, api_base: Words, domains: Domains) -> int:
     if api == 0:
         oldest: int = call_unchecked(api_base[0], (1,))
         return call_api(oldest, "CreateStatus", (FAIL, text("ortops: ONNX Runtime must be 1.20 or later")))
-    made = _find(first, api, domains)
-    if made is None:
+    registration = _find(first, api, domains)
+    if registration is None:
         status = _make(result, api, release_number(call_unchecked(api_base[1], ())), domains)
         if status != 0:
             return status
-        made = struct_at(Registration, result[0])
-        _publish(first, made)
+        registration = struct_at(Registration, result[0])
+        _publish(first, registration)
     for i in range(domains.count):
-        status = call_api(api, "AddCustomOpDomain", (options, made.handles[i]))
+        status = call_api(api, "AddCustomOpDomain", (options, registration.handles[i]))
         if status != 0:
             return status
     return 0
@@ -93,18 +93,18 @@ def _is_captured(options: int, api_base: Words) -> bool:
 @compiled
 def _find(first: Words, api: int, domains: Domains) -> Registration | None:
     """What has been registered of domains with an ONNX Runtime."""
-    found: Registration | None = struct_at(Registration, first[0])
-    while found is not None and not (found.api == api and found.domains is domains):
-        found = found.next
-    return found
+    registration: Registration | None = struct_at(Registration, first[0])
+    while registration is not None and not (registration.api == api and registration.domains is domains):
+        registration = registration.next
+    return registration
 
 
 @compiled
-def _publish(first: Words, made: Registration) -> None:
+def _publish(first: Words, registration: Registration) -> None:
     """Let `_find` find a registration. Another thread may have made the same one: both work."""
-    made.next = struct_at(Registration, first[0])
-    while not exchange_if(first, address_of(made.next), address_of(made)):
-        made.next = struct_at(Registration, first[0])
+    registration.next = struct_at(Registration, first[0])
+    while not exchange_if(first, address_of(registration.next), address_of(registration)):
+        registration.next = struct_at(Registration, first[0])
 
 
 @compiled
@@ -131,26 +131,26 @@ def _make(result: Words, api: int, release_number: int, domains: Domains) -> int
         return out_of_memory(api)
     for i in range(size):
         memory[i] = 0
-    made = struct_at(Registration, address_of(memory))
-    made.api, made.domains, result[0] = api, domains, address_of(made)
-    made.handles, made.tables = int64_pointer(result[0] + handles), items_at(Table, result[0] + tables)
+    registration = struct_at(Registration, address_of(memory))
+    registration.api, registration.domains, result[0] = api, domains, address_of(registration)
+    registration.handles, registration.tables = int64_pointer(result[0] + handles), items_at(Table, result[0] + tables)
     status, count = 0, 0
     for i in range(domains.count):
         domain = domains.domains[i]
         if status == 0:
-            handle = address_of(offset(made.handles, i))
+            handle = address_of(offset(registration.handles, i))
             status = call_api(api, "CreateCustomOpDomain", (domain.name, handle))
         for k in range(domain.count):
-            table = made.tables[count]
+            table = registration.tables[count]
             fill_table(table, domain.operators[k], api, release_number)
             if status == 0:
-                status = call_api(api, "CustomOpDomain_Add", (made.handles[i], address_of(table)))
+                status = call_api(api, "CustomOpDomain_Add", (registration.handles[i], address_of(table)))
             count += 1
     if status != 0:
         for i in range(domains.count):
-            if made.handles[i] != 0:
-                call_api(api, "ReleaseCustomOpDomain", (made.handles[i],))
-        release(made)
+            if registration.handles[i] != 0:
+                call_api(api, "ReleaseCustomOpDomain", (registration.handles[i],))
+        release(registration)
     return status
 
 
@@ -216,7 +216,6 @@ def fill_node(node: Node, call: Call, operator: TypedOperator, api: int, source:
 
 @compiled
 def _status(node: Node, api: int, call: Call, code: int) -> int:
-    """The OrtStatus of a result."""
     if code == OK:
         return 0
     return (

@@ -239,7 +239,6 @@ class _Comparison:
         return is_concerned and _is_same(result, self._answer(mutants, case_of(result)))
 
     def _pass(self, mutants: Mutants, results: Iterable[Result]) -> bool:
-        """Whether the mutants pass all of these cases."""
         return all(judge(case_of(r), self._answer(mutants, case_of(r))).outcome is Outcome.PASSED for r in results)
 
     def _answer(self, mutants: Mutants, case: Case) -> Answer:

@@ -164,7 +164,6 @@ def _digest(folder: Path) -> str:
 
 
 def _calls(case: Case) -> list[Case]:
-    """Each call of a case's session as a separate case."""
     return [*case.before, case]
 
 

@@ -148,24 +148,6 @@ def test_the_command_prints_tables_and_draws_a_picture(tmp_path: Path) -> None:
     assert file.read_text("utf-8").count("<circle") == 100
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("roi_align/oficial/aligned_false/v10/float",), "selects no case; did you mean roi_align/official"),
-        (("roi_align/official/*",), "matches 27 cases"),
-        ((OFFICIAL, "--svg", "no/such/folder/x.svg"), "must be a folder"),
-        (("roi_align/refusal/mode_unknown/v16/float", "--svg", "x.svg"), "has nothing to draw"),
-    ],
-)
-def test_a_wrong_call_is_status_2(
-    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert message in suite_runs.words(result)
-
-
 def test_tensors_of_a_detectors_size_are_not_listed() -> None:
     large = next(case for case in collect() if case.formula is not None)
     explanation = explain(large)

@@ -213,26 +213,6 @@ def test_cases_that_visit_too_many_samples_are_written_when_asked_for(tmp_path: 
     assert judged_by_onnx(tmp_path, OurOperators) == (1, [], 0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--select", "no/such/case"], "selects no case"),
-        (["--select", "roi_align/refusal/mode_*"], "selects no case that can be exported"),
-        (["--select", "dml_resample/empty/*"], "ONNX has no operator DmlResample"),
-        (["--select", INSIDE.id], "DIR"),
-    ],
-)
-def test_a_wrong_call_is_status_2_and_writes_nothing(tmp_path: Path, arguments: list[str], message: str) -> None:
-    taken = ("taken", "taken/below") if message == "DIR" else ("new",)
-    if message == "DIR":
-        (tmp_path / "taken").write_text("no folder", "utf-8")
-    before = set(tmp_path.iterdir())
-    for folder in taken:
-        result = run("export", tmp_path / folder, *arguments)
-        assert (result.exit_code, message in words(result)) == (2, True)
-    assert set(tmp_path.iterdir()) == before
-
-
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 def test_the_farthest_answers_that_the_suite_takes_pass_onnx_comparison(dtype: Any) -> None:
     """Compared as NumPy does it: in float16 where the tensors are."""

@@ -36,7 +36,6 @@ class OnnxReference(Backend):
 
 
 def _session(model: onnx.ModelProto, case: Case) -> Session:
-    """A session that runs the model of a case in the evaluator."""
     evaluator = ReferenceEvaluator(model)
 
     def run(inputs: Mapping[str, Array]) -> dict[str, Array]:

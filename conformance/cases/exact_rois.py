@@ -79,7 +79,6 @@ class ExactRois:
         return np.bincount(places, shares.ravel(), math.prod(x_shape)).reshape(x_shape)
 
     def _places(self, x_shape: Sequence[int]) -> Array:
-        """The indices of `pixels` in a flat map."""
         windows = np.array(self.windows, np.int64).reshape(-1, 3).T.reshape(3, -1, 1, 1, 1, 1)
         below, beside = np.array(CORNERS).T.reshape(2, 4, 1, 1, 1)
         rows = windows[1] + below + np.arange(self.bins[0])[:, None]

@@ -58,7 +58,6 @@ def _refused(
     note: str,
     change: Mapping[str, Any],
 ) -> Iterator[Case]:
-    """The cases with one fault, each with the valid case as its twin."""
     known = {tensor.name for definition in BY_NAME.values() for tensor in definition.inputs}
     changed = {name: _tensor(tensor) for name, tensor in change.items() if name in known and tensor is not None}
     kept = {name: tensor for name, tensor in inputs.items() if change.get(name, ...) is not None}

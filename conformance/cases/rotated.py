@@ -217,7 +217,6 @@ def _sessions() -> Iterator[Case]:
 
 
 def _of_crop(scenario: str, note: str, crop: ExactRois) -> Iterator[Case]:
-    """The cases of RoIs around the windows of a crop."""
     rois = (
         (column + 1.5625, row + 1.4375, 2.125 + r / 16, 1.625, ANGLES[r % len(ANGLES)], image)
         for r, (image, row, column) in enumerate(crop.windows)

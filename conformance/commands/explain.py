@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from conformance import backends, schedule
-from conformance.case import Case
 from conformance.commands.options import TIME_LIMIT, out_file, selected_cases, wrong_call
 from conformance.explain import Explanation, explain
 from conformance.explain.drawing import picture
@@ -33,7 +32,11 @@ def explain_command(case_id: str, backend_name: str | None, time_limit: float, s
     CASE is an id, or a pattern that matches exactly one id. The terminal shows coordinates and values, and --svg draws
     a picture.
     """
-    case, answer, result = _case(case_id), None, None
+    case, *others = selected_cases(case_id, "CASE")
+    if others:
+        named = ", ".join(each.id for each in (case, *others)[:_MAX_NAMED])
+        raise click.BadParameter(f"{case_id!r} matches {1 + len(others)} cases, such as {named}", param_hint="CASE")
+    answer = result = None
     if backend_name is not None:
         setting = schedule.Setting(backend_name, time_limit=time_limit)
         click.echo(f"waiting for {backend_name}, at most {time_limit:g} s", err=True)
@@ -50,7 +53,6 @@ def explain_command(case_id: str, backend_name: str | None, time_limit: float, s
 
 
 def _write(explanation: Explanation) -> None:
-    """Print the facts, the tables and the notes."""
     import rich.text
 
     out = console()
@@ -69,12 +71,3 @@ def _write(explanation: Explanation) -> None:
             line(out, f"  and {len(each.rows) - len(each.shown)} more", "dim")
     for note in explanation.notes:
         line(out, note, "dim")
-
-
-def _case(wanted: str) -> Case:
-    """The only case whose id matches the pattern."""
-    cases = selected_cases(wanted, "CASE")
-    if len(cases) > 1:
-        named = ", ".join(case.id for case in cases[:_MAX_NAMED])
-        raise click.BadParameter(f"{wanted!r} matches {len(cases)} cases, such as {named}", param_hint="CASE")
-    return cases[0]

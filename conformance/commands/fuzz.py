@@ -91,7 +91,6 @@ def fuzz_command(
 
 
 def _replayed(backend_name: str, path: Path) -> bool:
-    """Whether the case in the file fails."""
     from conformance.fuzz.campaign import CheckingChild
 
     with wrong_call("--replay", ValueError):

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -18,9 +18,6 @@ from conformance.case import Case
 from conformance.cases import collect
 from conformance.schedule import LocalPool, WorkerPool, WorkerPoolError
 from ortops import atomic_file
-
-if TYPE_CHECKING:
-    from conformance.cluster import Cluster
 
 SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Run only the cases whose id matches.")
 JOBS = click.option(
@@ -105,19 +102,14 @@ def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[Wor
         with LocalPool(jobs) as here:
             yield here
         return
-    with contextlib.ExitStack() as stack:
-        with wrong_call("--dask", WorkerPoolError):
-            pool = stack.enter_context(_cluster(address, backend))
-        yield pool
-
-
-def _cluster(address: str, backend: str) -> Cluster:
-    """The workers of a dask cluster, which must be able to load the backend."""
-    try:
-        from conformance.cluster import Cluster  # of the extra dask
-    except ModuleNotFoundError as error:
-        raise WorkerPoolError(f"{error}: {how_to_install('dask')}") from error
-    return Cluster(address, backend)
+    with wrong_call("--dask", WorkerPoolError):
+        try:
+            from conformance.cluster import Cluster  # of the extra dask
+        except ModuleNotFoundError as error:
+            raise WorkerPoolError(f"{error}: {how_to_install('dask')}") from error
+        workers = Cluster(address, backend)
+    with workers:
+        yield workers
 
 
 def how_to_install(extra: str) -> str:

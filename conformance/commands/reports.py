@@ -54,7 +54,6 @@ def matrix_command(sources: tuple[str, ...], glob: str, jobs: int, markdown_file
 
 
 def _selected(report: Report, glob: str) -> Report:
-    """The report of the cases that the pattern matches."""
     entries = {name: entry for name, entry in report.entries.items() if fnmatchcase(name, glob)}
     if not entries:
         raise click.BadParameter(f"{glob!r} selects no case of {report.title}", param_hint="--select")

@@ -103,8 +103,6 @@ class _Box(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """A line of text."""
-
     kind: str
     text: str
     x: float
@@ -171,7 +169,6 @@ def _view(ends: Iterable[float], length: int, middle: float) -> range:
 
 
 def _panel(drawing: Drawing, frame: _Frame) -> dict[str, Any]:
-    """The elements of a drawing, for the template."""
     height, width = drawing.map_size
     on_map = [(i, j) for i in frame.rows if 0 <= i < height for j in frame.columns if 0 <= j < width]
     values = {at: math.nan if drawing.pixels is None else float(drawing.pixels[at]) for at in on_map}

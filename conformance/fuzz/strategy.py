@@ -158,7 +158,6 @@ def _data(case: Case, draw: RandomDraw) -> Case:
 
 
 def _shape(case: Case, draw: RandomDraw) -> Case:
-    """Change the rank or a length of a tensor."""
     tensor = draw.choice([t for t in case.definition.inputs if t.name in case.inputs])
     array = case.inputs[tensor.name]
     axis = draw.integer(0, array.ndim - 1)

@@ -354,7 +354,6 @@ def _calling(replacement: Any, function: types.FunctionType, copy: Any) -> Any:
 
 @functools.cache
 def _edited(function: types.FunctionType, step: Edit) -> types.CodeType:
-    """The code of a function with other text."""
     right = source = textwrap.dedent(inspect.getsource(function))
     for old, new in step.changes:
         if source.count(old) != 1:

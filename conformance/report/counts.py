@@ -182,12 +182,10 @@ def brief(every: Sequence[Row], most: int | None = None) -> list[Row]:
 
 
 def _split(every: Sequence[Row], is_apart: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
-    """The rows for which the function is false, and those for which it is true."""
     return [row for row in every if not is_apart(row)], [row for row in every if is_apart(row)]
 
 
 def _is_all(row: Row, kind: str) -> bool:
-    """Whether all cases of a row are of this kind."""
     return all(set(+tally) <= {kind} for tally in row.tallies)
 
 

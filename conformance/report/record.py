@@ -101,7 +101,6 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True,
 
 
 def _installed(package: str) -> str:
-    """The version of a distribution; empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except (ValueError, importlib.metadata.PackageNotFoundError):
@@ -119,7 +118,6 @@ def render(report: Report) -> str:
 
 
 def _stored(result: Result) -> dict[str, Any]:
-    """The form of a result in JSON."""
     stored: dict[str, Any] = {
         "id": result.id,
         "outcome": result.outcome.value,

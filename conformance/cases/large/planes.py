@@ -124,7 +124,6 @@ class Planes(ByRole):
         return middles, sizes
 
     def _rois(self) -> Array:
-        """The stored RoIs."""
         middles, sizes = self._boxes()
         middles = middles + INPUT_OFFSETS[self.coordinates]
         if self.forward == ROTATED:

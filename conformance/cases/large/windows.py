@@ -111,7 +111,6 @@ class Windows(ByRole):
 
     @property
     def _channels(self) -> int:
-        """The number of channels of the result."""
         return self.x_shape[1] // channels_of_bins(self.definition, self.bins)
 
     @property
@@ -232,7 +231,6 @@ class Windows(ByRole):
             )
 
     def _rois(self) -> Array:
-        """The stored RoIs."""
         at = self._columns()
         sizes = np.array(self.samples)[at["kind"]] * self.bins
         height, width = np.where(at["turn"][:, None] % 2 == 1, sizes[:, ::-1], sizes).T

@@ -67,31 +67,31 @@ def _variant(case: Case) -> Mapping[str, Value]:
 @functools.cache
 def _properties(case: Case) -> Mapping[str, Value]:
     """What a valid case may have in common with others: words, and numbers."""
-    found = dict(_variant(case))
+    properties = dict(_variant(case))
     for attribute in case.definition.attributes:
         name = attribute.name
-        found[f"given {name}"] = f"{name} given" if name in case.attributes else f"no {name}"
+        properties[f"given {name}"] = f"{name} given" if name in case.attributes else f"no {name}"
         value = case.attributes.get(name, attribute.default)
         if isinstance(value, int | float):
-            found[name] = value
+            properties[name] = value
     lengths: dict[str, int] = {}
     for tensor in case.definition.inputs:
         name = tensor.name
         if name in case.inputs:
-            found[f"constant {name}"] = f"{'constant' if name in case.initializers else 'variable'} {name}"
+            properties[f"constant {name}"] = f"{'constant' if name in case.initializers else 'variable'} {name}"
             lengths.update(zip(map(str, tensor.shape), case.types[name].shape, strict=False))
             if tensor.element_axes:
                 lengths.update(zip(tensor.element_axes, map(int, case.inputs[name]), strict=False))
         if tensor.optional:
-            found[f"given {name}"] = f"{name} given" if name in case.inputs else f"no {name}"
-    found["session"] = "later calls of a session" if case.before else "the first call of a session"
-    found["lengths"] = "symbolic lengths" if case.named_axes else "fixed lengths"
+            properties[f"given {name}"] = f"{name} given" if name in case.inputs else f"no {name}"
+    properties["session"] = "later calls of a session" if case.before else "the first call of a session"
+    properties["lengths"] = "symbolic lengths" if case.named_axes else "fixed lengths"
     lengths = {name: n for name, n in lengths.items() if name.isidentifier()}
-    found |= lengths
-    found |= {f"parity of {name}": f"{'odd' if n % 2 else 'even'} {name}" for name, n in lengths.items()}
+    properties |= lengths
+    properties |= {f"parity of {name}": f"{'odd' if n % 2 else 'even'} {name}" for name, n in lengths.items()}
     if {"H", "W"} <= lengths.keys():
-        found["square"] = "H = W" if lengths["H"] == lengths["W"] else "H != W"
-    return found
+        properties["square"] = "H = W" if lengths["H"] == lengths["W"] else "H != W"
+    return properties
 
 
 def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str, tuple[Condition, ...]]:
@@ -110,11 +110,15 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
         return "", ()
     scenarios = {scenario_of(result.id) for result in failed}
     functions = {scenario.partition("/")[0] for scenario in scenarios}
-    own = [r for r in results if r.id.partition("/")[0] in functions and not case_of(r).expects_error]
-    groups = {r.group for r in own} if all(map(_is_special, failed)) else {r.group for r in own if not _is_special(r)}
-    passed = [case_of(r) for r in own if r.outcome is Outcome.PASSED and r.group in groups]
+    comparable = [r for r in results if r.id.partition("/")[0] in functions and not case_of(r).expects_error]
+    groups = (
+        {r.group for r in comparable}
+        if all(map(_is_special, failed))
+        else {r.group for r in comparable if not _is_special(r)}
+    )
+    passed = [case_of(r) for r in comparable if r.outcome is Outcome.PASSED and r.group in groups]
     # A departure from a weaker rule is the same mistake if other variants of its scenario fail.
-    departed = [case_of(r) for r in own if r.outcome is Outcome.DEPARTED and scenario_of(r.id) in scenarios]
+    departed = [case_of(r) for r in comparable if r.outcome is Outcome.DEPARTED and scenario_of(r.id) in scenarios]
     cases = [*(case_of(result) for result in failed), *departed]
     excluded = {
         part: [not part.holds(case) for case in passed]

@@ -126,14 +126,15 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
             call(part)
     # If several explain a group equally well, the one that explains other groups as well is more likely.
     weight = Counter[Mutants]()
-    for diagnosis in comparison.found:
+    for diagnosis in comparison.diagnoses:
         weight[diagnosis.mutants] += diagnosis.agreed
-    ranked = sorted(comparison.found, key=lambda each: (-each.agreed, len(each.mutants), -weight[each.mutants]))
+    ranked = sorted(comparison.diagnoses, key=lambda each: (-each.agreed, len(each.mutants), -weight[each.mutants]))
     best = {group: [diagnosis for diagnosis in ranked if diagnosis.group == group][:MAX_SHOWN] for group in groups}
     wrong = dict.fromkeys(r.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
     for group in wrong:
         # Cases that are too large to be compared have the mistake that all others of the operator have.
-        same = [name for name in wrong if name in groups and _function_of(name) == _function_of(group)]
+        function = group.partition("/")[0]
+        same = [name for name in wrong if name in groups and name.partition("/")[0] == function]
         firsts = [best[name][0] for name in same if best[name]]
         is_one = len({(diagnosis.mutants, diagnosis.where) for diagnosis in firsts}) == 1
         if group not in groups and is_one and len(firsts) == len(same):
@@ -150,11 +151,11 @@ class _Comparison:
         seconds: the processor time after which `TimeoutError` is raised.
 
     Attributes:
-        found: the diagnoses so far.
+        diagnoses: those so far.
     """
 
     def __init__(self, results: Sequence[Result], failed: Mapping[str, Sequence[Result]], seconds: float) -> None:
-        self.found: list[Diagnosis] = []
+        self.diagnoses: list[Diagnosis] = []
         self._results, self._failed = results, failed
         self._deadline = time.process_time() + seconds
         self._known: dict[Mutants, tuple[str, tuple[Condition, ...]]] = {}
@@ -167,12 +168,12 @@ class _Comparison:
         for mutants, (where, conditions) in self._known.items():
             agreed = self._agreed(mutants, compared)
             if agreed and self._pass(mutants, _chosen(_fulfilling(conditions, passed))):
-                self.found.append(Diagnosis(group, mutants, agreed, len(compared), where))
+                self.diagnoses.append(Diagnosis(group, mutants, agreed, len(compared), where))
 
     def search_again(self, failed: Sequence[Result]) -> None:
         """Search for mutants that explain a group's failures if none that is known does."""
         is_new = len(failed) < len(self._failed[function_of(failed[0])])
-        if is_new and not any(diagnosis.group == failed[0].group for diagnosis in self.found):
+        if is_new and not any(diagnosis.group == failed[0].group for diagnosis in self.diagnoses):
             self.search(failed)
             self.add(failed)
 
@@ -252,11 +253,7 @@ class _Comparison:
 
 def function_of(result: Result) -> str:
     """The first part of a case's id, which names its operator without a version."""
-    return _function_of(result.id)
-
-
-def _function_of(name: str) -> str:
-    return name.partition("/")[0]
+    return result.id.partition("/")[0]
 
 
 def _fulfilling(conditions: Sequence[Condition], results: Iterable[Result]) -> list[Result]:

@@ -71,7 +71,7 @@ def selected_cases(glob: str, option: str = "--select") -> list[Case]:
     """
     cases = [case for case in collect() if fnmatchcase(case.id, glob)]
     if not cases:
-        near = f"; did you mean {' or '.join(found)}?" if (found := _near(glob)) else ""
+        near = f"; did you mean {' or '.join(globs)}?" if (globs := _near(glob)) else ""
         raise click.BadParameter(f"{glob!r} selects no case{near}", param_hint=option)
     return cases
 

@@ -249,9 +249,9 @@ def _earlier(file: Path, label: str) -> Report:
         report = record.read(file)
     suite = report.origin.suite
     if (report.backend, suite) != (label, ortops.__version__):
-        found = f"has results of {report.backend} by suite {suite or 'unknown'}"
+        content = f"has results of {report.backend} by suite {suite or 'unknown'}"
         rule = f"must have results of {label} by suite {ortops.__version__}"
-        raise click.BadParameter(f"{file} {found}: {rule}", param_hint="--resume")
+        raise click.BadParameter(f"{file} {content}: {rule}", param_hint="--resume")
     return report
 
 

@@ -104,9 +104,9 @@ class FamilyByAnalogy(Family):
         of_family = (operator for operator in OPERATORS if operator.family == self.name)
         return next(operator for operator in of_family if operator.is_gradient == other.is_gradient)
 
-    def _other(self, own: Operator) -> Operator:
+    def _other(self, operator: Operator) -> Operator:
         of_family = (operator for operator in reversed(OPERATORS) if operator.family == self.analogy.family)
-        return next(operator for operator in of_family if operator.is_gradient == own.is_gradient)
+        return next(known for known in of_family if known.is_gradient == operator.is_gradient)
 
     def places(self, case: Case) -> dict[str, Places]:
         """The places of the rearranged inputs and outputs of a valid case."""

@@ -382,5 +382,5 @@ def _methods(owner: type) -> dict[str, types.FunctionType]:
     """The methods that a class of the reference defines itself; none for a protocol."""
     if getattr(owner, "_is_protocol", False):
         return {}
-    own = {name: one for name, one in vars(owner).items() if isinstance(one, types.FunctionType)}
-    return {name: one for name, one in own.items() if not name.startswith("__") and one.__module__ == owner.__module__}
+    methods = {name: value for name, value in vars(owner).items() if isinstance(value, types.FunctionType)}
+    return {n: m for n, m in methods.items() if not n.startswith("__") and m.__module__ == owner.__module__}

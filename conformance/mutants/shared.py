@@ -385,7 +385,7 @@ OF_UPRIGHT.add(
     starting_at(-10000.0),
     Category.GRADIENTS,
     "OutsideLosesTies: Of equal samples, one on the map gets the gradient of a maximum even if one outside is the first.",
-    winners(lambda them: sorted(them, key=lambda one: one.sample is None)),
+    winners(lambda candidates: sorted(candidates, key=lambda candidate: candidate.sample is None)),
     "TieToTheLast: The last of several equal candidates gets the gradient of a maximum instead of the first.",
     winners(lambda them: them[::-1]),
     "MaximumPassedAsAverage: The gradient of a maximum is that of an average.",
@@ -399,9 +399,9 @@ OF_UPRIGHT.add(
 )
 
 
-def numbers(them: list[Any]) -> list[Any]:
+def numbers(candidates: list[Any]) -> list[Any]:
     """The candidates that are numbers, or all if none is."""
-    return [one for one in them if not math.isnan(one.value)] or them
+    return [candidate for candidate in candidates if not math.isnan(candidate.value)] or candidates
 
 
 OF_UPRIGHT.add(

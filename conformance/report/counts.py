@@ -146,7 +146,7 @@ def rows(reports: Sequence[Report]) -> list[Row]:
 def basis_rows(reports: Sequence[Report]) -> list[Row]:
     """A row for each basis of the cases; none if the reports do not have the basis."""
     bases = [tallies_of(report, lambda _, entry: entry.basis) for report in reports]
-    every = [Row(words, tuple(found.get(basis, Counter()) for found in bases)) for basis, words in WHOSE.items()]
+    every = [Row(words, tuple(tallies.get(basis, Counter()) for tallies in bases)) for basis, words in WHOSE.items()]
     return [row for row in every if any(row.tallies)]
 
 

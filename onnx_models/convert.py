@@ -325,7 +325,9 @@ def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> N
     """
     where, names = label(node), [tensor.name for tensor in operator.inputs]
     given = dict(zip(names, node.input, strict=False))
-    if len(node.input) > len(names) or not all(given.get(one.name) for one in operator.inputs if not one.optional):
+    if len(node.input) > len(names) or not all(
+        given.get(value.name) for value in operator.inputs if not value.optional
+    ):
         raise ValueError(f"{where}: has the inputs {list(node.input)}: must have {', '.join(names)}")
     for attribute in node.attribute:
         if attribute.ref_attr_name:

@@ -119,8 +119,8 @@ def transposes(
     found = load(vjp(model, outputs, wrt))({**feeds, **cotangents})
     forward = [product(moved[f"{name}_tangent"], cotangents[f"{name}_cotangent"]) for name in outputs]
     reverse = [product(found[f"{name}_grad"], tangents[f"{name}_tangent"]) for name in wrt]
-    totals = [float(sum(one.sum() for one in terms)) for terms in (forward, reverse)]
-    return totals[0], totals[1], float(sum(np.abs(one).sum() for one in reverse))
+    totals = [float(sum(term.sum() for term in terms)) for terms in (forward, reverse)]
+    return totals[0], totals[1], float(sum(np.abs(term).sum() for term in reverse))
 
 
 def check(
@@ -141,9 +141,9 @@ def check(
         second_order: whether the gradients are differentiated as well.
     """
     made = parsed(model) if isinstance(model, str) else model
-    found = gradient_check.check(made, feeds, wrt=wrt, outputs=outputs, second_order=second_order, load=_checked)
-    assert [one for one in found if one.outcome != "agrees"] == []
-    return found
+    comparisons = gradient_check.check(made, feeds, wrt=wrt, outputs=outputs, second_order=second_order, load=_checked)
+    assert [comparison for comparison in comparisons if comparison.outcome != "agrees"] == []
+    return comparisons
 
 
 def _checked(model: onnx.ModelProto) -> Runner:

@@ -34,7 +34,10 @@ BROADCAST: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 ELEMENTWISE = [
-    *(of_rank(f"{name}(a, b)", one) for one in BROADCAST for name in ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")),
+    *(
+        of_rank(f"{name}(a, b)", shapes)
+        for shapes in BROADCAST for name in ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min")
+    ),
     *(of_rank(f"{name}(x)", {"x": shape}) for name in ("Exp", "Sqrt", "Sigmoid", "Softmax") for shape in ((2, 3, 4),
         (0, 2))),
     *(of_rank(f"{name}(x)", {"x": ()}) for name in ("Neg", "Log", "Abs", "Relu", "Reciprocal")),
@@ -254,16 +257,16 @@ POOLED = np.array(
 POOLING = [
     Call("y, i = MaxPool<kernel_shape = [2, 2]>(x)", {"x": POOL[2]}),
     *(
-        Call(f"{y} = {nodes('MaxPool', one | more)}", {"x": POOL[len(one["kernel_shape"])]}, opset=opset,
-            needs_new="ceil_mode" in one)
-        for one in POOLS
-        for y, more, opset in (("y", {}, 22), ("y, i", {"storage_order": 1}, 22 if "ceil_mode" in one else 18))
+        Call(f"{y} = {nodes('MaxPool', pool | more)}", {"x": POOL[len(pool["kernel_shape"])]}, opset=opset,
+            needs_new="ceil_mode" in pool)
+        for pool in POOLS
+        for y, more, opset in (("y", {}, 22), ("y, i", {"storage_order": 1}, 22 if "ceil_mode" in pool else 18))
     ),
     *(
-        Call(nodes("AveragePool", one | {"count_include_pad": i}), {"x": POOL[len(one["kernel_shape"])]},
-            opset=22 if i or "ceil_mode" in one else 19,
-               needs_new="ceil_mode" in one)
-        for one in POOLS
+        Call(nodes("AveragePool", pool | {"count_include_pad": i}), {"x": POOL[len(pool["kernel_shape"])]},
+            opset=22 if i or "ceil_mode" in pool else 19,
+               needs_new="ceil_mode" in pool)
+        for pool in POOLS
         for i in (0, 1)
     ),
     *(
@@ -516,7 +519,7 @@ RESIZING = [
             ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric")
         )
         for j, mode in enumerate(
-            ('mode = "linear"', *(f'mode = "nearest", nearest_mode = "{one}"' for one in (
+            ('mode = "linear"', *(f'mode = "nearest", nearest_mode = "{rounding}"' for rounding in (
                 "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")))
         )
     ),
@@ -618,7 +621,7 @@ AVERAGES = [
     ("RoIAlignRotatedGrad", "aligned = 0, spatial_scale = 6.0, sampling_ratio = 2, clockwise = 1"),
 ]
 GRADIENTS_OF_REGIONS = [
-    *(region_gradient(*one, whole=whole, bins="PS" in one[0]) for one in AVERAGES for whole in (False, True)),
+    *(region_gradient(*row, whole=whole, bins="PS" in row[0]) for row in AVERAGES for whole in (False, True)),
     region_gradient("RoiAlignGrad", 'mode = "max"', whole=True),
     region_gradient("DmlRoiAlignGrad", 'reduction_function = "max"', whole=True),
     *(
@@ -776,13 +779,13 @@ MACHINE_LEARNING = [
     of_rank("ai.onnx.ml.Scaler<offset = [0.5], scale = [2.0]>(x)", {"x": (2, 3, 2)}),
     of_rank("ai.onnx.ml.Scaler<offset = [0.5, 1.0, 0.0], scale = [2.0, 3.0, 4.0]>(x)", {"x": (2, 3, 2)}),
     *(
-        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{LINEAR}, classlabels_ints = [3, 4, 5], post_transform = "{one}">'
-                "(x)")
-        for one in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
+        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{LINEAR}, classlabels_ints = [3, 4, 5], '
+                f'post_transform = "{transform}">(x)')
+        for transform in ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
     ),
     *(
-        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{BINARY}, post_transform = "{one}">(x)')
-        for one in ("NONE", "SOFTMAX", "LOGISTIC")
+        of_rank(f'label, y = ai.onnx.ml.LinearClassifier<{BINARY}, post_transform = "{transform}">(x)')
+        for transform in ("NONE", "SOFTMAX", "LOGISTIC")
     ),
     *(
         of_rank(f'ai.onnx.ml.LinearRegressor<targets = {n}, coefficients = [0.25, 0.5, 0.125, 0.25], '
@@ -844,7 +847,7 @@ SAMPLES = [
 
 def _one_each() -> list[Call]:
     found: dict[tuple[str, ...], Call] = {}
-    runs_here = (one for one in SAMPLES if not (IS_OLD and (one.needs_new or one.opset > 21)))
+    runs_here = (sample for sample in SAMPLES if not (IS_OLD and (sample.needs_new or sample.opset > 21)))
     for one in runs_here:
         key = tuple(re.findall(r"((?:\w+\.)*[A-Z]\w+)[ <(]|[ <]mode = \"(\w+)\"", one.lines))
         if all(feed.size for feed in one.feeds.values()) and len(one.wrt) > len(found[key].wrt if key in found else ()):
@@ -896,5 +899,5 @@ _AS_FLOAT = {
     "Compress", "ScatterElements", "Concat", "Resize", "com.microsoft.FastGelu", "com.microsoft.QuickGelu",
     "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization",
 }  # fmt: skip
-HALVES = [one for one in ONE_EACH if one.lines.partition("(")[0].partition("<")[0] in _AS_FLOAT]
+HALVES = [sample for sample in ONE_EACH if sample.lines.partition("(")[0].partition("<")[0] in _AS_FLOAT]
 """Samples that ONNX Runtime computes in float16 as well."""

@@ -146,7 +146,7 @@ def test_a_reference_is_kept_by_convert_and_resolved_by_gradient() -> None:
     made.graph.node[0].attribute.append(onnx.helper.make_attribute("ratio", 3))
     assert convert(made) == made
     (node,) = (node for node in gradient(made, "loss", ["X"]).graph.node if node.op_type == "RoiAlignGrad")
-    assert {one.name: one.i for one in node.attribute}["sampling_ratio"] == 3
+    assert {attribute.name: attribute.i for attribute in node.attribute}["sampling_ratio"] == 3
     made = referring(default=onnx.helper.make_attribute("ratio", 3))
     assert convert(made) == made
 
@@ -173,7 +173,7 @@ def test_what_is_handed_to_a_node_by_reference_is_checked(
 
 def test_rules_of_several_attributes_count() -> None:
     made = onnx_models.dml_roi_align()
-    (low,) = (one for one in made.graph.node[0].attribute if one.name == "minimum_samples_per_output")
+    (low,) = (node for node in made.graph.node[0].attribute if node.name == "minimum_samples_per_output")
     low.i = 2**32
     with pytest.raises(ValueError, match="minimum_samples_per_output = 4294967296: must be"):
         convert(made)

@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (15947, 4244, 3901),
-    "onnx_models": (11456, 2533, 2654),
+    "onnx_models": (11458, 2533, 2654),
     "conformance": (11026, 2480, 2673),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22031, 837, 5335),
+    "tests": (22035, 837, 5333),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

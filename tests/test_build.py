@@ -14,7 +14,9 @@ from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN, Attribute, Operator, Tensor
 from processes import python
 
-OPSETS = ", ".join(str(one.standard[1]) for one in OPERATORS if one.standard and one.standard[0] == "RoiAlign")
+OPSETS = ", ".join(
+    str(operator.standard[1]) for operator in OPERATORS if operator.standard and operator.standard[0] == "RoiAlign"
+)
 
 
 def shapes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:

@@ -54,7 +54,7 @@ def parsed(text: str) -> onnx.ModelProto:
 
 
 def outcomes(found: list[Comparison]) -> dict[tuple[str, str], str]:
-    return {(one.output, one.wrt): one.outcome for one in found}
+    return {(comparison.output, comparison.wrt): comparison.outcome for comparison in found}
 
 
 def test_right_gradients_of_all_outputs_by_inputs_and_weights_agree() -> None:
@@ -62,13 +62,13 @@ def test_right_gradients_of_all_outputs_by_inputs_and_weights_agree() -> None:
     found = check(parsed(NET), feeds, second_order=True)
     pairs = {(y, x) for y in ("y", "z", GRADIENTS) for x in ("x", "w", "b", "table", "k")}
     assert outcomes(found) == dict.fromkeys(pairs, "agrees")
-    assert {one.kind for one in found} == {"double"}
-    assert max(one.difference for one in found) < 1e-7
-    assert all(one.allowed < 1e-5 for one in found)
-    assert any(one.analytic != 0 for one in found if one.output == GRADIENTS)
+    assert {comparison.kind for comparison in found} == {"double"}
+    assert max(comparison.difference for comparison in found) < 1e-7
+    assert all(comparison.allowed < 1e-5 for comparison in found)
+    assert any(comparison.analytic != 0 for comparison in found if comparison.output == GRADIENTS)
     chosen = check(parsed(NET), feeds, wrt=["k"], outputs=["y"], seed=1)
     assert outcomes(chosen) == {("y", "k"): "agrees"}
-    assert chosen[0].analytic not in {one.analytic for one in found}
+    assert chosen[0].analytic not in {comparison.analytic for comparison in found}
 
 
 def test_a_loss_and_an_input_of_rank_0_are_compared() -> None:
@@ -77,7 +77,7 @@ def test_a_loss_and_an_input_of_rank_0_are_compared() -> None:
     )
     found = check(model, {"a": np.array(0.5, np.float32), "x": X}, second_order=True)
     assert outcomes(found) == {(y, x): "agrees" for y in ("loss", GRADIENTS) for x in ("a", "x")}
-    assert all(one.analytic != 0 for one in found)
+    assert all(comparison.analytic != 0 for comparison in found)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_operators_that_are_compared_in_double(body: str, inputs: str) -> None:
     model.graph.output[0].type.tensor_type.ClearField("shape")
     x = X[:1, :2] if "NonMax" in body else X
     found = check(model, {"x": x, "v": X[0], "t": np.array([1, 1, 2]), "two": np.array([2])}, wrt=["x"])
-    assert [(one.outcome, one.kind) for one in found] == [("agrees", "double")]
+    assert [(comparison.outcome, comparison.kind) for comparison in found] == [("agrees", "double")]
 
 
 def test_kinks_are_told_from_wrong_gradients() -> None:
@@ -137,9 +137,9 @@ def test_kinks_are_told_from_wrong_gradients() -> None:
 def test_an_operator_of_a_user_is_checked() -> None:
     text = "g (float[n, 3] x) => (float[n, 3] y) { y = t.NAME(x) }"
     right = check(parsed(text.replace("NAME", "swish")), {"x": X}, operators=[swish, swish_grad])
-    assert [(one.outcome, one.kind) for one in right] == [("agrees", "float")]
+    assert [(comparison.outcome, comparison.kind) for comparison in right] == [("agrees", "float")]
     wrong = check(parsed(text.replace("NAME", "almost")), {"x": X}, operators=[almost, almost_grad])
-    assert [one.outcome for one in wrong] == ["wrong"]
+    assert [comparison.outcome for comparison in wrong] == ["wrong"]
     assert wrong[0].difference > 2 * wrong[0].allowed
 
 

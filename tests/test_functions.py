@@ -140,7 +140,7 @@ def test_the_count_is_that_of_the_inlined_nodes(
     if not is_given:
         del before.graph.node[0].attribute[:]
     defaults = default.node if default else []
-    lists = [before.graph.node, defaults, *(one.node for one in before.functions)]
+    lists = [before.graph.node, defaults, *(function.node for function in before.functions)]
     now = sum(1 for nodes in lists for _ in iter_nodes(nodes))
     then = sum(1 for _ in iter_nodes(functions.inline_functions(before, 18).graph))
     monkeypatch.setattr(functions, "MAX_NODES", then - now)

@@ -146,7 +146,7 @@ def test_a_gradient_of_zeros_is_told_with_its_reason() -> None:
     feeds = {"x": np.array([1.25, 2.75]), "free": np.ones(1), "late": np.ones(2)}
     with pytest.warns(ZeroGradientWarning) as told:
         made = gradient(parsed(text), "loss", ["x", "free", "same", "late", "unused", "rounded"])
-    reasons = {str(one.message).split("'")[1]: str(one.message) for one in told}
+    reasons = {str(warning.message).split("'")[1]: str(warning.message) for warning in told}
     assert list(reasons) == ["x", "free", "same", "unused"]
     assert "node of 'rounded' (Round): it is constant between its steps" in reasons["x"]
     found = run(made, feeds)

@@ -20,7 +20,7 @@ from onnx_models.tools.protos import normalize_domain
 from onnx_node_tests import Case, cases, in_reference, in_session
 
 OPERATORS = [
-    *(one.operator for one in coverage() if one.domain == "" and one.way in (RULE, COMPOSITION, FUNCTION)),
+    *(row.operator for row in coverage() if row.domain == "" and row.way in (RULE, COMPOSITION, FUNCTION)),
     # The gradient is 0.
     *("Bernoulli", "Ceil", "Floor", "Hardmax", "MelWeightMatrix", "Round", "Sign"),
     # Refused, but not its function body; in another domain; and deprecated.
@@ -53,7 +53,7 @@ def outcomes(case: Case, feeds: dict[str, Array], names: Sequence[str], load: Lo
         found = check(case.model, feeds, wrt=names, load=load)
     except ValueError as error:
         return dict.fromkeys(names, " ".join(str(error).split()))
-    by_input = {name: {one.outcome for one in found if one.wrt == name} for name in names}
+    by_input = {name: {comparison.outcome for comparison in found if comparison.wrt == name} for name in names}
     return {name: next(worst for worst in ("wrong", "kink", "agrees") if worst in by_input[name]) for name in names}
 
 
@@ -88,7 +88,7 @@ def test_gradients_agree_with_differences_on_onnxs_node_tests(operator: str, ste
             if "does not run" in found:
                 found = outcome(case, name, in_reference)
             label = f"{case.name}:{name}"
-            wanted = next((NOT_COMPARED[one] for one in NOT_COMPARED if fnmatchcase(label, one)), "agrees")
+            wanted = next((NOT_COMPARED[pattern] for pattern in NOT_COMPARED if fnmatchcase(label, pattern)), "agrees")
             if not re.search(wanted, found):
                 faults.append(f"{label}: {found}")
     assert not faults, "\n".join(faults)
@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[Call, Change]] = {
 def test_a_rule_that_is_wrong_on_purpose_is_found(monkeypatch: pytest.MonkeyPatch, call: Call, change: Change) -> None:
     model, feeds = call.model("lengths"), call.feeds
     operator = model.graph.node[0].op_type
-    assert {one.outcome for one in check(model, feeds)} == {"agrees"}
+    assert {comparison.outcome for comparison in check(model, feeds)} == {"agrees"}
     right = RULES["", operator]
 
     def changed(graph: GradientGraph, node: Node, incoming: Incoming) -> Sequence[Part]:
@@ -141,11 +141,11 @@ def test_a_rule_that_is_wrong_on_purpose_is_found(monkeypatch: pytest.MonkeyPatc
         return change(graph, node, [str(part) for part in gradients])
 
     monkeypatch.setitem(RULES, ("", operator), changed)
-    assert "wrong" in {one.outcome for one in check(model, feeds)}
+    assert "wrong" in {comparison.outcome for comparison in check(model, feeds)}
 
 
 def test_every_operator_is_differentiated_or_a_zero_or_refused_with_a_reason() -> None:
-    assert not [one.operator for one in coverage() if one.way == "none"]
+    assert not [row.operator for row in coverage() if row.way == "none"]
 
 
 @not_of_old
@@ -158,4 +158,4 @@ def test_a_body_that_depends_on_types_takes_absent_inputs_and_initializers(mask:
     if mask == "an initializer":
         del made.graph.input[-1]
         made.graph.initializer.append(onnx.numpy_helper.from_array(feeds.pop("mask"), "mask"))
-    assert {one.outcome for one in check(made, feeds, wrt=list(feeds))} == {"agrees"}
+    assert {comparison.outcome for comparison in check(made, feeds, wrt=list(feeds))} == {"agrees"}

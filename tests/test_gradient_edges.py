@@ -311,7 +311,7 @@ def test_the_gradient_of_roi_align_has_the_attributes_of_its_opset_and_all_outpu
             assert node.output[0]
             assert node.output[1] == ""
             assert len(node.input) == (4 if mode == "avg" else 5)
-            assert {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute} == {
+            assert {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute} == {
                 "coordinate_transformation_mode": b"half_pixel",
                 "mode": mode.encode(),
                 "sampling_ratio": 0,
@@ -366,7 +366,7 @@ def test_regions_that_depend_on_the_tensor_by_their_images_alone_are_refused() -
         gradient(parsed(text), "y", ["x"])
     with pytest.warns(ZeroGradientWarning, match="the loss does not depend on it"):
         made = gradient(parsed(text), "y", ["x"], stop_at=["of"])
-    assert [one.name for one in made.graph.output] == ["y", "x_grad"]
+    assert [value.name for value in made.graph.output] == ["y", "x_grad"]
     with pytest.raises(ValueError, match="has no gradient with respect to its input 'x'"):
         gradient(parsed(text.replace("boxes, of", "boxes, x")), "y", ["x"])
     with pytest.raises(ValueError, match=r"\(RoiAlign\): .*has input size 2 not in range"):

@@ -37,7 +37,9 @@ def test_gradients_are_those_of_differences(sample: Call) -> None:
 
 
 ALONE = [
-    one for one in SAMPLES if one.lines.startswith(("TensorScatter<", "y = BatchNormalization(", "GroupNormalization<"))
+    sample
+    for sample in SAMPLES
+    if sample.lines.startswith(("TensorScatter<", "y = BatchNormalization(", "GroupNormalization<"))
 ]
 
 
@@ -152,14 +154,14 @@ def test_each_jacobian_of_zeros_has_a_warning_with_the_reason(mode: Mode) -> Non
           y = Sin(a) f = Floor(b) d = Add(f, c) e = Shape(d) z = CastLike(e, d) }""")
     with pytest.warns(ZeroGradientWarning) as caught:
         made = jacobian(model, ["y", "z"], ["a", "b"], mode=mode)
-    assert [str(one.message).partition(":")[0] for one in caught] == [
+    assert [str(warning.message).partition(":")[0] for warning in caught] == [
         "the derivative of 'z' is 0",
         "the gradient with respect to 'b' is 0",
     ]
-    for one in caught:
-        assert "(Floor): it is constant between its steps" in str(one.message)
-        assert "_grad_" not in str(one.message)
-        assert one.filename == __file__
+    for warning in caught:
+        assert "(Floor): it is constant between its steps" in str(warning.message)
+        assert "_grad_" not in str(warning.message)
+        assert warning.filename == __file__
     found = run(made, {name: np.zeros(2, np.float32) for name in "abc"})
     assert [name for name, value in found.items() if "jacobian" in name and value.any()] == ["y_a_jacobian"]
 
@@ -180,7 +182,11 @@ def _models() -> Iterator[onnx.ModelProto]:
     seen = set()
     for model in models:
         node, *others = model.graph.node
-        key = node.op_type, str([one.name for one in node.attribute]), str(list(map(bool, [*node.input, *node.output])))
+        key = (
+            node.op_type,
+            str([attribute.name for attribute in node.attribute]),
+            str(list(map(bool, [*node.input, *node.output]))),
+        )
         is_apart = others or normalize_domain(node.domain) or (normalize_domain(node.domain), node.op_type) in ZEROS
         if not is_apart and key not in seen and _reals(model.graph.input) and _reals(model.graph.output):
             seen.add(key)
@@ -256,7 +262,9 @@ def _head() -> tuple[onnx.ModelProto, dict[str, Array]]:
 def test_the_gradient_of_a_head_has_a_gradient_by_image_regions_and_weights() -> None:
     model, feeds = _head()
     found = check(model, feeds, list(feeds), second_order=True)
-    assert {one.wrt for one in found if one.output == GRADIENTS and one.analytic} == set(feeds)
+    assert {comparison.wrt for comparison in found if comparison.output == GRADIENTS and comparison.analytic} == set(
+        feeds
+    )
 
 
 @pytest.mark.slow

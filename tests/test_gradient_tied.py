@@ -77,8 +77,8 @@ def warned(call: Callable[[], object]) -> list[str]:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         call()
-    assert all(one.category is TiedParametersWarning and one.filename == __file__ for one in told)
-    return [str(one.message) for one in told]
+    assert all(warning.category is TiedParametersWarning and warning.filename == __file__ for warning in told)
+    return [str(warning.message) for warning in told]
 
 
 @pytest.mark.parametrize(("body", "initializers", "name", "learned"), MERGED)

@@ -46,7 +46,9 @@ def test_a_directory_gets_a_model_of_each_operator_in_each_type_and_a_manifest(t
         assert [node["operator"] for node in entry["nodes"]] == [node.op_type for node in model.graph.node]
         assert file.endswith(f"_{entry['element_type']}.onnx")
     of_ours = {(node["operator"], entry["element_type"]) for entry in entries.values() for node in entry["nodes"]}
-    assert of_ours >= {(one.name, kind) for one in OPERATORS for kind in one.element_types(one.inputs[0])}
+    assert of_ours >= {
+        (operator.name, kind) for operator in OPERATORS for kind in operator.element_types(operator.inputs[0])
+    }
     entry = entries["standard_max_roi_pool_v22_double.onnx"]
     assert entry["nodes"] == [
         {
@@ -93,7 +95,7 @@ def test_no_help_breaks_a_name(group: click.Group, width: int) -> None:
         assert shown.startswith("Usage: ")
         assert not re.search(r"\w-$", shown, re.MULTILINE), shown
         told = [one for one in names if one in "".join(shown.split())]
-        assert [one for one in told if one not in shown] == []
+        assert [warning for warning in told if warning not in shown] == []
 
 
 @pytest.mark.parametrize("command", [["convert"], ["attach"], ["gradient", "--wrt", "X"]])
@@ -360,4 +362,4 @@ def test_the_rules_are_listed_as_a_table_and_as_json() -> None:
     for text in ("RoiAlign_22", "function of the specification", "it is constant between its steps"):
         assert text in done.output
     found = json.loads(call("rules", "--json").stdout)
-    assert found == [dataclasses.asdict(one) for one in coverage()]
+    assert found == [dataclasses.asdict(row) for row in coverage()]

@@ -82,7 +82,7 @@ def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     return model
 
 
-NEWEST = {one.function: one.name for one in OPERATORS}.values()
+NEWEST = {operator.function: operator.name for operator in OPERATORS}.values()
 """Operators that differ in their types alone have the same bodies."""
 
 
@@ -91,7 +91,7 @@ def calls(operator: Operator) -> list[Sample]:
     if operator.name not in NEWEST:
         return []
     others = [samples(operator, kind)[0] for kind in ("float16", "double")]
-    return [*samples(operator), *others, *(one for one in edges(operator) if "NaN" not in one.name)]
+    return [*samples(operator), *others, *(sample for sample in edges(operator) if "NaN" not in sample.name)]
 
 
 @pytest.mark.parametrize("way", [check, check_lowered])
@@ -159,7 +159,7 @@ def test_a_huge_roi_needs_no_more_memory_than_the_map(name: str) -> None:
 
 
 def wrong_data(operator: Operator) -> list[Refusal]:
-    return [one for one in refusals(operator) if one.by == "data" and operator.name in NEWEST]
+    return [refusal for refusal in refusals(operator) if refusal.by == "data" and operator.name in NEWEST]
 
 
 @pytest.mark.parametrize(**every(wrong_data))
@@ -256,13 +256,13 @@ DIFFERING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_numbers_that_differ_are_read_from_the_node(name: str) -> None:
     sample = samples(BY_NAME[name])[0]
     both = [Sample(sample.operator, "", sample.inputs, given) for given in DIFFERING[name]]
-    model, other = (one.model() for one in both)
+    model, other = (each.model() for each in both)
     other.graph.node[0].name = other.graph.node[0].output[0] = other.graph.output[0].name = "other"
     model.graph.node.append(other.graph.node[0])
     model.graph.output.append(other.graph.output[0])
     made = attach(open_ranks(model))
     assert len(made.functions) == 1
-    wanted = [value for one in both for value in expected(one)]
+    wanted = [value for each in both for value in expected(each)]
     assert_close(run(made, dict(sample.inputs)), wanted, np.dtype(np.float32))
 
 
@@ -367,7 +367,7 @@ def test_standard_operators_run_in_onnx_reference_evaluator(name: str) -> None:
     sample = samples(BY_NAME[name])[0]
     for way in (attach, lower):
         found = onnx.reference.ReferenceEvaluator(way(sample.model())).run(None, dict(sample.inputs))
-        assert_close([np.asarray(one) for one in found], expected(sample), np.dtype(np.float32))
+        assert_close([np.asarray(output) for output in found], expected(sample), np.dtype(np.float32))
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 5])

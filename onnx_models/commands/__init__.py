@@ -126,11 +126,11 @@ def rules_command(as_json: bool) -> None:
     """
     found = coverage()
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], indent=2))
+        click.echo(json.dumps([asdict(row) for row in found], indent=2))
         return
-    rows = [(one.domain or "ai.onnx", one.operator, one.way, one.reason) for one in found]
+    rows = [(row.domain or "ai.onnx", row.operator, row.way, row.reason) for row in found]
     show_table(("domain", "operator", "gradient", "reason"), rows)
-    click.echo(", ".join(f"{way} {number}" for way, number in Counter(one.way for one in found).most_common()))
+    click.echo(", ".join(f"{way} {number}" for way, number in Counter(row.way for row in found).most_common()))
 
 
 COMMANDS: tuple[click.Command, ...] = (

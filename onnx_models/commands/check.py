@@ -91,7 +91,7 @@ def check_command(
     except click.ClickException as error:
         raise _UncheckedError(error.message) from error
     _show(found)
-    counts = Counter(one.outcome for one in found)
+    counts = Counter(comparison.outcome for comparison in found)
     shown = [f"{count(counts['agrees'], 'gradient')} {'agrees' if counts['agrees'] == 1 else 'agree'}"]
     shown += [f"{counts['wrong']} wrong"] * bool(counts["wrong"]) + [f"{counts['kink']} at a kink"] * bool(
         counts["kink"]
@@ -106,22 +106,22 @@ def _show(found: Sequence[Comparison]) -> None:
         found = sorted(found, key=lambda one: (one.outcome == "agrees", one.outcome))[:_MAX_ROWS]
     rows = [
         (
-            *(one_line(name) for name in (one.output, one.wrt)),
-            *(f"{value:.6g}" for value in (one.analytic, one.numeric)),
-            *(f"{value:.1e}" for value in (one.difference, one.allowed)),
-            one.outcome,
+            *(one_line(name) for name in (comparison.output, comparison.wrt)),
+            *(f"{value:.6g}" for value in (comparison.analytic, comparison.numeric)),
+            *(f"{value:.1e}" for value in (comparison.difference, comparison.allowed)),
+            comparison.outcome,
         )
-        for one in found
+        for comparison in found
     ]
     show_table(("output", "wrt", "analytic", "numeric", "relative difference", "allowed", ""), rows)
 
 
 def _lengths(dims: Sequence[str]) -> dict[str, int]:
     found = {}
-    for one in dims:
-        name, _, length = one.rpartition("=")
+    for dim in dims:
+        name, _, length = dim.rpartition("=")
         if not name or not length.isdecimal():
-            raise click.UsageError(f"--dim {one}: must be NAME=LENGTH, with a whole number")
+            raise click.UsageError(f"--dim {dim}: must be NAME=LENGTH, with a whole number")
         found[name] = int(length)
     return found
 

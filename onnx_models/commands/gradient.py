@@ -118,10 +118,10 @@ def gradient_command(
         warnings.simplefilter("always", ZeroGradientWarning)
         warnings.simplefilter("always", TiedParametersWarning)
         before, after = change_file(model, out, change, force)
-    told = [one for one in told if issubclass(one.category, (ZeroGradientWarning, TiedParametersWarning))]
-    for one in told:
-        click.echo(f"warning: {one_line(one.message)}", err=True)
-    zeros = [one for one in told if issubclass(one.category, ZeroGradientWarning)]
+    told = [warning for warning in told if issubclass(warning.category, (ZeroGradientWarning, TiedParametersWarning))]
+    for warning in told:
+        click.echo(f"warning: {one_line(warning.message)}", err=True)
+    zeros = [warning for warning in told if issubclass(warning.category, ZeroGradientWarning)]
     number = len(after.graph.output) - len(before.graph.output)
     all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
     click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
@@ -159,7 +159,7 @@ def _checked(
 ) -> Sequence[str] | Mapping[str, str] | str:
     """Return the argument `wrt`, and refuse one that is ambiguous in this model."""
     tensors = {name for node in model.graph.node for name in node.output}
-    tensors |= {one.name for one in (*model.graph.input, *model.graph.initializer)}
+    tensors |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
     if wrt == PARAMETERS and PARAMETERS in tensors:
         raise ValueError(f"--wrt {PARAMETERS}: must not also be the name of a tensor, which it is in this model")
     return wrt

@@ -103,7 +103,7 @@ def _lowered(model: onnx.ModelProto) -> onnx.ModelProto:
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy with nodes of this project, without the data of weights, and with no functions but the nodes' bodies."""
     made = inline_functions(attach_custom(convert(strip_weights(model))), MIN_OPSET)
-    bodies = [(one.domain, one.name) for one in made.functions if one.domain != DOMAIN]
+    bodies = [(function.domain, function.name) for function in made.functions if function.domain != DOMAIN]
     if not bodies:
         return made
     with single_line_errors("inlining the bodies of operators"):

@@ -64,7 +64,7 @@ def upgrade_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     version = onnx_opset(model)
     if version is None:
         raise ValueError("the model has no opset import of ONNX's domain: must have one")
-    versions = [found for one in (model, *model.functions) if (found := onnx_opset(one)) is not None]
+    versions = [found for function in (model, *model.functions) if (found := onnx_opset(function)) is not None]
     if min(versions) >= opset:
         return model
     for found in versions:

@@ -250,7 +250,7 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
     in `COMPOSITIONS` call functions. Sparse initializers are declared as the dense tensors that sessions make of them.
     """
     values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    functions = {(normalize_domain(one.domain), one.name) for one in model.functions}
+    functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
     parts = list(iter_graphs(model, defaults=True))
     is_changed = (
         (data_prop and any(map(_is_long, values)))

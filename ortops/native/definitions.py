@@ -49,11 +49,7 @@ def definition_of(operator: Operator) -> Constant:
 
 
 def attribute_value(attribute: Attribute, value: AttributeValue) -> Constant:
-    """A checked attribute's value (`types.Attribute`).
-
-    Args:
-        value: a number, one of the choices, or a tuple of numbers: at most four unless the attribute allows any length.
-    """
+    """A checked attribute's value (`types.Attribute`): a number, a choice, or a tuple of numbers."""
     values = value if isinstance(value, tuple) else (value,)
     numbers = [attribute.choices.index(value) if isinstance(value, str) else value for value in values]
     is_float = attribute.type.startswith("FLOAT")

@@ -68,15 +68,8 @@ def run_in_chunks(
 ) -> int:
     """Split range(count) into chunks, and run a `parallel.task_of` task for each chunk and worker. Also a C function.
 
-    Args:
-        runner: the address of the runner (`compute.runner_on`).
-        context: the runner's context.
-        stop: the address of a function that says whether to stop before the next chunk.
-        workers: the number of workers that share a chunk.
-        count: the number of indices; a chunk has range(first, last).
-        chunks: the number of chunks.
-        task: the address of the task.
-        data: the task's data; this function sets first and last.
+    `runner` is the address of a runner (`compute.runner_on`), `stop` that of a function that says whether to stop before the
+    next chunk. This function sets first and last in the task's data, the range of a chunk.
 
     Returns:
         0; OUT_OF_MEMORY if the runner fails; INTERRUPTED if `stop` said so.

@@ -107,13 +107,9 @@ def check_data(
     *,
     names: tuple[str, str, str],
 ) -> None:
-    """Check the batch indices, that RoIs are finite, and that the map has pixels where there are RoIs.
+    """Check the batch indices [R], that RoIs [R, ...] are finite, and that the map has pixels where there are RoIs.
 
-    Args:
-        rois: [R, ...], the RoIs.
-        batch_indices: [R], each RoI's image index.
-        x_shape: N, C, H, W.
-        names: the names of the RoIs, the batch indices and the source of `x_shape` in error messages.
+    The names are those of the RoIs, the batch indices and the source of `x_shape` in errors.
 
     Raises:
         ValueError: a check fails.

@@ -94,18 +94,7 @@ ROI_POOL = Family(
 
 
 def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) -> None:
-    """Check tensors' types, devices and shapes, without their values.
-
-    Args:
-        family: the operator.
-        rois: the RoIs.
-        x_shape: the input's shape.
-        tensors: the other tensors by name. All must have the first tensor's type and device.
-
-    Raises:
-        TypeError: a type is not allowed, or the types differ.
-        ValueError: a tensor is not on the CPU, or the devices differ, or a tensor has a wrong shape.
-    """
+    """Check types, devices and shapes, without values: all tensors must have the first one's type and device."""
     (name, x), *_ = tensors.items()
     if x.dtype not in TYPES:
         raise TypeError(f"{name}.dtype = {x.dtype}: must be one of {', '.join(map(str, TYPES))}")
@@ -123,11 +112,7 @@ def _check(family: Family, rois: Any, x_shape: Sequence[Any], **tensors: Any) ->
 
 
 def _output_shape(family: Family, rois: Any, x_shape: Sequence[Any], height: Any, width: Any) -> tuple[Any, ...]:
-    """The output's shape.
-
-    Raises:
-        ValueError: each bin reads its own channels, and the channels cannot be divided evenly among the bins.
-    """
+    """The output's shape. Position-sensitive bins read their own channels, whose number they must divide."""
     channels, bins = x_shape[1], height * width if family is POSITION_SENSITIVE else 1
     if channels % bins:
         raise ValueError(f"input.shape = {list(x_shape)}: C must be a multiple of {bins}, the number of bins")
@@ -143,11 +128,7 @@ def array(tensor: Any) -> Any:
 
 
 def _copy(family: Family, rois: Any, x_shape: Sequence[int]) -> tuple[Any, Any]:
-    """A copy of RoIs [K, columns] that no other thread can change, and their image indices [K]; both are checked.
-
-    Raises:
-        ValueError: a number is not finite, an image index is out of range, or there are RoIs but no pixels.
-    """
+    """A copy of RoIs [K, columns] that no other thread can change, and their image indices [K]; both are checked."""
     images, _, height, width = x_shape
     if len(rois) and not (height and width):
         raise ValueError(f"input.shape = {list(x_shape)}: must have pixels where there are {family.rois}")

@@ -13,14 +13,7 @@ from ortops.native.types import NONE, Call
 
 @optimize_for_size
 def write_rois_error(call: Call, entry: RoiEntry, rule: int, number: int, roi: Doubles, image: int) -> None:
-    """Write why an operator on RoIs refuses a call; a `types.WriteRoisError`.
-
-    Args:
-        rule: NO_BINS, NO_PIXELS or BAD_ROI.
-        number: the RoI's number.
-        roi: the RoI's coordinates.
-        image: the RoI's batch index.
-    """
+    """Write why an operator on RoIs refuses a call; a `types.WriteRoisError`. The rule is NO_BINS, NO_PIXELS or BAD_ROI."""
     lengths = call.lengths if entry.has_lengths else call.tensors[entry.x].dims
     if rule == NO_BINS:
         write_text(call, entry.output_name)

@@ -109,19 +109,9 @@ class PanelRead(NamedTuple):
 def gather(
     x: int, _dy: int, y: int, placed: PlacedRois, driver: Driver, outside: float, runner: int, context: int
 ) -> int:
-    """Fill y [R, C, PH, PW] from x [N, C, H, W]; a `functions.Drive`.
+    """Fill y [R, C, PH, PW] from x [N, C, H, W]; a `functions.Drive` whose result is 0, OUT_OF_MEMORY or INTERRUPTED.
 
-    Args:
-        x: the address of the maps.
-        _dy: 0.
-        y: the address of the output.
-        placed: the RoIs with their samples.
-        outside: the value of samples off the map, or of bins without pixels.
-        runner: the address of the runner, which runs the tasks.
-        context: the runner's context.
-
-    Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+    `outside` is the value of samples off the map, or of bins without pixels.
     """
     maps, output = Elements(x, driver.kind), Elements(y, driver.kind)
     panels, staging_size = panel_count(placed.shape.channels), staging_size_of(placed, output)
@@ -310,16 +300,8 @@ def _read_maps(
 ) -> None:
     """Run a task: call apply(gathering, reading, values, spare, arrays) for each RoI and each panel that it reads.
 
-    Args:
-        gathering: the data that all tasks share.
-        shared: the tables.
-        first_panel: the first panel of channels.
-        panels: the number of panels.
-        apply: a compiled function; `values` is the buffer for a RoI's bins, and `spare` the buffer after the lines.
-        arrays: the function's last argument.
-        first: the first index of the chunk.
-        last: the end of the chunk, exclusive.
-        worker: the worker's number.
+    `values` is the buffer for a RoI's bins, and `spare` the buffer after the lines. The worker takes its part of the indices
+    first:last.
     """
     placed, plan, functions, lines = gathering.placed, gathering.plan, gathering.functions, gathering.lines
     memory, values = allocate_workspace(gathering.workspace_size, gathering.x)

@@ -98,17 +98,9 @@ def share_tables(
     functions: Functions,
     sorts: bool,
 ) -> tuple[int, Words, SharedTables]:
-    """Fill the tables of all RoIs, and group the RoIs by image.
+    """Fill the tables of all RoIs, and group the RoIs by image; `sorts` says whether by the first row that they read, too.
 
-    Args:
-        placed: the RoIs with their samples.
-        plan: the plan of the tasks that will use the tables.
-        runner: the runner, even if the plan has none.
-        context: the runner's context.
-        form: what the tables hold.
-        sizes: the result of `table_sizes`.
-        functions: the functions that fill tables and sort RoIs.
-        sorts: whether to sort the RoIs of each image by the first row that they read.
+    The runner is needed even if the plan has none. `sizes` is the result of `table_sizes`.
 
     Returns:
         0, OUT_OF_MEMORY or INTERRUPTED; the memory to release; and the tables in it.

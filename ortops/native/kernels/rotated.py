@@ -157,16 +157,8 @@ def add_products(
 ) -> None:
     """Add, for each bin, the products of its gradient, the pixels that it reads and the derivatives of their weights.
 
-    Args:
-        panels: the packed pixels, in panels `size` values apart.
-        size: see `panels`.
-        planes: the pixels if they are not packed, in planes `stride` elements apart.
-        stride: see `planes`.
-        packs: whether the pixels are packed.
-        gradient: the gradient of each bin, in panels, followed by a buffer of LANES values.
-        channels: the number of channels.
-        table: the lists of the RoI.
-        sums: the result [5].
+    The pixels are in panels `size` values apart if they are packed, else in planes `stride` elements apart. The gradient of
+    each bin is in panels, followed by a buffer of LANES values. The result is sums [5].
     """
     lists = lists_in(table, sums)
     a, b, c, d, e = sums[0], sums[1], sums[2], sums[3], sums[4]

@@ -156,17 +156,9 @@ def _fill(
 ) -> int:
     """List the pixels that bin b reads, add up their values over its samples, and return the number of pixels.
 
-    Args:
-        grid: the samples.
-        shape: the dimensions of the map and the output.
-        b: the bin.
-        window: the part of the map that the RoI can read.
-        width: a pixel's number is its row times `width`, plus its column.
-        indices: each window pixel's index in the list, or any number if the list lacks the pixel, so that the array need not
-            be cleared (Briggs and Torczon, "An efficient representation for sparse sets", 1993).
-        values: the number of values for a pixel.
-        pixel: the list to fill.
-        sums: `values` sums for each pixel of the list, initially 0.
+    A pixel's number is its row times `width`, plus its column. `indices` has each window pixel's index in the list, or any
+    number if the list lacks the pixel, so that the array need not be cleared (Briggs and Torczon, "An efficient
+    representation for sparse sets", 1993). Each pixel of the list has `values` sums, initially 0.
     """
     rows, columns, count = grid.rows, grid.columns, 0
     p, q = b // columns.bins, b % columns.bins

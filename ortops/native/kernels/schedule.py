@@ -131,18 +131,9 @@ def worker_count(runner: int, tasks: int, worker_bytes: int) -> int:
 
 @compiled
 def run_plan(plan: Plan, context: int, work: float, failed: Words, functions: Functions, task: int, data: Any) -> int:
-    """Run the tasks of a plan.
+    """Run the tasks of a plan; 0, OUT_OF_MEMORY or INTERRUPTED.
 
-    Args:
-        context: the context of the plan's runner.
-        work: the number of pixels to read or write, in all channels.
-        failed: a flag that a worker sets if it cannot allocate memory.
-        functions: the functions that run chunks, between which signal handlers run.
-        task: the address of the task (`compiler.parallel.task_of`).
-        data: the task's data.
-
-    Returns:
-        0, OUT_OF_MEMORY or INTERRUPTED.
+    `work` is the number of pixels to read or write, in all channels. A worker sets `failed` if it cannot allocate memory.
     """
     count, chunks = plan.items * plan.blocks, 1 + int(work / MAX_CHUNK_PIXELS)
     status = call(functions.run, (plan.runner, context, functions.stop, plan.workers, count, chunks, task, data))

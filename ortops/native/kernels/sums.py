@@ -11,14 +11,8 @@ from ortops.native.elements import FLOAT16, Doubles, Stored
 def round_sums(sums: Doubles, rows: int, columns: int, terms: int, next_row: int, next_term: int, y: Stored) -> None:
     """Add terms in order, and fill y [rows, columns] with the totals; a C function for each element type.
 
-    Args:
-        sums: the terms; they are overwritten.
-        rows: the number of y's rows.
-        columns: the number of y's columns.
-        terms: the number of terms for an element.
-        next_row: the distance from an element's first term to the first term of the element below.
-        next_term: the distance from term to term.
-        y: the result.
+    The terms are overwritten. `next_row` is the distance from an element's first term to that of the element below,
+    `next_term` the distance from term to term.
     """
     for r in range(rows):
         for k in range(columns):

@@ -70,17 +70,10 @@ class Content(Struct):
 
 @compiled
 def read_attributes(node: Node, call: Call, api: int, source: int, origin: int) -> int:
-    """Fill the attributes and constants of a node, which `release_lists` ends.
+    """Fill the attributes and constants of a node, which `release_lists` ends: OK, INVALID or OUT_OF_MEMORY.
 
-    Args:
-        node: the node, of which the fields before its attributes are set.
-        call: gets the text of an error.
-        api: the address of OrtApi; for OF_CALLER, the number of attributes that are given.
-        source: the address of the OrtKernelInfo, of the OrtShapeInferContext or of what is given.
-        origin: which of them.
-
-    Returns:
-        OK, INVALID or OUT_OF_MEMORY.
+    `source` is the address of what `origin` names; for OF_CALLER, `api` is the number of attributes that are given. The
+    fields of the node before its attributes are set, and the call gets the text of an error.
     """
     definition = node.definition
     for i in range(definition.attribute_count):
@@ -208,18 +201,7 @@ def _read_given(attribute: Attribute, defined: AttributeDefinition, call: Call, 
 
 @noinline
 def _read(content: Content, api: int, info: int, name: int, kind: int) -> int:
-    """Read an attribute of a type from an OrtKernelInfo.
-
-    Args:
-        content: the result, whose memory the caller must release.
-        api: the address of OrtApi.
-        info: the OrtKernelInfo.
-        name: the name, a C string.
-        kind: the type.
-
-    Returns:
-        OK or OUT_OF_MEMORY.
-    """
+    """Read an attribute from an OrtKernelInfo: OK or OUT_OF_MEMORY. The caller must release the content's memory."""
     size = field_address(content, "size")
     content.count, content.values, content.is_wide, content.size = 0, 0, 0, 1
     if (

@@ -31,15 +31,10 @@ OF_ELEMENTS, OF_RANK = MAX_DIMS, 2 * MAX_DIMS
 
 @noinline
 def write_error(node: Node, call: Call, lengths: Lengths, row: int, place: int, rule: int) -> int:
-    """Write an error's text into a call.
+    """Write an error's text into a call, and return INVALID.
 
-    Args:
-        lengths: the known lengths of axes, for rules about lengths.
-        row: the row of the input that breaks the rule; for SCALED, of the output.
-        place: the part that is wrong, as the rule describes; for a rule about lengths, an index, or see OF_ELEMENTS.
-
-    Returns:
-        INVALID.
+    `row` is that of the input that breaks the rule; for SCALED, of the output. `place` is the part that is wrong, as the
+    rule describes; for a rule about lengths, an index, or see OF_ELEMENTS.
     """
     definition = node.definition
     tensor = definition.tensors[row]

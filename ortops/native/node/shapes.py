@@ -168,10 +168,7 @@ def _agree(lengths: Lengths, axis: int, length: int, source: int) -> bool:
 def _solve(node: Node, call: Call, lengths: Lengths, row: int, place: int) -> int:
     """Add the lengths that follow from equations, and check known lengths.
 
-    Args:
-        lengths: the known lengths of axes.
-        row: the row of the input that gave lengths.
-        place: 0 if its shape gave them, OF_ELEMENTS if its elements did.
+    Input `row` gave lengths: by its shape if `place` is 0, by its elements if it is OF_ELEMENTS.
     """
     definition, known = node.definition, lengths.known
     for number in range(definition.equation_count):

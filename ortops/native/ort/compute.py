@@ -45,15 +45,7 @@ _FOUR_BYTES = (1 << 1) | (1 << 6) | (1 << 12)
 
 @compiled
 def compute_node(node: Node, api: int, context: int) -> int:
-    """Compute a node.
-
-    Args:
-        api: the address of OrtApi.
-        context: the OrtKernelContext of the call.
-
-    Returns:
-        The OrtStatus, 0 for success.
-    """
+    """Compute a node from the OrtKernelContext of a call; the OrtStatus, 0 for success."""
     call = allocate_struct(Call)
     if call is None:
         return out_of_memory(api)

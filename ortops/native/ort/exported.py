@@ -80,11 +80,7 @@ class Array(Struct):
 
 @optimize_for_size
 def infer_shapes_of_arrays(node: Node, call: Call) -> int:
-    """As `infer_shapes`, of a call whose inputs are NumPy arrays.
-
-    Args:
-        call: the call. An input's address is that of an `Array`, and its dimensions are not set.
-    """
+    """As `infer_shapes`, of NumPy arrays: an input's address is that of an `Array`, and its dimensions are not set."""
     for i in range(node.definition.input_count):
         tensor = call.tensors[i]
         if tensor.type != 0:
@@ -174,14 +170,9 @@ def compute(node: Node, call: Call) -> int:
 
 @optimize_for_size
 def make_table(operator: TypedOperator, api: int, version: int) -> int:
-    """Make the OrtCustomOp of an operator, which `release_table` ends.
+    """Make the OrtCustomOp of an operator, which `release_table` ends; its address, 0 if memory has run out.
 
-    Args:
-        api: the address of OrtApi.
-        version: the release of ONNX Runtime, as `registration.release_number` has it.
-
-    Returns:
-        Its address, 0 if memory has run out.
+    The version is the release of ONNX Runtime, as `registration.release_number` has it.
     """
     table = allocate_struct(Table)
     if table is None:

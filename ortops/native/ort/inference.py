@@ -30,16 +30,8 @@ class Scratch(Struct):
 def infer_outputs(node: Node, scratch: Scratch, api: int, context: int) -> int:
     """Set the element type and the shape of each output, if the inputs and attributes determine its rank.
 
-    OrtApi takes -1 without a name for a length, so an unknown length gets a name that no other one in the process has.
-
-    Args:
-        node: the node, with its attributes.
-        scratch: memory.
-        api: the address of OrtApi.
-        context: the OrtShapeInferContext.
-
-    Returns:
-        As a compiled call: OK, INVALID or FAILED.
+    OrtApi takes -1 without a name for a length, so an unknown length gets a name that no other one in the process has. The
+    result is that of a compiled call: OK, INVALID or FAILED.
     """
     clear_struct(scratch)
     definition, call = node.definition, scratch.call

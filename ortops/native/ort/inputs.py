@@ -14,17 +14,8 @@ from ortops.native.types import Tensor
 def describe(api: int, context: int, inputs: int, max_rank: int, rows: Words) -> int:
     """Fill a row for each input with its address, element type, rank and dimensions; an absent input's type is 0.
 
-    A C function, too.
-
-    Args:
-        api: OrtApi's address.
-        context: the call's OrtKernelContext.
-        inputs: the number of inputs.
-        max_rank: the number of dimensions in a row; further dimensions are left out.
-        rows: the result [inputs, 3 + max_rank], initially 0; a row is a `Tensor` of `max_rank` dimensions.
-
-    Returns:
-        The OrtStatus of the first OrtApi function that failed, which the caller must release; 0 if all succeeded.
+    A C function, too. A row is a `Tensor` of `max_rank` dimensions, initially 0; further dimensions are left out. The result
+    is the OrtStatus of the first OrtApi function that failed, which the caller must release; 0 if all succeeded.
     """
     for i in range(inputs):
         tensor = struct_at(Tensor, address_of(offset(rows, i * (3 + max_rank))))

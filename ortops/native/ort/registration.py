@@ -47,16 +47,7 @@ class Registration(Struct):
 
 @compiled
 def register(options: int, api_base: Words, domains: Domains) -> int:
-    """Add domains to session options. A C function.
-
-    Args:
-        options: the OrtSessionOptions.
-        api_base: OrtApiBase.
-        domains: the domains and their operators.
-
-    Returns:
-        An OrtStatus, 0 for success.
-    """
+    """Add domains to session options; the OrtStatus, 0 for success. A C function."""
     if _is_captured(options, api_base):
         return 0
     result, first = local(0), static_word()
@@ -156,13 +147,7 @@ def _make(result: Words, api: int, release_number: int, domains: Domains) -> int
 
 @compiled
 def fill_table(table: Table, operator: TypedOperator, api: int, release_number: int) -> None:
-    """Fill the table of an operator.
-
-    Args:
-        table: the table, of zeros.
-        api: the address of OrtApi.
-        release_number: the release of ONNX Runtime, as `TypedOperator.infers_from` has it.
-    """
+    """Fill the table of an operator, which has zeros; the release number is as `TypedOperator.infers_from` has it."""
     fill_getters(table.custom_op, API_VERSION)
     table.api, table.operator, table.references, table.signature = api, operator, 1, operator.signature
     table.custom_op.kernel_destroy = pointer_to(_destroy)

@@ -1,14 +1,109 @@
-"""The generated documents and pictures are those that `python -m docs` writes, and stand alone."""
+"""The generated documents: what is known of runtimes; that all are those that `python -m docs` writes; and pictures."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner
 
+from conformance import expected_failures
+from conformance.case import Basis
+from conformance.cases import collect
+from conformance.outcome import Outcome, Result
+from conformance.report import record
+from conformance.report.record import Origin, Report
+from docs import findings
+from docs.__main__ import main
 from docs.generate import generated, stale
 from docs.speeds import SENTENCES, ranged
+from ortops import atomic_file
+
+DOCS = Path(__file__).parent.parent / "docs"
+KNOWN = findings.runtimes()
+
+LISTED = "roi_align/refusal/no_rows/v16/float"
+"""A case that every release of ONNX Runtime fails, as its list says."""
+
+NOT_LISTED = "roi_align/mmcv/two_by_two/v16/float"
+
+
+def report_of(outcomes: dict[str, Outcome], version: str = "1.32.0", backend: str = "onnxruntime") -> Report:
+    entries = {name: Result(name, outcome, "off", basis=Basis.OURS) for name, outcome in outcomes.items()}
+    return Report(backend, entries, Origin(version=version, date="2026-11-22T00:00:00+00:00"))
+
+
+def written(report: Report, file: Path) -> Path:
+    atomic_file.write(file, record.render(report))
+    return file
+
+
+# The lists.
+
+
+@pytest.mark.parametrize("runtime", KNOWN, ids=lambda runtime: runtime.name)
+def test_a_finding_names_a_case_a_rule_an_answer_and_threads(runtime: findings.Runtime) -> None:
+    ids = {case.id for case in collect()}
+    for finding in runtime.findings:
+        assert finding.case in ids
+        assert finding.lists(finding.case)
+        assert finding.harm in findings.HARMS
+        assert finding.releases
+        assert finding.rule.endswith(".")
+        assert finding.answer.endswith(".")
+        for url in finding.upstream:
+            assert re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/\d+", url)
+
+
+@pytest.mark.parametrize("runtime", KNOWN, ids=lambda runtime: runtime.name)
+def test_a_finding_that_ended_is_not_expected_to_fail(runtime: findings.Runtime) -> None:
+    _, known = expected_failures.load(runtime.name)
+    reasons = {failure.reason for failure in known}
+    assert reasons == {finding.reason for finding in runtime.findings if not finding.ended}
+
+
+# What a report says of them.
+
+
+def test_a_failing_case_without_a_finding_and_a_finding_without_a_failing_case_are_told() -> None:
+    report = report_of({LISTED: Outcome.PASSED, NOT_LISTED: Outcome.FAILED})
+    unlisted, gone = findings.changes(report, KNOWN)
+    assert unlisted == [NOT_LISTED]
+    assert [LISTED in finding.case for finding in gone] == [True]
+
+
+# The command and the document.
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file for the counts, without any."""
+    file = tmp_path / "findings.json"
+    file.write_text('{"runs": []}', "utf-8")
+    monkeypatch.setattr(findings, "KEPT", file)
+    return file
+
+
+@pytest.mark.usefixtures("kept")
+def test_reports_of_equal_outcomes_share_a_row(tmp_path: Path) -> None:
+    reports = [report_of({LISTED: Outcome.DEPARTED}, version) for version in ("1.31.1", "1.32.0")]
+    files = [written(report, tmp_path / f"{report.origin.version}.json") for report in reports]
+    assert list(findings.add(files)) == ["ONNX Runtime 1.31.1: as listed", "ONNX Runtime 1.32.0: as listed"]
+    before = (DOCS / "findings.md").read_text("utf-8")
+    text = findings.rewritten(before, KNOWN, findings.read_counts())
+    assert "| ONNX Runtime 1.31.1 to 1.32.0 | `roi_align` | 1 | | | | 1 | |" in text
+    assert text.partition("<!--")[0] == before.partition("<!--")[0]
+
+
+def test_a_report_that_does_not_count_is_a_wrong_call(kept: Path, tmp_path: Path) -> None:
+    file = written(report_of({LISTED: Outcome.EXPECTED_FAILURE}), tmp_path / "report.json")
+    result = CliRunner().invoke(main, [str(file)])
+    assert (result.exit_code, "has expected failures" in " ".join(result.output.split())) == (2, True)
+    assert findings.read_counts() == []
+    assert kept.read_text("utf-8") == '{"runs": []}'
+
 
 FILES = generated()
 SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if name.endswith(".svg")}

@@ -219,7 +219,9 @@ def _options(attributes: Mapping[str, object], opset: int) -> dict[str, Attribut
         "axes": None,
     }
     options |= {
-        name: onnx.helper.get_attribute_value(one.default_value) for name, one in defined.items() if name != "axes"
+        name: onnx.helper.get_attribute_value(definition.default_value)
+        for name, definition in defined.items()
+        if name != "axes"
     }
     options |= attributes
     for name, value in options.items():
@@ -236,7 +238,7 @@ def _check_that_lengths_follow(transforms: Sequence[_Transform], axes: Sequence[
     for transform, axis in zip(transforms, axes, strict=True):
         if axis.x is not None and transform.scale is not None and axis.y != int(axis.x * transform.scale):
             raise ValueError(
-                f"{', '.join(one.name for one in axes if one.y is None)} = None: must be known, "
+                f"{', '.join(other.name for other in axes if other.y is None)} = None: must be known, "
                 f"as {axis.name} = {axis.x} becomes {axis.y}, which does not follow from its scale"
             )
 
@@ -289,15 +291,15 @@ def _axes(
     axes = [
         Axis(names[axis], x_shape[axis], x_shape[axis], Fraction(1) if len(scales) else None) for axis in range(rank)
     ]
-    found = _scaled(scales, chosen, x_shape) if len(scales) else _sized(options, sizes, chosen, x_shape)
-    for i, (axis, (length, scale)) in enumerate(zip(chosen, found, strict=True)):
+    resized = _scaled(scales, chosen, x_shape) if len(scales) else _sized(options, sizes, chosen, x_shape)
+    for i, (axis, (length, scale)) in enumerate(zip(chosen, resized, strict=True)):
         axes[axis] = Axis(names[axis], x_shape[axis], length, scale, starts[i], ends[i])
-    for one in axes:
-        if len(sizes) and one.y is None:
-            _ = one.lengths
-    if any(one.y is None for one in axes):
+    for axis_of_x in axes:
+        if len(sizes) and axis_of_x.y is None:
+            _ = axis_of_x.lengths
+    if any(axis_of_x.y is None for axis_of_x in axes):
         return axes
-    return [replace(one, scale=None) if one.has_ratio_for_scale else one for one in axes]
+    return [replace(axis_of_x, scale=None) if axis_of_x.has_ratio_for_scale else axis_of_x for axis_of_x in axes]
 
 
 def _crop(
@@ -319,13 +321,13 @@ def _scaled(
     scales: Sequence[float], chosen: Sequence[int], x_shape: Sequence[int | None]
 ) -> list[tuple[int | None, Fraction | None]]:
     """Return the length and the scale of each chosen axis, given the node's scales."""
-    found: list[tuple[int | None, Fraction | None]] = []
+    pairs: list[tuple[int | None, Fraction | None]] = []
     for axis, scale in zip(chosen, np.asarray(scales, np.float32), strict=True):
         if not (np.isfinite(scale) and scale > 0):
             raise ValueError(f"scales = {list(scales)}: must be finite and > 0")
         length = x_shape[axis]
-        found.append((None if length is None else int(_product(length, scale)), Fraction(float(scale))))
-    return found
+        pairs.append((None if length is None else int(_product(length, scale)), Fraction(float(scale))))
+    return pairs
 
 
 def _sized(

@@ -63,9 +63,9 @@ def convert_command(model: Path, out: Path, force: bool, domain: str) -> None:
     mmcv, mmdeploy and caffe2.
     """
     before, after = change_file(model, out, functools.partial(convert, domain=domain), force)
-    found = conversions(before)
-    click.echo(f"{count(found.total(), 'node')} converted: {out}")
-    for (source, ours), number in sorted(found.items()):
+    counts = conversions(before)
+    click.echo(f"{count(counts.total(), 'node')} converted: {out}")
+    for (source, ours), number in sorted(counts.items()):
         click.echo(f"{number} {source} to {ours}")
     for name, number in sorted(not_converted(after).items()):
         click.echo(f"{number} {name} unchanged: ortops has no such operator")
@@ -86,12 +86,12 @@ def attach_command(model: Path, out: Path, force: bool) -> None:
 
 
 def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
-    made = attach(model)
-    if not _bodies(made):
+    attached = attach(model)
+    if not _bodies(attached):
         raise click.ClickException(
             "there is nothing to attach: the model has no operator of ortops, and no RoiAlign or MaxRoiPool"
         )
-    return made
+    return attached
 
 
 def _bodies(model: onnx.ModelProto) -> int:
@@ -109,9 +109,9 @@ def lower_command(model: Path, out: Path, force: bool) -> None:
     functions. Memory grows with the number of RoIs.
     """
     before, _ = change_file(model, out, lower, force)
-    found = lowered_operators(before)
-    click.echo(f"{count(found.total(), 'node')} lowered: {out}")
-    for name, number in sorted(found.items()):
+    counts = lowered_operators(before)
+    click.echo(f"{count(counts.total(), 'node')} lowered: {out}")
+    for name, number in sorted(counts.items()):
         click.echo(f"{number} {name}")
 
 
@@ -124,13 +124,13 @@ def rules_command(as_json: bool) -> None:
     means that the derivative is 0 wherever it exists, "refused" that the operator cannot be differentiated, and "none" that
     it is unknown.
     """
-    found = coverage()
+    ways = coverage()
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in found], indent=2))
+        click.echo(json.dumps([asdict(row) for row in ways], indent=2))
         return
-    rows = [(row.domain or "ai.onnx", row.operator, row.way, row.reason) for row in found]
+    rows = [(row.domain or "ai.onnx", row.operator, row.way, row.reason) for row in ways]
     show_table(("domain", "operator", "gradient", "reason"), rows)
-    click.echo(", ".join(f"{way} {number}" for way, number in Counter(row.way for row in found).most_common()))
+    click.echo(", ".join(f"{way} {number}" for way, number in Counter(row.way for row in ways).most_common()))
 
 
 COMMANDS: tuple[click.Command, ...] = (

@@ -87,23 +87,25 @@ def check_command(
                 onnx.external_data_helper.load_external_data_for_model(proto, str(model.parent))
             feeds, others = _feeds(proto, _read(file), lengths, seed)
             feeds = _settled(proto, feeds, others, partial(in_session, operators=given))
-            found = check(proto, feeds, wrt=wrt, outputs=outputs, seed=seed, second_order=second_order, operators=given)
+            comparisons = check(
+                proto, feeds, wrt=wrt, outputs=outputs, seed=seed, second_order=second_order, operators=given
+            )
     except click.ClickException as error:
         raise _UncheckedError(error.message) from error
-    _show(found)
-    counts = Counter(comparison.outcome for comparison in found)
+    _show(comparisons)
+    counts = Counter(comparison.outcome for comparison in comparisons)
     shown = [f"{count(counts['agrees'], 'gradient')} {'agrees' if counts['agrees'] == 1 else 'agree'}"]
     shown += [f"{counts['wrong']} wrong"] * bool(counts["wrong"]) + [f"{counts['kink']} at a kink"] * bool(
         counts["kink"]
     )
-    click.echo(f"{', '.join(shown)}, computed in {found[0].kind}")
+    click.echo(f"{', '.join(shown)}, computed in {comparisons[0].kind}")
     raise click.exceptions.Exit(1 if counts["wrong"] else 0 if counts["agrees"] else 2)
 
 
-def _show(found: Sequence[Comparison]) -> None:
+def _show(comparisons: Sequence[Comparison]) -> None:
     """Print the comparisons, wrong ones first if there are many."""
-    if len(found) > _MAX_ROWS:
-        found = sorted(found, key=lambda one: (one.outcome == "agrees", one.outcome))[:_MAX_ROWS]
+    if len(comparisons) > _MAX_ROWS:
+        comparisons = sorted(comparisons, key=lambda one: (one.outcome == "agrees", one.outcome))[:_MAX_ROWS]
     rows = [
         (
             *(one_line(name) for name in (comparison.output, comparison.wrt)),
@@ -111,19 +113,19 @@ def _show(found: Sequence[Comparison]) -> None:
             *(f"{value:.1e}" for value in (comparison.difference, comparison.allowed)),
             comparison.outcome,
         )
-        for comparison in found
+        for comparison in comparisons
     ]
     show_table(("output", "wrt", "analytic", "numeric", "relative difference", "allowed", ""), rows)
 
 
 def _lengths(dims: Sequence[str]) -> dict[str, int]:
-    found = {}
+    lengths = {}
     for dim in dims:
         name, _, length = dim.rpartition("=")
         if not name or not length.isdecimal():
             raise click.UsageError(f"--dim {dim}: must be NAME=LENGTH, with a whole number")
-        found[name] = int(length)
-    return found
+        lengths[name] = int(length)
+    return lengths
 
 
 def _read(file: Path | None) -> dict[str, Any]:

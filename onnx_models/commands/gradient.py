@@ -104,15 +104,15 @@ def gradient_command(
     if dry_run:
         before = load_model(model)
         with click_errors(model):
-            found = report(*arguments(before), **settings)
-        _show(found, names == PARAMETERS)
-        raise click.exceptions.Exit(1 if found.refused else 0)
+            described = report(*arguments(before), **settings)
+        _show(described, names == PARAMETERS)
+        raise click.exceptions.Exit(1 if described.refused else 0)
     if out is None:
         raise click.UsageError("Missing option '--out'. Only --dry-run works without it.")
 
     def change(before: onnx.ModelProto) -> onnx.ModelProto:
-        made = gradient(*arguments(before), **settings)
-        return attach(made, operators=settings["operators"]) if portable else made
+        differentiated = gradient(*arguments(before), **settings)
+        return attach(differentiated, operators=settings["operators"]) if portable else differentiated
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", ZeroGradientWarning)
@@ -165,32 +165,32 @@ def _checked(
     return wrt
 
 
-def _show(found: Report, with_parameters: bool) -> None:
+def _show(described: Report, with_parameters: bool) -> None:
     rows = []
-    for one, number in found.operators:
-        name = f"{one.domain}::{one.operator}" if one.domain else one.operator
-        rows.append([one_line(text) for text in (name, str(number), one.way, one.reason)])
+    for operator, number in described.operators:
+        name = f"{operator.domain}::{operator.operator}" if operator.domain else operator.operator
+        rows.append([one_line(text) for text in (name, str(number), operator.way, operator.reason)])
     show_table(("operator", "nodes", "gradient", "reason"), rows)
-    for line in found.zeros:
+    for line in described.zeros:
         click.echo(one_line(f"zero: {line}"))
-    for name in found.zero_gradients:
+    for name in described.zero_gradients:
         click.echo(one_line(f"zero: the gradient with respect to {name!r} is 0 for all inputs"))
     if with_parameters:
-        for name, shape in zip(found.wrt, found.shapes, strict=True):
+        for name, shape in zip(described.wrt, described.shapes, strict=True):
             click.echo(one_line(f"trained: {name} {shape}"))
     by_reason: dict[str, list[str]] = {}
-    for name, reason in found.left_out:
+    for name, reason in described.left_out:
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
         shown = [*names[:_MAX_NAMES], f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else names
         click.echo(one_line(f"left out: {', '.join(shown)}: {reason}"))
-    for line in found.tied:
+    for line in described.tied:
         click.echo(one_line(f"tied: {line}; --untie gives each layer its own copy"))
-    for line in found.refused:
+    for line in described.refused:
         click.echo(one_line(f"refused: {line}"))
-    after = "none with the gradient" if found.nodes_after is None else f"{found.nodes_after} with the gradient"
-    click.echo(f"{count(found.nodes_before, 'node')} of the model, {after}")
-    _show_ours(dict(found.ours))
+    after = "none with the gradient" if described.nodes_after is None else f"{described.nodes_after} with the gradient"
+    click.echo(f"{count(described.nodes_before, 'node')} of the model, {after}")
+    _show_ours(dict(described.ours))
 
 
 def _show_ours(operators: Mapping[str, int]) -> None:

@@ -83,11 +83,11 @@ class BodyGraph(NodeBuilder):
         """Return the value of an attribute of the function."""
         key = ("attribute", name)
         if key not in self._constants:
-            made = self._value("float" if kind.startswith("float") else "int64")
-            node = helper.make_node("Constant", [], [made.name])
+            constant = self._value("float" if kind.startswith("float") else "int64")
+            node = helper.make_node("Constant", [], [constant.name])
             of_type = onnx.AttributeProto.AttributeType.Value(kind.upper())
             node.attribute.append(onnx.AttributeProto(name=f"value_{kind}", type=of_type, ref_attr_name=name))
-            self._constants[key] = made, node
+            self._constants[key] = constant, node
         return self._constants[key][0]
 
     def ops(self, op_type: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
@@ -373,8 +373,10 @@ class InlinedGraph(BodyGraph):
         names = [f"{i}" for i in range(len(arrays))]
         node = helper.make_node(op_type, names, [f"y{i}" for i in range(outputs)], **attributes)
         with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(node, opsets={"": self._opset}).run(None, dict(zip(names, arrays, strict=True)))
-        return [np.asarray(one) for one in found]
+            results = ReferenceEvaluator(node, opsets={"": self._opset}).run(
+                None, dict(zip(names, arrays, strict=True))
+            )
+        return [np.asarray(result) for result in results]
 
     def _lengths(self, name: str) -> list[int | None]:
         """Return the lengths of a tensor, None for unknown ones; none at all if even the rank is unknown."""

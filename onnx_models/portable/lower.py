@@ -73,16 +73,16 @@ def lower(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onnx
 
 def lowered_operators(model: onnx.ModelProto) -> Counter[str]:
     """Count the nodes that `lower` replaces, those of functions once for each call, by their operator."""
-    made = _inlined(model)
-    return Counter(node.op_type for node in iter_nodes(made) if operator_of(node) is not None)
+    inlined = _inlined(model)
+    return Counter(node.op_type for node in iter_nodes(inlined) if operator_of(node) is not None)
 
 
 def _lowered(model: onnx.ModelProto) -> onnx.ModelProto:
-    made = _inlined(model)
-    del made.functions[:]
-    names = {name for part in iter_graphs(made) for name in tensor_names(part)}
-    opset, check_node = onnx_opset(made) or MIN_OPSET, node_checker({DOMAIN: DOMAIN_VERSION})
-    parts = list(zip(iter_graphs(made), chain(_types(made), repeat({})), strict=False))
+    lowered = _inlined(model)
+    del lowered.functions[:]
+    names = {name for part in iter_graphs(lowered) for name in tensor_names(part)}
+    opset, check_node = onnx_opset(lowered) or MIN_OPSET, node_checker({DOMAIN: DOMAIN_VERSION})
+    parts = list(zip(iter_graphs(lowered), chain(_types(lowered), repeat({})), strict=False))
     # The innermost first, as nodes with subgraphs are copied below.
     for part, types in reversed(parts):
         nodes = list(part.node)
@@ -95,19 +95,19 @@ def _lowered(model: onnx.ModelProto) -> onnx.ModelProto:
             prefix = f"{next(filter(None, node.output), node.op_type)}/lowered"
             with prefix_errors(label(node)):
                 part.node.extend(_nodes_for(node, InlinedGraph(names, types, opset, prefix)))
-    kept = [item for item in made.opset_import if item.domain != DOMAIN]
-    assign(made.opset_import, kept)
-    return restore_weights(made, model)
+    kept = [item for item in lowered.opset_import if item.domain != DOMAIN]
+    assign(lowered.opset_import, kept)
+    return restore_weights(lowered, model)
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy with nodes of this project, without the data of weights, and with no functions but the nodes' bodies."""
-    made = inline_functions(attach_custom(convert(strip_weights(model))), MIN_OPSET)
-    bodies = [(function.domain, function.name) for function in made.functions if function.domain != DOMAIN]
+    inlined = inline_functions(attach_custom(convert(strip_weights(model))), MIN_OPSET)
+    bodies = [(function.domain, function.name) for function in inlined.functions if function.domain != DOMAIN]
     if not bodies:
-        return made
+        return inlined
     with single_line_errors("inlining the bodies of operators"):
-        return onnx.inliner.inline_selected_functions(made, bodies)
+        return onnx.inliner.inline_selected_functions(inlined, bodies)
 
 
 def _types(model: onnx.ModelProto) -> Iterator[Types]:
@@ -126,8 +126,8 @@ def _nodes_for(node: onnx.NodeProto, graph: InlinedGraph) -> list[onnx.NodeProto
     pairs = zip(operator.inputs, node.input, strict=False)
     given = {tensor.name: graph.input(name) for tensor, name in pairs if name}
     like = graph.input(node.input[0])
-    found = results(graph, [node], given, "double" if like.kind == "double" else "float", without_loops=True)
+    outputs = results(graph, [node], given, "double" if like.kind == "double" else "float", without_loops=True)
     for tensor, name in zip(operator.outputs, node.output, strict=False):
         if name:
-            graph.output(name, found[tensor.name], like)
+            graph.output(name, outputs[tensor.name], like)
     return graph.nodes_of_outputs()

@@ -49,8 +49,8 @@ of_ml = partial(composition, domain=ML)
 
 
 def _float(graph: NodeBuilder, name: str) -> Value:
-    made = graph.op("Cast", name, to=onnx.TensorProto.FLOAT)
-    return Value(graph, made, made)
+    cast = graph.op("Cast", name, to=onnx.TensorProto.FLOAT)
+    return Value(graph, cast, cast)
 
 
 def _rows(graph: NodeBuilder, name: str) -> Value:
@@ -263,9 +263,9 @@ def _factor(graph: NodeBuilder, node: NodeView, i: int, matrix: str) -> str:
 def fused_gemm(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """Gemm and an activation."""
     given = {name: node.attribute(name) for name in ("alpha", "beta", "transA", "transB")}
-    made = graph.op("Gemm", *node.inputs, **{name: value for name, value in given.items() if value is not None})
+    product = graph.op("Gemm", *node.inputs, **{name: value for name, value in given.items() if value is not None})
     settings = {name: node.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma")}
-    return [_activated(graph, node, made, settings)]
+    return [_activated(graph, node, product, settings)]
 
 
 @fused("FusedConv")
@@ -273,13 +273,15 @@ def fused_conv(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """Conv, plus Z, and an activation."""
     names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
     given = {name: node.attribute(name) for name in names}
-    made = graph.op("Conv", *node.inputs[:3], **{name: value for name, value in given.items() if value is not None})
+    convolved = graph.op(
+        "Conv", *node.inputs[:3], **{name: value for name, value in given.items() if value is not None}
+    )
     if node.input(3):
-        made = graph.op("Add", made, node.input(3))
+        convolved = graph.op("Add", convolved, node.input(3))
     parameters = node.attribute("activation_params", [])
     if node.attribute("activation") == "Clip":
-        return [graph.op("Clip", made, *(graph.number(value, made) for value in parameters))]
-    return [_activated(graph, node, made, dict(zip(("alpha", "beta"), parameters, strict=False)))]
+        return [graph.op("Clip", convolved, *(graph.number(value, convolved) for value in parameters))]
+    return [_activated(graph, node, convolved, dict(zip(("alpha", "beta"), parameters, strict=False)))]
 
 
 def _activated(graph: NodeBuilder, node: NodeView, name: str, settings: Mapping[str, Any]) -> str:
@@ -293,16 +295,16 @@ def skip_layer_normalization(graph: NodeBuilder, node: NodeView) -> Sequence[str
     """LayerNormalization of input + skip + bias; the fourth output is that sum."""
     total = _sum(graph, node, 0, 1, 4)
     weights = [upcast(graph, name) for name in node.inputs[2:4]]
-    made = graph.op("LayerNormalization", total.name, *weights, epsilon=node.attribute("epsilon", 1e-12))
-    return [downcast(graph, made, node.input(0)), "", "", _rounded(graph, node, total)]
+    normalized = graph.op("LayerNormalization", total.name, *weights, epsilon=node.attribute("epsilon", 1e-12))
+    return [downcast(graph, normalized, node.input(0)), "", "", _rounded(graph, node, total)]
 
 
 @fused("SkipSimplifiedLayerNormalization")
 def skip_simplified_layer_normalization(graph: NodeBuilder, node: NodeView) -> Sequence[str]:
     """SimplifiedLayerNormalization of input + skip + bias; the fourth output is that sum."""
     total = _sum(graph, node, 0, 1, 3)
-    made = _by_root_mean_square(graph, total, node.input(2), -1, node.attribute("epsilon", 1e-12))
-    return [_rounded(graph, node, made), "", "", _rounded(graph, node, total)]
+    normalized = _by_root_mean_square(graph, total, node.input(2), -1, node.attribute("epsilon", 1e-12))
+    return [_rounded(graph, node, normalized), "", "", _rounded(graph, node, total)]
 
 
 @composition("SimplifiedLayerNormalization", domain="")

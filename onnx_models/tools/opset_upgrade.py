@@ -64,19 +64,19 @@ def upgrade_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     version = onnx_opset(model)
     if version is None:
         raise ValueError("the model has no opset import of ONNX's domain: must have one")
-    versions = [found for function in (model, *model.functions) if (found := onnx_opset(function)) is not None]
+    versions = [known for function in (model, *model.functions) if (known := onnx_opset(function)) is not None]
     if min(versions) >= opset:
         return model
-    for found in versions:
-        if found < OLDEST:
-            raise ValueError(f"opset {found} cannot be converted to {opset}: must be {OLDEST} or later")
+    for known in versions:
+        if known < OLDEST:
+            raise ValueError(f"opset {known} cannot be converted to {opset}: must be {OLDEST} or later")
     if opset > NEWEST:
         raise ValueError(f"opset {min(versions)} cannot be converted to {opset}: must be to {NEWEST} or an older one")
     upgraded = copy_model(model)
     for scope in (upgraded, *upgraded.functions):
-        found = onnx_opset(scope)
-        if found is not None and found < opset:
-            _raise(scope, found, opset)
+        known = onnx_opset(scope)
+        if known is not None and known < opset:
+            _raise(scope, known, opset)
     return upgraded
 
 

@@ -64,8 +64,8 @@ def schemas_of(operators: Operator | Iterable[Operator]) -> Iterator[None]:
         try:
             yield
         finally:
-            for one in added:
-                _deregister(one.name, one.domain)
+            for registered in added:
+                _deregister(registered.name, registered.domain)
             for identity in CUSTOM.keys() - before.keys():
                 del CUSTOM[identity]
 
@@ -85,12 +85,12 @@ def _register(operators: Operator | Iterable[Operator]) -> list[OpSchema]:
         if CUSTOM.get(identity, operator) is not operator:
             raise RuntimeError(f"operators has {operator.label}: another operator of this name is registered already")
     wanted = [schema(operator) for operator in dict.fromkeys(operators)]
-    missing = [one for one in wanted if not _is_registered(one)]
-    for one in missing:
-        onnx.defs.register_schema(one)
+    missing = [each for each in wanted if not _is_registered(each)]
+    for each in missing:
+        onnx.defs.register_schema(each)
         # ONNX destroys its schemas after the interpreter has ended: a schema with a Python function then hangs (onnx
         # 1.19) or crashes (1.20, 1.21) the process.
-        atexit.register(_deregister, one.name, one.domain)
+        atexit.register(_deregister, each.name, each.domain)
     CUSTOM.update(custom)
     return missing
 
@@ -100,7 +100,7 @@ def schema(operator: Operator) -> OpSchema:
 
     Source: ONNX 1.19, ``onnx.defs.OpSchema``.
     """
-    made = OpSchema(
+    onnx_schema = OpSchema(
         operator.name,
         operator.domain,
         DOMAIN_VERSION,
@@ -110,8 +110,8 @@ def schema(operator: Operator) -> OpSchema:
         type_constraints=[(name, [f"tensor({kind})" for kind in kinds], "") for name, kinds in operator.types.items()],
         attributes=[_attribute(attribute) for attribute in operator.attributes],
     )
-    made.set_type_and_shape_inference_function(partial(_infer, operator))
-    return made
+    onnx_schema.set_type_and_shape_inference_function(partial(_infer, operator))
+    return onnx_schema
 
 
 def _attribute(attribute: Attribute) -> OpSchema.Attribute:
@@ -136,11 +136,11 @@ def _parameter(operator: Operator, tensor: Tensor) -> OpSchema.FormalParameter:
 def _is_registered(wanted: OpSchema) -> bool:
     if not onnx.defs.has(wanted.name, DOMAIN_VERSION, wanted.domain):
         return False
-    found = onnx.defs.get_schema(wanted.name, DOMAIN_VERSION, wanted.domain)
-    if repr(found) != repr(wanted) or not found.has_type_and_shape_inference_function:
+    registered = onnx.defs.get_schema(wanted.name, DOMAIN_VERSION, wanted.domain)
+    if repr(registered) != repr(wanted) or not registered.has_type_and_shape_inference_function:
         raise RuntimeError(
             f"onnx has another schema of {wanted.name} in {wanted.domain}: must be this project's. Deregister it first: "
-            f"onnx.defs.deregister_schema({wanted.name!r}, {found.since_version}, {wanted.domain!r})"
+            f"onnx.defs.deregister_schema({wanted.name!r}, {registered.since_version}, {wanted.domain!r})"
         )
     return True
 

@@ -285,11 +285,11 @@ def copy_for_inference(model: onnx.ModelProto, data_prop: bool) -> onnx.ModelPro
     return copied
 
 
-def restore_copy(found: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
+def restore_copy(inferred: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """Undo `copy_for_inference` of `model` in a copy with inferred types, and return it."""
-    functions = [function for function in found.functions if function.domain != _DOMAIN]
-    assign(found.functions, functions)
-    for part, original in zip(iter_graphs(found, defaults=True), iter_graphs(model, defaults=True), strict=True):
+    functions = [function for function in inferred.functions if function.domain != _DOMAIN]
+    assign(inferred.functions, functions)
+    for part, original in zip(iter_graphs(inferred, defaults=True), iter_graphs(model, defaults=True), strict=True):
         nodes = [node for node in part.node if (node.domain, node.op_type) != (_DOMAIN, _CHECK)]
         for node, before in zip(nodes, original.node, strict=True):
             node.domain, node.op_type = before.domain, before.op_type
@@ -304,10 +304,10 @@ def restore_copy(found: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelPr
             for length in value.type.tensor_type.shape.dim:
                 if length.dim_param.startswith(f"{_DOMAIN}:"):
                     length.dim_value = int(length.dim_param.removeprefix(f"{_DOMAIN}:"))
-    for scope in (found, *found.functions):
+    for scope in (inferred, *inferred.functions):
         imports = [item for item in scope.opset_import if item.domain != _DOMAIN]
         assign(scope.opset_import, imports)
-    return found
+    return inferred
 
 
 def register_check() -> None:

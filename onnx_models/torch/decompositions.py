@@ -91,7 +91,7 @@ def _log_add(power: Callable[[Any], Any], log1p: Callable[[Any], Any], a: Any, b
 
 def _x_times(logarithm: Callable[[Any], Any], pole: float, x: Any, y: Any) -> Any:
     """The product x * log(y), 0 where x is 0, also at and below the pole; one of x and y may be a Python number."""
-    x, y = (one if isinstance(one, torch.Tensor) else torch.full((), float(one)) for one in (x, y))
+    x, y = (factor if isinstance(factor, torch.Tensor) else torch.full((), float(factor)) for factor in (x, y))
     log = logarithm(y)
     value = torch.where(y.isnan(), y, torch.where(x == 0, 0, x * log))
     by_x = torch.where((x == 0) & (y <= pole), 0, log)
@@ -139,8 +139,8 @@ def _extreme(value: Any, place: Any, x: Any, dim: int, keepdim: bool = False) ->
     if x.dim() == 0:
         return NotImplemented
     index = place(x, dim, True)
-    found = with_gradient_of(value(x, [dim], True), x.gather(dim, index))
-    return (found, index) if keepdim else (found.squeeze(dim), index.squeeze(dim))
+    extreme = with_gradient_of(value(x, [dim], True), x.gather(dim, index))
+    return (extreme, index) if keepdim else (extreme.squeeze(dim), index.squeeze(dim))
 
 
 def _sort(x: Any, *, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:  # noqa: ARG001

@@ -88,7 +88,7 @@ def _multiscale_roi_align(
 ) -> Any:
     """RoiAlign of each RoI at its level of the feature pyramid."""
     poolers: Any = importlib.import_module("torchvision.ops.poolers")
-    rois = torch.cat([functional.pad(one, (1, 0), value=image) for image, one in enumerate(boxes)])
+    rois = torch.cat([functional.pad(regions, (1, 0), value=image) for image, regions in enumerate(boxes)])
     if len(x_filtered) == 1:
         return poolers.roi_align(x_filtered[0], rois, output_size, scales[0], sampling_ratio)
     levels = mapper(boxes)

@@ -156,8 +156,8 @@ def _deform_conv2d(
 
 def _heatmaps_to_keypoints(maps: Any, rois: Any) -> tuple[Any, Any]:
     float32 = onnx.TensorProto.FLOAT
-    found, scores = _keypoints(op.Cast(maps, to=float32), op.Cast(rois, to=float32))
-    return op.CastLike(found, maps), op.CastLike(scores, maps)
+    keypoints, scores = _keypoints(op.Cast(maps, to=float32), op.Cast(rois, to=float32))
+    return op.CastLike(keypoints, maps), op.CastLike(scores, maps)
 
 
 @onnxscript.script()  # type: ignore[untyped-decorator]

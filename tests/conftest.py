@@ -26,10 +26,11 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests of the files that need PyTorch."""
+    """Mark all tests of the files that need PyTorch, and begin with what takes long: the last test keeps one process."""
     for item in items:
         if any(item.path.match(glob) for glob in NEEDING_TORCH):
             item.add_marker("torch")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def made(pattern: str) -> Iterator[tuple[str, bytes]]:
         yield from ((name, text.encode()) for name, text in generated().items())
     if re.search(pattern, "corpus"):
         with tempfile.TemporaryDirectory() as folder:
-            write_whole(collect()[::50], Path(folder))
+            write_whole(collect()[::400], Path(folder))
             yield "corpus", Path(folder, "index.json").read_bytes()
 
 

@@ -57,7 +57,7 @@ def test_a_model_without_a_mistake_passes(family: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roi_align", "dml_roi_align"])
+@pytest.mark.parametrize("family", ["roi_align", pytest.param("dml_roi_align", marks=pytest.mark.weekly)])
 @pytest.mark.parametrize("name", right_engines.ENGINES)
 def test_no_order_of_sums_and_no_rounding_that_is_allowed_fails_a_default_run(name: str, family: str) -> None:
     right = type(name, (Model,), {"FAMILY": family, "STEPS": (right_engines.ENGINES[name],)})

@@ -452,6 +452,7 @@ def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_pat
 
 
 @pytest.mark.usefixtures("no_processes")
+@pytest.mark.usefixtures("no_processes")
 def test_a_list_of_expected_failures_is_written_from_a_report_without_the_runtime(tmp_path: Path) -> None:
     few, backend = "roi_align/edge/half_pixel_*/v16/float", "wrong_backends:NoHalfPixel"
     asked = ("--backend", backend, "--select", few)

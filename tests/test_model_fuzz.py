@@ -26,7 +26,7 @@ def test_damaged_models_are_refused() -> None:
     fuzz(0, 40)
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_damaged_models_of_onnx_tests_are_refused() -> None:
     fuzz(1000, 150, "nodes")
 

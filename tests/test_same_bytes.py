@@ -11,7 +11,10 @@ from processes import python
 PROGRAM = Path(__file__).parent / "made_digests.py"
 
 
-@pytest.mark.parametrize("pattern", ["(LSTM|GRU|RNN).*any", pytest.param("", marks=pytest.mark.slow)])
+# At each commit those whose graphs have parts, the documents and the corpus; each week all models.
+@pytest.mark.parametrize(
+    "pattern", ["(LSTM|GRU|RNN).*any|^documents|^corpus", pytest.param("", marks=pytest.mark.weekly)]
+)
 def test_models_corpus_and_documents_have_the_same_bytes_whatever_the_seed_of_hashes(pattern: str) -> None:
     digests = [python(PROGRAM, pattern, PYTHONPATH=str(PROGRAM.parent), PYTHONHASHSEED=seed) for seed in ("1", "2")]
     lines = [digest.splitlines() for digest in digests]

@@ -159,7 +159,7 @@ def _resample(pick: Any, x: Array, rng: np.random.Generator) -> Problem:
 def answers(problem: Problem, kind: str, threads: int) -> list[Array]:
     """The outputs of all calls of a problem, with floating-point inputs of one element type."""
     runner = runner_on(1) if threads == 1 else runner_on(threads)
-    found: list[Array] = []
+    results: list[Array] = []
     for name, inputs, attributes in problem.calls:
         operator = BY_NAME[name]
         arrays: list[Array | None] = []
@@ -170,11 +170,11 @@ def answers(problem: Problem, kind: str, threads: int) -> list[Array]:
 
         def allocate(i: int, shape: tuple[int, ...], operator: Any = operator) -> Array:
             # Elements that a kernel leaves unwritten show.
-            found.append(np.full(shape, math.nan, ELEMENT_DTYPES[_element_type(operator.outputs[i], operator, kind)]))
-            return found[-1]
+            results.append(np.full(shape, math.nan, ELEMENT_DTYPES[_element_type(operator.outputs[i], operator, kind)]))
+            return results[-1]
 
         Bound(operator, operator.check_attributes(attributes))(arrays, allocate, runner)
-    return found
+    return results
 
 
 def _element_type(tensor: Any, operator: Any, kind: str) -> str:
@@ -199,11 +199,11 @@ def digests(kinds: tuple[str, ...] = TYPES) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_bits_stay(kind: str) -> None:
-    found = digests((kind,))
+    results = digests((kind,))
     expected = json.loads(FILE.read_text("utf-8"))
     # Sines are those of the C library.
-    same = [group for group in found if sys.platform == "linux" or group != "RoIAlignRotated"]
-    assert {group: found[group][kind] for group in same} == {group: expected[group][kind] for group in same}
+    same = [group for group in results if sys.platform == "linux" or group != "RoIAlignRotated"]
+    assert {group: results[group][kind] for group in same} == {group: expected[group][kind] for group in same}
 
 
 if __name__ == "__main__":

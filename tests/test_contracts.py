@@ -46,7 +46,7 @@ def of_every_type(operator: Operator) -> list[Sample]:
     kinds = operator.types[operator.inputs[0].type]
     return [
         *samples(operator)[1:],
-        *(one for kind in kinds for one in (samples(operator, kind)[0], *edges(operator, kind))),
+        *(sample for kind in kinds for sample in (samples(operator, kind)[0], *edges(operator, kind))),
     ]
 
 
@@ -95,7 +95,7 @@ def refused(call: Refusal) -> None:
 
 @pytest.mark.parametrize(
     "operator",
-    [*OPERATORS, *(onnx_definition(one) for one in OPERATORS if one.standard)],
+    [*OPERATORS, *(onnx_definition(newest) for newest in OPERATORS if newest.standard)],
     ids=lambda operator: "-".join([operator.name, *map(str, [] if operator.domain else operator.standard[1:])]),
 )
 def test_session_uses_defaults_of_attributes(operator: Operator) -> None:

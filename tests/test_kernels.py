@@ -110,16 +110,16 @@ def test_failing_runner_is_memory_error(mode: Any, monkeypatch: pytest.MonkeyPat
     address = ctypes.cast(runner, ctypes.c_void_p).value
     monkeypatch.setattr("ortops.compute.runner_on_all_cpus", lambda: (address, 0))
     x, rois = np.ones((1, 64, 100, 100), np.float32), np.tile(np.array([[0, 0, 90, 90]], np.float32), (30, 1))
-    of, dy = np.zeros(30, np.int64), np.ones((30, 64, 2, 2), np.float32)
+    indices, dy = np.zeros(30, np.int64), np.ones((30, 64, 2, 2), np.float32)
     with pytest.raises(MemoryError):
-        ortops.roi_align(x, rois, of, output_height=2, output_width=2, mode=mode)
+        ortops.roi_align(x, rois, indices, output_height=2, output_width=2, mode=mode)
     for output in ("dx", "drois"):
         with pytest.raises(MemoryError):
-            ortops.roi_align_grad(dy, rois, of, x.shape, x=x, mode=mode, outputs=(output,))
+            ortops.roi_align_grad(dy, rois, indices, x.shape, x=x, mode=mode, outputs=(output,))
     with pytest.raises(MemoryError):
-        ortops.max_roi_pool(x, np.column_stack([of.astype(np.float32), rois]), pooled_shape=(2, 2))
+        ortops.max_roi_pool(x, np.column_stack([indices.astype(np.float32), rois]), pooled_shape=(2, 2))
     with pytest.raises(MemoryError):
-        ortops.max_roi_pool_grad(dy, x, np.column_stack([of.astype(np.float32), rois]))
+        ortops.max_roi_pool_grad(dy, x, np.column_stack([indices.astype(np.float32), rois]))
     assert len(calls) == 5
 
 
@@ -139,17 +139,17 @@ HUGE = [
 
 def of_huge_rois(operator: Operator) -> list[Sample]:
     """The samples of an operator with RoIs that read all of the map or none of it, and 100 bins in a row."""
-    made = []
+    huge = []
     for sample in samples(operator, "double") if "num_rois" in operator.outputs[0].shape else []:
-        x, rois, *of = sample.inputs.values()
-        columns = {5: [[0.0, *roi] for roi in HUGE] if not of else [[*roi, 0.7] for roi in HUGE]}
+        x, rois, *indices = sample.inputs.values()
+        columns = {5: [[0.0, *roi] for roi in HUGE] if not indices else [[*roi, 0.7] for roi in HUGE]}
         rois = np.array(columns.get(rois.shape[1], HUGE))
         wide = {"output_width": 100} if "output_width" in sample.attributes else {"pooled_shape": (2, 100)}
         wide = wide if "C" in operator.outputs[0].shape else {}  # bins that are not tied to channels
-        arrays = [np.ones_like(x), rois, *(np.zeros(len(rois), np.int64) for _ in of)]
+        arrays = [np.ones_like(x), rois, *(np.zeros(len(rois), np.int64) for _ in indices)]
         inputs = dict(zip(sample.inputs, arrays, strict=True))
-        made.append(Sample(operator, sample.name, inputs, {**sample.attributes, **wide}))
-    return made
+        huge.append(Sample(operator, sample.name, inputs, {**sample.attributes, **wide}))
+    return huge
 
 
 @pytest.mark.parametrize(**every(of_huge_rois))
@@ -162,8 +162,8 @@ def test_huge_rois_read_map_alone(sample: Sample) -> None:
     given = {**sample.inputs, gradient.inputs[0].name: np.ones_like(y), "x_shape": np.array(x.shape)}
     known = {a.name for a in gradient.attributes}
     attributes = {name: value for name, value in sample.attributes.items() if name in known}
-    made = Sample(gradient, "huge", {tensor.name: given[tensor.name] for tensor in gradient.inputs}, attributes)
-    assert np.all(np.isfinite(made.function()[0]))
+    huge = Sample(gradient, "huge", {tensor.name: given[tensor.name] for tensor in gradient.inputs}, attributes)
+    assert np.all(np.isfinite(huge.function()[0]))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -337,8 +337,8 @@ def test_rois_beyond_room_of_tables_give_same_bits(
     rounding = {2: 2.0**-7, 4: 1e-4, 8: 1e-9}[y.dtype.itemsize]
     expected = count / 5 * expected.astype(float)
     np.testing.assert_allclose(dx.astype(float), expected, rtol=rounding, atol=rounding * np.abs(expected).max())
-    for one, row in zip(drois, rows, strict=True):
-        same_bits(one, row[many])
+    for many_rows, row in zip(drois, rows, strict=True):
+        same_bits(many_rows, row[many])
 
 
 def repeated(sample: Sample, many: Array) -> Sample:

@@ -74,8 +74,8 @@ def test_dx_is_the_adjoint_of_what_is_linear_and_the_derivative_of_a_maximum(fun
         x = case.inputs.get(names["x"], scatter(dx.shape, seed=7))
         # A largest pixel is a pixel, so that bins of MaxRoiPool are tested as if they were linear, with ties or without.
         if is_linear(case) or operator.family == "max_roi_pool":
-            expected, found = loss(case, names, x=x).sum(), (dx * x).sum()
-            assert found == pytest.approx(float(expected), rel=1e-12, abs=1e-12), case.id
+            expected, actual = loss(case, names, x=x).sum(), (dx * x).sum()
+            assert actual == pytest.approx(float(expected), rel=1e-12, abs=1e-12), case.id
         else:
             step = 1e-6 * scatter(x.shape, seed=9)
             difference = loss(case, names, x=x + step) - loss(case, names, x=x - step)
@@ -164,8 +164,8 @@ def test_no_sample_of_a_rotated_roi_on_the_map_is_skipped(size: float) -> None:
         y, x = (c.reshape(2, 9, 3, 9) for c in coordinates(region))
         expected = np.sum((y >= -1) & (y <= 5) & (x >= -1) & (x <= 5), axis=(1, 3))
         assert expected.sum() > 0
-        found = [[len(list(region.samples(i, j))) for j in range(3)] for i in range(2)]
-        np.testing.assert_array_equal(found, expected)
+        actual = [[len(list(region.samples(i, j))) for j in range(3)] for i in range(2)]
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_long_row_through_the_map_is_sampled_where_it_lies_on_it() -> None:
@@ -200,9 +200,9 @@ def test_directml_is_onnx_where_the_number_of_samples_is_given(coordinates: str)
             for reduction, mode in (("average", "avg"), ("max", "max_interpolated")):
                 directml = {**rule.attributes("dml_roi_align", scene.bins), "reduction_function": reduction}
                 onnx = {**rule.attributes("roi_align", scene.bins), "mode": mode}
-                found = of_three("DmlRoiAlign", rois, x, indices, directml)
+                actual = of_three("DmlRoiAlign", rois, x, indices, directml)
                 expected = of_three("RoiAlign_16", rois, x, indices, onnx)
-                np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=scene.name)
+                np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12, err_msg=scene.name)
 
 
 @pytest.mark.parametrize("turns", [-3, -1, 0, 1, 2, 5])

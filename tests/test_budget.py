@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (15947, 4064, 3901),
+    "ortops": (15825, 4048, 3871),
     "onnx_models": (11466, 2533, 2654),
     "conformance": (11026, 2480, 2673),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22027, 834, 5323),
+    "tests": (21996, 830, 5307),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -10,7 +10,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 
 from ortops.compiler import machine_code
-from ortops.library.constant_data import ConstantData
+from ortops.library.objects import ConstantData
 from ortops.native.constants import Constant, FunctionOf, Memory, Several
 from ortops.native.structs import POINTER, Byte, Float32, Struct, Union
 

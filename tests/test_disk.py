@@ -17,7 +17,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ortops.compiler import cache, digests, machine_code
+from ortops.compiler import cache, machine_code
 from processes import python
 
 if os.name == "nt":
@@ -55,7 +55,7 @@ def forget() -> None:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
     """A package whose code can only be stored in folders below tmp_path."""
     package = Package(tmp_path)
-    monkeypatch.setattr(digests, "ROOT", package.path)
+    monkeypatch.setattr(cache, "ROOT", package.path)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "shared"))
@@ -84,7 +84,7 @@ def test_clones_share_code_of_each_version_of_the_sources(
         source.write_text(text)
         assert [package.compilations(element) for element in elements * 2] == [1, 1, 0, 0]
     shutil.copytree(package.path, tmp_path / "clone")
-    monkeypatch.setattr(digests, "ROOT", tmp_path / "clone")
+    monkeypatch.setattr(cache, "ROOT", tmp_path / "clone")
     assert package.compilations() == 0
     assert [file.parent for file in files(tmp_path)] == [tmp_path / "user" / "ortops" / "compiled"] * 4
 
@@ -104,9 +104,9 @@ def test_a_digest_covers_what_a_module_imports_however_far(package: Package, fil
     for name, text in SOURCES.items():
         (package.path / name).parent.mkdir(exist_ok=True)
         (package.path / name).write_text(text)
-    before = digests.digest_of("kernels.tiny")
+    before = cache.digest_of("kernels.tiny")
     (package.path / file).write_text(SOURCES[file] + "\n")
-    assert (digests.digest_of("kernels.tiny") == before) == (file == "kernels/apart.py")
+    assert (cache.digest_of("kernels.tiny") == before) == (file == "kernels/apart.py")
 
 
 def other_version(package: str) -> Callable[[pytest.MonkeyPatch], None]:

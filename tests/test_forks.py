@@ -82,8 +82,8 @@ def test_a_fork_waits_for_the_imports_of_other_threads(tmp_path: Path, monkeypat
 def test_a_child_of_a_fork_that_could_not_wait_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "MAX_WAIT_SECONDS", 0.05)
     with thread(with_lock(unforked)):
-        found = outcome(lambda: run_shielded(lambda: 1))
-    assert found.startswith("RuntimeError: this process was forked while another thread compiled")
+        answer = outcome(lambda: run_shielded(lambda: 1))
+    assert answer.startswith("RuntimeError: this process was forked while another thread compiled")
 
 
 def test_a_thread_may_fork_where_others_may_not() -> None:
@@ -112,8 +112,8 @@ def users():
     return Scaled(np.ones(1, np.float32))
 
 def session():
-    made = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
-    return made.run(None, {"X": x, "rois": rois, "batch_indices": images})[0]
+    runner = ortops.InferenceSession(onnx_models.roi_align(16).SerializeToString())
+    return runner.run(None, {"X": x, "rois": rois, "batch_indices": images})[0]
 
 call = {"kernel": kernel, "users": users, "session": session}[kind]
 started = threading.Thread(target=call)

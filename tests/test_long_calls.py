@@ -53,21 +53,21 @@ def test_a_signal_handler_ends_a_long_call(name: str, count: int, attributes: Ma
 
     sizes = {"output_height": BINS, "output_width": BINS} if output == "Y" else {}
     operator = BY_NAME[name if output == "Y" else BY_NAME[name].gradient or ""]
-    made: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     delay = 0.0  # no alarm
 
     def allocate(i: int, shape: tuple[int, ...]) -> Any:
         if operator.outputs[i].name == output:
-            made[output] = np.full(shape, np.nan, np.float32)
+            outputs[output] = np.full(shape, np.nan, np.float32)
             signal.setitimer(signal.ITIMER_REAL, delay)
-        return made.get(operator.outputs[i].name)
+        return outputs.get(operator.outputs[i].name)
 
     def run(inputs: list[Any]) -> None:
         Bound(operator, operator.check_attributes({**attributes, **sizes}))(inputs, allocate, runner_on_all_cpus())
 
     run(problem(operator.name, 2))
-    assert not np.isnan(made[output]).any()
-    of_each = made["dX"].sum() / 2 if output == "dX" else 0.0
+    assert not np.isnan(outputs[output]).any()
+    of_each = outputs["dX"].sum() / 2 if output == "dX" else 0.0
     inputs = problem(operator.name, count)
     before = signal.signal(signal.SIGALRM, ring)
     delay = 0.1
@@ -78,7 +78,7 @@ def test_a_signal_handler_ends_a_long_call(name: str, count: int, attributes: Ma
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert np.isnan(made[output][-1]).any() or 0 < made[output].sum(dtype=float) < 0.9 * count * of_each
+    assert np.isnan(outputs[output][-1]).any() or 0 < outputs[output].sum(dtype=float) < 0.9 * count * of_each
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
@@ -121,8 +121,8 @@ def test_parts_of_lists_make_the_outputs_of_all(monkeypatch: pytest.MonkeyPatch)
     whole = every(np.float32)
     limit_parts(monkeypatch, ("RoIAlignRotated", "RoIAlignRotatedGrad"), 500)  # some bins of a RoI at a time
     in_parts = every(np.float32)
-    for one, other in zip(in_parts, whole, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for part, expected in zip(in_parts, whole, strict=True):
+        np.testing.assert_array_equal(part, expected)
     y, dx, _ = every(np.float16)
     np.testing.assert_array_equal(y, in_parts[0].astype(np.float16))
     np.testing.assert_array_equal(dx, in_parts[1].astype(np.float16))

@@ -44,14 +44,14 @@ class Problem:
 
 @pytest.fixture(scope="module")
 def problems() -> list[Problem]:
-    made = []
+    kept = []
     for operator in OPERATORS:
         for kind in operator.types[operator.inputs[0].type]:
             calls = (*samples(operator, kind)[:2], *edges(operator, kind))
-            made += [Problem(one, [y.tobytes() for y in one.function()]) for one in calls]
-        wrong = [one for one in refusals(operator) if one.by == "data" and len(one.inputs) == len(operator.inputs)]
-        made += [Problem(one, one.says) for one in wrong[::4]]
-    return made
+            kept += [Problem(sample, [y.tobytes() for y in sample.function()]) for sample in calls]
+        wrong = [call for call in refusals(operator) if call.by == "data" and len(call.inputs) == len(operator.inputs)]
+        kept += [Problem(call, call.says) for call in wrong[::4]]
+    return kept
 
 
 def quietly() -> Any:
@@ -113,19 +113,19 @@ def by_session(problem: Problem, number: int, sessions: dict[int, Any], rng: np.
 def faults(problems: list[Problem], seed: int, sessions: dict[int, Any]) -> list[str]:
     """What is wrong with random calls of functions and of sessions."""
     rng = np.random.default_rng(seed)
-    found = []
+    results = []
     for number in rng.integers(len(problems), size=CALLS_OF_A_THREAD).tolist():
         problem = problems[number]
         of_session = partial(by_session, problem, number, sessions, rng)
-        found.append(wrong_with(problem, of_session if rng.random() < 0.75 else problem.sample.function))
-    return [words for words in found if words]
+        results.append(wrong_with(problem, of_session if rng.random() < 0.75 else problem.sample.function))
+    return [words for words in results if words]
 
 
 def test_threads_that_share_sessions_get_the_right_bits_and_refusals(problems: list[Problem]) -> None:
     sessions: dict[int, Any] = {}
     with ThreadPoolExecutor(THREADS) as pool:
-        found = pool.map(lambda seed: faults(problems, seed, sessions), range(THREADS))
-    assert list(itertools.chain(*found)) == []
+        results = pool.map(lambda seed: faults(problems, seed, sessions), range(THREADS))
+    assert list(itertools.chain(*results)) == []
 
 
 def held_bytes() -> int | None:
@@ -154,7 +154,7 @@ def test_calls_keep_no_memory(problems: list[Problem]) -> None:
     rng = np.random.default_rng(0)
     # What ONNX Runtime keeps of a failed run of any model, it frees in bulk after hundreds of runs.
     some = [problem for problem in problems if not isinstance(problem.expected, str)][::7]
-    loaded = [(one, make_session(one, rng)) for one in some]
+    loaded = [(problem, make_session(problem, rng)) for problem in some]
     held = []
     for _ in range(3):
         for _ in range(5):

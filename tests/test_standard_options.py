@@ -20,13 +20,13 @@ from test_standard import FEEDS, FUNCTION, ROI_ALIGN, converted, native, parse, 
 def test_standard_false_leaves_the_kernels_of_onnxruntime_alone(opset: int) -> None:
     model = parse(f"y = {ROI_ALIGN}", opset)
     empty = parse("y = RoiAlign (x, boxes, of)", opset)
-    one, other = options(), options()
+    chosen, registered = options(), options()
     for node in (model, empty):
-        assert run(node, one, standard=False).tobytes() == native(node).tobytes()
-    ortops.register(other, opset=opset)
-    assert run(model, other).tobytes() == converted(model).tobytes()
-    assert run(model, other, standard=False).tobytes() == native(model).tobytes()
-    assert native(model, other).tobytes() == converted(model).tobytes()
+        assert run(node, chosen, standard=False).tobytes() == native(node).tobytes()
+    ortops.register(registered, opset=opset)
+    assert run(model, registered).tobytes() == converted(model).tobytes()
+    assert run(model, registered, standard=False).tobytes() == native(model).tobytes()
+    assert native(model, registered).tobytes() == converted(model).tobytes()
 
 
 def test_options_serve_sessions_of_any_opset_and_stay_as_they_are() -> None:
@@ -137,8 +137,8 @@ def test_a_session_with_new_providers_serves_the_same_nodes() -> None:
 
 def test_an_operator_of_a_user_comes_before_ours() -> None:
     @ortops.operator(domain="mmcv", name="MMCVRoiAlign")
-    def own(x: NDArray[np.float32], boxes: NDArray[np.float32], of: NDArray[np.int64]) -> NDArray[np.float32]:
+    def mine(x: NDArray[np.float32], boxes: NDArray[np.float32], of: NDArray[np.int64]) -> NDArray[np.float32]:
         return x + len(boxes) + len(of)
 
     model = parse("y = mmcv.MMCVRoiAlign (x, boxes, of)", imports=', "mmcv" : 1')
-    np.testing.assert_array_equal(run(model, operators=[own]), FEEDS["x"] + 2 + 2)
+    np.testing.assert_array_equal(run(model, operators=[mine]), FEEDS["x"] + 2 + 2)

@@ -18,7 +18,7 @@ from numba.core.typing import templates
 from numpy.typing import NDArray
 
 import ortops
-from ortops.custom.digest import Digest
+from ortops.custom.stored_code import Digest
 from processes import python
 
 HEAD = """

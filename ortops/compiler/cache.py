@@ -2,7 +2,7 @@
 
 It has a file for each function and tuple of argument types, in the first writable folder. All clones and installations of a
 user share it, since the name of a file has a digest of all that decides its code: the module of the function and all that
-this imports (`digests`), the compiler's versions and options, and the processor. The file begins with a digest of its code.
+this imports, the compiler's versions and options, and the processor. The file begins with a digest of its code.
 
 Files are independent, so any number of processes may write at once. The time of a file is that of its last use:
 `remove_unused` removes those used longest ago, of a user's function and of the whole folder.
@@ -30,7 +30,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ortops import atomic_file
-from ortops.compiler import digests, machine_code
+from ortops.compiler import machine_code
+
+ROOT = Path(__file__).parents[1]
+"""The folder of the package."""
 
 DIGEST = 32
 """The size of the digest at the start of a file, in bytes."""
@@ -109,7 +112,31 @@ def _origin(name: str, arg_types: tuple[str, ...], processor: tuple[str, ...] | 
     return repr((name, arg_types, target, _compiler(), sources)).encode() if sources else b""
 
 
-_sources = functools.cache(digests.digest_of)
+_IMPORT = re.compile(rb"(?m)^ *(?:from|import) ortops\.([\w.]+)(?: import (\([^)]*\)|.*))?")
+
+
+def digest_of(module: str) -> str:
+    """The digest of a module below `ortops`; "" if its source cannot be read."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in ROOT.rglob("*.py")
+    }
+    if module not in modules:
+        return ""
+    sources = {module: modules[module].read_bytes()}
+    left = [module]
+    while left:
+        for path, names in _IMPORT.findall(sources[left.pop()]):
+            imported = path.decode()
+            for name in (imported, *(f"{imported}.{name.decode()}" for name in re.findall(rb"\w+", names))):
+                if name in modules and name not in sources:
+                    sources[name] = modules[name].read_bytes()
+                    left.append(name)
+    parts = (part for name in sorted(sources) for part in (name.encode(), sources[name]))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+_sources = functools.cache(digest_of)
 
 
 @functools.cache
@@ -234,7 +261,7 @@ def _is_trusted(state: os.stat_result) -> bool:
 
     Others may add to a folder with the sticky bit, since they cannot replace another user's files in it.
     """
-    package = digests.ROOT.stat()
+    package = ROOT.stat()
     owns_sources = package.st_mode & stat.S_IWGRP and package.st_gid == state.st_gid
     forbidden = stat.S_IWOTH if owns_sources else stat.S_IWOTH | stat.S_IWGRP
     is_sticky = stat.S_ISDIR(state.st_mode) and bool(state.st_mode & stat.S_ISVTX)

@@ -1,7 +1,7 @@
 """Scalar intrinsics for compiled code: pointers, loads and stores with conversion, fused multiply-add.
 
 numba has no float16 or bfloat16 on a CPU. So compiled code stores their elements as uint16 and int16, and computes in
-float32.
+float32. All targets have instructions for fused multiply-add and for float16.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ortops.compiler.float16 import from_bfloat16, from_float16, shaped_like, to_bfloat16, to_float16
-from ortops.compiler.machine_code import has_float16, has_fma
 from ortops.compiler.struct_types import ItemsType, emit_item
 from ortops.native.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, LANES, Elements, T
 
@@ -44,29 +42,61 @@ def _alignment(element: Any) -> int:
     return int(getattr(element, "scalar", element).bitwidth) // 8
 
 
-def target_of(context: Any) -> Any:
-    """The machine that numba compiles for."""
-    return context.codegen()._tm  # noqa: SLF001 - the target of numba's own code
+def _shaped_like(llvm_type: Any, scalar: Any) -> Any:
+    """The scalar type, or a vector of LANES such scalars if `llvm_type` is a vector."""
+    return ir.VectorType(scalar, LANES) if isinstance(llvm_type, ir.VectorType) else scalar
+
+
+def constant(llvm_type: Any, value: float) -> ir.Constant:
+    """A constant of a scalar or vector type; a vector has it in all lanes."""
+    return ir.Constant(llvm_type, [value] * LANES if isinstance(llvm_type, ir.VectorType) else value)
 
 
 def emit_load(context: Any, builder: Any, element: Any, pointer: Any, value_type: Any) -> Any:
     """Emit the load of a scalar or vector of type `value_type` from a pointer to elements, converted to the compute type."""
     stored = pointer.type.pointee
     if not isinstance(element, LanesType):
-        stored = shaped_like(context.get_value_type(value_type), stored)
+        stored = _shaped_like(context.get_value_type(value_type), stored)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=_alignment(element))
     if element == types.uint16:
-        return from_float16(builder, value, has_float16(target_of(context)))
-    return from_bfloat16(builder, value) if element == types.int16 else value
+        half = builder.bitcast(value, _shaped_like(value.type, ir.HalfType()))
+        return builder.fpext(half, _shaped_like(value.type, ir.FloatType()))
+    return _from_bfloat16(builder, value) if element == types.int16 else value
 
 
 def emit_store(context: Any, builder: Any, element: Any, pointer: Any, value: Any) -> None:
     """Emit the store of a scalar or vector to a pointer to elements, rounded once to their type."""
     if element == types.uint16:
-        value = to_float16(builder, value, has_float16(target_of(context)))
+        half = builder.fptrunc(value, _shaped_like(value.type, ir.HalfType()))
+        value = builder.bitcast(half, _shaped_like(value.type, ir.IntType(16)))
     elif element == types.int16:
-        value = to_bfloat16(builder, value)
+        value = _to_bfloat16(builder, value)
     builder.store(value, builder.bitcast(pointer, value.type.as_pointer()), align=_alignment(element))
+
+
+def _from_bfloat16(builder: Any, bits16: Any) -> Any:
+    """Convert a bfloat16's bits to float32."""
+    bits = _shaped_like(bits16.type, ir.IntType(32))
+    shifted = builder.shl(builder.zext(bits16, bits), constant(bits, 16))
+    return builder.bitcast(shifted, _shaped_like(bits16.type, ir.FloatType()))
+
+
+def _to_bfloat16(builder: Any, value: Any) -> Any:
+    """Convert float32 to a bfloat16's bits, rounded to nearest, ties to even."""
+    bits = _shaped_like(value.type, ir.IntType(32))
+    all_bits = builder.bitcast(value, bits)
+    nan = builder.or_(builder.lshr(all_bits, constant(bits, 16)), constant(bits, 0x40))
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    chosen = builder.select(is_nan, nan, _nearest(builder, all_bits, 16))
+    return builder.trunc(chosen, _shaped_like(value.type, ir.IntType(16)))
+
+
+def _nearest(builder: Any, bits: Any, places: int) -> Any:
+    """Shift the last `places` bits out, rounding to nearest, ties to even."""
+    llvm_type = bits.type
+    odd = builder.and_(builder.lshr(bits, constant(llvm_type, places)), constant(llvm_type, 1))
+    below_half = constant(llvm_type, (1 << (places - 1)) - 1)
+    return builder.lshr(builder.add(bits, builder.add(odd, below_half)), constant(llvm_type, places))
 
 
 def is_elements(pointer: Any) -> bool:
@@ -333,7 +363,7 @@ def local_words(_typing: Any, count: Any) -> Any:
 
 @intrinsic
 def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """a*b + c with one rounding, or with two if the CPU has no fused multiply-add.
+    """a*b + c with one rounding.
 
     b and c are both scalars or both vectors; a scalar `a` fills all lanes. Every sum of products uses this function, and
     LLVM must not contract other operations. So a channel gets the same bits alone and in a vector.
@@ -345,8 +375,6 @@ def fma(_typing: Any, a: Any, b: Any, c: Any) -> Any:
         first, second, third = args
         if first.type != second.type:
             first = emit_splat(builder, second.type, first)
-        if not has_fma(target_of(context)):
-            return builder.fadd(builder.fmul(first, second), third)
         return _emit_intrinsic(builder, "fma", first, second, third)
 
     return b(factor, b, b), codegen

@@ -13,10 +13,10 @@ from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
-from ortops.compiler.float16 import constant
 from ortops.compiler.scalar import (
     LanesType,
     compute_type,
+    constant,
     emit_address,
     emit_itemsize,
     emit_load,

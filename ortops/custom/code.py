@@ -12,7 +12,6 @@ import functools
 import pickle
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,8 +34,8 @@ from ortops.compiler.compile import compiled, library_of
 from ortops.compiler.parallel import allocate, release, task_of
 from ortops.compiler.scalar import address_of, local_words, minimum
 from ortops.custom.arguments import Argument, CompileError, Returned, UserCode
-from ortops.custom.counted_memory import ALLOCATING, C_FUNCTIONS, COUNTING, MODULE
-from ortops.custom.lengths import set_lengths, shapes_entry
+from ortops.custom.counted_memory import C_FUNCTIONS, linked
+from ortops.custom.lengths import check_returned, set_lengths, shapes_entry, store_lengths
 from ortops.native.elements import Words
 from ortops.native.node.messages import write_text
 from ortops.native.structs import Struct, offset_of
@@ -72,7 +71,7 @@ def object_code(source: UserCode) -> tuple[bytes, list[str]]:
     function = source.function
     with _compiler(None):
         library = _library(source)
-        module = _linked(str(library.module))
+        module = linked(_without_python(str(library.module)))
         names = _called(function, str(module))
         variables = [match[1] for match in _OF_THIS_PROCESS.findall(str(module)) if match[1]]
         missing = [name for name in (*names, *variables) if llvm.address_of_symbol(name) is None]
@@ -95,7 +94,7 @@ def bitcode(source: UserCode) -> bytes:
     function = source.function
     with _compiler(machine_code.portable_machine()):
         library = _library(source)
-        module = _linked(str(library.module))
+        module = linked(_without_python(str(library.module)))
         text, known = str(module), {name for names in C_FUNCTIONS.values() for name in names}
         for name in _called(function, text):
             if name not in known:
@@ -171,96 +170,8 @@ def _library(source: UserCode) -> Any:
         kind = "" if isinstance(error, NumbaError | UnsupportedBytecodeError) else f"{type(error).__name__}: "
         raise CompileError(f"{function.__qualname__} cannot be compiled: {kind}{error}") from error
     for overload in overloads:
-        _check_returned(function, overload.signature.return_type, returned)
+        check_returned(function, overload.signature.return_type, returned)
     return library_of(function.__qualname__, _entry_of(list(zip(overloads, variants, strict=True)), returned), "")
-
-
-def _check_returned(function: Callable[..., Any], result: Any, returned: Returned) -> None:
-    """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
-    if not returned.length_count and returned.ranks is None:
-        if result != types.none:
-            raise CompileError(f"{function.__qualname__} returns {result}: must fill its outputs and return nothing")
-        return
-    is_several = returned.ranks is not None and len(returned.ranks) > 1
-    parts = list(result) if is_several and _is_tuple(result) else [result]
-    counts = [len(part) if _is_tuple(part) else -1 for part in parts]
-    due = [returned.length_count if returned.length_count > 1 else -1] if returned.ranks is None else [*returned.ranks]
-    if counts != due or not all(isinstance(part, types.Integer) for part in _flat(result)):
-        rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
-        rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
-        raise CompileError(f"{function.__qualname__} returns {result}: must return {rule}")
-
-
-def _is_tuple(numba_type: Any) -> bool:
-    return isinstance(numba_type, types.BaseTuple)
-
-
-def _flat(numba_type: Any) -> list[Any]:
-    """The types in nested tuples."""
-    return [inner for part in numba_type for inner in _flat(part)] if _is_tuple(numba_type) else [numba_type]
-
-
-def _store(context: Any, builder: Any, value: Any, numba_type: Any, target: Any, at: int) -> int:
-    """Emit stores of the integers in nested tuples at an index of words; the index behind them."""
-    if not _is_tuple(numba_type):
-        word = context.cast(builder, value, numba_type, types.int64)
-        builder.store(word, builder.gep(target, [_INT64(at)]))
-        return at + 1
-    for i, part in enumerate(numba_type):
-        at = _store(context, builder, builder.extract_value(value, i), part, target, at)
-    return at
-
-
-def _linked(text: str) -> Any:
-    """A module without what needs the interpreter, with the functions that count references."""
-    text, count = _COUNTING.subn("@nrt.sub", _with_lists(_without_python(text)))
-    module = llvm.parse_assembly(f"{text}\n{COUNTING}" if count else text)
-    module.link_in(llvm.parse_assembly(MODULE))
-    for function in module.functions:
-        if not function.is_declaration and function.name != machine_code.SYMBOL:
-            function.linkage = "internal"
-    return module
-
-
-def _with_lists(module: str) -> str:
-    """The text of an LLVM module whose functions that allocate memory get the lists of the call that will hold it.
-
-    So do the functions that call these, unless something else may call them, too, since their address is known. The memory
-    that they allocate then is in no list.
-    """
-    functions = {match[1]: match[0] for match in _FUNCTION.finditer(module)}
-    lists = {name: begin[1] for name, body in functions.items() if (begin := _BEGIN.search(body))}
-    callers = defaultdict[str, set[str]](set)
-    for name, body in functions.items():
-        for called, _ in _CALL.findall(body):
-            callers[called].add(name)
-    fixed = {machine_code.SYMBOL, *lists, *_ADDRESS.findall(module)}
-    allocating = list(ALLOCATING)
-    for name in allocating:  # which grows
-        allocating += callers[name] - fixed - {*allocating}
-    lists |= dict.fromkeys(allocating, "%nrt.live")
-
-    def with_lists(match: re.Match[str]) -> str:
-        given = "" if match[0].startswith("declare") else lists.get(match[1], "null")
-        text = match[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
-        return _CALL.sub(
-            lambda call: f"@{call[1]}(ptr {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
-        )
-
-    return _FUNCTION.sub(with_lists, module)
-
-
-_NAME = r'@("[^"\n]+"|[-\w.$]+)'
-
-_FUNCTION = re.compile(rf"(?ms)^(?:declare|define) [^@\n]*{_NAME}\([^\n]*?(?:{{\n.*?^}})?$")
-
-_CALL, _ADDRESS = re.compile(rf"{_NAME}\((\))?"), re.compile(rf"{_NAME}(?![-\w.$(])")
-"""A function that is called, declared or defined, and a function or a variable whose address is taken."""
-
-_BEGIN = re.compile(r"@nrt\.begin\([^%]*(%[^)]+)\)")
-
-_COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))")
-"""LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""
 
 
 def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Returned) -> Any:
@@ -298,7 +209,7 @@ def _entry_of(variants: Sequence[tuple[Any, Sequence[Argument]]], returned: Retu
                     )
                     builder.store(_INT64(0), result)
                     if returned.length_count:
-                        _store(context, builder, value, signature.return_type, args[4], 0)
+                        store_lengths(context, builder, value, signature.return_type, args[4], 0)
                     with cgutils.if_unlikely(builder, status.is_error):
                         text = builder.extract_value(builder.load(status.excinfoptr), 0)
                         builder.store(builder.ptrtoint(text, _INT64), result)

@@ -5,13 +5,19 @@ need the C library alone. So libraries can have them, and processes that load ma
 
 An exception ends numba's functions without a change to the references that they hold. So each call has two lists of the
 memory that it holds, one of blocks and one of objects, whose ends are four words on its stack. Functions that allocate get
-the address of these words, `live`, as a further argument, which `code` adds. `nrt.begin` makes the lists, and `nrt.end`
+the address of these words, `live`, as a further argument, which `linked` adds. `nrt.begin` makes the lists, and `nrt.end`
 frees what is still in them.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from ortops.compiler import machine_code
 
 _MATH = """
     acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmax fmin fmod
@@ -302,8 +308,57 @@ define void @NRT_MemInfo_varsize_free(ptr %counted, ptr %memory) {
 """
 """The module of numba's functions."""
 
-ALLOCATING = tuple(re.findall(r"define \S+ @(NRT_\w+)\(ptr %live", MODULE))
+_ALLOCATING = tuple(re.findall(r"define \S+ @(NRT_\w+)\(ptr %live", MODULE))
 """The names of the functions that get the lists."""
 
-COUNTING = "declare i8 @nrt.sub(ptr, i64, i32)"
-"""The declaration of the function that counts in place of LLVM's (`code`)."""
+
+def linked(text: str) -> Any:
+    """The module of an LLVM text, linked with the functions that count references."""
+    text, count = _COUNTING.subn("@nrt.sub", _with_lists(text))
+    module = llvm.parse_assembly(f"{text}\ndeclare i8 @nrt.sub(ptr, i64, i32)" if count else text)
+    module.link_in(llvm.parse_assembly(MODULE))
+    for function in module.functions:
+        if not function.is_declaration and function.name != machine_code.SYMBOL:
+            function.linkage = "internal"
+    return module
+
+
+def _with_lists(module: str) -> str:
+    """The text of an LLVM module whose functions that allocate memory get the lists of the call that will hold it.
+
+    So do the functions that call these, unless something else may call them, too, since their address is known. The memory
+    that they allocate then is in no list.
+    """
+    functions = {match[1]: match[0] for match in _FUNCTION.finditer(module)}
+    lists = {name: begin[1] for name, body in functions.items() if (begin := _BEGIN.search(body))}
+    callers = defaultdict[str, set[str]](set)
+    for name, body in functions.items():
+        for called, _ in _CALL.findall(body):
+            callers[called].add(name)
+    fixed = {machine_code.SYMBOL, *lists, *_ADDRESS.findall(module)}
+    allocating = list(_ALLOCATING)
+    for name in allocating:  # which grows
+        allocating += callers[name] - fixed - {*allocating}
+    lists |= dict.fromkeys(allocating, "%nrt.live")
+
+    def with_lists(match: re.Match[str]) -> str:
+        given = "" if match[0].startswith("declare") else lists.get(match[1], "null")
+        text = match[0].replace("tail call", "call")  # a tail call must not get memory of the caller's stack
+        return _CALL.sub(
+            lambda call: f"@{call[1]}(ptr {given}{call[2] or ', '}" if call[1] in allocating else call[0], text
+        )
+
+    return _FUNCTION.sub(with_lists, module)
+
+
+_NAME = r'@("[^"\n]+"|[-\w.$]+)'
+
+_FUNCTION = re.compile(rf"(?ms)^(?:declare|define) [^@\n]*{_NAME}\([^\n]*?(?:{{\n.*?^}})?$")
+
+_CALL, _ADDRESS = re.compile(rf"{_NAME}\((\))?"), re.compile(rf"{_NAME}(?![-\w.$(])")
+"""A function that is called, declared or defined, and a function or a variable whose address is taken."""
+
+_BEGIN = re.compile(r"@nrt\.begin\([^%]*(%[^)]+)\)")
+
+_COUNTING = re.compile(r"@llvm\.x86\.atomic\.sub\.cc\.i64(?=\([^)\n]*, i32 4\))")
+"""LLVM's function for x86-64 in place of the counting of references, in functions that have run in this process before."""

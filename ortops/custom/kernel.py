@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import byref, c_float, c_int64, c_size_t, c_void_p
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ortops.custom.allocator import SizedBlocks
 from ortops.custom.objects import kernel_with_object
 from ortops.custom.shape_inference import infer_output_shapes, type_and_lengths
-from ortops.custom.tensors import Inputs, output, tensor_attribute
+from ortops.custom.tensors import Inputs, SizedBlocks, output, tensor_attribute
 from ortops.engine.c_api import ANY_TYPE, Api, Callback, CustomOp, TensorType, onnxruntime_version, ort_api
 from ortops.engine.errors import SessionErrors, is_inside_call, keep_cause, session_in_the_making
 from ortops.engine.extensions import OrtError

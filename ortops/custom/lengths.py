@@ -1,17 +1,18 @@
-"""Compiled checks of the lengths that functions of users return: those of shapes, and those that the data decides."""
+"""The lengths that functions of users return, those of shapes and those that the data decides: types, compiled checks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 
 from ortops.compiler.compile import compiled, noinline
 from ortops.compiler.parallel import call as invoke
 from ortops.compiler.scalar import local_words
 from ortops.compiler.text import text
-from ortops.custom.arguments import Argument, Returned
+from ortops.custom.arguments import Argument, CompileError, Returned
 from ortops.native.elements import Words
 from ortops.native.node.messages import write_int, write_text
 from ortops.native.types import INVALID, OK, Call, Node, Tensor
@@ -38,6 +39,42 @@ def set_lengths(returned: Returned) -> Any:
         return OK
 
     return finish
+
+
+def check_returned(function: Callable[..., Any], result: Any, returned: Returned) -> None:
+    """Check what a function returns: None, an int, a tuple of ints, or for several outputs a tuple of such tuples."""
+    if not returned.length_count and returned.ranks is None:
+        if result != types.none:
+            raise CompileError(f"{function.__qualname__} returns {result}: must fill its outputs and return nothing")
+        return
+    is_several = returned.ranks is not None and len(returned.ranks) > 1
+    parts = list(result) if is_several and _is_tuple(result) else [result]
+    counts = [len(part) if _is_tuple(part) else -1 for part in parts]
+    due = [returned.length_count if returned.length_count > 1 else -1] if returned.ranks is None else [*returned.ranks]
+    if counts != due or not all(isinstance(part, types.Integer) for part in _flat(result)):
+        rules = ["an int" if count < 0 else f"a tuple of {count} int" for count in due]
+        rule = rules[0] if len(rules) == 1 else f"a tuple of {', '.join(rules)}"
+        raise CompileError(f"{function.__qualname__} returns {result}: must return {rule}")
+
+
+def _is_tuple(numba_type: Any) -> bool:
+    return isinstance(numba_type, types.BaseTuple)
+
+
+def _flat(numba_type: Any) -> list[Any]:
+    """The types in nested tuples."""
+    return [inner for part in numba_type for inner in _flat(part)] if _is_tuple(numba_type) else [numba_type]
+
+
+def store_lengths(context: Any, builder: Any, value: Any, numba_type: Any, target: Any, at: int) -> int:
+    """Emit stores of the integers in nested tuples at an index of words; the index behind them."""
+    if not _is_tuple(numba_type):
+        word = context.cast(builder, value, numba_type, types.int64)
+        builder.store(word, builder.gep(target, [ir.IntType(64)(at)]))
+        return at + 1
+    for i, part in enumerate(numba_type):
+        at = store_lengths(context, builder, builder.extract_value(value, i), part, target, at)
+    return at
 
 
 def shapes_entry(run: Any, arguments: Sequence[Argument], returned: Returned) -> Any:

@@ -1,4 +1,4 @@
-"""NumPy arrays over the memory of ONNX Runtime's tensors."""
+"""NumPy arrays over the memory of ONNX Runtime's tensors, and memory that ONNX Runtime fills without reporting its size."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from ortops.engine.c_api import Api
 from ortops.memory import Array, data_pointer
+from ortops.native.ort.types import API_VERSION, Allocator
 from ortops.runtime import library
 from ortops.shapes import Shape
 from ortops.spec import ELEMENT_DTYPES, ELEMENT_TYPES
@@ -172,3 +173,42 @@ def _view(data: int, element_type: int, shape: Shape) -> Array:
     else:  # an empty tensor may have no memory
         array = np.empty(shape, typestr)
     return array.view(ml_dtypes.bfloat16) if element_type == _BFLOAT16 else array
+
+
+_Allocate = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_size_t)
+_Free = ctypes.CFUNCTYPE(None, c_void_p, c_void_p)
+_Info = ctypes.CFUNCTYPE(c_void_p, c_void_p)
+
+
+class SizedBlocks:
+    """An OrtAllocator that keeps the blocks that OrtApi's functions allocate, and so knows their sizes.
+
+    ctypes would drop what a signal handler raises in its functions, so it is for `exceptions.run_shielded` functions.
+
+    Attributes:
+        address: the OrtAllocator's address.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._blocks: dict[int, Any] = {}
+        default, info = c_void_p(), c_void_p()
+        api.check(api.GetAllocatorWithDefaultOptions(byref(default)))
+        api.check(api.AllocatorGetInfo(default, byref(info)))
+        self._functions = (
+            _Allocate(lambda _, size: self._allocate(size)),
+            _Free(lambda _, memory: self._blocks.pop(memory, None)),
+            _Info(lambda _: info.value),
+        )
+        allocate, free, get_info = (ctypes.cast(function, c_void_p).value for function in self._functions)
+        self._table = Allocator(API_VERSION, allocate, free, get_info, allocate)
+        self.address = ctypes.addressof(self._table)
+
+    def _allocate(self, size: int) -> int:
+        block = ctypes.create_string_buffer(size or 1)
+        self._blocks[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def content(self, memory: int) -> bytes:
+        """The whole content of a block."""
+        block: bytes = self._blocks[memory].raw
+        return block

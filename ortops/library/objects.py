@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llvmlite import binding as llvm
@@ -15,15 +15,13 @@ from llvmlite import ir
 
 from ortops.compiler import cache, machine_code
 from ortops.compiler.machine_code import Source, emit_for, emit_function, has_float16, has_fma, machine_of
-from ortops.library.constant_data import ConstantData
 from ortops.library.exports import entry_of
 from ortops.library.targets import Target
-from ortops.native.constants import Constant, FunctionOf, functions
+from ortops.native.constants import Constant, FunctionOf, Several, SharedWord, cells, functions, size_of
+from ortops.native.constants import Target as Place
 
 if TYPE_CHECKING:
     from ortops.custom.compiled import CompiledOperator
-
-_INT64 = ir.IntType(64)
 
 
 class Export(NamedTuple):
@@ -181,6 +179,62 @@ def emit_native(target: Target, module: str) -> bytes:
     machine = llvm.Target.from_triple(target.triple).create_target_machine(opt=3, reloc="pic", codemodel="default")
     code: bytes = machine.emit_object(llvm.parse_assembly(f'target triple = "{machine.triple}"\n{module}'))
     return code
+
+
+_INT64 = ir.IntType(64)
+
+_TYPES: dict[str, Any] = {
+    "int64": _INT64,
+    "float64": ir.DoubleType(),
+    "float32": ir.FloatType(),
+    "uint8": ir.IntType(8),
+}
+
+
+class ConstantData:
+    """The constants of an LLVM module as data, whose addresses the linker fills in.
+
+    Args:
+        declare: declares a function in it.
+    """
+
+    def __init__(self, module: Any, declare: Callable[[FunctionOf], Any]) -> None:
+        self._module, self._declare, self._places = module, declare, dict[Place, Any]()
+
+    def place(self, target: Place) -> Any:
+        """A pointer to a function, or to something that is emitted once."""
+        if isinstance(target, FunctionOf):
+            return self._declare(target)
+        if isinstance(target, SharedWord):
+            symbol = f"ortops.{target.name}"
+            return self._module.globals.get(symbol) or ir.GlobalVariable(self._module, _INT64, symbol)
+        if target not in self._places:
+            if isinstance(target, str):
+                content = bytearray(target.encode() + b"\0")
+                value = ir.Constant(ir.ArrayType(_TYPES["uint8"], len(content)), content)
+            else:
+                value = self._struct(target)
+            kind = target.struct.__name__ if isinstance(target, Constant) else type(target).__name__
+            place = ir.GlobalVariable(self._module, value.type, f"{kind}.{len(self._places)}")
+            place.linkage, place.global_constant, place.initializer, place.align = "internal", True, value, 8
+            self._places[target] = place
+        return self._places[target]
+
+    def _struct(self, target: Constant | Several) -> Any:
+        parts, at = [], 0
+        for cell in cells(target):
+            parts += self._zeros(cell.offset - at)
+            if isinstance(cell.value, int | float):
+                parts.append(_TYPES[cell.kind](cell.value))
+            else:
+                parts.append(self.place(cell.value).ptrtoint(_INT64))
+            at = cell.offset + (1 if cell.kind == "uint8" else 4 if cell.kind == "float32" else 8)
+        parts += self._zeros(size_of(target) - at)
+        return ir.Constant(ir.LiteralStructType([part.type for part in parts], packed=True), parts)
+
+    @staticmethod
+    def _zeros(size: int) -> list[Any]:
+        return [ir.Constant(ir.ArrayType(_TYPES["uint8"], size), None)] if size > 0 else []
 
 
 def _constants_module(exports: Sequence[Export], cpu: str) -> Any:

@@ -23,8 +23,15 @@ from ortops.compiler.struct_types import field_address, items_at, local_struct
 from ortops.compiler.text import text
 from ortops.native.elements import Words
 from ortops.native.interface import Given
-from ortops.native.node.messages import write_float, write_int, write_text
-from ortops.native.node.strings import is_same, is_same_text, length_of, write_repr
+from ortops.native.node.messages import (
+    is_same,
+    is_same_text,
+    length_of,
+    write_float,
+    write_int,
+    write_string,
+    write_text,
+)
 from ortops.native.ort.ort_api import call_api
 from ortops.native.structs import Struct
 from ortops.native.types import (
@@ -449,7 +456,7 @@ def _write_one(call: Call, kind: int, content: Content, k: int) -> None:
     if kind in (INT, INTS):
         write_int(call, int64_pointer(content.values)[k])
     elif kind == STRING:
-        write_repr(call, content.values, content.count - 1)
+        write_string(call, content.values, content.count - 1)
     else:
         write_float(call, _float_of(content, k))
 

@@ -1,4 +1,7 @@
-"""Write an error's text into a call (`types.Call`): UTF-8 with a zero byte at the end, cut off if there is no more room."""
+"""Write an error's text into a call (`types.Call`): UTF-8 with a zero byte at the end, cut off if there is no more room.
+
+Also compare strings.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ _MAX_PRECISION = 16
 """The number of digits after the first that distinguish every float64 from all others."""
 
 _MINUS, _POINT, _ZERO, _NINE, _EXPONENT = b"-.09e"
+_SPACE, _DELETE, _QUOTE, _BACKSLASH = b" \x7f'\\"
 
 
 @noinline
@@ -46,6 +50,19 @@ def write_int(call: Call, value: int) -> None:
     buffer = local(0)
     format_integer(address_of(buffer), _BUFFER_BYTES, text("%lld"), value)
     write_text(call, address_of(buffer))
+
+
+@noinline
+def write_string(call: Call, address: int, size: int) -> None:
+    """Append a string of `size` bytes between quotes, with other bytes than ASCII's printable ones in hexadecimal."""
+    content, buffer = byte_pointer(address), local(0)
+    write_text(call, text("'"))
+    for i in range(minimum(size, TEXT_BYTES)):  # for more there is no room
+        buffer[0] = content[i]
+        if content[i] < _SPACE or content[i] >= _DELETE or content[i] == _QUOTE or content[i] == _BACKSLASH:
+            format_integer(address_of(buffer), _BUFFER_BYTES, text("\\x%02llx"), content[i])
+        write_text(call, address_of(buffer))
+    write_text(call, text("'"))
 
 
 @noinline
@@ -162,3 +179,28 @@ def write_product(call: Call, factors: Words, count: int) -> None:
     for i in range(last - 1, -1, -1):
         format_integer(address_of(buffer), _BUFFER_BYTES, text("%09lld"), limbs[i])
         write_text(call, address_of(buffer))
+
+
+@noinline
+def is_same(address: int, size: int, string: int) -> bool:
+    """Whether `size` bytes, of which the last is 0, are a C string."""
+    given, expected = byte_pointer(address), byte_pointer(string)
+    for i in range(size - 1):
+        if given[i] != expected[i] or expected[i] == 0:
+            return False
+    return bool(expected[size - 1] == 0)
+
+
+@noinline
+def length_of(string: int) -> int:
+    """The number of bytes of a C string."""
+    content, count = byte_pointer(string), 0
+    while content[count] != 0:
+        count += 1
+    return count
+
+
+@compiled
+def is_same_text(string: int, other: int) -> bool:
+    """Whether two C strings are the same."""
+    return is_same(string, length_of(string) + 1, other)

@@ -11,9 +11,8 @@ from ortops.compiler.text import text
 from ortops.native.elements import Words
 from ortops.native.interface import OperatorList, TypedOperator
 from ortops.native.node.attributes import OF_CALLER, release_lists
-from ortops.native.node.messages import write_int, write_text
+from ortops.native.node.messages import is_same_text, write_int, write_text
 from ortops.native.node.shapes import given_type
-from ortops.native.node.strings import is_same_text
 from ortops.native.ort.registration import fill_node, fill_table, node_words
 from ortops.native.ort.types import Table
 from ortops.native.structs import Struct

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (15825, 4048, 3871),
+    "ortops": (15832, 4048, 3871),
     "onnx_models": (11466, 2533, 2654),
     "conformance": (11026, 2480, 2673),
     "benchmarks": (823, 128, 214),

@@ -105,8 +105,8 @@ class _Lower(Lower):
             return super().lower_binop(resty, expr, op)
         signature, context = self.fndesc.calltypes[expr], self.context
         operands = [
-            context.cast(self.builder, self.loadvar(one.name), self.typeof(one.name), arg_type)
-            for one, arg_type in zip((expr.lhs, expr.rhs), signature.args, strict=True)
+            context.cast(self.builder, self.loadvar(operand.name), self.typeof(operand.name), arg_type)
+            for operand, arg_type in zip((expr.lhs, expr.rhs), signature.args, strict=True)
         ]
         function = context.get_function(context.typing_context.resolve_value_type(op), signature)
         return context.cast(self.builder, function(self.builder, operands), signature.return_type, resty)
@@ -135,10 +135,10 @@ class _Typing(Context):
         # A module imported later may add definitions to an operator, which then has another type.
         key = self._lookup_global(func) or func, tuple(args), tuple(dict(kws).items())
         if key not in self.signatures:
-            found = super().resolve_function_type(func, args, kws)
-            if found is None:
+            signature = super().resolve_function_type(func, args, kws)
+            if signature is None:
                 return None
-            self.signatures[key] = found
+            self.signatures[key] = signature
         return self.signatures[key]
 
 
@@ -246,8 +246,8 @@ class _Compiler(CompilerBase):
         these passes a first average takes 13 % less processor time.
         """
         manager = PassManager("kernel")
-        for one in _PASSES:
-            manager.add_pass(one, one.__name__)
+        for step in _PASSES:
+            manager.add_pass(step, step.__name__)
         manager.finalize()
         return [manager]
 
@@ -334,9 +334,9 @@ _ELEMENTS = {"float16": types.uint16, "bfloat16": types.int16, "float": types.fl
 
 def _annotated(hint: Any, element: str) -> Any:
     """The numba type of a parameter or a named tuple's field."""
-    found = parameter_type(hint)
-    if found is not None:
-        return found
+    known = parameter_type(hint)
+    if known is not None:
+        return known
     if hasattr(hint, "__metadata__"):
         (kind,) = hint.__metadata__
         stored, of_panel = _ELEMENTS[element.removesuffix(PANEL)], element.endswith(PANEL)

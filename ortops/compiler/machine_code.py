@@ -88,9 +88,9 @@ def emit_for(triple: str, cpu: str, module: Any) -> bytes:
 def emit_function(triple: str, cpu: str, symbol: str, bitcode: bytes) -> bytes:
     """The object file of a function for a processor, in which the function alone has a symbol."""
     module = llvm.parse_bitcode(bitcode)
-    for one in (*module.functions, *module.global_variables):
-        if not one.is_declaration and one.name != SYMBOL:
-            one.linkage = "internal"
+    for value in (*module.functions, *module.global_variables):
+        if not value.is_declaration and value.name != SYMBOL:
+            value.linkage = "internal"
     function = module.get_function(SYMBOL)
     function.name, function.visibility = symbol, "hidden"
     return emit_for(triple, cpu, module)

@@ -241,14 +241,14 @@ def value_at(_typing: Any, pointer: Any, at: Any) -> Any:
     """Load number `at` from Elements of a compute type, converted to float64."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        found = cgutils.alloca_once(builder, ir.DoubleType())
+        result = cgutils.alloca_once(builder, ir.DoubleType())
         with builder.if_else(_is_double(builder, pointer, args[0])) as (double, single):
             with double:
-                builder.store(builder.load(_typed(builder, pointer, args[0], args[1], ir.DoubleType())), found)
+                builder.store(builder.load(_typed(builder, pointer, args[0], args[1], ir.DoubleType())), result)
             with single:
                 value = builder.load(_typed(builder, pointer, args[0], args[1], ir.FloatType()))
-                builder.store(builder.fpext(value, ir.DoubleType()), found)
-        return builder.load(found)
+                builder.store(builder.fpext(value, ir.DoubleType()), result)
+        return builder.load(result)
 
     return types.float64(pointer, types.intp), codegen
 
@@ -264,7 +264,7 @@ def number_at(_typing: Any, pointer: Any, at: Any) -> Any:
     """Load number `at` from Elements of any type, converted to float64."""
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        found = cgutils.alloca_once(builder, ir.DoubleType())
+        result = cgutils.alloca_once(builder, ir.DoubleType())
         end = builder.append_basic_block()
         switch = builder.switch(_kind(builder, pointer, args[0]), end)
         for element, kind in _KINDS.items():
@@ -273,10 +273,10 @@ def number_at(_typing: Any, pointer: Any, at: Any) -> Any:
             builder.position_at_end(block)
             place = _typed(builder, pointer, args[0], args[1], context.get_value_type(element))
             value = emit_load(context, builder, element, place, compute_type(element))
-            builder.store(value if kind == DOUBLE else builder.fpext(value, ir.DoubleType()), found)
+            builder.store(value if kind == DOUBLE else builder.fpext(value, ir.DoubleType()), result)
             builder.branch(end)
         builder.position_at_end(end)
-        return builder.load(found)
+        return builder.load(result)
 
     return types.float64(pointer, types.intp), codegen
 

@@ -120,10 +120,10 @@ def is_nan(_typing: Any, value: Any) -> Any:
     """Whether a value is NaN; of a vector, whether one of its lanes is."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        found = builder.fcmp_unordered("uno", *args, *args)
+        are_nan = builder.fcmp_unordered("uno", *args, *args)
         if isinstance(value, LanesType):
-            found = builder.icmp_unsigned("!=", builder.bitcast(found, ir.IntType(LANES)), ir.IntType(LANES)(0))
-        return found
+            are_nan = builder.icmp_unsigned("!=", builder.bitcast(are_nan, ir.IntType(LANES)), ir.IntType(LANES)(0))
+        return are_nan
 
     return types.boolean(value), codegen
 

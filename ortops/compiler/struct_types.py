@@ -58,14 +58,14 @@ def is_pointer(numba_type: Any) -> bool:
 
 def parameter_type(hint: Any) -> Any:
     """The numba type of a C function's parameter: a number, a struct, a list, `Words` or `Doubles`; else None."""
-    found = without_none(hint)
-    if getattr(found, "__metadata__", ()) in (("int64",), ("float64",)):
-        return types.CPointer(getattr(types, *found.__metadata__))
-    if found in (int, float, bool):
-        return {int: types.intp, float: types.float64, bool: types.boolean}[found]
-    if typing.get_origin(found) is list:
-        return _several(structs.kind_of(typing.get_args(found)[0]))
-    return StructType(found) if is_struct(found) else None
+    plain = without_none(hint)
+    if getattr(plain, "__metadata__", ()) in (("int64",), ("float64",)):
+        return types.CPointer(getattr(types, *plain.__metadata__))
+    if plain in (int, float, bool):
+        return {int: types.intp, float: types.float64, bool: types.boolean}[plain]
+    if typing.get_origin(plain) is list:
+        return _several(structs.kind_of(typing.get_args(plain)[0]))
+    return StructType(plain) if is_struct(plain) else None
 
 
 def _type(kind: Kind) -> Any:

@@ -179,16 +179,16 @@ done:
 }
 
 define ptr @NRT_MemInfo_alloc(ptr %live, i64 %size) {
-  %made = call ptr @nrt.new(ptr %live, i64 %size, i64 0, i64 %size, i64 0, i64 0)
-  ret ptr %made
+  %counted = call ptr @nrt.new(ptr %live, i64 %size, i64 0, i64 %size, i64 0, i64 0)
+  ret ptr %counted
 }
 
 define ptr @NRT_MemInfo_alloc_aligned(ptr %live, i64 %size, i32 %align) {
   %wide = zext i32 %align to i64
   %unused = sub i64 %wide, 1
   %more = add i64 %size, %unused
-  %made = call ptr @nrt.new(ptr %live, i64 %more, i64 0, i64 %size, i64 %unused, i64 0)
-  ret ptr %made
+  %counted = call ptr @nrt.new(ptr %live, i64 %more, i64 0, i64 %size, i64 %unused, i64 0)
+  ret ptr %counted
 }
 
 define ptr @NRT_MemInfo_alloc_dtor(ptr %live, i64 %size, ptr %end) {
@@ -196,8 +196,8 @@ define ptr @NRT_MemInfo_alloc_dtor(ptr %live, i64 %size, ptr %end) {
   %others = getelementptr i8, ptr %live, i64 16
   %is_alone = icmp eq ptr %live, null
   %objects = select i1 %is_alone, ptr null, ptr %others
-  %made = call ptr @nrt.new(ptr %objects, i64 %size, i64 0, i64 %size, i64 0, i64 %address)
-  ret ptr %made
+  %counted = call ptr @nrt.new(ptr %objects, i64 %size, i64 0, i64 %size, i64 0, i64 %address)
+  ret ptr %counted
 }
 
 define internal void @nrt.end_object(ptr %counted) {
@@ -246,14 +246,14 @@ define ptr @NRT_MemInfo_new_varsize_dtor(ptr %live, i64 %size, ptr %each) {
 make:
   %address = ptrtoint ptr %data to i64
   %end = ptrtoint ptr @nrt.end_varsize to i64
-  %made = call ptr @nrt.new(ptr %live, i64 0, i64 %address, i64 %size, i64 0, i64 %end)
-  %is_made = icmp ne ptr %made, null
-  br i1 %is_made, label %fill, label %drop
+  %counted = call ptr @nrt.new(ptr %live, i64 0, i64 %address, i64 %size, i64 0, i64 %end)
+  %is_counted = icmp ne ptr %counted, null
+  br i1 %is_counted, label %fill, label %drop
 fill:
-  %info_at = getelementptr i64, ptr %made, i64 2
+  %info_at = getelementptr i64, ptr %counted, i64 2
   %info = ptrtoint ptr %each to i64
   store i64 %info, ptr %info_at
-  ret ptr %made
+  ret ptr %counted
 drop:
   call void @NRT_Free(ptr %data)
   br label %none
@@ -262,8 +262,8 @@ none:
 }
 
 define ptr @NRT_MemInfo_new_varsize(ptr %live, i64 %size) {
-  %made = call ptr @NRT_MemInfo_new_varsize_dtor(ptr %live, i64 %size, ptr null)
-  ret ptr %made
+  %counted = call ptr @NRT_MemInfo_new_varsize_dtor(ptr %live, i64 %size, ptr null)
+  ret ptr %counted
 }
 
 define internal ptr @nrt.keep(ptr %counted, ptr %data, i64 %size) {

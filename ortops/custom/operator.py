@@ -185,16 +185,16 @@ class CustomOperator(Operator):
         parts: list[Any] = [returned]
         if before:
             if not isinstance(returned, several) or len(returned) != len(self.outputs):
-                found = f"{len(returned)} values" if isinstance(returned, several) else f"a {type(returned).__name__}"
+                given = f"{len(returned)} values" if isinstance(returned, several) else f"a {type(returned).__name__}"
                 names = ", ".join(tensor.name for tensor in self.outputs)
-                raise OperatorError(f"it returned {found}: must return a tuple of {len(self.outputs)}, {names}")
+                raise OperatorError(f"it returned {given}: must return a tuple of {len(self.outputs)}, {names}")
             parts = list(returned)
         if not last.variadic:
             return parts
         repeated, due = parts.pop(), count - len(before)
         if not isinstance(repeated, several) or len(repeated) != due:
-            found = f"{len(repeated)} arrays" if isinstance(repeated, several) else f"a {type(repeated).__name__}"
-            raise OperatorError(f"it returned {found} for {last.name}: must return a list of {due}, as the node has")
+            given = f"{len(repeated)} arrays" if isinstance(repeated, several) else f"a {type(repeated).__name__}"
+            raise OperatorError(f"it returned {given} for {last.name}: must return a list of {due}, as the node has")
         return [*parts, *repeated]
 
     def _output_shapes(
@@ -260,7 +260,7 @@ def _checked(tensor: Tensor, kind: str, result: Any, shape: tuple[Length, ...] |
         raise OperatorError(f"it returned {array.dtype} for {tensor.name}: must return {ELEMENT_DTYPES[kind]}")
     if shape is not None:
         fits = len(shape) == array.ndim and all(
-            length == found or not isinstance(length, int) for length, found in zip(shape, array.shape, strict=True)
+            length == actual or not isinstance(length, int) for length, actual in zip(shape, array.shape, strict=True)
         )
         if not fits:
             lengths = ", ".join("?" if length is None else str(length) for length in shape)

@@ -62,12 +62,12 @@ def build_library(
     if standard not in (None, *STANDARD_OPSETS):
         raise ValueError(f"standard = {standard!r}: must be one of {', '.join(map(str, STANDARD_OPSETS))}")
     check_domain(domain)
-    chosen, of_users = _chosen(operators)
-    types = _checked_types([*chosen, *of_users], types)
+    chosen, users = _chosen(operators)
+    types = _checked_types([*chosen, *users], types)
     with compiling():
         from ortops.library.content import exports_of, library_with
 
-        exports = exports_of(chosen, types, standard, of_users, domain)
+        exports = exports_of(chosen, types, standard, users, domain)
         atomic_file.check(Path(out))
         atomic_file.write(Path(out), library_with(exports, target, cpu))  # a process may have loaded the old one
     return [export.name for export in exports if export.function]
@@ -85,21 +85,21 @@ def _chosen(
     if operators is None:
         return OPERATORS, []
     _check_list("operators", operators)
-    chosen, of_users = list[Operator](), list[CompiledOperator]()
+    chosen, users = list[Operator](), list[CompiledOperator]()
     for operator in as_operators(operators):
         if isinstance(operator, CompiledOperator):
-            of_users.append(operator)
+            users.append(operator)
         elif isinstance(operator, CustomOperator):
             raise TypeError(f"operators has {operator.label}, which needs Python: must be made with compiled = True")
         elif isinstance(operator, str):
             chosen.append(BY_NAME[_allowed("operators", operator, BY_NAME)])
         else:
             raise TypeError(f"operators has {operator!r}: must be names, and operators that ortops.operator made")
-    labels = [operator.label for operator in (*chosen, *of_users)]
+    labels = [operator.label for operator in (*chosen, *users)]
     for label in labels:
         if labels.count(label) > 1:
             raise ValueError(f"operators has {label} {labels.count(label)} times: must have it once")
-    return chosen, of_users
+    return chosen, users
 
 
 def _checked_types(operators: Iterable[Operator], types: Iterable[str] | None) -> Sequence[str]:

@@ -37,24 +37,27 @@ def exports_of(
     operators: Sequence[Operator],
     types: Sequence[str],
     standard: int | None = None,
-    of_users: Sequence[CompiledOperator] = (),
+    users: Sequence[CompiledOperator] = (),
     domain: str = DOMAIN,
 ) -> list[Export]:
     """The functions of a library with operators of this package, and with those of users; see `build_library`."""
-    of_opsets: dict[int, list[Operator]] = {}
+    opset_operators: dict[int, list[Operator]] = {}
     for opset in STANDARD_OPSETS:
         if named := [op for op in standard_operators(opset) if implementation(op.name, opset) in operators]:
-            of_opsets[opset] = named
-    if standard is not None and standard not in of_opsets:
+            opset_operators[opset] = named
+    if standard is not None and standard not in opset_operators:
         needed = " or ".join(implementation(operator.name, standard).name for operator in standard_operators(standard))
         raise ValueError(f"standard = {standard}: must have {needed} among the operators")
-    first = operators if standard is None else of_opsets[standard]
+    first = operators if standard is None else opset_operators[standard]
     register = FunctionOf(registration.register)
-    of_onnx = dict.fromkeys(operator for named in of_opsets.values() for operator in named)
+    onnx_operators = dict.fromkeys(operator for named in opset_operators.values() for operator in named)
     return [
-        Export("RegisterCustomOps", domains_of([*first, *of_users], types, domain), register),
-        *(Export(f"RegisterOnnx{opset}", domains_of(named, types), register) for opset, named in of_opsets.items()),
-        Export(INTERFACE, interface_of([*operators, *of_users, *of_onnx], types)),
+        Export("RegisterCustomOps", domains_of([*first, *users], types, domain), register),
+        *(
+            Export(f"RegisterOnnx{opset}", domains_of(named, types), register)
+            for opset, named in opset_operators.items()
+        ),
+        Export(INTERFACE, interface_of([*operators, *users, *onnx_operators], types)),
     ]
 
 

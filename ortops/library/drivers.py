@@ -70,11 +70,11 @@ class Drivers(NamedTuple):
     """A node's drivers.
 
     driver: fills Y or dX.
-    of_rois: fills drois; None if the node never needs it.
+    drois_driver: fills drois; None if the node never needs it.
     """
 
     driver: Constant
-    of_rois: Constant | None
+    drois_driver: Constant | None
 
 
 class Choices(NamedTuple):
@@ -136,9 +136,9 @@ def _gather_of(mode: Mode, kind: int) -> Constant:
 def _scatter_of(mode: Mode, kind: int) -> Constant:
     form, arithmetic = _ADDING_TO_DX[mode]
     # An average's dX does not depend on the maps, so its planes have the compute type.
-    of_planes = _values_of(kind) if form in (layout.WEIGHTS, layout.LISTS) else kind
-    of_sums = _scatter_of(mode, FLOAT) if kind < FLOAT else None
-    return _driver(scatter.scatter, layout.TO_DX, form, arithmetic, kind, of_planes, of_sums)
+    plane_kind = _values_of(kind) if form in (layout.WEIGHTS, layout.LISTS) else kind
+    sums_driver = _scatter_of(mode, FLOAT) if kind < FLOAT else None
+    return _driver(scatter.scatter, layout.TO_DX, form, arithmetic, kind, plane_kind, sums_driver)
 
 
 @functools.cache
@@ -150,7 +150,7 @@ def _drois_of(mode: Mode, kind: int) -> Constant:
 
 
 def _driver(
-    drive: Any, role: int, form: int, arithmetic: Any, kind: int, of_planes: int, of_sums: Constant | None = None
+    drive: Any, role: int, form: int, arithmetic: Any, kind: int, plane_kind: int, sums_driver: Constant | None = None
 ) -> Constant:
     """A driver for an element type.
 
@@ -160,8 +160,8 @@ def _driver(
         form: the form of the tables.
         arithmetic: the function that computes panels and planes.
         kind: the element type to load and store.
-        of_planes: the element type of planes. Panels have the compute type.
-        of_sums: the driver that adds up a 16-bit type's dX in parts.
+        plane_kind: the element type of planes. Panels have the compute type.
+        sums_driver: the driver that adds up a 16-bit type's dX in parts.
     """
     lists, element, is_of_rois = form == layout.LISTS, _NAMES[kind], role == layout.TO_DROIS
     return Constant(
@@ -170,8 +170,8 @@ def _driver(
         in_parts=FunctionOf(parts.drive_with_lists if lists else parts.drive_in_parts),
         part_work=MAX_LIST_BYTES if lists else MAX_PIXELS,
         part_maps=0 if lists else MAX_MAPS,
-        add_up=FunctionOf(parts.add_up_in_float) if of_sums else 0,
-        of_sums=of_sums,
+        add_up=FunctionOf(parts.add_up_in_float) if sums_driver else 0,
+        of_sums=sums_driver,
         round_sums=FunctionOf(sums.round_sums, element) if is_of_rois else 0,
         role=role,
         kind=kind,
@@ -190,7 +190,7 @@ def _driver(
             read=FunctionOf(pack.read, element),
             write=FunctionOf(pack.write, element),
             panel=0 if lists and is_of_rois else FunctionOf(arithmetic, _NAMES[_values_of(kind)] + PANEL),
-            plane=FunctionOf(arithmetic, _NAMES[of_planes]),
+            plane=FunctionOf(arithmetic, _NAMES[plane_kind]),
         ),
     )
 
@@ -363,8 +363,10 @@ def drivers_of(operator: Operator) -> Choices:
     roi, fill = _ROI_OPERATORS[forward], _gather_of
     if forward != operator.function:
         fill = _scatter_of
-    of_rois: Callable[[Mode, int], Constant | None] = _drois_of if len(operator.outputs) > 1 else lambda *_: None
+    drois_driver_of: Callable[[Mode, int], Constant | None] = (
+        _drois_of if len(operator.outputs) > 1 else lambda *_: None
+    )
     return Choices(
         _row(operator, roi.mode),
-        {kind: [Drivers(fill(mode, kind), of_rois(mode, kind)) for mode in roi.modes] for kind in kinds},
+        {kind: [Drivers(fill(mode, kind), drois_driver_of(mode, kind)) for mode in roi.modes] for kind in kinds},
     )

@@ -116,7 +116,9 @@ def _parts(operator: Operator, types: Mapping[str, str]) -> tuple[int, Sequence[
     if not isinstance(operator, CompiledOperator):
         deciding, choices = drivers_of(operator)
         kind = next(KINDS[name] for name in types.values() if name in KINDS)
-        drivers = [Constant(interface.Drivers, driver=row.driver, driver_of_rois=row.of_rois) for row in choices[kind]]
+        drivers = [
+            Constant(interface.Drivers, driver=row.driver, driver_of_rois=row.drois_driver) for row in choices[kind]
+        ]
         return deciding, drivers, entry_of(operator), _SHAPES
     tensors = (*operator.inputs, *operator.outputs)
     kinds = tuple((tensor.name, types.get(tensor.type, tensor.type)) for tensor in tensors)

@@ -26,7 +26,7 @@ OPERATORS = [
     # Refused, but not its function body; in another domain; and deprecated.
     *("DynamicQuantizeLinear", "FlexAttention", "Scatter", "Upsample"),
 ]
-EACH = {"Attention": 8}
+EACH = {"Attention": 8, "GridSample": 3, "LinearAttention": 4, "Resize": 4, "SoftmaxCrossEntropyLoss": 4}
 """Of the tests of an operator that has many, every so many run at each commit, and all of them each week."""
 
 NOT_COMPARED = {

@@ -21,12 +21,6 @@ ALLOWED = [
     ("*", "this onnx*"),
     ("*", "ONNX Runtime 1.20 *"),
     ("*test_conformance_adoption*", "this ONNX Runtime has no such provider"),
-    # Pairs of a folder and an attack that it does not have.
-    ("*test_disk*", "whoever can write to the sources needs no machine code"),
-    ("*test_disk*", "a folder of the sources"),
-    # Another processor.
-    ("*test_processors*", "other processors have these instructions"),
-    ("*test_processors*", "this processor has no fused multiply-add"),
     # Programs of Debian, which the job `hosts` of the workflow installs.
     *(("*test_library*", f"{name} is not installed") for name in ("qemu-x86_64", "valgrind")),
     # Wheels of up to 2 GB, and some that need other builds of packages that are installed: the weekly workflow has most.

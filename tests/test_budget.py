@@ -17,7 +17,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (614, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (21996, 830, 5307),
+    "tests": (21982, 828, 5300),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (15832, 4048, 3871),
-    "onnx_models": (11466, 2533, 2654),
+    "onnx_models": (11455, 2532, 2651),
     "conformance": (11026, 2480, 2673),
     "benchmarks": (823, 128, 214),
     "docs": (614, 88, 135),

@@ -17,8 +17,7 @@ from onnx_models.commands.common import FORCE, MODEL, OUT, change_file, count, s
 from onnx_models.commands.gradient import gradient_command
 from onnx_models.convert import conversions, convert, not_converted
 from onnx_models.gradient import coverage
-from onnx_models.portable.attach import attach
-from onnx_models.portable.lower import lower, lowered_operators
+from onnx_models.portable.attach import attach, lower, lowered_operators
 from onnx_models.tools.functions import is_body
 from ortops.spec import DOMAIN
 

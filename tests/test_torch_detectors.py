@@ -94,11 +94,11 @@ def detector() -> Any:
 
 def _balance(module: Any, layer: Any) -> None:
     """Let the scores of each class have the same mean and deviation over the RoIs of some images."""
-    found: list[Any] = []
-    hook = layer.register_forward_hook(lambda _, args, scores: found.append(scores))  # noqa: ARG005
+    actual: list[Any] = []
+    hook = layer.register_forward_hook(lambda _, args, scores: actual.append(scores))  # noqa: ARG005
     module([image(HEIGHT, WIDTH) for _ in range(4)])
     hook.remove()
-    deviation, mean = torch.std_mean(found[0], 0)
+    deviation, mean = torch.std_mean(actual[0], 0)
     layer.weight /= deviation.unsqueeze(1)
     layer.bias -= mean
     layer.bias /= deviation
@@ -107,12 +107,12 @@ def _balance(module: Any, layer: Any) -> None:
 def parts(name: str) -> dict[str, Any]:
     """Head and predictor of boxes, masks or keypoints, by the names of their arguments."""
     if name == "box":
-        made = faster_rcnn.TwoMLPHead(16 * 7 * 7, 32), faster_rcnn.FastRCNNPredictor(32, CLASSES)
+        layers = faster_rcnn.TwoMLPHead(16 * 7 * 7, 32), faster_rcnn.FastRCNNPredictor(32, CLASSES)
     elif name == "mask":
-        made = mask_rcnn.MaskRCNNHeads(16, (8, 8), 1), mask_rcnn.MaskRCNNPredictor(8, 8, CLASSES)
+        layers = mask_rcnn.MaskRCNNHeads(16, (8, 8), 1), mask_rcnn.MaskRCNNPredictor(8, 8, CLASSES)
     else:
-        made = keypoint_rcnn.KeypointRCNNHeads(16, (8, 8)), keypoint_rcnn.KeypointRCNNPredictor(8, KEYPOINTS)
-    return {f"{name}_head": made[0], f"{name}_predictor": made[1]}
+        layers = keypoint_rcnn.KeypointRCNNHeads(16, (8, 8)), keypoint_rcnn.KeypointRCNNPredictor(8, KEYPOINTS)
+    return {f"{name}_head": layers[0], f"{name}_predictor": layers[1]}
 
 
 def image(height: int, width: int) -> Any:
@@ -200,19 +200,19 @@ def assert_runs_as_stock(model: onnx.ModelProto, problems: Sequence[Problem]) ->
     counts = []
     for inputs, expected in problems:
         feeds = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
-        found, wanted = (dict(zip(names, one.run(names, feeds), strict=True)) for one in (ours, theirs))
+        actual, wanted = (dict(zip(names, runner.run(names, feeds), strict=True)) for runner in (ours, theirs))
         for name in names:
-            assert_near(found[name], wanted[name], f"{name}, converted against stock")
+            assert_near(actual[name], wanted[name], f"{name}, converted against stock")
         for name, (key, tensor) in zip(names[: len(expected)], expected.items(), strict=True):
-            assert_near(found[name], tensor.numpy(), f"{key}, against PyTorch")
+            assert_near(actual[name], tensor.numpy(), f"{key}, against PyTorch")
         counts.append([len(wanted[name]) for name in pooled])
     return counts
 
 
-def assert_near(found: Any, wanted: Any, name: str) -> None:
+def assert_near(actual: Any, wanted: Any, name: str) -> None:
     """Of coordinates up to 100 and values of at most about 1, in float32."""
-    assert found.shape == wanted.shape, name
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
+    assert actual.shape == wanted.shape, name
+    np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 def test_a_detector_of_the_torchscript_exporter_runs_converted() -> None:
@@ -222,11 +222,11 @@ def test_a_detector_of_the_torchscript_exporter_runs_converted() -> None:
     for size in ((60, 80), (50, 75)):  # heights and widths are open
         args = [image(*size)]
         with torch.no_grad():
-            (found,) = module(args)
-        assert len(found["boxes"])
-        problems.append((args, found))
+            (actual,) = module(args)
+        assert len(actual["boxes"])
+        problems.append((args, actual))
     axes = {"image": {1: "height", 2: "width"}}
-    model = by_torchscript(module, [list(args)], 16, ["image"], list(found), dynamic_axes=axes)
+    model = by_torchscript(module, [list(args)], 16, ["image"], list(actual), dynamic_axes=axes)
     kinds = [node.op_type for node in convert(model).graph.node if "RoiAlign" in node.op_type]
     assert kinds == ["RoiAlign_16"] * len(LEVELS) * 3
     boxes, masks, keypoints = np.split(np.sum(assert_runs_as_stock(model, problems), 0), 3)
@@ -249,12 +249,12 @@ def keypoints_in(boxes: Any) -> Any:
     return torch.cat([places, torch.ones(len(boxes), KEYPOINTS, 1)], 2)
 
 
-def assert_gradients(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def assert_gradients(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Those that PyTorch has are not 0, but that of a bias that moves the scores of all places: it is rounding."""
     for name, tensor in expected.items():
         wanted = tensor.grad.numpy()
         scale = np.abs(wanted).max()
-        error = np.abs(found[f"{name}_grad"] - wanted).max()
+        error = np.abs(actual[f"{name}_grad"] - wanted).max()
         if name.endswith("kps_score_lowres.bias"):
             assert max(scale, error) < 1e-5
         else:
@@ -277,7 +277,7 @@ class AllSampled:
     """In place of `BalancedPositiveNegativeSampler`, whose draw cannot be exported: every positive and every negative."""
 
     def __call__(self, labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        return [one >= 1 for one in labels], [one == 0 for one in labels]
+        return [numbers >= 1 for numbers in labels], [numbers == 0 for numbers in labels]
 
 
 class Training(torch.nn.Module):  # type: ignore[misc]
@@ -315,10 +315,10 @@ def test_a_detector_in_training_has_the_gradients_of_pytorch() -> None:
     parameters = dict(module.named_parameters())
     # torchvision detaches the proposals, of which the exporter leaves no trace.
     model = gradient(convert(exported), "loss", list(parameters), stop_at=["proposals_0", "proposals_1"])
-    found = run(model, (images, targets))
+    actual = run(model, (images, targets))
     for name, wanted in zip(outputs, (*losses, loss, first, second), strict=True):
-        assert_near(found[name], wanted.detach().numpy(), name)
-    assert_gradients(found, parameters)
+        assert_near(actual[name], wanted.detach().numpy(), name)
+    assert_gradients(actual, parameters)
 
 
 class Found(torch.nn.Module):  # type: ignore[misc]
@@ -366,15 +366,15 @@ def assert_exported_by_dynamo(module: Any) -> onnx.ModelProto:
     torch.manual_seed(1)
     images = [image(56, 80), image(48, 96)]
     with torch.no_grad():
-        expected = [module([one])[0] for one in images]
+        expected = [module([picture])[0] for picture in images]
     dynamic = torch.export.Dim.DYNAMIC
     with exportable_detectors():
         model = by_dynamo(Found(module), images[:1], {"image": {1: dynamic, 2: dynamic}}, opset=22)
     runner = session(ortops, model)
-    for one, wanted in zip(images, expected, strict=True):
+    for picture, wanted in zip(images, expected, strict=True):
         assert len(wanted["scores"].unique()) > 3
-        found = runner.run(None, {model.graph.input[0].name: one.numpy()})
-        for (name, value), tensor in zip(wanted.items(), found, strict=True):
+        actual = runner.run(None, {model.graph.input[0].name: picture.numpy()})
+        for (name, value), tensor in zip(wanted.items(), actual, strict=True):
             assert_near(tensor, value.numpy(), name)
     return model
 

@@ -80,7 +80,7 @@ table.add(
     ),
     "LeadingAxesIgnored: Only the last two axes are resampled.",
     edit(
-        *(resampled_axes, "[ResampledAxis(*one, rounded) for one in each]"),
+        *(resampled_axes, "[ResampledAxis(*values, rounded) for values in each]"),
         "[ResampledAxis(*(one if k >= rank - 2 else (*one[:2], 1.0, 0.0, 0.0)), rounded) for k, one in enumerate(each)]",
     ),
     "LinearIsNearest: interpolation_mode is ignored: everything is nearest_neighbor.",

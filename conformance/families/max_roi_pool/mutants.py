@@ -41,8 +41,8 @@ def bounds_in(dtype: str) -> Steps:
 
 def starting_at(number: float) -> Steps:
     """A maximum has this start value: only larger pixels win."""
-    start, without = f"found = {number}", f"(0.0 if 0 in map(len, bin_) else {number}) if winner is None"
-    won = ("found = -math.inf", start, "winner is None or value > found", "value > found")
+    start, without = f"largest = {number}", f"(0.0 if 0 in map(len, bin_) else {number}) if winner is None"
+    won = ("largest = -math.inf", start, "winner is None or value > largest", "value > largest")
     return edit(max_roi_pool.first_largest, *won) | edit(max_roi_pool.largest, "0.0 if winner is None", without)
 
 
@@ -124,7 +124,7 @@ table.add(
     "BinsOverwrite: If several bins of a RoI share their largest pixel, only the last one's gradient is kept.",
     edit(max_roi_pool.add_to_dx, "float(dx[winner]) + dy", "dy"),
     "TieToTheLast: The last of several equal pixels gets the gradient instead of the first.",
-    edit(max_roi_pool.first_largest, "value > found", "value >= found"),
+    edit(max_roi_pool.first_largest, "value > largest", "value >= largest"),
     "TiesShare: Equal pixels share the gradient instead of the first getting it all.",
     edit(
         *(max_roi_pool.max_roi_pool_grad, f"add_to_dx(dx[n, c], winner, {DY})"),
@@ -165,7 +165,7 @@ table.add(
     "LongRowsSplit: Only the first 64 pixels of each row of a bin are read.",
     edit(max_roi_pool.on_map, ON_MAP, "max(low, 0), min(high, length, max(low, 0) + 64)"),
     "LastNaNWins: The last of several NaN in a bin gets its gradient.",
-    edit(max_roi_pool.first_largest, "return h, w", "winner, found = (h, w), math.inf"),
+    edit(max_roi_pool.first_largest, "return h, w", "winner, largest = (h, w), math.inf"),
 )
 
 MUTANTS = table.of("max_roi_pool")

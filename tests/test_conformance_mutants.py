@@ -73,7 +73,7 @@ def counted_by_default(mutant: Mutant) -> list[Case]:
     """Small cases from everywhere that a default run counts."""
     cases = [case for case in decisive(mutant, collect()) if case.basis is not Basis.OURS]
     small = [case for case in cases if case.nbytes < SMALL]
-    return small[:: max(len(small) // 30, 1)]
+    return small[:: max(len(small) // 60, 1)]
 
 
 @pytest.mark.slow

@@ -152,7 +152,9 @@ def check_command_that_is_not_run(command: str) -> None:
     if command.startswith("make"):
         makefile = (ROOT / "Makefile").read_text("utf-8")
         for target in re.findall(r"make ([\w-]+)", command):
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"the Makefile has no target {target}"
+            assert re.search(rf"^([\w-]+ )*{target}( [\w-]+)*:", makefile, re.MULTILINE), (
+                f"the Makefile has no target {target}"
+            )
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for extra in re.findall(r"ortops\[([\w-]+)\]", command):
         assert extra in extras, f"pyproject.toml has no extra {extra}"

@@ -13,6 +13,7 @@ from ortops import forks as _forks  # noqa: F401 - before a first call, which im
 from ortops.functional.dml_resample import dml_resample, dml_resample_grad
 from ortops.functional.dml_roi_align import dml_roi_align, dml_roi_align_grad
 from ortops.functional.max_roi_pool import max_roi_pool, max_roi_pool_grad
+from ortops.functional.ms_deform_attn import ms_deform_attn, ms_deform_attn_grad
 from ortops.functional.ps_roi_align import ps_roi_align, ps_roi_align_grad
 from ortops.functional.roi_align import roi_align, roi_align_grad
 from ortops.functional.roi_align_rotated import roi_align_rotated, roi_align_rotated_grad
@@ -51,6 +52,8 @@ __all__ = [  # noqa: RUF022  # in groups
     "dml_roi_align_grad",
     "max_roi_pool",
     "max_roi_pool_grad",
+    "ms_deform_attn",
+    "ms_deform_attn_grad",
     "ps_roi_align",
     "ps_roi_align_grad",
     "roi_align",

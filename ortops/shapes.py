@@ -98,7 +98,10 @@ class Axes:
         return tuple(rule.length(self._known.get(f"{rule.of}{i}"), i, self._attributes) for i in range(rank))
 
     def _length(self, axis: int | str) -> Length:
-        return axis if isinstance(axis, int) else self._known.get(axis)
+        if isinstance(axis, str) and self._known.get(axis) is None:  # a product that equations have not solved
+            products = [equation.by for equation in self._operator.equations if equation.of == axis]
+            return 0 if any(self._known.get(name) == 0 for names in products for name in names) else None
+        return axis if isinstance(axis, int) else self._known[axis]
 
     def _agree(self, axis: int | str, length: Length, tensor: Tensor) -> bool:
         if isinstance(axis, int):

@@ -346,7 +346,8 @@ def _numbered(axes: tuple[int | str, ...], rank: int) -> tuple[str, ...]:
 class Quotient:
     """An equation between lengths: axis `axis` has the length of `of`, divided without remainder by all lengths in `by`.
 
-    A name is an axis's name, or the name of an attribute that gives a length. `str` returns the equation.
+    A name is an axis's name, or the name of an attribute that gives a length. `str` returns the equation. Where no input has
+    the axis `of`, it is the product; then a length in `by` may be 0.
     """
 
     axis: str
@@ -446,9 +447,10 @@ class Operator:
             if unknown := sorted({*rule.attributes, *rule.broken} - attributes):
                 yield f"a rule has {unknown}: must be attributes"
         for equation in self.equations:
-            if missing := sorted({equation.of, *equation.by} - axes):
+            whole = () if equation.axis in axes else (equation.of,)  # either of the two gives the other
+            if missing := sorted({*whole, *equation.by} - axes):
                 yield f"no input or attribute gives {missing} of {equation}"
-            axes.add(equation.axis)
+            axes |= {equation.axis, equation.of}
         types = set(self.types) | set(get_args(ElementType))
         for tensor in (*self.inputs, *self.outputs):
             if tensor.type not in types:

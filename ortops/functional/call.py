@@ -26,21 +26,23 @@ def computes(operator: Operator) -> Callable[[Function], Function]:
 
     Args:
         operator: the operator. The function's first parameters are its inputs, in its order; the others have the names of
-            its attributes. For an operator with two outputs, the last one is `outputs`, the names of those to compute.
+            its attributes. For an operator with several outputs, the last one is `outputs`, the names of those to compute.
     """
     flags = {attribute.name for attribute in operator.attributes if (attribute.minimum, attribute.maximum) == (0, 1)}
 
     def decorate(function: Function) -> Function:
         code = function.__code__
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        parameters = (*names[: code.co_argcount], "*", *names[code.co_argcount :])
+        by_name = names[code.co_argcount :]
+        parameters = (*names[: code.co_argcount], *(("*", *by_name) if by_name else ()))
         inputs, attributes = names[: len(operator.inputs)], names[len(operator.inputs) :]
         values = [
             f"{name!r}: {f'as_int({name})' if name in flags else name}" for name in attributes if name != "outputs"
         ]
         wanted, result = "(True,)", "outputs[0]"
         if "outputs" in attributes:
-            wanted, result = "wanted_gradients(outputs)", "tuple(outputs)"
+            gradients = tuple(tensor.name.lower() for tensor in operator.outputs)
+            wanted, result = f"wanted_gradients(outputs, {gradients})", "tuple(outputs)"
         # Measured: a body for any arguments, without a source of its own, adds a tenth to a small call.
         source = (
             f"def {function.__name__}({', '.join(parameters)}):\n"
@@ -58,15 +60,17 @@ def computes(operator: Operator) -> Callable[[Function], Function]:
     return decorate
 
 
-def wanted_gradients(outputs: Sequence[str]) -> tuple[bool, bool]:
-    """Whether dx and drois are among `outputs`.
+def wanted_gradients(outputs: Sequence[str], names: Sequence[str]) -> tuple[bool, ...]:
+    """Whether each name is among `outputs`.
 
     Raises:
         ValueError: `outputs` is empty or contains another name.
     """
-    if not outputs or not set(outputs) <= {"dx", "drois"}:
-        raise ValueError(f"outputs = {outputs!r}: must be one or both of 'dx' and 'drois'")
-    return "dx" in outputs, "drois" in outputs
+    if not outputs or not set(outputs) <= set(names):
+        *others, last = map(repr, names)
+        some = "one or both" if len(names) == 2 else "some"
+        raise ValueError(f"outputs = {outputs!r}: must be {some} of {', '.join(others)} and {last}")
+    return tuple(name in outputs for name in names)
 
 
 def as_int(flag: object) -> object:

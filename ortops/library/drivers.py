@@ -17,6 +17,7 @@ from ortops.native.constants import Constant, FunctionOf
 from ortops.native.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, PANEL
 from ortops.native.kernels import (
     argmax,
+    attention,
     average,
     axis,
     error_texts,
@@ -39,6 +40,7 @@ from ortops.native.kernels import (
 from ortops.native.kernels.functions import (
     AddingToDrois,
     AddingToDx,
+    AttentionDriver,
     Driver,
     Filling,
     Functions,
@@ -206,6 +208,21 @@ def _resample_of(kind: int) -> Constant:
     return Constant(ResampleDriver, copy_lines=copy_lines, sum_lines=sum_lines, run=_RUN, stop=_STOP, kind=kind)
 
 
+@functools.cache
+def _attention_of(kind: int) -> Constant:
+    functions = attention.attend, attention.attend_gradient, attention.scatter
+    attend, attend_gradient, scattered = (FunctionOf(function, _NAMES[kind]) for function in functions)
+    return Constant(
+        AttentionDriver,
+        attend=attend,
+        attend_gradient=attend_gradient,
+        scatter=scattered,
+        run=_RUN,
+        stop=_STOP,
+        kind=kind,
+    )
+
+
 class _Roi(NamedTuple):
     """An operator on RoIs.
 
@@ -258,7 +275,7 @@ _ROI_OPERATORS: Mapping[str, _Roi] = {
 """The operators on RoIs, by `Operator.function` of the forward operator."""
 
 
-ENTRIES = {name + suffix for name in (*_ROI_OPERATORS, "dml_resample") for suffix in ("", "_grad")}
+ENTRIES = {name + suffix for name in (*_ROI_OPERATORS, "dml_resample", "ms_deform_attn") for suffix in ("", "_grad")}
 """The operators that have an entry, by `Operator.function`."""
 
 
@@ -293,6 +310,9 @@ def entry_of(operator: Operator) -> Constant:
     is_gradient = forward != operator.function
     if forward == "dml_resample":
         return _entry_of_resample(operator, tensors, is_gradient)
+    if forward == "ms_deform_attn":
+        enter = attention.attention_gradient if is_gradient else attention.attention
+        return _entry(enter, "out of memory for the maps of a head")
     roi = _ROI_OPERATORS[forward]
     x, rois, batch_indices, output = roi.names
     first = len(operator.inputs)
@@ -360,6 +380,8 @@ def drivers_of(operator: Operator) -> Choices:
     kinds = [KINDS[name] for name in next(iter(operator.types.values()))]
     if forward == "dml_resample":
         return Choices(NONE, {kind: (Drivers(_resample_of(kind), None),) for kind in kinds})
+    if forward == "ms_deform_attn":
+        return Choices(NONE, {kind: (Drivers(_attention_of(kind), None),) for kind in kinds})
     roi, fill = _ROI_OPERATORS[forward], _gather_of
     if forward != operator.function:
         fill = _scatter_of

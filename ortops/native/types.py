@@ -21,7 +21,7 @@ Compute: TypeAlias = Address[Callable[["Node", "Call"], int]]
 MAX_DIMS = 8
 """The most dimensions that are stored for a tensor, enough to refuse a tensor with more."""
 
-MAX_TENSORS = 8
+MAX_TENSORS = 9
 """The most inputs and outputs of an operator together."""
 
 MAX_RANK = 4

@@ -33,6 +33,9 @@ Pool: TypeAlias = Address[Pooling]
 AddToDrois: TypeAlias = Address[AddingToDrois]
 AddToDx: TypeAlias = Address[AddingToDx]
 AddProducts: TypeAlias = Address[AddingProducts]
+Attend: TypeAlias = Address[Callable[..., None]]
+"""One of three functions of `attention`."""
+
 Arithmetic: TypeAlias = Address[Any]
 """One of the four above; a driver assigns it to a variable of the type that it calls."""
 
@@ -76,6 +79,17 @@ class ResampleDriver(Struct):
 
     copy_lines: Arithmetic  # `resample.copy_lines`
     sum_lines: Arithmetic
+    run: Run
+    stop: Stop
+    kind: int
+
+
+class AttentionDriver(Struct):
+    """What computes multi-scale deformable attention on tensors of an element type (`attention`)."""
+
+    attend: Attend  # fills Y
+    attend_gradient: Attend  # fills dlocations and dweights
+    scatter: Attend  # fills dvalue
     run: Run
     stop: Stop
     kind: int

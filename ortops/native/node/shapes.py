@@ -225,9 +225,20 @@ def _set_shape(node: Node, call: Call, lengths: Lengths, row: int) -> int:
                 return write_error(node, call, lengths, row, i, errors.SCALED)
         else:
             axis = tensor.axes[i - leading] if i >= leading else -2
-            length = maximum(lengths.known[axis], UNKNOWN) if axis >= 0 else -1 - axis
+            length = _known_length(definition, lengths, axis) if axis >= 0 else -1 - axis
         target.dims[i] = length
     return OK
+
+
+@compiled
+def _known_length(definition: Definition, lengths: Lengths, axis: int) -> int:
+    """The length of an output's axis; UNKNOWN if it does not follow from the inputs."""
+    for number in range(definition.equation_count if lengths.known[axis] == UNKNOWN else 0):
+        equation = definition.equations[number]
+        for k in range(equation.divisor_count if equation.whole == axis else 0):
+            if lengths.known[equation.divisors[k]] == 0:  # `_solve` divides by no 0
+                return 0
+    return maximum(lengths.known[axis], UNKNOWN)
 
 
 @compiled

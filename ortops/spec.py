@@ -325,6 +325,11 @@ class Tensor:
             else range(len(self.shape), len(self.shape) + self.max_leading_ones + 1)
         )
 
+    @property
+    def needs_reason(self) -> bool:
+        """Whether an output or an attribute decides if a node must have the input."""
+        return bool(self.required_for) or self.required_unless is not None
+
     def axes(self, rank: int) -> tuple[int | str, ...]:
         """Each axis's length or name, for a tensor with `rank` axes."""
         return _numbered(self.shape, rank) if self.has_variable_rank else (1,) * (rank - len(self.shape)) + self.shape

@@ -225,13 +225,16 @@ def _body(operator: Operator, nodes: Sequence[onnx.NodeProto], sums: Kind, opset
         node.output.extend([""] * (len(names) - len(node.output)))
         node.overload = ""
     like = graph.input(inputs[0])
+    parameters = [tensor.name for tensor in operator.inputs]
+    while parameters[-1] not in inputs:  # an input that is left out before others keeps its place
+        parameters.pop()
     for name in names:
         # A function has all outputs of its operator. One that no node reads is empty.
         graph.output(name, outputs.get(name) or graph.constant([], "float"), like)
     return helper.make_function(
         DOMAIN,
         operator.name,
-        list(inputs),
+        parameters,
         names,
         graph.nodes,
         [helper.make_opsetid("", opset)],

@@ -39,6 +39,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
     - ``ortops::ps_roi_align``, ``torchvision::ps_roi_align``: this project's PSRoIAlign. Of the latter only the first
       output is written.
     - ``ortops::roi_align_rotated``: this project's RoIAlignRotated.
+    - ``ortops::ms_deform_attn``: this project's MSDeformAttn.
     - ``torchvision::nms``: ONNX's NonMaxSuppression, in float32.
     - ``torchvision::deform_conv2d``: ONNX's DeformConv, which needs opset 19.
     - ``ortops::heatmaps_to_keypoints``: a Loop over the RoIs of Keypoint R-CNN; see `exportable_detectors`.
@@ -58,6 +59,7 @@ def translation_table(*, standard: bool = True) -> dict[Any, Callable[..., Any]]
         torch.ops.ortops.roi_align_rotated.default: _roi_align_rotated,
         torch.ops.ortops.ps_roi_align.default: _ps_roi_align,
         torch.ops.ortops.roi_pool.default: _roi_pool,
+        torch.ops.ortops.ms_deform_attn.default: _ms_deform_attn,
         torch.ops.ortops.heatmaps_to_keypoints.default: _heatmaps_to_keypoints,
         torch.ops.aten.nll_loss_forward.default: _nll_loss_forward,
         torch.ops.aten.nll_loss2d_forward.default: _nll_loss_forward,
@@ -109,6 +111,10 @@ def _ps_roi_align(x: Any, rois: Any, scale: float, height: int, width: int, samp
 
 def _roi_pool(x: Any, rois: Any, scale: float, height: int, width: int) -> Any:
     return op.MaxRoiPool(x, rois, pooled_shape=[height, width], spatial_scale=scale)
+
+
+def _ms_deform_attn(value: Any, locations: Any, weights: Any, shapes: Any, start: Any = None) -> Any:
+    return _ours().MSDeformAttn(value, shapes, start, locations, weights)
 
 
 def _with_unused(translation: Callable[..., Any]) -> Callable[..., Any]:

@@ -56,11 +56,11 @@ def ms_deform_attn(
     images, _, heads, channels = value.shape
     y = np.zeros((images, sampling_locations.shape[1], heads, channels))
     with np.errstate(all="ignore"):
-        for n, q, m, l, p in np.ndindex(attention_weights.shape):
+        for n, q, m, level, p in np.ndindex(attention_weights.shape):
             sample = np.zeros(channels)
-            for corner in corners(sampling_locations[n, q, m, l, p], levels[l]):
+            for corner in corners(sampling_locations[n, q, m, level, p], levels[level]):
                 sample += corner.weight * value[n, corner.pixel, m]
-            y[n, q, m] += attention_weights[n, q, m, l, p] * sample
+            y[n, q, m] += attention_weights[n, q, m, level, p] * sample
     return y.reshape(*y.shape[:2], heads * channels)
 
 
@@ -85,20 +85,20 @@ def ms_deform_attn_grad(
     dvalue, dlocations = np.zeros(value.shape), np.zeros(sampling_locations.shape)
     dweights = np.zeros(attention_weights.shape)
     with np.errstate(all="ignore"):
-        for n, q, m, l, p in np.ndindex(attention_weights.shape):
-            g, weight, level = gradients[n, q, m], attention_weights[n, q, m, l, p], levels[l]
+        for n, q, m, level, p in np.ndindex(attention_weights.shape):
+            g, weight, size = gradients[n, q, m], attention_weights[n, q, m, level, p], levels[level]
             sample, along_x, along_y = np.zeros((3, channels))
-            read = list(corners(sampling_locations[n, q, m, l, p], level))
+            read = list(corners(sampling_locations[n, q, m, level, p], size))
             for corner in read:
                 pixel = value[n, corner.pixel, m]
                 sample += corner.weight * pixel
                 along_x += corner.along_x * pixel
                 along_y += corner.along_y * pixel
                 dvalue[n, corner.pixel, m] += weight * corner.weight * g
-            dweights[n, q, m, l, p] = (g * sample).sum()
+            dweights[n, q, m, level, p] = (g * sample).sum()
             if read:
-                slopes = level.width * (g * along_x).sum(), level.height * (g * along_y).sum()
-                dlocations[n, q, m, l, p] = weight * np.array(slopes)
+                slopes = size.width * (g * along_x).sum(), size.height * (g * along_y).sum()
+                dlocations[n, q, m, level, p] = weight * np.array(slopes)
     results = {"dvalue": dvalue, "dlocations": dlocations, "dweights": dweights}
     return tuple(result if name in outputs else None for name, result in results.items())
 
@@ -111,13 +111,13 @@ def levels_of(value: Array, spatial_shapes: Integers, level_start_index: Integer
             them where there is no level_start_index.
     """
     pixels, end, levels = value.shape[1], 0, []
-    for l, (height, width) in enumerate(spatial_shapes.tolist()):
-        start = end if level_start_index is None else int(level_start_index[l])
+    for i, (height, width) in enumerate(spatial_shapes.tolist()):
+        start = end if level_start_index is None else int(level_start_index[i])
         if min(height, width) < 1:
-            raise ValueError(f"spatial_shapes[{l}] = {[height, width]}: must be >= 1")
+            raise ValueError(f"spatial_shapes[{i}] = {[height, width]}: must be >= 1")
         end = start + height * width
         if start < 0 or end > pixels:
-            raise ValueError(f"spatial_shapes[{l}] = {[height, width]} from pixel {start}: must lie in {pixels} pixels")
+            raise ValueError(f"spatial_shapes[{i}] = {[height, width]} from pixel {start}: must lie in {pixels} pixels")
         levels.append(Level(height, width, start))
     if level_start_index is None and end != pixels:
         raise ValueError(f"spatial_shapes has {end} pixels: must be {pixels}, those of value")

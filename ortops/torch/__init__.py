@@ -1,4 +1,6 @@
-"""RoIAlign, its rotated and position-sensitive variants, and RoIPool for PyTorch on the CPU; needs the extra ``torch``.
+"""RoIAlign, its rotated and position-sensitive variants, RoIPool and deformable attention for PyTorch on the CPU.
+
+Needs the extra ``torch``.
 
 The functions have the signatures of `torchvision.ops` and mmcv, and use the same kernels as the ONNX Runtime operators:
 
@@ -19,6 +21,7 @@ from ortops.torch.functions import (
     RoIAlign,
     RoIAlignRotated,
     RoIPool,
+    ms_deform_attn,
     ps_roi_align,
     roi_align,
     roi_align_rotated,
@@ -31,6 +34,7 @@ __all__ = [
     "RoIAlign",
     "RoIAlignRotated",
     "RoIPool",
+    "ms_deform_attn",
     "patch_torchvision",
     "ps_roi_align",
     "roi_align",

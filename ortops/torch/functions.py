@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from ortops.torch import attention
 from ortops.torch.operators import OPERATORS
 
 _Arguments = ParamSpec("_Arguments")
@@ -76,6 +77,44 @@ def roi_align(
     Source: torchvision 0.28, `torchvision.ops.roi_align`.
     """
     return _pooled("roi_align", input, _rows(boxes), output_size, spatial_scale, sampling_ratio, aligned)
+
+
+@_traceable
+def ms_deform_attn(
+    value: torch.Tensor,
+    value_spatial_shapes: torch.Tensor,
+    value_level_start_index: torch.Tensor | None,
+    sampling_locations: torch.Tensor,
+    attention_weights: torch.Tensor,
+    im2col_step: int | None = None,  # noqa: ARG001 - Deformable DETR's argument
+) -> torch.Tensor:
+    """Multi-scale deformable attention, with the arguments of Deformable DETR's and mmcv's `MSDeformAttnFunction.apply`.
+
+    See `ortops.ms_deform_attn` for the sums. The function has first derivatives with respect to value, sampling_locations
+    and attention_weights, and forward mode with respect to value and attention_weights; no second derivatives.
+
+    Args:
+        value: the pixels of all levels [N, S, M, D] on the CPU; float32, float64, float16 or bfloat16, with any strides.
+        value_spatial_shapes: [L, 2], the height and the width of each level; int64.
+        value_level_start_index: [L], the first of each level's pixels; int64. None if the levels follow each other.
+        sampling_locations: [N, Q, M, L, P, 2] as x, y in fractions of the level; value's type.
+        attention_weights: [N, Q, M, L, P]; value's type.
+        im2col_step: ignored.
+
+    Returns:
+        [N, Q, M*D] with value's type, accumulated in float32 (float64 for float64). Its bits do not depend on the number of
+        threads, `torch.get_num_threads()`.
+
+    Raises:
+        TypeError: a type is not allowed, or types differ.
+        ValueError: a device, a shape or a level breaks its rule; the message names it.
+        NotImplementedError: the call asks for a derivative that does not exist.
+
+    Source: Zhu et al. 2020, Deformable DETR (arXiv 2010.04159).
+    """
+    tensors = value, sampling_locations, attention_weights, value_spatial_shapes, value_level_start_index
+    y: torch.Tensor = attention.ms_deform_attn(*tensors)
+    return y if y.dtype == value.dtype else y.to(value.dtype)  # autocast computes in float32
 
 
 @_traceable

@@ -258,11 +258,12 @@ def _pool_at_maxima(values: Any, rois: Any, x: Any, scale: float, height: int, w
     return torch.where(maxima > 0, picked, 0).reshape(*maxima.shape[:2], height, width)
 
 
-_library = torch.library.Library("ortops", "FRAGMENT")
+library = torch.library.Library("ortops", "FRAGMENT")
 """Kept alive, since PyTorch removes a library's operators when the library is garbage-collected."""
 
 
-def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
+def define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
+    """Define an operator, and return it for calls."""
     shape, compute = kernel
 
     def checked(*arguments: Any) -> Any:
@@ -270,12 +271,13 @@ def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
         return compute(*arguments)
 
     def fake(first: Any, *others: Any) -> Any:
-        return first.new_empty(shape(first, *others))
+        shapes = shape(first, *others)
+        return tuple(map(first.new_empty, shapes)) if schema.endswith(")") else first.new_empty(shapes)
 
-    _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
     # For all devices, so that the kernel, and not PyTorch, refuses devices other than the CPU.
-    _library.impl(name, checked, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"ortops::{name}", fake, lib=_library)
+    library.impl(name, checked, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"ortops::{name}", fake, lib=library)
     operator: Callable[..., Any] = getattr(torch.ops.ortops, name)
 
     def one_by_one(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
@@ -285,18 +287,20 @@ def _define(name: str, schema: str, kernel: Kernel) -> Callable[..., Any]:
             operator(*(x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs))
             for i in range(info.batch_size)
         ]
-        return torch.stack(results), 0
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
+        return tuple(map(torch.stack, zip(*results, strict=True))), (0,) * len(results[0])
 
-    torch.library.register_vmap(f"ortops::{name}", one_by_one, lib=_library)
+    torch.library.register_vmap(f"ortops::{name}", one_by_one, lib=library)
     return operator
 
 
 def _define_forward(family: Family) -> Callable[..., Any]:
     sizes = "SymInt output_height, SymInt output_width"
     schema = f"(Tensor input, Tensor rois, float scale, {sizes}{family.options}) -> Tensor"
-    operator = _define(family.name, schema, _forward(family))
+    operator = define(family.name, schema, _forward(family))
     # As in torchvision, autocast computes in float32. The functions give the result the input's type.
-    torch.library.register_autocast(f"ortops::{family.name}", "cpu", torch.float32, lib=_library)
+    torch.library.register_autocast(f"ortops::{family.name}", "cpu", torch.float32, lib=library)
     return operator
 
 
@@ -305,9 +309,9 @@ def _define_average(family: Family) -> Callable[..., Any]:
     name, options = family.name, f"float scale{family.options}"
     forward = _define_forward(family)
     schema = f"(Tensor grad, Tensor rois, SymInt[] input_shape, {options}) -> Tensor"
-    dx_of = _define(f"{name}_dx", schema, _dx(family))
+    dx_of = define(f"{name}_dx", schema, _dx(family))
     schema = f"(Tensor grad, Tensor rois, Tensor input, {options}) -> Tensor"
-    drois_of = _define(f"{name}_drois", schema, _drois(family))
+    drois_of = define(f"{name}_drois", schema, _drois(family))
 
     def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
         x, rois = ctx.saved_tensors
@@ -332,9 +336,9 @@ def _define_average(family: Family) -> Callable[..., Any]:
     def refuse(*_: Any) -> Any:
         raise NotImplementedError(f"{name} has no second derivatives with respect to {family.rois}")
 
-    differentiate(_library, name, backward, jvp_of(forward), lambda i, needed: i == 1 or needed[1])
-    differentiate(_library, f"{name}_dx", backward_of_dx, jvp_of(dx_of), lambda i, needed: i == 1 or needed[1])
-    differentiate(_library, f"{name}_drois", refuse, refuse, lambda *_: False)
+    differentiate(library, name, backward, jvp_of(forward), lambda i, needed: i == 1 or needed[1])
+    differentiate(library, f"{name}_dx", backward_of_dx, jvp_of(dx_of), lambda i, needed: i == 1 or needed[1])
+    differentiate(library, f"{name}_drois", refuse, refuse, lambda *_: False)
     return forward
 
 
@@ -342,10 +346,10 @@ def _define_maximum() -> Callable[..., Any]:
     """Define roi_pool and its derivatives, which treat the maxima's positions as constant; none with respect to RoIs."""
     forward = _define_forward(ROI_POOL)
     schema = "(Tensor grad, Tensor rois, Tensor input, float scale) -> Tensor"
-    dx_of = _define("roi_pool_dx", schema, (_shape_of_pool_dx, _pool_dx))
+    dx_of = define("roi_pool_dx", schema, (_shape_of_pool_dx, _pool_dx))
     sizes = "SymInt output_height, SymInt output_width"
     schema = f"(Tensor values, Tensor rois, Tensor input, float scale, {sizes}) -> Tensor"
-    at_maxima = _define("roi_pool_at_maxima", schema, (_shape_at_maxima, _pool_at_maxima))
+    at_maxima = define("roi_pool_at_maxima", schema, (_shape_at_maxima, _pool_at_maxima))
 
     def backward(ctx: Any, dy: Any) -> tuple[Any, Any]:
         x, rois = ctx.saved_tensors
@@ -366,9 +370,9 @@ def _define_maximum() -> Callable[..., Any]:
     def jvp_of(operator: Callable[..., Any]) -> Jvp:
         return lambda tensors, options, tangents: operator(_or_zeros(tangents[0], tensors[0]), *tensors[1:], *options)
 
-    differentiate(_library, "roi_pool", backward, jvp, lambda *_: True)
-    differentiate(_library, "roi_pool_dx", backward_of_dx, jvp_of(dx_of), lambda i, _: i > 0)
-    differentiate(_library, "roi_pool_at_maxima", backward_of_maxima, jvp_of(at_maxima), lambda i, _: i > 0)
+    differentiate(library, "roi_pool", backward, jvp, lambda *_: True)
+    differentiate(library, "roi_pool_dx", backward_of_dx, jvp_of(dx_of), lambda i, _: i > 0)
+    differentiate(library, "roi_pool_at_maxima", backward_of_maxima, jvp_of(at_maxima), lambda i, _: i > 0)
     return forward
 
 

@@ -38,7 +38,8 @@ def forward_rule(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     gradient = BY_NAME[str(forward.gradient)]
     reasons = [tensor.zero_gradient_reason for tensor in forward.inputs]
     zeros: list[Part] = [Zero(reason) if reason else None for reason in reasons]
-    wanted = [node.wants(i) for i in range(len(gradient.outputs))]
+    places = [next(i for i, given in enumerate(forward.inputs) if given.shape == t.shape) for t in gradient.outputs]
+    wanted = [node.wants(i) for i in places]
     if not any(wanted):
         if not any(zeros):
             raise ValueError(f"{node} has no gradient with respect to its input {node.inputs[-1]!r}")
@@ -50,10 +51,10 @@ def forward_rule(graph: GradientGraph, node: Node, dy: str) -> Gradients:
     for tensor in gradient.inputs[1:]:
         if tensor.element_axes:
             inputs.append(graph.shape(node.input(0)))
-        elif not tensor.optional or gradient.why_required(tensor, attributes, names) is not None:
+        elif not tensor.needs_reason or gradient.why_required(tensor, attributes, names) is not None:
             inputs.append(values[tensor.name])
-    gradients = add_operator(graph, gradient, inputs, wanted, attributes)
-    return [*gradients, *zeros[len(gradients) :]]
+    gradients = dict(zip(places, add_operator(graph, gradient, inputs, wanted, attributes), strict=True))
+    return [gradients.get(i, zero) for i, zero in enumerate(zeros)]
 
 
 def gradient_rule(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradients | None:

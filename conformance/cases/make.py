@@ -27,13 +27,14 @@ BOTH = ("roi_align", "dml_roi_align")
 ROTATED = "roi_align_rotated"
 POOL = "max_roi_pool"
 RESAMPLE = "dml_resample"
+ATTENTION = "ms_deform_attn"
 FLOATS = ("float16", "bfloat16", "float", "double")
 NAMES = {
     operator.function: {**(DIRECTML_NAMES if operator.name.startswith("Dml") else ONNX_NAMES), "x_shape": "x_shape"}
     for operator in OPERATORS
-    if not operator.is_gradient
+    if not operator.is_gradient and operator.inputs[0].name in (ONNX_NAMES["x"], DIRECTML_NAMES["x"])
 }
-"""The names of tensors by role, for each operator."""
+"""The names of tensors by role, for each operator on one map."""
 
 Attributes = Mapping[str, AttributeValue]
 NONE: Attributes = MappingProxyType({})

@@ -4,8 +4,8 @@ A file has `function`, `family`, `source` and `attributes` for all of its cases,
 
     fact, note      the scenario, which is the next part of its id, and a description of what it tests
     attributes      in addition to those of the file
-    inputs          by name: numbers, or the name of an array
-    expected        by name: numbers, or the name of an array; the node has only these outputs
+    inputs          by name: numbers, the name of an array, or `zeros` with a shape
+    expected        the same; the node has only these outputs
     types           element types that represent its numbers exactly; default: all
     decimals        the number of decimals, if `expected` is rounded
     published_type  the element type in which the numbers were published, if other types round them
@@ -41,6 +41,8 @@ def cases() -> Iterator[Case]:
 
 def _expanded(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[Case]:
     def array(numbers: Any) -> Array:
+        if isinstance(numbers, dict):
+            return np.zeros(numbers["zeros"])
         return np.array(data["arrays"][numbers] if isinstance(numbers, str) else numbers, np.float64)
 
     expected = {name: array(numbers) for name, numbers in entry["expected"].items()}

@@ -33,7 +33,7 @@ A pixel off the map is 0; a pixel on the map counts even where its weight is 0. 
 unless -1 <= x < W and -1 <= y < H, as where x or y is NaN or infinite."""
 
 _GRADIENT_FORMULA = """\
-With L = sum(dY * Y), where Y = MSDeformAttn(value, spatial_shapes, level_start_index, sampling_locations, attention_weights):
+With L = sum(dY * Y), where Y = MSDeformAttn(value, ...) with the same inputs:
     dvalue[n, s, m, d] is the derivative of L by value[n, s, m, d]
     dlocations[n, q, m, l, p, k] is the derivative of L by the stored sampling_locations[n, q, m, l, p, k]
     dweights[n, q, m, l, p] is the derivative of L by attention_weights[n, q, m, l, p]
@@ -105,7 +105,7 @@ MS_DEFORM_ATTN_GRAD = replace(
             "T1",
             _LOCATIONS,
             optional=True,
-            doc="Gradient with respect to the stored sampling_locations, including W and H; at pixels, the slope to the right.",
+            doc="Gradient with respect to the stored sampling_locations; on a pixel, by the slopes to the right and below.",
         ),
         Tensor("dweights", "T1", _WEIGHTS, optional=True, doc="Gradient with respect to attention_weights."),
     ),

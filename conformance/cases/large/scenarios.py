@@ -15,14 +15,15 @@ import ortops
 from conformance.case import Basis, Case, Source
 from conformance.cases.every_attribute import basis_of
 from conformance.cases.large.by_role import ByRole, channels_of_bins
+from conformance.cases.large.middles import Middles
 from conformance.cases.large.planes import Planes
 from conformance.cases.large.repetitions import Repetitions
 from conformance.cases.large.windows import Windows
-from conformance.cases.make import BOTH, POOL, RESAMPLE, ROTATED
+from conformance.cases.make import ATTENTION, BOTH, NAMES, POOL, RESAMPLE, ROTATED
 from conformance.cases.scenes import load
 from conformance.formula import Computed
 from conformance.model import with_named_axes
-from ortops.operators import OPERATORS
+from ortops.operators import BY_NAME, OPERATORS
 from ortops.spec import Operator
 
 SOURCE = Source("conformance/cases/large/windows.py", f"ortops {ortops.__version__}", "closed forms")
@@ -76,6 +77,13 @@ RESAMPLED: dict[str, tuple[Any, Any]] = {
 Offsets of 24 bits, and float32 numbers that count elements, end at 2^24, about 17 million.
 """
 
+ATTENDED: dict[str, tuple[tuple[str, ...], Any]] = {
+    "encoder": (("float", "float16"), ((64, 64), (1, 8, 32, 4, 4), 3900)),
+    "decoder": (("float", "float16", "bfloat16", "double"), ((128, 64), (2, 8, 32, 3, 4), 300)),
+    "17_million": (("float16",), ((256, 256), (1, 8, 33, 1, 2), 300)),
+}
+"""The element types, and the sizes of `Middles`."""
+
 
 def cases() -> Iterator[Case]:
     """The cases of this module."""
@@ -102,11 +110,17 @@ def cases() -> Iterator[Case]:
                     formula = Repetitions(operator.name, element_type, (role,), x_shape, scales)
                     words = scenario.replace("_", " ")[:-1]
                     yield _case(f"users/{scenario}", f"a large tensor whose {words}d", formula, ())
+        if operator.family == ATTENTION:
+            names = tuple(tensor.name for tensor in operator.outputs)
+            for scenario, (element_types, sizes) in ATTENDED.items():
+                for element_type in element_types:
+                    formula = Middles(operator.name, element_type, names, *sizes)
+                    yield _case(f"users/{scenario}", "levels and queries of a detector", formula, ())
 
 
 def with_rois() -> list[Operator]:
     """The operators with RoIs."""
-    return [operator for operator in OPERATORS if operator.family != RESAMPLE]
+    return [operator for operator in OPERATORS if operator.function.removesuffix("_grad") in {*NAMES} - {RESAMPLE}]
 
 
 def _of_windows(sizes: Sizes, operator: Operator) -> Iterator[Case]:
@@ -170,8 +184,8 @@ def _of_planes(operator: Operator) -> Iterator[Case]:
         yield _case("users/planes_50x76", "adaptive: 512 RoIs of any size on planes", formula, ())
 
 
-def _case(scenario: str, note: str, formula: ByRole, variant: tuple[str, ...]) -> Case:
-    definition = formula.definition
+def _case(scenario: str, note: str, formula: ByRole | Middles, variant: tuple[str, ...]) -> Case:
+    definition = BY_NAME[formula.operator]
     version = [f"v{definition.standard[1]}"] if definition.standard else []
     return Case(
         id="/".join([definition.function, scenario, *version, *variant, formula.element_type]),

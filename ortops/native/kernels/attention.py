@@ -26,7 +26,6 @@ from ortops.compiler.scalar import (
     load,
     local,
     local_words,
-    maximum,
     minimum,
     offset,
     set_value,

@@ -1,0 +1,5 @@
+"""Multi-scale deformable attention and its gradient."""
+
+from conformance.families import Family
+
+FAMILY = Family(__name__)

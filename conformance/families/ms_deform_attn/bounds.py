@@ -1,0 +1,100 @@
+"""Error bounds of multi-scale deformable attention and its gradient, point by point.
+
+A point's coordinates have the error of a few roundings. They change the weight of a pixel by as much, and a sample by as
+much times the steepest slope, which is at most twice the largest pixel of its level.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.case import Case
+from conformance.error_terms import ErrorTerms, Floats, finite
+from conformance.families.ms_deform_attn.geometry import Placed, points_of
+
+CORNERS = 4
+"""The pixels around a point."""
+
+
+class _Sums:
+    """The sums of the terms of one output."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.magnitude, self.terms, self.by_coordinates, self.condition = np.zeros((4, *shape))
+
+    def add(
+        self, at: tuple[int, ...], magnitude: Floats, terms: float, by_coordinates: Floats, condition: float
+    ) -> None:
+        """Add the terms of a part of an element's sum."""
+        self.magnitude[at] += magnitude
+        self.terms[at] += terms
+        self.by_coordinates[at] += by_coordinates
+        self.condition[at] += condition
+
+
+def error_terms(case: Case) -> dict[str, ErrorTerms]:
+    """The error terms of Y, or of the wanted ones of dvalue, dlocations and dweights, by name."""
+    value = finite(np.abs(case.inputs["value"].astype(np.float64)))
+    weights = finite(np.abs(case.inputs["attention_weights"].astype(np.float64)))
+    images, _, heads, channels = value.shape
+    queries = weights.shape[1]
+    gradient = np.ones((images, queries, heads, channels))
+    if case.definition.is_gradient:
+        gradient = finite(np.abs(case.inputs["dY"].astype(np.float64))).reshape(gradient.shape)
+    sums = {
+        "Y": _Sums((images, queries, heads, channels)),
+        "dvalue": _Sums(value.shape),
+        "dlocations": _Sums((*weights.shape, 2)),
+        "dweights": _Sums(weights.shape),
+    }
+    for point in points_of(case):
+        image, query, head, *_ = point.index
+        _add_point(point, value[image, :, head], weights[point.index], gradient[image, query, head], sums)
+    y = sums["Y"]
+    for name, array in vars(y).items():
+        setattr(y, name, array.reshape(images, queries, heads * channels))
+    return {
+        name: ErrorTerms(total.magnitude, np.max(total.terms, initial=0.0), total.by_coordinates, total.condition)
+        for name, total in sums.items()
+        if name in case.outputs
+    }
+
+
+def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dict[str, _Sums]) -> None:
+    """Add the terms of a point.
+
+    Args:
+        point: the point.
+        value: the absolute pixels of its image and head [S, D].
+        weight: its absolute weight.
+        g: the absolute gradient of its query and head [D].
+        sums: the sums to add to.
+    """
+    image, query, head, *_ = point.index
+    level, error = point.level, point.error_x + point.error_y
+    steepest = 2 * value[level.start : level.start + level.height * level.width].max(axis=0, initial=0.0)
+    sample, along_x, along_y = np.zeros((3, len(g)))
+    for corner in point.corners:
+        pixel = value[corner.pixel]
+        sample += corner.weight * pixel
+        along_x += abs(corner.along_x) * pixel
+        along_y += abs(corner.along_y) * pixel
+        at = image, corner.pixel, head
+        sums["dvalue"].add(at, weight * g * corner.weight, 1, weight * g * error, weight * corner.weight)
+    if point.is_near_pixel():  # rounding may give a pixel beyond those some weight
+        top, left = round(point.y), round(point.x)
+        for row in range(max(top - 1, 0), min(top + 2, level.height)):
+            for column in range(max(left - 1, 0), min(left + 2, level.width)):
+                at = image, level.start + row * level.width + column, head
+                sums["dvalue"].add(at, np.zeros(1), 1, weight * g * error, 0.0)
+    sums["Y"].add((image, query, head), weight * sample, CORNERS, weight * error * steepest, weight)
+    count = CORNERS * len(g)
+    total = float((g * steepest).sum())
+    sums["dweights"].add(point.index, np.array((g * sample).sum()), count, np.array(error * total), float(g.sum()))
+    for axis, (length, along, other) in enumerate(
+        ((level.width, along_x, point.error_y), (level.height, along_y, point.error_x))
+    ):
+        scale = weight * length
+        magnitude = np.array(scale * (g * along).sum())
+        by_coordinates = np.array(scale * other * 2 * total)
+        sums["dlocations"].add((*point.index, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))

@@ -52,7 +52,8 @@ RULES = (
         max_roi_pool:NaNIdTaken max_roi_pool:AttributesUnchecked max_roi_pool:OneNumberTaken
         max_roi_pool:InfiniteRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
         max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
-        ps_roi_align:RemainderIgnored
+        ps_roi_align:RemainderIgnored ms_deform_attn:SizesUnchecked ms_deform_attn:LevelsUnchecked
+        ms_deform_attn:RestIgnored ms_deform_attn:WrappedSizes ms_deform_attn:LevelsCounted
         """,
     ),
     Rule(
@@ -93,6 +94,7 @@ RULES = (
         """
         roi_align:InputsOfAnotherThread dml_roi_align:InputsOfAnotherThread max_roi_pool:InputsOfAnotherThread
         roi_align_rotated:InputsOfAnotherThread dml_resample:InputsOfAnotherThread
+        ms_deform_attn:InputsOfAnotherThread
         """,
     ),
     Rule(

@@ -103,6 +103,8 @@ def of_equations(cases: Iterable[Case]) -> Iterator[Case]:
                     changed[tensor.name] = np.insert(array, 0, 1, axis=tensor.shape.index(equation.of))
                 if array is not None and equation.of in tensor.element_axes:
                     changed[tensor.name] = array + (np.array(tensor.element_axes) == equation.of)
+            if not changed:  # the axis `of` is a product
+                continue
             scenario = f"{twin.definition.function}/refusal/{equation.axis}_not_whole"
             fault = replace(
                 twin,

@@ -18,6 +18,7 @@ from ortops.reference.ms_deform_attn import (
     taps,
 )
 
+BOTH = "float(location[0]), level.width), coordinate(float(location[1])"
 AT = "fraction * length - 0.5"
 LOCATIONS, WEIGHTS, STARTS = "sampling_locations", "attention_weights", "level_start_index"
 ON_MAP = "if 0 <= row < level.height and 0 <= column < level.width:"
@@ -72,7 +73,7 @@ table = Table(CALLS)
 table.add(
     Category.COORDINATES,
     "XAndYSwapped: Locations are read as y, x.",
-    edit(corners, "float(location[0])", "float(location[1])", "float(location[1])", "float(location[0])"),
+    edit(corners, BOTH, BOTH.translate(str.maketrans("01", "10"))),
     "HeightAndWidthSwapped: spatial_shapes is read as width, height.",
     edit(levels_of, "Level(height, width, start)", "Level(width, height, start)"),
     "CornersAligned: Fractions 0 and 1 are the centres of the first and the last pixel, as with align_corners.",
@@ -222,7 +223,7 @@ table.add(
     "DlocationsSwapped: dlocations is y, x.",
     edit(ms_deform_attn_grad, TO_LOCATIONS, f"{TO_LOCATIONS}[::-1]"),
     "DlocationsOfTheOtherSide: dlocations has the factor H along x, and W along y.",
-    edit(ms_deform_attn_grad, "size.width * (g", "size.height * (g", "size.height * (g", "size.width * (g"),
+    edit(ms_deform_attn_grad, SLOPES, "slopes = size.height * (g * along_x).sum(), size.width * (g * along_y).sum()"),
     "DlocationsWithoutWeight: dlocations lacks the factor of the weight.",
     edit(ms_deform_attn_grad, TO_LOCATIONS, "np.array(slopes)"),
     "DlocationsAre0: dlocations is 0.",
@@ -273,4 +274,6 @@ table.add_limits(
     ("ChannelsOfAnotherBlock: Channels beyond {0} repeat those {0} earlier.", 16, 64, lambda n: first("value", 3, n)),
 )
 MUTANTS = table.of("ms_deform_attn")
+for name in ("SixDigits", "AttributesUnchecked"):  # the operator has no attributes
+    del MUTANTS[name]
 __getattr__ = MUTANTS.find

@@ -555,6 +555,11 @@ RESIZING = [
 
 MAP: dict[str, Any] = {"x": (2, 3, 8, 9)}
 SIZES = "output_height = 3, output_width = 2"
+ATTENTION: dict[str, Any] = {
+    "v": (1, 8, 2, 2), "s": [[2, 3], [1, 2]], "first": [0, 6], "l": (1, 3, 2, 2, 2, 2), "w": (1, 3, 2, 2, 2)
+}  # fmt: skip
+"""The inputs of MSDeformAttn."""
+
 REGIONS = [
     *(
         Call(f"ai.onnx.contrib.{operator}<{SIZES}{more}>(x, {rois}, i)", MAP | {rois: (3, len_of), "i": [0, 1, 1]},
@@ -587,6 +592,10 @@ REGIONS = [
             ("", 16), (', mode = "max", sampling_ratio = 2', 18),
                 (', coordinate_transformation_mode = "output_half_pixel"', 21),
         )
+    ),
+    *(
+        Call(f"ai.onnx.contrib.MSDeformAttn({inputs})", ATTENTION)
+        for inputs in ("v, s, first, l, w", "v, s, , l, w")
     ),
     *(
         Call(f"ai.onnx.contrib.DmlResample<{more}>(x)", {"x": (2, 3, 6, 7)}, (-1, 1))
@@ -624,6 +633,10 @@ GRADIENTS_OF_REGIONS = [
     *(region_gradient(*row, whole=whole, bins="PS" in row[0]) for row in AVERAGES for whole in (False, True)),
     region_gradient("RoiAlignGrad", 'mode = "max"', whole=True),
     region_gradient("DmlRoiAlignGrad", 'reduction_function = "max"', whole=True),
+    *(
+        Call(f"{outputs} = ai.onnx.contrib.MSDeformAttnGrad(dy, v, s, first, l, w)", {"dy": (1, 3, 4), **ATTENTION})
+        for outputs in ("y", ", y", ", , y")
+    ),
     *(
         Call(nodes("ai.onnx.contrib.DmlResampleGrad", more, "dy, n"), {"dy": (2, 8), "n": [2, 5]})
         for more in (

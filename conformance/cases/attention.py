@@ -1,4 +1,4 @@
-"""MSDeformAttn and its gradient on tensors of quasi-random numbers, whose results the reference computes, and in sessions."""
+"""MSDeformAttn and its gradient on quasi-random numbers, whose results the reference computes, and in sessions."""
 
 from __future__ import annotations
 
@@ -137,6 +137,6 @@ def _sessions() -> Iterator[Case]:
     for scenario, calls in others.items():
         earlier = [list(_of_scene("session", call, types=["float"])) for call in calls]
         yield from in_one_session(_of_scene("session", replace(asked, name=scenario), types=["float"]), earlier)
-    calls = [list(_of_scene("session", replace(asked, seed=131 + 10 * turn), types=["float"])) for turn in range(8)]
-    for case in in_one_session(_of_scene("session", replace(asked, name=TWO_THREADS), types=["float"]), calls):
+    earlier = [list(_of_scene("session", replace(asked, seed=131 + 10 * turn), types=["float"])) for turn in range(8)]
+    for case in in_one_session(_of_scene("session", replace(asked, name=TWO_THREADS), types=["float"]), earlier):
         yield replace(case, is_at_once=True, basis=Basis.OURS)

@@ -29,10 +29,11 @@ def _check(*tensors: Any, start: Any, grad: Any = None) -> None:
         expected = torch.int64 if name in ("spatial_shapes", "level_start_index") else value.dtype
         if tensor.device.type not in ("cpu", "meta"):
             raise ValueError(f"{name}.device = {tensor.device}: must be cpu")
-        if tensor.device.type != value.device.type and expected is not torch.int64:
+        if tensor.device.type != value.device.type:
             raise ValueError(f"{name}.device = {tensor.device}: must be {value.device}, the device of value")
         if tensor.dtype != expected:
-            raise TypeError(f"{name}.dtype = {tensor.dtype}: must be {expected}")
+            of_value = "" if expected is torch.int64 else ", the type of value"
+            raise TypeError(f"{name}.dtype = {tensor.dtype}: must be {expected}{of_value}")
         if name in _RANKS and tensor.dim() != _RANKS[name]:
             raise ValueError(f"{name}.shape = {list(tensor.shape)}: must have {_RANKS[name]} axes")
 

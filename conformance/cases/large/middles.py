@@ -64,8 +64,8 @@ class Middles(Formula):
     @property
     def inputs(self) -> Mapping[str, TensorType]:
         """See `Formula`."""
-        names = ("value", "spatial_shapes", "sampling_locations", "attention_weights")
-        names = names if "Y" in self.wanted else ("dY", *names)
+        names = ["value", "spatial_shapes", "sampling_locations", "attention_weights"]
+        names = names if "Y" in self.wanted else ["dY", *names]
         dtypes = dict.fromkeys(names, ELEMENT_DTYPES[self.element_type]) | {"spatial_shapes": np.dtype(np.int64)}
         return {name: TensorType(dtypes[name], self.shapes[name]) for name in names}
 
@@ -112,15 +112,14 @@ class Middles(Formula):
             return np.broadcast_to(result, shape).astype(dtype)
         of_queries = images, self.queries, heads, channels
         wide = np.float64 if self.element_type == "double" or name in ("dweights", "dlocations") else np.float32
-        made = np.zeros(of_queries if name == "Y" else shape, wide)
-        dy = None if name == "Y" else self._dy().astype(wide)
+        made, dy = np.zeros(of_queries if name == "Y" else shape, wide), self._dy().astype(wide)
         for level, point, row, column in self._middles():
             pixel, weight = (level * self.side[0] + row) * self.side[1] + column, WEIGHTS[point % len(WEIGHTS)]
             if name == "Y":
                 made += (weight * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).astype(wide)
             elif name == "dvalue":
                 for offset in (0, 1, self.side[1], self.side[1] + 1):  # of one point, no two queries read the same
-                    made[:, pixel + offset] += wide(weight / 4) * dy
+                    made[:, pixel + offset] += dy * np.asarray(weight / 4, wide)
             elif name == "dweights":
                 made[..., level, point] = (dy * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).sum(-1)
             else:

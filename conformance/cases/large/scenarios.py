@@ -114,8 +114,8 @@ def cases() -> Iterator[Case]:
             names = tuple(tensor.name for tensor in operator.outputs)
             for scenario, (element_types, sizes) in ATTENDED.items():
                 for element_type in element_types:
-                    formula = Middles(operator.name, element_type, names, *sizes)
-                    yield _case(f"users/{scenario}", "levels and queries of a detector", formula, ())
+                    middles = Middles(operator.name, element_type, names, *sizes)
+                    yield _case(f"users/{scenario}", "levels and queries of a detector", middles, ())
 
 
 def with_rois() -> list[Operator]:

@@ -48,8 +48,8 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
         "dweights": _Sums(weights.shape),
     }
     for point in points_of(case):
-        image, query, head, *_ = point.index
-        _add_point(point, value[image, :, head], weights[point.index], gradient[image, query, head], sums)
+        image, query, head, *_ = point.place
+        _add_point(point, value[image, :, head], weights[point.place], gradient[image, query, head], sums)
     y = sums["Y"]
     for name, array in vars(y).items():
         setattr(y, name, array.reshape(images, queries, heads * channels))
@@ -70,7 +70,7 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dic
         g: the absolute gradient of its query and head [D].
         sums: the sums to add to.
     """
-    image, query, head, *_ = point.index
+    image, query, head, *_ = point.place
     level, error = point.level, point.error_x + point.error_y
     steepest = 2 * value[level.start : level.start + level.height * level.width].max(axis=0, initial=0.0)
     sample, along_x, along_y = np.zeros((3, len(g)))
@@ -90,11 +90,11 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dic
     sums["Y"].add((image, query, head), weight * sample, CORNERS, weight * error * steepest, weight)
     count = CORNERS * len(g)
     total = float((g * steepest).sum())
-    sums["dweights"].add(point.index, np.array((g * sample).sum()), count, np.array(error * total), float(g.sum()))
+    sums["dweights"].add(point.place, np.array((g * sample).sum()), count, np.array(error * total), float(g.sum()))
     for axis, (length, along, other) in enumerate(
         ((level.width, along_x, point.error_y), (level.height, along_y, point.error_x))
     ):
         scale = weight * length
         magnitude = np.array(scale * (g * along).sum())
         by_coordinates = np.array(scale * other * 2 * total)
-        sums["dlocations"].add((*point.index, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))
+        sums["dlocations"].add((*point.place, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))

@@ -24,9 +24,9 @@ HINT = (
 
 
 class Placed(NamedTuple):
-    """A point: its index [n, q, m, l, p], its level, its coordinates, the errors of these, and the pixels that it reads."""
+    """A point: its place [n, q, m, l, p], its level, its coordinates, the errors of these, and the pixels that it reads."""
 
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     level: Level
     y: float
     x: float
@@ -78,21 +78,21 @@ def explanation(case: Case, focus: Focus) -> View:
     shape = case.inputs["attention_weights"].shape
     if 0 in shape:
         return View(notes=("The case has no points to draw.",))
-    chosen = (0, 0, 0)
+    chosen: tuple[int, ...] = (0, 0, 0)
     if focus.worst is not None and focus.worst[0] != "dvalue":
         index = focus.worst[1]
         chosen = (*index[:2], index[2] // max(case.inputs["value"].shape[3], 1) if len(index) == 3 else index[2])
-    points = [point for point in points_of(case) if point.index[:3] == chosen]
+    points = [point for point in points_of(case) if point.place[:3] == chosen]
     rows = [
         (
-            f"{point.index[3]}, {point.index[4]}",
+            f"{point.place[3]}, {point.place[4]}",
             f"{number(point.y)}, {number(point.x)}",
             ", ".join(f"[{corner.pixel}] x {number(corner.weight)}" for corner in point.corners),
         )
         for point in points
     ]
     table = Table("Points", ("level, point", "y, x", "reads"), rows)
-    first = [point for point in points if point.index[3] == 0]
+    first = [point for point in points if point.place[3] == 0]
     if len(first) > MAX_SAMPLES:
         return View(tables=(table,), notes=(f"{len(first)} points are too many to draw.",))
     dots = [Sample(p.y, p.x, "sample" if p.corners else "sample outside") for p in first if math.isfinite(p.x + p.y)]

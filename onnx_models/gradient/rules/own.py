@@ -67,8 +67,8 @@ def gradient_rule(graph: GradientGraph, node: Node, incoming: Incoming) -> Gradi
     gradient = BY_NAME[node.proto.op_type]
     forward = next(operator for operator in reversed(OPERATORS) if operator.gradient == gradient.name)
     by_dx, *by_others = incoming
-    sizes = _sizes(graph, node, forward)
-    if by_dx is None or any(by_others) or sizes is None or not is_linear(node):
+    sizes = _sizes(graph, node, forward) if is_linear(node) else None
+    if by_dx is None or any(by_others) or sizes is None:
         return None
     attributes = _attributes(node, gradient, gradient)
     values = dict(zip((tensor.name for tensor in gradient.inputs), node.inputs, strict=False))

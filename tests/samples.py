@@ -117,6 +117,8 @@ def samples(operator: Operator, element_type: str = "float") -> list[Sample]:
 def edges(operator: Operator, element_type: str = "float") -> list[Sample]:
     """Empty tensors, the smallest and the farthest, and pixels that are no numbers."""
     attributes = next(iter(_attributes(_forward(operator)).values()))
+    if operator.family == "ms_deform_attn":
+        return [_sample(operator, name, values, {}, element_type) for name, values in _edges_of_attention().items()]
     x, *of_rois = _rois_and_map(_forward(operator), 9, attributes)
     none = [array[:0] for array in of_rois]
     changed = {
@@ -133,6 +135,21 @@ def edges(operator: Operator, element_type: str = "float") -> list[Sample]:
     return [_sample(operator, name, values, attributes, element_type) for name, values in changed.items()]
 
 
+def _edges_of_attention() -> dict[str, list[Array]]:
+    value, shapes, starts, locations, weights = _attention(17)
+    return {
+        "no channels": [value[..., :0], shapes, starts, locations, weights],
+        "no heads": [value[:, :, :0], shapes, starts, locations[:, :, :0], weights[:, :, :0]],
+        "no queries": [value, shapes, starts, locations[:, :0], weights[:, :0]],
+        "no points": [value, shapes, starts, locations[..., :0, :], weights[..., :0]],
+        "no levels": [value[:, :0], shapes[:0], starts[:0], locations[:, :, :, :0], weights[:, :, :, :0]],
+        "NaN and infinity": [
+            *(np.where(value > 2, np.inf, value), shapes, starts),
+            *(np.where(locations > 1.2, np.nan, locations), np.where(weights > 0.9, np.inf, weights)),
+        ],
+    }
+
+
 def refusals(operator: Operator) -> list[Refusal]:
     """Calls with one fault."""
     good = samples(operator)[0]
@@ -140,7 +157,8 @@ def refusals(operator: Operator) -> list[Refusal]:
     every_value = operator.check_attributes(good.attributes)
     wrong += [(rule.error.format(**{**every_value, **rule.broken}), dict(rule.broken)) for rule in operator.rules]
     refused = [_refusal(good, "attribute", says, attributes=attributes) for says, attributes in wrong]
-    of_data = _wrong_resample(good) if operator.family == "dml_resample" else _wrong_rois(good)
+    own = {"dml_resample": _wrong_resample, "ms_deform_attn": _wrong_attention}
+    of_data = own.get(operator.family, _wrong_rois)(good)
     return refused + [_refusal(good, "data", *one) for one in of_data]
 
 
@@ -227,6 +245,8 @@ def _chosen(forward: Operator, i: int) -> Iterator[tuple[str, Any]]:
 
 def _rois_and_map(forward: Operator, channels: int, attributes: Mapping[str, Any]) -> list[Array]:
     """The inputs of a forward operator, in float64 and int64, for a map of as many channels as its equations ask for."""
+    if forward.family == "ms_deform_attn":
+        return _attention(channels)
     for equation in forward.equations:
         channels *= math.prod(attributes[name] for name in equation.by)
     base = make_problem(7, np.dtype(np.float64), {"spatial_scale": 0.5}, KINDS, (2, channels, 7, 9))
@@ -239,6 +259,14 @@ def _rois_and_map(forward: Operator, channels: int, attributes: Mapping[str, Any
         centre, size = (rois[:, :2] + rois[:, 2:]) / 2, rois[:, 2:] - rois[:, :2]
         rois = np.concatenate([centre, size, np.arange(len(rois))[:, None] * 0.7], axis=1)
     return [x, rois, of]
+
+
+def _attention(channels: int) -> list[Array]:
+    """The inputs of MSDeformAttn: points on the map and off it, on levels that do not follow each other."""
+    rng = np.random.default_rng(8)
+    value, weights = rng.normal(size=(2, 40, 2, channels)), rng.uniform(-1, 1, (2, 21, 2, 2, 3))
+    locations = np.round(rng.uniform(-0.3, 1.3, (*weights.shape, 2)) * 256) / 256
+    return [value, np.array([[5, 6], [3, 2]]), np.array([9, 1]), locations, weights]
 
 
 def _forward(operator: Operator) -> Operator:
@@ -381,6 +409,21 @@ def _wrong_resample(good: Sample) -> Iterator[tuple[str, dict[str, Array | None]
         yield "x_shape has shape [1, 4]: must have rank 1", {"x_shape": np.array([shape])}
         yield "x_shape[1] must be >= 0", {"x_shape": np.array([2, -1, 7, 9])}
         yield "must not have a 0 where InputGradientTensor has elements", {"x_shape": np.array([2, 0, 7, 9])}
+
+
+def _wrong_attention(good: Sample) -> Iterator[tuple[str, dict[str, Array | None]]]:
+    """What is wrong with the data of MSDeformAttn or of its gradient, and what the errors say."""
+    value, weights, of_levels = good.inputs["value"], good.inputs["attention_weights"], "spatial_shapes"
+    yield "value has shape [40, 2, 3]: must have rank 4", {"value": value[0]}
+    yield "attention_weights has shape [2, 20, 2, 2, 3]: shape[1] must be 21", {"attention_weights": weights[:, 1:]}
+    yield "spatial_shapes[1] = [0, 2]: must be >= 1", {of_levels: np.array([[5, 6], [0, 2]])}
+    too_large = "spatial_shapes[0] = [6, 6] and level_start_index[0] = 9: must lie in the 40 pixels of value"
+    yield too_large, {of_levels: np.array([[6, 6], [3, 2]])}
+    huge = {of_levels: np.array([[2**62, 4], [3, 2]])}
+    yield f"spatial_shapes[0] = [{2**62}, 4] and level_start_index[0] = 9: must lie", huge
+    yield "level_start_index[1] = -1: must lie in the 40 pixels", {"level_start_index": np.array([9, -1])}
+    yield "level_start_index[1] = 41: must lie in the 40 pixels", {"level_start_index": np.array([9, 41])}
+    yield "spatial_shapes has 36 pixels: must lie in the 40 pixels of value, and fill them", {"level_start_index": None}
 
 
 def with_attributes(model: onnx.ModelProto, attributes: Mapping[str, Any]) -> onnx.ModelProto:

@@ -29,8 +29,6 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     last = concat(0, value.graph.constant([0], "int64"), end.reshape(levels)).slice(0, levels, levels + one)
     if "level_start_index" not in given:
         is_valid = is_valid & last.equals(pixels)
-    # An invalid level reads a row that does not exist, which ONNX Runtime refuses on the CPU.
-    start = is_valid.where(start, images * (pixels + 1) * heads * heads)
     x, y = (entry.squeeze(5) for entry in locations.entries(2, axis=5))
     x, y = x * width.cast("double") - 0.5, y * height.cast("double") - 0.5
     is_on_map = (x >= -1.0) & (x < width.cast("double")) & (y >= -1.0) & (y < height.cast("double"))
@@ -42,7 +40,8 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     for down, right in product(range(2), range(2)):
         row, column = top.cast("int64") + down, left.cast("int64") + right
         is_pixel = is_on_map & (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        pixel = is_pixel.where(start + row * width + column, pixels)
+        # An invalid level reads a row that does not exist, which ONNX Runtime refuses on the CPU.
+        pixel = is_valid.where(is_pixel.where(start + row * width + column, pixels), images * (pixels + 1))
         numbers[down, right] = (image * (pixels + 1) + pixel) * heads + head
     around = {corner: rows.gather(number) for corner, number in numbers.items()}
     shares = {(down, right): _part(fy, down) * _part(fx, right) for down, right in numbers}

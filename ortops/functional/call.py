@@ -41,7 +41,7 @@ def computes(operator: Operator) -> Callable[[Function], Function]:
         ]
         wanted, result = "(True,)", "outputs[0]"
         if "outputs" in attributes:
-            gradients = tuple(tensor.name.lower() for tensor in operator.outputs)
+            gradients = (function.__kwdefaults__ or {})["outputs"]
             wanted, result = f"wanted_gradients(outputs, {gradients})", "tuple(outputs)"
         # Measured: a body for any arguments, without a source of its own, adds a tenth to a small call.
         source = (

@@ -24,13 +24,13 @@ Y[n, q, m*D + d] = sum over l and p of attention_weights[n, q, m, l, p] * interp
     x = sampling_locations[n, q, m, l, p, 0]*W - 0.5
     y = sampling_locations[n, q, m, l, p, 1]*H - 0.5
 
-Without level_start_index, the levels follow each other and fill S: level_start_index[l] is the sum of H*W over the levels
-before l.
+Without level_start_index, the levels follow each other and fill S: level_start_index[l] is the sum of H*W over the
+levels before l.
 
 interpolate(V, y, x) is bilinear: the sum of weight * pixel over the pixels
 (floor(y), floor(x)), (floor(y), floor(x) + 1), (floor(y) + 1, floor(x)), (floor(y) + 1, floor(x) + 1).
-A pixel off the map is 0; a pixel on the map counts even where its weight is 0. A point is off the map, and its sample is 0,
-unless -1 <= x < W and -1 <= y < H, as where x or y is NaN or infinite."""
+A pixel off the map is 0; a pixel on the map counts even where its weight is 0. A point is off the map, and its sample
+is 0, unless -1 <= x < W and -1 <= y < H, as where x or y is NaN or infinite."""
 
 _GRADIENT_FORMULA = """\
 With L = sum(dY * Y), where Y = MSDeformAttn(value, ...) with the same inputs:
@@ -38,7 +38,8 @@ With L = sum(dY * Y), where Y = MSDeformAttn(value, ...) with the same inputs:
     dlocations[n, q, m, l, p, k] is the derivative of L by the stored sampling_locations[n, q, m, l, p, k]
     dweights[n, q, m, l, p] is the derivative of L by attention_weights[n, q, m, l, p]
 
-For each point on the map, with a = attention_weights[n, q, m, l, p], g[d] = dY[n, q, m*D + d] and H, W = spatial_shapes[l]:
+For each point on the map, with a = attention_weights[n, q, m, l, p], g[d] = dY[n, q, m*D + d] and
+H, W = spatial_shapes[l]:
     dvalue of a pixel is the sum of a * g[d] * (weight of the pixel) over the points that read it
     dlocations is W * a * sum(g * (slope along x)), H * a * sum(g * (slope along y)), with the slopes in the cell
         [floor(x), floor(x) + 1] x [floor(y), floor(y) + 1], in which pixels off the map are 0

@@ -86,7 +86,7 @@ MS_DEFORM_ATTN = Operator(
     attributes=(),
     inputs=_INPUTS,
     outputs=(Tensor("Y", "T1", _OUTPUT, doc="The weighted sums: channels is M*D, the channels of head 0 first."),),
-    types=ROI_ALIGN_22.types,
+    types={"T1": ROI_ALIGN_22.types["T1"]},
     equations=_EQUATIONS,
     gradient="MSDeformAttnGrad",
     formula=_FORMULA,

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (15832, 4048, 3871),
-    "onnx_models": (11455, 2532, 2651),
-    "conformance": (11026, 2480, 2673),
+    "ortops": (17156, 4564, 4151),
+    "onnx_models": (11724, 2711, 2710),
+    "conformance": (11787, 2605, 2803),
     "benchmarks": (823, 128, 214),
-    "docs": (614, 88, 135),
+    "docs": (616, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (21982, 828, 5300),
+    "tests": (23473, 879, 5692),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

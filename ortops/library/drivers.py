@@ -18,6 +18,7 @@ from ortops.native.elements import BFLOAT16, DOUBLE, FLOAT, FLOAT16, PANEL
 from ortops.native.kernels import (
     argmax,
     attention,
+    attention_points,
     average,
     axis,
     error_texts,
@@ -210,7 +211,7 @@ def _resample_of(kind: int) -> Constant:
 
 @functools.cache
 def _attention_of(kind: int) -> Constant:
-    functions = attention.attend, attention.attend_gradient, attention.scatter
+    functions = attention_points.attend, attention_points.attend_gradient, attention_points.scatter
     attend, attend_gradient, scattered = (FunctionOf(function, _NAMES[kind]) for function in functions)
     return Constant(
         AttentionDriver,

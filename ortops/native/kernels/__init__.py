@@ -13,6 +13,7 @@ A call uses these modules in this order:
 - `pack` interleaves LANES channels. `average`, `maximum` and `argmax` apply the tables to them.
 - `rotated_tables` lists the pixels and weights of each bin of a rotated RoI; `rotated` applies them.
 - `resample` scales whole tensors.
+- `attention` has the entries of deformable attention, and `attention_points` its arithmetic.
 
 Drivers and tables are compiled once, because an `Elements` pointer carries its type. `pack` is specialised for each element
 type. Arithmetic is specialised for float and double, and for each element type where it reads single planes. All of them

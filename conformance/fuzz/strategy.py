@@ -108,7 +108,8 @@ def some_cases(seed: int, count: int, names: Sequence[str] = ()) -> list[Case]:
 
 def corrupt(case: Case, draw: RandomDraw) -> Case:
     """Return the case with one random change; its twin is the unchanged case."""
-    change = draw.choice((_attribute, _attribute, _data, _data, _shape, _shape, _missing))
+    changes = _attribute, _attribute, _data, _data, _shape, _shape, _missing
+    change = draw.choice(changes if case.definition.attributes else changes[2:])
     return replace(change(case, draw), note="a random case with one thing changed", twin=replace(case, note=""))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from conformance.case import Case
-from conformance.error_terms import ErrorTerms, Floats, finite
+from conformance.error_terms import ErrorTerms, Floats, finite, smallest_subnormal
 from conformance.families.ms_deform_attn.geometry import Placed, points_of
 
 CORNERS = 4
@@ -47,9 +47,10 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
         "dlocations": _Sums((*weights.shape, 2)),
         "dweights": _Sums(weights.shape),
     }
+    tiny = smallest_subnormal(case.compute_dtype)
     for point in points_of(case):
         image, query, head, *_ = point.place
-        _add_point(point, value[image, :, head], weights[point.place], gradient[image, query, head], sums)
+        _add_point(point, value[image, :, head], weights[point.place], gradient[image, query, head], tiny, sums)
     y = sums["Y"]
     for name, array in vars(y).items():
         setattr(y, name, array.reshape(images, queries, heads * channels))
@@ -60,7 +61,7 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
     }
 
 
-def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dict[str, _Sums]) -> None:
+def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: float, sums: dict[str, _Sums]) -> None:
     """Add the terms of a point.
 
     Args:
@@ -68,6 +69,7 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dic
         value: the absolute pixels of its image and head [S, D].
         weight: its absolute weight.
         g: the absolute gradient of its query and head [D].
+        tiny: the error of a product or sum that is rounded to a subnormal number, which later factors multiply.
         sums: the sums to add to.
     """
     image, query, head, *_ = point.place
@@ -87,14 +89,16 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, sums: dic
             for column in range(max(left - 1, 0), min(left + 2, level.width)):
                 at = image, level.start + row * level.width + column, head
                 sums["dvalue"].add(at, np.zeros(1), 1, weight * g * error, 0.0)
-    sums["Y"].add((image, query, head), weight * sample, CORNERS, weight * error * steepest, weight)
-    count = CORNERS * len(g)
+    sums["Y"].add((image, query, head), weight * sample, CORNERS, weight * (error * steepest + CORNERS * tiny), weight)
+    count, rest = CORNERS * len(g), CORNERS * tiny * (float(g.sum()) + len(g))
     total = float((g * steepest).sum())
-    sums["dweights"].add(point.place, np.array((g * sample).sum()), count, np.array(error * total), float(g.sum()))
+    sums["dweights"].add(
+        point.place, np.array((g * sample).sum()), count, np.array(error * total + rest), float(g.sum())
+    )
     for axis, (length, along, other) in enumerate(
         ((level.width, along_x, point.error_y), (level.height, along_y, point.error_x))
     ):
         scale = weight * length
         magnitude = np.array(scale * (g * along).sum())
-        by_coordinates = np.array(scale * other * 2 * total)
+        by_coordinates = np.array(scale * (other * 2 * total + 2 * rest))
         sums["dlocations"].add((*point.place, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (16730, 4269, 4050),
     "onnx_models": (11529, 2541, 2664),
-    "conformance": (11734, 2559, 2782),
+    "conformance": (11732, 2555, 2782),
     "benchmarks": (823, 128, 214),
     "docs": (616, 88, 135),
     "examples": (727, 124, 232),

@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.case import Case
 from conformance.error_terms import Floats, unit_roundoff
-from conformance.families.view import MAX_SAMPLES, Drawing, Focus, Sample, Table, View, number
+from conformance.families.view import MAX_SAMPLES, Drawing, Element, Sample, Table, View, number
 from ortops.reference.ms_deform_attn import Corner, Level, coordinate, corners, levels_of
 
 ROUNDINGS = 4
@@ -67,20 +67,14 @@ def samples(case: Case) -> float:
     return float(np.prod(case.types["attention_weights"].shape))
 
 
-def explanation(case: Case, focus: Focus) -> View:
-    """The view of a valid case: the points of the query and head of the worst element, or of the first ones.
-
-    Raises:
-        ValueError: a RoI is chosen.
-    """
-    if focus.roi is not None:
-        raise ValueError(f"{case.operator} has no RoIs")
+def explanation(case: Case, worst: Element | None) -> View:
+    """The view of a valid case: the points of the query and head of the worst element, or of the first ones."""
     shape = case.inputs["attention_weights"].shape
     if 0 in shape:
         return View(notes=("The case has no points to draw.",))
     chosen: tuple[int, ...] = (0, 0, 0)
-    if focus.worst is not None and focus.worst[0] != "dvalue":
-        index = focus.worst[1]
+    if worst is not None and worst[0] != "dvalue":
+        index = worst[1]
         chosen = (*index[:2], index[2] // max(case.inputs["value"].shape[3], 1) if len(index) == 3 else index[2])
     points = [point for point in points_of(case) if point.place[:3] == chosen]
     rows = [

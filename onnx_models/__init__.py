@@ -14,6 +14,7 @@ import onnx
 from onnx_models import portable
 from onnx_models.build import BUILDERS, model, node, resize_grad
 from onnx_models.convert import convert
+from onnx_models.fuse import fuse
 from onnx_models.gradient import coverage, gradient, hessian, jacobian, jvp, own_operators, report, untie, vjp
 from onnx_models.inference import with_state
 from onnx_models.portable import lower
@@ -34,6 +35,7 @@ __all__ = [  # noqa: RUF022
     "node",
     # Changes to any model: this project's operators, standard nodes in their place, gradients, bodies of standard operators.
     "convert",
+    "fuse",
     "lower",
     "gradient",
     "vjp",

@@ -30,11 +30,11 @@ from onnx_models.tools.types import Tensors, known_types
 from ortops.custom.operator import check_domain
 from ortops.foreign.onnx_equivalents import OPSET, OnnxEquivalent
 from ortops.foreign.standard import STANDARD_NAMES, implementation
-from ortops.foreign.third_party import THIRD_PARTY, ThirdPartyOperator
+from ortops.foreign.third_party import THIRD_PARTY, AttentionNode, Foreign, ThirdPartyOperator
 from ortops.operators import BY_NAME
 from ortops.spec import DOMAIN, DOMAIN_VERSION, Operator
 
-_Source = Callable[[onnx.NodeProto, Scope], Operator | ThirdPartyOperator | OnnxEquivalent | None]
+_Source = Callable[[onnx.NodeProto, Scope], Operator | Foreign | None]
 """Returns the operator that a node of a model or a function is converted from: a third-party one, or this project's operator
 with the definition of ONNX's; None for a node that stays as it is."""
 
@@ -46,6 +46,7 @@ def convert(model: onnx.ModelProto, domain: str = DOMAIN) -> onnx.ModelProto:
     - ONNX's MaxRoiPool becomes MaxRoiPool_1 at opsets 1 to 21 and MaxRoiPool_22 from 22 on.
     - MMCVRoiAlign of the domains mmcv and mmdeploy, and RoIAlign of caffe2, become RoiAlign_22.
     - MMCVRoIAlignRotated and caffe2's RoIAlignRotated become RoIAlignRotated.
+    - MMCVMultiScaleDeformableAttention of mmcv and mmdeploy, and MultiscaleDeformableAttnPlugin_TRT, become MSDeformAttn.
     - grid_sampler of mmcv and mmdeploy becomes ONNX's GridSample, and their MMCVModulatedDeformConv2d and MMCVDeformConv2d
       become ONNX's DeformConv, which ONNX Runtime has on the CPU since 1.25. A model of an opset without these operators is
       upgraded to opset 20 first.
@@ -172,7 +173,7 @@ def conversions(model: onnx.ModelProto) -> Counter[tuple[str, str]]:
 
 def not_converted(model: onnx.ModelProto) -> Counter[str]:
     """Count the nodes of mmcv, mmdeploy and caffe2 that `convert` leaves in a model, by their operator."""
-    domains = {domain for domain, _ in THIRD_PARTY}
+    domains = {domain for domain, _ in THIRD_PARTY if domain}
     functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
     return Counter(
         f"{node.domain}::{node.op_type}"
@@ -182,17 +183,17 @@ def not_converted(model: onnx.ModelProto) -> Counter[str]:
     )
 
 
-def _name(operator: Operator | ThirdPartyOperator | OnnxEquivalent) -> str:
+def _name(operator: Operator | Foreign) -> str:
     """The name of the operator that a node is converted to."""
     if isinstance(operator, OnnxEquivalent):
         return operator.standard
-    return operator.ours.name if isinstance(operator, ThirdPartyOperator) else operator.name
+    return operator.name if isinstance(operator, Operator) else operator.ours.name
 
 
 def _source_in(model: onnx.ModelProto) -> _Source:
     functions = {(normalize_domain(function.domain), function.name) for function in model.functions}
 
-    def source(node: onnx.NodeProto, scope: Scope) -> Operator | ThirdPartyOperator | OnnxEquivalent | None:
+    def source(node: onnx.NodeProto, scope: Scope) -> Operator | Foreign | None:
         identity = domain, name = normalize_domain(node.domain), node.op_type
         third_party = THIRD_PARTY.get(identity)
         is_standard = domain == "" and name in STANDARD_NAMES
@@ -230,15 +231,21 @@ def _convert_scope(scope: Scope, source: _Source, tensors: Iterable[Tensors], op
         for node in list(part.node):
             operator = source(node, scope)
             is_converted = is_converted or operator is not None
+            before, after = list[onnx.NodeProto](), list[onnx.NodeProto]()
             if isinstance(operator, ThirdPartyOperator):
-                for before in convert_node(operator, node, known, names):
-                    part.node.insert(place, before)
-                    place += 1
+                before = convert_node(operator, node, known, names)
+            elif isinstance(operator, AttentionNode):
+                before, after = _convert_attention(operator, node, names)
             elif isinstance(operator, OnnxEquivalent):
                 rename_node(operator, node, opset)
             elif operator:
                 _convert_node(node, operator)
-            place += 1
+            for number, other in enumerate(before):
+                part.node.insert(place + number, other)
+            place += len(before) + 1
+            for number, other in enumerate(after):
+                part.node.insert(place + number, other)
+            place += len(after)
     return is_converted
 
 
@@ -316,6 +323,33 @@ def _batch_indices(before: NodeBuilder, rois: str) -> str:
     has_fraction = before.op("Cast", fraction, to=onnx.TensorProto.BOOL)
     index = before.op("Cast", column, to=onnx.TensorProto.INT64)
     return before.op("Where", has_fraction, before.tensor(np.array(-1)), index)
+
+
+def _convert_attention(
+    operator: AttentionNode, node: onnx.NodeProto, names: set[str]
+) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
+    """Change another project's node of deformable attention into MSDeformAttn.
+
+    Returns:
+        The nodes that must precede it, and those that must follow it.
+
+    Raises:
+        ValueError: the node does not have all inputs.
+    """
+    if len(node.input) != len(operator.ours.inputs) or not all(node.input):
+        wanted = ", ".join(tensor.name for tensor in operator.ours.inputs)
+        raise ValueError(f"{label(node)}: has the inputs {list(node.input)}: must have {wanted}")
+    before, after = NodeBuilder(names, "_converted"), NodeBuilder(names, "_converted")
+    for i in (1, 2):
+        node.input[i] = before.op("Cast", node.input[i], to=onnx.TensorProto.INT64)
+    node.op_type, node.domain, node.overload = operator.ours.name, DOMAIN, ""
+    del node.attribute[:]
+    if operator.keeps_heads:
+        output, node.output[0] = node.output[0], after.name(operator.ours.name)
+        heads = after.op("Gather", after.op("Shape", node.input[0]), after.ints([2, 3]))
+        lengths = after.op("Concat", after.ints([0, 0]), heads, axis=0)
+        after.add(onnx.helper.make_node("Reshape", [node.output[0], lengths], [output]))
+    return before.added, after.added
 
 
 def rename_node(operator: OnnxEquivalent, node: onnx.NodeProto, opset: int) -> None:

@@ -16,6 +16,7 @@ from onnx_models.commands.check import check_command
 from onnx_models.commands.common import FORCE, MODEL, OUT, change_file, count, show_table, with_progress
 from onnx_models.commands.gradient import gradient_command
 from onnx_models.convert import conversions, convert, not_converted
+from onnx_models.fuse import fuse
 from onnx_models.gradient import coverage
 from onnx_models.portable.attach import attach, lower, lowered_operators
 from onnx_models.tools.functions import is_body
@@ -57,7 +58,8 @@ def convert_command(model: Path, out: Path, force: bool, domain: str) -> None:
     """Convert RoI nodes of the file MODEL to this project's operators.
 
     It converts RoiAlign and MaxRoiPool of ONNX, MMCVRoiAlign and MMCVRoIAlignRotated of mmcv and mmdeploy, and RoIAlign and
-    RoIAlignRotated of caffe2 as detectron2 exports them. grid_sampler, MMCVModulatedDeformConv2d and MMCVDeformConv2d of
+    RoIAlignRotated of caffe2 as detectron2 exports them. MMCVMultiScaleDeformableAttention and
+    MultiscaleDeformableAttnPlugin_TRT become MSDeformAttn. grid_sampler, MMCVModulatedDeformConv2d and MMCVDeformConv2d of
     mmcv and mmdeploy become ONNX's GridSample and DeformConv. All other nodes stay as they are; the command lists those of
     mmcv, mmdeploy and caffe2.
     """
@@ -68,6 +70,25 @@ def convert_command(model: Path, out: Path, force: bool, domain: str) -> None:
         click.echo(f"{number} {source} to {ours}")
     for name, number in sorted(not_converted(after).items()):
         click.echo(f"{number} {name} unchanged: ortops has no such operator")
+
+
+@click.command("fuse")
+@MODEL
+@OUT
+@FORCE
+@click.option("--domain", default=DOMAIN, show_default=True, metavar="NAME", help="The domain of the new nodes.")
+def fuse_command(model: Path, out: Path, force: bool, domain: str) -> None:
+    """Replace deformable attention of standard nodes in the file MODEL by MSDeformAttn nodes, for hosts with a library.
+
+    It finds what PyTorch exports of Deformable DETR, Grounding DINO, RT-DETR, D-FINE, Mask2Former and models like these. All
+    other nodes stay as they are.
+    """
+    before, after = change_file(model, out, functools.partial(fuse, domain=domain), force)
+    attentions, samples = (Counter(node.op_type for node in graph.node) for graph in (after.graph, before.graph))
+    found = attentions["MSDeformAttn"] - samples["MSDeformAttn"]
+    click.echo(f"{count(found, 'attention')} fused: {out}")
+    if left := attentions["GridSample"]:
+        click.echo(f"{left} GridSample unchanged: not part of deformable attention")
 
 
 @click.command("attach")
@@ -135,6 +156,7 @@ def rules_command(as_json: bool) -> None:
 COMMANDS: tuple[click.Command, ...] = (
     write_command,
     convert_command,
+    fuse_command,
     attach_command,
     lower_command,
     gradient_command,

@@ -1,4 +1,4 @@
-"""RoI operators of mmcv, mmdeploy and caffe2: their attributes and inputs, and this project's operators that compute them.
+"""Operators of mmcv, mmdeploy, caffe2 and TensorRT's plugins: attributes, inputs, and this project's operators for them.
 
 This module also has the table of all third-party operators, including those of `onnx_equivalents`, which ONNX's operators
 compute.
@@ -13,9 +13,13 @@ degrees. The results of these operators differ from this project's in these case
 - A NaN pixel makes a maximum NaN here. mmcv ignores it.
 - This project refuses RoIs that are not finite and batch indices out of range. mmcv and caffe2 read out of bounds.
 
+Deformable attention's node is MMCVMultiScaleDeformableAttention of mmdeploy, and MultiscaleDeformableAttnPlugin_TRT, in a
+domain that exporters choose, and whose output keeps the axis of heads. TensorRT's plugins take shapes in int32 alone.
+
 Source: mmcv 1.2.6 to 2.2 (mmcv/ops/roi_align.py and roi_align_rotated.py, the kernels in mmcv/ops/csrc/onnxruntime of 1.7,
 docs/en/deployment/onnxruntime_custom_ops.md); mmdeploy 1.3 (mmdeploy/mmcv/ops); detectron2 0.6 (detectron2/export/c10.py);
-PyTorch 1.x (caffe2/operators/roi_align_op.cc and roi_align_rotated_op.cc and their headers).
+PyTorch 1.x (caffe2/operators/roi_align_op.cc and roi_align_rotated_op.cc and their headers); TensorRT 10
+(plugin/multiscaleDeformableAttnPlugin).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -147,6 +151,65 @@ class ThirdPartyOperator:
         return boxes, indices.astype(np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class AttentionNode:
+    """Another project's operator for MSDeformAttn, with its inputs.
+
+    attributes: attributes with their rules, which change no result.
+    keeps_heads: whether the output is [N, Q, M, D] instead of [N, Q, M*D].
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    keeps_heads: bool = False
+    domain: str = ""
+
+    @property
+    def ours(self) -> Operator:
+        """This project's operator."""
+        return _ATTENTION
+
+    @property
+    def definition(self) -> Operator:
+        """The operator's definition: that of MSDeformAttn, with these attributes and lengths in int64 or int32."""
+        inputs = tuple(
+            replace(tensor, type="T2", optional=False) if tensor.type == "int64" else tensor
+            for tensor in _ATTENTION.inputs
+        )
+        output = replace(
+            _ATTENTION.outputs[0], shape=("N", "Q", "M", "D") if self.keeps_heads else ("N", "Q", "channels")
+        )
+        return replace(
+            _ATTENTION,
+            name=self.name,
+            domain=self.domain,
+            attributes=self.attributes,
+            inputs=inputs,
+            outputs=(output,),
+            types={**_ATTENTION.types, "T2": ("int64", "int32")},
+        )
+
+    def bind(self, _: Operator, attributes: Mapping[str, AttributeValue], __: object = None) -> Compute:  # noqa: ARG002
+        """Make the function that computes a node by MSDeformAttn."""
+        bound, keeps_heads = Bound(_ATTENTION, {}), self.keeps_heads
+
+        def run(inputs: Sequence[Any], allocate: Allocate, runner: tuple[int, int] | None) -> None:
+            value, shapes, starts, locations, weights = inputs
+
+            def allocate_flat(index: int, shape: tuple[int, ...]) -> Any:
+                heads = (*shape[:2], *value.shape[2:])
+                return allocate(index, heads).reshape(shape) if keeps_heads else allocate(index, shape)
+
+            lengths = [tensor.astype(np.int64) for tensor in (shapes, starts)]
+            bound([value, *lengths, locations, weights], allocate_flat, runner)
+
+        return run
+
+
+Foreign: TypeAlias = ThirdPartyOperator | OnnxEquivalent | AttentionNode
+"""A third-party operator."""
+
+
 def _same(ours: Operator, name: str, there: str = "", **changes: Any) -> AttributeMapping:
     """Map an attribute that has this project's rule and value, under the same name or `there`."""
     rule = next(attribute for attribute in ours.attributes if attribute.name == name)
@@ -159,7 +222,7 @@ def _sampling_ratio(ours: Operator, default: int) -> AttributeMapping:
     return replace(carried, change=lambda value: max(value, 0))
 
 
-_ROI_ALIGN, _ROTATED = BY_NAME["RoiAlign_22"], BY_NAME["RoIAlignRotated"]
+_ROI_ALIGN, _ROTATED, _ATTENTION = BY_NAME["RoiAlign_22"], BY_NAME["RoIAlignRotated"], BY_NAME["MSDeformAttn"]
 
 _PIXELS = AttributeMapping(
     flag("aligned", 0),
@@ -202,17 +265,27 @@ _CAFFE2 = (
     _caffe2("RoIAlignRotated", _ROTATED, _same(_ROTATED, "aligned", default=0), coordinates=5, degrees=True),
 )
 
-_OPEN_MMLAB: tuple[ThirdPartyOperator | OnnxEquivalent, ...] = (*_MMCV, *ONNX_EQUIVALENTS)
+_PLUGIN = AttentionNode(
+    "MultiscaleDeformableAttnPlugin_TRT",
+    tuple(Attribute(name, "STRING", "") for name in ("plugin_version", "plugin_namespace")),
+    keeps_heads=True,
+)
+_OPEN_MMLAB: tuple[Foreign, ...] = (
+    *_MMCV,
+    *ONNX_EQUIVALENTS,
+    AttentionNode("MMCVMultiScaleDeformableAttention", (Attribute("im2col_step", "INT", 64, minimum=1),)),
+)
 
-THIRD_PARTY: Mapping[tuple[str, str], ThirdPartyOperator | OnnxEquivalent] = {
+THIRD_PARTY: Mapping[tuple[str, str], Foreign] = {
     (domain, operator.name): replace(operator, domain=domain)
-    for domain, operators in (
-        ("mmcv", _OPEN_MMLAB),
-        ("mmdeploy", _OPEN_MMLAB),
+    for domains, operators in (
+        (("mmcv", "mmdeploy"), _OPEN_MMLAB),
         # PyTorch's exporter writes the first; the second is the operators' namespace in PyTorch.
-        ("org.pytorch._caffe2", _CAFFE2),
-        ("_caffe2", _CAFFE2),
+        (("org.pytorch._caffe2", "_caffe2"), _CAFFE2),
+        # TensorRT's parser looks at the name alone. NVIDIA's TAO writes "nvidia".
+        (("", "TRT", "trt", "nvidia"), (_PLUGIN,)),
     )
+    for domain in domains
     for operator in operators
 }
 """The third-party operators, by domain and name."""

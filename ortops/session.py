@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime
 
 from ortops import exceptions
@@ -18,8 +21,11 @@ from ortops.engine.c_api import Domains, LibraryOp
 from ortops.engine.errors import SessionErrors, calling, making
 from ortops.engine.extensions import OrtError
 from ortops.engine.shutdown import awaited_at_exit, register_exit_function
+from ortops.foreign.cast_samples import cast_samples, lacks_grid_sample
+from ortops.foreign.deformable_attention import fuse
 from ortops.foreign.error_hints import hint_for
-from ortops.foreign.model_nodes import served_operators
+from ortops.foreign.model_nodes import parsed, served_operators
+from ortops.foreign.onnx_equivalents import is_of_onnxruntime
 from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.foreign.standard import standard_operators
 from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
@@ -52,6 +58,9 @@ _OTHER_LIBRARY = (
     "ortops.register(sess_options, domain='com.example'); if it is of another project, pass standard=False"
 )
 
+_FOLDER = "session.model_external_initializers_file_folder_path"
+"""The key of session options for the folder with the external data of a model that a session gets as bytes."""
+
 _lock = threading.RLock()
 _registered: dict[weakref.ref[onnxruntime.SessionOptions], _Registration] = {}
 
@@ -63,12 +72,14 @@ class _Registration:
     users: the operators of users for all sessions of the options, by domain and name.
     nodes: the definitions of nodes of ONNX and other projects for all these sessions.
     in_use: the operators of users, and the definitions of nodes of ONNX and other projects.
+    folder: the folder of external data, as the options have it.
     """
 
     def __init__(self) -> None:
         self.domain = ""
         self.users: dict[tuple[str, str], CustomOperator] = {}
         self.nodes: tuple[Operator, ...] = ()
+        self.folder = ""
         self._domains = Domains()
         self.in_use = OperatorsInUse(self._domains)
 
@@ -230,7 +241,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     """An onnxruntime.InferenceSession with registered operators. It also takes the arguments `operators` and `standard`.
 
     It runs ONNX's own nodes RoiAlign and MaxRoiPool at the model's opset, in all element types of that opset, and the nodes
-    of mmcv, mmdeploy and detectron2 that `onnx_models.convert` knows. `standard` controls this.
+    of mmcv, mmdeploy, detectron2 and TensorRT that `onnx_models.convert` knows. It computes deformable attention of standard
+    nodes by MSDeformAttn, as `onnx_models.fuse` writes it, and casts the inputs of GridSample nodes for whose types ONNX
+    Runtime has no kernel. `standard` controls all of this.
 
     The session also calls `register` for its options. If Python raises an exception while an operator runs, such as Ctrl-C's
     KeyboardInterrupt, the session raises the same exception; an onnxruntime.InferenceSession raises an error with the text
@@ -279,9 +292,9 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._operator_errors = SessionErrors() if self._users else None
         self._options, self._standard, self._model = options, standard, path_or_bytes
         self._nodes = self._served(providers)
-        make = functools.partial(super().__init__, path_or_bytes, options, providers, provider_options, **kwargs)
+        init = super().__init__
         try:
-            self._make(make)
+            self._make(lambda model: init(model, options, providers, provider_options, **kwargs))
         except Exception as error:
             if _CONFLICT in str(error):
                 raise OrtError(
@@ -297,10 +310,49 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 error.args = (f"{str(error).rstrip('.')}. {hint}",)
             raise
 
-    def _make(self, make: Callable[[], None]) -> None:
-        """Have ONNX Runtime make the session, while the options have the session's operators."""
+    def _make(self, make: Callable[[Any], None]) -> None:
+        """Have ONNX Runtime make the session from the model, or from one that ortops has changed.
+
+        It makes it from the model itself if it cannot from one with MSDeformAttn in place of other nodes.
+        """
+        changed = parsed(self._model) if self._serves and "GridSample" in self._seen else None
+        if changed is not None and fuse(changed, self._registration.domain):
+            try:
+                self._make_changed(changed, make)
+            except Exception as error:
+                if not is_of_onnxruntime(error):
+                    raise
+            else:
+                return
+        try:
+            self._make_from(self._model, make)
+        except Exception as error:
+            if changed is None or not lacks_grid_sample(error) or not cast_samples(changed):
+                raise
+            self._nodes = served_operators(changed.SerializeToString(), self._users.values()) or ()
+            self._make_changed(changed, make)
+
+    def _make_changed(self, changed: onnx.ModelProto, make: Callable[[Any], None]) -> None:
+        """Have ONNX Runtime make the session from a changed model, whose external data is where it was."""
+        is_external = any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in changed.graph.initializer)
+        is_file = is_external and not isinstance(self._model, bytes)
+        folder = str(Path(os.fsdecode(self._model)).absolute().parent) if is_file else ""
+        if folder != self._registration.folder:
+            self._options.add_session_config_entry(_FOLDER, folder)
+            self._registration.folder = folder
+        self._make_from(changed.SerializeToString(), make)
+        self._remake_from(self._model)
+
+    def _make_from(self, model: Any, make: Callable[[Any], None]) -> None:
+        """Have ONNX Runtime make the session from a model, while the options have the session's operators."""
         with making(self._operator_errors), unforked():
-            self._registration.in_use.during(self._options, _merged(self._users, self._nodes), make)
+            operators = _merged(self._users, self._nodes)
+            self._registration.in_use.during(self._options, operators, functools.partial(make, model))
+
+    def _remake_from(self, model: Any) -> None:
+        """Have onnxruntime's class make the session from a model when providers change; it does not keep other bytes."""
+        self._model_path: Any = None if isinstance(model, bytes) else os.fspath(model)
+        self._model_bytes: Any = model if isinstance(model, bytes) else None
 
     def _served(self, providers: Sequence[Any] | None) -> Sequence[Operator]:
         """The definitions of nodes of ONNX and other projects that the session runs.
@@ -312,8 +364,11 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
         serves = standard is not False
-        serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
-        nodes: Sequence[Operator] | None = served_operators(self._model, self._users.values(), serves=serves)
+        serves = self._serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
+        self._seen = set[str]()
+        nodes: Sequence[Operator] | None = served_operators(
+            self._model, self._users.values(), serves=serves, seen=self._seen
+        )
         if nodes is None and standard and not registration.nodes:
             raise ValueError(f"standard = True: {_ORT_FORMAT}")
         if nodes is None:
@@ -324,7 +379,13 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
         self._nodes = self._served(providers)
-        self._make(functools.partial(super().set_providers, providers, provider_options))
+        set_providers = super().set_providers
+
+        def make(model: Any) -> None:
+            self._remake_from(model)
+            set_providers(providers, provider_options)
+
+        self._make(make)
 
     @awaited_at_exit
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, Any], run_options: Any = None) -> list[Any]:

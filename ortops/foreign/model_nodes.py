@@ -20,8 +20,8 @@ from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
 from ortops.operators import OPERATORS
 from ortops.spec import DOMAIN, Operator
 
-_PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool", b"grid_sampler", b"DeformConv")
-"""The name of each operator of ONNX and of other projects contains one of these."""
+_PARTS = (b"RoiAlign", b"RoIAlign", b"MaxRoiPool", b"grid_sampler", b"DeformConv", b"caleDeformableAtt", b"GridSample")
+"""The name of each operator whose nodes a session runs or changes, of ONNX or of another project, contains one of these."""
 
 _ORT_FORMAT = b"ORTM"
 """Bytes 4 to 7 of a model in ONNX Runtime's own format."""
@@ -45,13 +45,16 @@ _Bytes = Any
 """Bytes or a mapped file."""
 
 
-def served_operators(model: object, users: Iterable[Operator] = (), *, serves: bool = True) -> list[Operator] | None:
+def served_operators(
+    model: object, users: Iterable[Operator] = (), *, serves: bool = True, seen: set[str] | None = None
+) -> list[Operator] | None:
     """Check the names of attributes in a model, and find ONNX's and other projects' operators that a session runs.
 
     Args:
         model: the model as bytes or the path of its file, as for a session.
         users: the operators of users that the session has.
         serves: whether the session runs nodes of ONNX and other projects itself; if not, none is checked or found.
+        seen: gets the names of the operators of the graph's nodes that are among `_PARTS`, such as GridSample.
 
     Returns:
         The definitions; for ONNX's operators, at the opset that the model imports. None for a model in ONNX Runtime's own
@@ -71,7 +74,17 @@ def served_operators(model: object, users: Iterable[Operator] = (), *, serves: b
             nodes = _SearchedModel(data, parts)
         except (IndexError, ValueError, DecodeError):
             return []
+        if seen is not None:
+            seen.update(nodes.operators)
         return nodes.definitions(known, serves=serves)
+
+
+def parsed(model: object) -> onnx.ModelProto | None:
+    """A model, as for `served_operators`, without its external data; None if the argument is not a model."""
+    proto = onnx.ModelProto()
+    with _content(model) as data, contextlib.suppress(DecodeError):
+        return proto if proto.ParseFromString(data[:]) and proto.HasField("graph") else None
+    return None
 
 
 def is_ort_format(model: object) -> bool:
@@ -151,6 +164,11 @@ class _SearchedModel:
                         self._nodes += [onnx.NodeProto.FromString(data[a:b]) for a, b in spans if has_any(a, b)]
             elif field == _FUNCTIONS and has_any(start, end):
                 self._functions.append(onnx.FunctionProto.FromString(data[start:end]))
+
+    @property
+    def operators(self) -> set[str]:
+        """The names of the operators of the graph's own nodes among these."""
+        return {node.op_type for node in self._nodes}
 
     def scopes(self) -> list[tuple[str, int, Iterable[onnx.NodeProto]]]:
         """The place, in words, the opset and the nodes of the graph and of each function."""

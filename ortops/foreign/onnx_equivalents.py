@@ -96,7 +96,7 @@ class OnnxEquivalent:
             try:
                 (y,) = session.run(None, feeds)
             except Exception as error:
-                if not _is_of_onnxruntime(error):
+                if not is_of_onnxruntime(error):
                     raise
                 raise ValueError(f"as {self.standard} of ONNX: {error}") from error
             allocate(0, y.shape)[...] = y
@@ -120,7 +120,7 @@ class OnnxEquivalent:
         try:
             session = onnxruntime.InferenceSession(model, options, ["CPUExecutionProvider"], enable_fallback=0)
         except Exception as error:
-            if not _is_of_onnxruntime(error):
+            if not is_of_onnxruntime(error):
                 raise
             raise RuntimeError(
                 f"onnxruntime {onnxruntime.__version__} cannot run it as ONNX's {self.standard}: must be {self.release} "
@@ -153,7 +153,7 @@ THREADS = ContextVar("THREADS", default=0)
 """The number of threads of the session that is being made, if known; 0 for one thread per core."""
 
 
-def _is_of_onnxruntime(error: Exception) -> bool:
+def is_of_onnxruntime(error: Exception) -> bool:
     """Whether ONNX Runtime raised an error, and not a signal handler or Python."""
     return type(error).__module__.partition(".")[0] == "onnxruntime"
 

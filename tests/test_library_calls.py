@@ -40,7 +40,7 @@ class Attribute(ctypes.Structure):
 class Call(ctypes.Structure):
     _fields_ = (
         *(("runner", ctypes.c_void_p), ("context", ctypes.c_void_p), ("state", ctypes.c_int64 * 9)),
-        *(("tensors", Tensor * 8), ("text_size", ctypes.c_int64), ("text", ctypes.c_char * 2048)),
+        *(("tensors", Tensor * 9), ("text_size", ctypes.c_int64), ("text", ctypes.c_char * 2048)),
     )
 
 

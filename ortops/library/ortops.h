@@ -45,7 +45,7 @@ typedef struct {
   void *runner;      /* what runs the tasks of a call; NULL for the calling thread alone */
   void *context;     /* what the runner gets */
   int64_t state[9];  /* of the library */
-  OrtopsTensor tensors[8];
+  OrtopsTensor tensors[9];
   int64_t text_size; /* the text of an error in UTF-8, which ends with a zero byte */
   char text[2048];
 } OrtopsCall;

@@ -19,5 +19,6 @@ A backend runs the case in a session, once or several times (`backends/`, `run.p
 The suite does not test what the specifications leave open: an infinite or NaN pixel of weight 0; the sign of a zero; numbers
 of samples that depend on how the last bit of a RoI's size is rounded; the words of an error message. For DirectML's
 operators it also does not test which of two equally near pixels is the nearest if the coordinates were rounded before, or an
-out_of_bounds_input_value of NaN.
+out_of_bounds_input_value of NaN. For GridSample it does not test integer maps, the reflection of infinity and, with nearest,
+of halves beyond the outer edges, or NaN with border and with reflection.
 """

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from conformance.formula import Array, Computed, Formula, TensorType, types_of
-from ortops.operators import BY_NAME, OPERATORS
+from ortops.operators.asked import BY_NAME, OPERATORS
 from ortops.spec import DOMAIN_VERSION, ELEMENT_DTYPES, AttributeValue, Operator
 
 __all__ = [

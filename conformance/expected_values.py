@@ -20,7 +20,7 @@ from conformance.case import Array, Case, Source
 from conformance.error_terms import Floats
 from conformance.formula import Computed
 from conformance.stored_results import stored
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 from ortops.reference import evaluate
 from ortops.spec import Operator
 

@@ -54,6 +54,8 @@ RULES = (
         max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
         ps_roi_align:RemainderIgnored ms_deform_attn:SizesUnchecked ms_deform_attn:LevelsUnchecked
         ms_deform_attn:RestIgnored ms_deform_attn:WrappedSizes ms_deform_attn:LevelsCounted
+        grid_sample:AttributesUnchecked grid_sample:OneGridForAll
+        grid_sample:NoPixelsAre0
         """,
     ),
     Rule(
@@ -94,7 +96,7 @@ RULES = (
         """
         roi_align:InputsOfAnotherThread dml_roi_align:InputsOfAnotherThread max_roi_pool:InputsOfAnotherThread
         roi_align_rotated:InputsOfAnotherThread dml_resample:InputsOfAnotherThread
-        ms_deform_attn:InputsOfAnotherThread
+        ms_deform_attn:InputsOfAnotherThread grid_sample:InputsOfAnotherThread
         """,
     ),
     Rule(
@@ -131,6 +133,16 @@ RULES = (
         "Rotated RoIs of negative width or height are mirrored, or have no samples",
         r"^roi_align_rotated\w*/\w+/(negative|mirrored|drois_of_a_negative)",
         "roi_align_rotated:NegativeSizesAre0 roi_align_rotated:Ratio0OfTheAbsoluteSize",
+    ),
+    Rule(
+        "GridSample: border moves each pixel of a cubic location, and not the location",
+        r"^grid_sample\w*/(edge/cubic_border_beyond|matrix/cubic_border)",
+        "grid_sample:CubicBorderOfLocations",
+    ),
+    Rule(
+        "GridSample: infinite and NaN coordinates are off the map, and all pixels off a map of one pixel are that pixel",
+        r"^grid_sample\w*/edge/(infinite_|nan_location|one_pixel_reflected)",
+        "grid_sample:NoPixelIsNaN",
     ),
 )
 

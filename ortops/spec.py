@@ -401,7 +401,7 @@ class Operator:
     derived_axes: for an output with variable rank whose axes (``M...``) no input has: the source of their lengths.
     equations: equations between axes' lengths, which may give the length of an axis that no input has.
     standard: name and opset of the ONNX operator that it implements, or None.
-    gradient: for a forward operator: the name of the operator that computes its gradient.
+    gradient: for a forward operator: the name of the operator that computes its gradient, or empty if none does.
     domain: the domain of its nodes.
     shapes: gives the outputs' shapes if their named axes do not.
     max_rank: how many of a tensor's dimensions an engine reads, enough to refuse a tensor with more.

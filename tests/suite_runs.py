@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from conformance.__main__ import main
 from conformance.case import Case, Source
 from conformance.child import Child
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 
 INSIDE = "roi_align/edge/half_pixel_inside/v16/float"
 """The id of a small case."""

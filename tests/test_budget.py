@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17378, 4389, 4158),
+    "ortops": (17530, 4459, 4223),
     "onnx_models": (11579, 2577, 2673),
-    "conformance": (11732, 2555, 2782),
+    "conformance": (12379, 2624, 2896),
     "benchmarks": (823, 128, 214),
-    "docs": (616, 88, 135),
+    "docs": (628, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22557, 837, 5407),
+    "tests": (22649, 841, 5430),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

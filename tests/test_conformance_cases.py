@@ -24,7 +24,7 @@ from conformance.families import families
 from conformance.families.dml_resample.geometry import axes_of
 from conformance.families.roi_align_rotated import geometry as rotated
 from conformance.families.upright.geometry import AxisGeometry, Geometry, Sampling
-from ortops.operators import OPERATORS
+from ortops.operators.asked import OPERATORS
 from ortops.reference.roi_align import Candidate, Term, add_to_droi, add_to_dx, candidates_of
 from ortops.reference.sampling import Bin, SampledAxis, bins_of, candidate_indices
 

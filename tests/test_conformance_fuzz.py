@@ -24,7 +24,7 @@ from conformance.fuzz.check import BY_REFERENCE, Failure, check, read_case, with
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
 from conformance.schedule import LocalPool
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 from suite_runs import run
 
 SMALL = 100

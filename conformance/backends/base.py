@@ -10,6 +10,7 @@ from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import evaluated, reference
 from conformance.printable import PrintableError
+from ortops.operators.asked import WITHOUT_KERNEL
 
 Session = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 """A function that runs a case's node once. It takes all inputs by name, including initializers, and returns the outputs."""
@@ -68,6 +69,16 @@ class Reference(Backend):
                 return {name: value.astype(case.dtype) for name, value in results.items()}
 
         return run
+
+
+def require_kernel(case: Case) -> None:
+    """Check that this project computes the case's operator.
+
+    Raises:
+        UnsupportedError: it leaves the operator to ONNX Runtime.
+    """
+    if case.definition in WITHOUT_KERNEL:
+        raise UnsupportedError(f"ortops has no kernel of {case.operator}: ONNX Runtime computes it")
 
 
 def is_standard(case: Case) -> bool:

@@ -10,7 +10,14 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 from conformance import expected_failures
 from conformance.backends import session
-from conformance.backends.base import Backend, OperatorMissingError, Session, UnsupportedError, require_standard
+from conformance.backends.base import (
+    Backend,
+    OperatorMissingError,
+    Session,
+    UnsupportedError,
+    require_kernel,
+    require_standard,
+)
 from conformance.case import DTYPES, Case
 from conformance.model import build
 
@@ -76,6 +83,7 @@ class Portable(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
+        require_kernel(case)
         from onnx_models import portable  # takes half a second, which the other backend saves
 
         model = getattr(portable, self.change)(build(case, "ortops")).SerializeToString()

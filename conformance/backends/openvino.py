@@ -31,7 +31,7 @@ MMDEPLOY, MMDEPLOY_NODE = "mmdeploy", "MMCVRoIAlignRotated"
 NO_CONVERSION = "No conversion rule found"
 """Part of the frontend's message for an unknown operator, or an unknown opset of one."""
 
-LAYERS = ("ROIAlign", "ROIPooling")
+LAYERS = ("ROIAlign", "ROIPooling", "GridSample")
 """OpenVINO's names of the operators."""
 
 

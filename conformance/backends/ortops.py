@@ -14,7 +14,14 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 
 import ortops
 from conformance.backends import session
-from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, require_standard
+from conformance.backends.base import (
+    Backend,
+    MissingBackendError,
+    Session,
+    UnsupportedError,
+    require_kernel,
+    require_standard,
+)
 from conformance.case import DTYPES, Case
 from conformance.model import Dialect, build
 
@@ -41,6 +48,7 @@ class _WithOperators(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
+        require_kernel(case)
         if self._dialect == "standard":
             require_standard(case, element_types=DTYPES)
         model = build(case, self._dialect)

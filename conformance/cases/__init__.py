@@ -18,7 +18,7 @@ from conformance.outcome import Result
 
 MODULES = (
     *("printed", "every_attribute", "refusals", "extremes", "sessions", "sizes", "large.scenarios", "ranges", "values"),
-    *("digits", "resample", "rotated", "pool", "attention"),
+    *("digits", "resample", "rotated", "pool", "attention", "grids"),
 )
 """The modules of this package that have a function `cases`. `collect` imports them when it needs them."""
 

@@ -19,9 +19,9 @@ from conformance.cases.scenes import Scene
 from conformance.error_terms import unit_roundoff
 from conformance.expected_values import by_reference
 from conformance.families.rois import DIRECTML_NAMES, ONNX_NAMES
-from ortops.operators import OPERATORS
+from ortops.operators.asked import OPERATORS
 from ortops.operators.dml_roi_align import UINT32_MAX
-from ortops.spec import ELEMENT_DTYPES, AttributeValue, Operator
+from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Operator
 
 BOTH = ("roi_align", "dml_roi_align")
 ROTATED = "roi_align_rotated"
@@ -186,7 +186,8 @@ def expand(
         scenario: the part `family/scenario` of the ids.
         function: the function of the operators; every operator that computes it gets cases.
         note: a description of what the cases test.
-        attributes: those of the function; an operator that fixes one to another value gets no case.
+        attributes: those of the function; an operator that fixes one to another value gets no case. Words are those of
+            the newest version.
         inputs: by name, in float64 or integers. They are rounded to the element type; integers keep a type that the
             operator allows.
         outputs: the names of the outputs.
@@ -205,20 +206,27 @@ def expand(
             continue
         given = [a for a in operator.attributes if write_defaults or a.name in attributes]
         version = [f"v{operator.standard[1]}"] if operator.standard else []
-        known = [name for allowed in operator.types.values() for name in allowed if name in FLOATS]
+        known = dict.fromkeys(name for allowed in operator.types.values() for name in allowed if name in FLOATS)
         for element_type in (name for name in known if name in types):
             dtype = ELEMENT_DTYPES[element_type]
             yield Case(
                 id="/".join([function, scenario, *version, *filter(None, [variant]), element_type]),
                 source=source or by_reference(function),
                 operator=operator.name,
-                attributes={a.name: attributes.get(a.name, a.default) for a in given},
+                attributes={a.name: _renamed(function, a, attributes.get(a.name, a.default)) for a in given},
                 inputs={name: _rounded(operator, name, array, dtype) for name, array in inputs.items()},
                 outputs=tuple(outputs),
                 note=note,
                 input_error=input_error + _rounding(inputs, element_type, published_type),
                 **rest,
             )
+
+
+def _renamed(function: str, attribute: Attribute, value: AttributeValue) -> AttributeValue:
+    """A value of an attribute; a word of the newest version of the function, as the attribute's own version has it."""
+    newest = next(operator for operator in reversed(OPERATORS) if operator.function == function)
+    words = next((a.choices for a in newest.attributes if a.name == attribute.name), ())
+    return attribute.choices[words.index(value)] if value in words else value
 
 
 def _rounded(operator: Operator, name: str, array: Array, dtype: np.dtype[Any]) -> Array:

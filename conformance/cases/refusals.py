@@ -27,7 +27,7 @@ from conformance.case import Array, Basis, Case, Source
 from conformance.cases.make import expand
 from conformance.cases.scenes import tuples
 from conformance.families import families
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 
 MAKE: dict[str, Callable[..., Array]] = {"numbers": np.array, "zeros": np.zeros, "ones": np.ones}
 

@@ -15,7 +15,7 @@ from conformance import backends
 from conformance.commands.options import DASK, FOLDER, IN_FILE, JOBS, chosen_workers, how_to_install, wrong_call
 from conformance.fuzz.check import Failure, read_case, write_failure
 from conformance.schedule import WorkerPool, WorkerPoolError
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 from ortops.progress import with_progress
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from conformance.case import Case
 from conformance.error_terms import ErrorTerms, unit_roundoff
 from conformance.mutants.base import Mutant
-from ortops.operators import OPERATORS
+from ortops.operators.asked import OPERATORS
 from ortops.spec import Operator
 
 if TYPE_CHECKING:

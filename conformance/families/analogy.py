@@ -24,7 +24,7 @@ from conformance.expected_values import by_reference
 from conformance.families import Family, family_of
 from conformance.families.roundings import Perturbed
 from conformance.families.view import Element, View
-from ortops.operators import OPERATORS
+from ortops.operators.asked import OPERATORS
 from ortops.shapes import output_shapes
 from ortops.spec import AttributeValue, Operator
 

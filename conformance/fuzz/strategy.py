@@ -24,7 +24,7 @@ from conformance.case import Case
 from conformance.families import family_of
 from conformance.families.random_draw import RandomDraw
 from conformance.fuzz.check import BY_REFERENCE
-from ortops.operators import OPERATORS
+from ortops.operators.asked import OPERATORS
 from ortops.spec import ELEMENT_DTYPES, Attribute, AttributeValue, Operator
 
 EXACT, CORRUPT, LEFT_OUT, WILD = 0.35, 0.15, 0.1, 0.3

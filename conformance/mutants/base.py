@@ -29,7 +29,7 @@ import onnx
 from onnx import numpy_helper
 
 from ortops import reference
-from ortops.operators import BY_NAME, OPERATORS
+from ortops.operators.asked import BY_NAME, OPERATORS
 from ortops.reference import evaluate, function_of, roi_align_rotated, sampling
 from ortops.spec import Operator
 
@@ -290,13 +290,18 @@ class Model:
 
 
 def _operator_of(model: onnx.ModelProto) -> Operator:
-    """The operator of the model's only node; for ONNX's operators, the newest version up to the model's opset."""
+    """The operator of the model's only node; for ONNX's operators, the newest version up to the model's opset.
+
+    Of several definitions of a version, it is the one for the rank of the first input.
+    """
     (node,) = model.graph.node
     if node.domain:
         return BY_NAME[node.op_type]
     opset = next(o.version for o in model.opset_import if not o.domain)
-    known = [(o.standard[1], o) for o in OPERATORS if o.standard and o.standard[0] == node.op_type]
-    return max((version for version in known if version[0] <= opset), key=lambda version: version[0])[1]
+    known = [o for o in OPERATORS if o.standard and o.standard[0] == node.op_type and o.standard[1] <= opset]
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.input}
+    rank = (ranks | {tensor.name: len(tensor.dims) for tensor in model.graph.initializer})[node.input[0]]
+    return max(known, key=lambda o: (o.standard[1] if o.standard else 0, rank in o.inputs[0].ranks))
 
 
 def with_replaced(*mistakes: Steps) -> Callable[..., list[Array | None]]:

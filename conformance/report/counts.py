@@ -13,7 +13,7 @@ from conformance.case import Basis, group_of, scenario_of
 from conformance.cases import collect
 from conformance.outcome import Outcome, Reason, Result
 from conformance.report.record import Report
-from ortops.operators import BY_NAME
+from ortops.operators.asked import BY_NAME
 
 Key = TypeVar("Key")
 Tally = Counter[str]

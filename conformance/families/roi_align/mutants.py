@@ -21,7 +21,7 @@ from conformance.mutants.shared import (
 )
 from conformance.mutants.steps import X, answered, by_default, given, meant, of_dx, on, refused_if, renamed
 from ortops.reference.roi_align import candidates_of, maximum, pool_grad, terms_of
-from ortops.reference.sampling import adaptive_samples, axes_of_roi
+from ortops.reference.sampling import adaptive_samples, axes_of_roi, is_inside, points_inside
 
 COORDINATE_MODE = "coordinate_transformation_mode"
 
@@ -46,6 +46,14 @@ table.add(
     "StartTruncated: The start of a RoI is rounded down to a whole pixel, as RoiPool does.",
     edit(axes_of_roi, "OnnxAxis(start,", "OnnxAxis(float(np.floor(start)),"),
     Category.BORDERS,
+    "TorchvisionsFallback: Samples off the map read its edge, and of a bin's adaptive samples along an axis only as many as "
+    "the map has pixels are read, as in torchvision's Python code and its copies in keras-hub and for MLX.",
+    edit(axes_of_roi, "ends_y, ends_x", 'call().memory["is_adaptive"] = not sampling_ratio; ends_y, ends_x')
+    | edit(is_inside, "-1.0 <= c <= length", "math.isfinite(c)")
+    | edit(
+        *(points_inside, "in candidate_indices(axis, p))"),
+        'in candidate_indices(axis, p) if i < axis.length or not call().memory["is_adaptive"])',
+    ),
     "SlackBelowMinus1: Samples up to 7e-5 below -1 count as inside the map, as in MindSpore.",
     border("-1 - 7e-05 <= c <= length"),
     "SlackPastL: Samples up to 7e-5 beyond the map's length count as inside, as in MindSpore.",

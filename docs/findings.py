@@ -63,18 +63,20 @@ class Finding:
     cases: Sequence[str]
     tested: Sequence[str]
     crashes: bool = False
+    since: str = ""
     until: str = ""
     upstream: Sequence[str] = ()
 
     @property
     def releases(self) -> Sequence[str]:
         """The tested releases that have it."""
-        return self.tested[: self.tested.index(self.until) + 1] if self.until else self.tested
+        first = self.tested.index(self.since) if self.since else 0
+        return self.tested[first : self.tested.index(self.until) + 1] if self.until else self.tested[first:]
 
     @property
     def ended(self) -> str:
         """The first tested release that no longer has it; empty if the newest release has it."""
-        return self.tested[len(self.releases)] if self.until else ""
+        return self.tested[self.tested.index(self.until) + 1] if self.until else ""
 
     def lists(self, case_id: str) -> bool:
         """Whether the case is one of those that the runtime fails for this reason."""

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17530, 4459, 4223),
     "onnx_models": (11579, 2577, 2673),
-    "conformance": (12379, 2624, 2896),
+    "conformance": (12379, 2625, 2896),
     "benchmarks": (823, 128, 214),
-    "docs": (628, 88, 135),
+    "docs": (630, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
     "tests": (22649, 841, 5430),

@@ -10,7 +10,8 @@ The files of the runtimes in docs/findings.md have more keys, which `docs.findin
     releases                all releases that were tested, the oldest first
     failures                `harm`: memory, numbers, refuses or accepts; `case`: the id of a case that shows it; `rule`:
                             what the specification says; `answer`: what the runtime answered; `upstream`: addresses of
-                            threads; `until`: the last release that has it, if a newer release does not
+                            threads; `since`: the first release that was tested for it, if not all were; `until`: the
+                            last release that has it, if a newer release does not
 
 An entry with `until` is no longer expected to fail, and is in no backend's list.
 

@@ -53,7 +53,7 @@ RULES = (
         max_roi_pool:InfiniteRoisTaken max_roi_pool:FourNumbersTaken max_roi_pool:IntegersTaken
         max_roi_pool:OtherTypesTaken max_roi_pool:NoPixelsAre0 max_roi_pool:NoBinsTaken
         ps_roi_align:RemainderIgnored ms_deform_attn:SizesUnchecked ms_deform_attn:LevelsUnchecked
-        ms_deform_attn:RestIgnored ms_deform_attn:WrappedSizes ms_deform_attn:LevelsCounted
+        ms_deform_attn:RestIgnored ms_deform_attn:WrappedSizes ms_deform_attn:OverlapsNotCounted ms_deform_attn:LevelsCounted
         grid_sample:AttributesUnchecked grid_sample:OneGridForAll
         grid_sample:NoPixelsAre0
         """,

@@ -421,6 +421,7 @@ def _wrong_attention(good: Sample) -> Iterator[tuple[str, dict[str, Array | None
     yield too_large, {of_levels: np.array([[6, 6], [3, 2]])}
     beyond = f"spatial_shapes[0] = [{2**62}, 4] and level_start_index[0] = 9: must lie"
     yield beyond, {of_levels: np.array([[2**62, 4], [3, 2]])}
+    yield "spatial_shapes[1] = [5, 3] and level_start_index[1] = 1: must lie", {of_levels: np.array([[5, 6], [5, 3]])}
     yield "level_start_index[1] = -1: must lie in the 40 pixels", {"level_start_index": np.array([9, -1])}
     yield "level_start_index[1] = 41: must lie in the 40 pixels", {"level_start_index": np.array([9, 41])}
     yield "spatial_shapes has 36 pixels: must lie in the 40 pixels of value, and fill them", {"level_start_index": None}

@@ -27,6 +27,7 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     end = start + height * width
     is_valid = (height > 0) & (width > 0) & (start >= 0) & (end <= pixels)
     last = concat(0, value.graph.constant([0], "int64"), end.reshape(levels)).slice(0, levels, levels + one)
+    is_valid = is_valid & ((height * width).sum(0) <= pixels)
     if "level_start_index" not in given:
         is_valid = is_valid & last.equals(pixels)
     x, y = (entry.squeeze(5) for entry in locations.entries(2, axis=5))

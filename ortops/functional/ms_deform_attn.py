@@ -28,8 +28,8 @@ def ms_deform_attn(
     Args:
         value: the pixels of all levels [N, S, M, D], for M heads of D channels; float16, bfloat16, float32 or float64.
         spatial_shapes: [L, 2], the height and the width of each level in pixels; integers >= 1.
-        level_start_index: [L], the first of each level's pixels; each level must lie in 0..S. None if the levels follow each
-            other and fill S.
+        level_start_index: [L], the first of each level's pixels; each level must lie in 0..S, and all levels together have
+            at most S pixels. None if the levels follow each other and fill S.
         sampling_locations: [N, Q, M, L, P, 2] as x, y in fractions of the level, 0 its left or upper edge and 1 its right or
             lower one; same type as value. A point may be off the map; one that is NaN or infinite is.
         attention_weights: [N, Q, M, L, P]; same type as value.

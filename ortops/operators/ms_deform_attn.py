@@ -60,8 +60,8 @@ _INPUTS = (
         ("L",),
         optional=True,
         doc=(
-            "The first of each level's pixels in value; each level must lie in 0..S. Without it, the levels follow each "
-            "other and must fill S."
+            "The first of each level's pixels in value; each level must lie in 0..S, and all levels together must have at "
+            "most S pixels. Without it, the levels follow each other and must fill S."
         ),
     ),
     Tensor(

@@ -107,8 +107,8 @@ def levels_of(value: Array, spatial_shapes: Integers, level_start_index: Integer
     """The levels.
 
     Raises:
-        ValueError: a height or a width is below 1, a level does not lie in the pixels of value, or the levels do not fill
-            them where there is no level_start_index.
+        ValueError: a height or a width is below 1, a level does not lie in the pixels of value, the levels have more pixels
+            than value, or they do not fill it where there is no level_start_index.
     """
     pixels, end, levels = value.shape[1], 0, []
     for i, (height, width) in enumerate(spatial_shapes.tolist()):
@@ -119,6 +119,8 @@ def levels_of(value: Array, spatial_shapes: Integers, level_start_index: Integer
         if start < 0 or end > pixels:
             raise ValueError(f"spatial_shapes[{i}] = {[height, width]} from pixel {start}: must lie in {pixels} pixels")
         levels.append(Level(height, width, start))
+    if sum(level.height * level.width for level in levels) > pixels:
+        raise ValueError(f"spatial_shapes = {spatial_shapes.tolist()}: all levels must have at most {pixels} pixels")
     if level_start_index is None and end != pixels:
         raise ValueError(f"spatial_shapes has {end} pixels: must be {pixels}, those of value")
     return levels

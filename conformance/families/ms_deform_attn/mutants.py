@@ -21,6 +21,8 @@ from ortops.reference.ms_deform_attn import (
 BOTH = "float(location[0]), level.width), coordinate(float(location[1])"
 AT = "fraction * length - 0.5"
 LOCATIONS, WEIGHTS, STARTS = "sampling_locations", "attention_weights", "level_start_index"
+_WRAPPED = "(height * width + 2**63) % 2**64 - 2**63"
+_COVERED = "sum(level.height * level.width for level in levels) > pixels"
 ON_MAP = "if 0 <= row < level.height and 0 <= column < level.width:"
 FINITE = "math.isfinite(x) and math.isfinite(y)"
 SAMPLED = "sample += corner.weight * value[n, corner.pixel, m]"
@@ -259,7 +261,9 @@ table.add(
     "RestIgnored: Without level_start_index, pixels after the last level are ignored.",
     edit(levels_of, "and end != pixels", "and end > pixels"),
     "WrappedSizes: The pixels of a level are counted in 64 bits, which wrap.",
-    edit(levels_of, "end = start + height * width", "end = start + (height * width + 2**63) % 2**64 - 2**63"),
+    edit(levels_of, "end = start + height * width", f"end = start + {_WRAPPED}", _COVERED, "False"),
+    "OverlapsNotCounted: Levels that overlap may have more pixels than value.",
+    edit(levels_of, _COVERED, "False"),
     "LevelsCounted: Levels of locations beyond those of spatial_shapes are ignored.",
     asked(lambda given: given | {n: given[n][:, :, :, : len(given["spatial_shapes"])] for n in (LOCATIONS, WEIGHTS)}),
     "NoPointsRefused: A call without points is refused.",

@@ -58,17 +58,19 @@ def _read_levels(call: Call, row: int, levels: Words) -> int:
     if address_of(levels) == 0:
         return OUT_OF_MEMORY
     value, shapes, starts = call.tensors[row], call.tensors[row + 1], call.tensors[row + 2]
-    pixels, total, count = value.dims[1], 0, shapes.dims[0]
+    pixels, covered, end, count = value.dims[1], 0, 0, shapes.dims[0]
     lengths, first = int64_pointer(shapes.address), int64_pointer(starts.address)
     for i in range(count):
         height, width = lengths[2 * i], lengths[2 * i + 1]
-        start = first[i] if starts.type != 0 else total
+        start = first[i] if starts.type != 0 else end
         levels[3 * i], levels[3 * i + 1], levels[3 * i + 2] = height, width, start
         if height < 1 or width < 1:
             _write_level(call, i, levels)
             write_text(call, text(": must be >= 1"))
             return INVALID
-        if start < 0 or start > pixels or height > (pixels - start) // width:
+        is_within = 0 <= start <= pixels and height <= (pixels - start) // width
+        # Panels of levels that overlap have no more pixels than value: their memory is bounded.
+        if not is_within or height * width > pixels - covered:
             _write_level(call, i, levels)
             if starts.type != 0:
                 write_text(call, text(" and level_start_index["))
@@ -77,10 +79,10 @@ def _read_levels(call: Call, row: int, levels: Words) -> int:
                 write_int(call, start)
             _write_rule(call, pixels)
             return INVALID
-        total = start + height * width
-    if starts.type == 0 and total != pixels:
+        covered, end = covered + height * width, start + height * width
+    if starts.type == 0 and end != pixels:
         write_text(call, text("spatial_shapes has "))
-        write_int(call, total)
+        write_int(call, end)
         write_text(call, text(" pixels"))
         _write_rule(call, pixels)
         return INVALID
@@ -99,7 +101,9 @@ def _write_level(call: Call, i: int, levels: Words) -> None:
 def _write_rule(call: Call, pixels: int) -> None:
     write_text(call, text(": must lie in the "))
     write_int(call, pixels)
-    write_text(call, text(" pixels of value, and fill them if there is no level_start_index"))
+    write_text(
+        call, text(" pixels of value, and fill them if there is no level_start_index; all levels have at most as many")
+    )
 
 
 @optimize_for_size

@@ -66,7 +66,7 @@ def test_the_reference_agrees_with_itself() -> None:
 
 
 def test_every_operator_is_asked_right_and_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {case.operator for case in some_cases(0, 320) if case.twin is None} == set(BY_NAME)
+    assert {case.operator for case in some_cases(0, 480) if case.twin is None} == set(BY_NAME)
     assert {case.operator for case in some_cases(0, 20, ("RoiAlign_16",))} == {"RoiAlign_16"}
     monkeypatch.setattr(strategy, "CORRUPT", 1.0)
     for name in BY_NAME:

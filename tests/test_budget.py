@@ -17,7 +17,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (630, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22650, 841, 5432),
+    "tests": (22655, 841, 5432),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

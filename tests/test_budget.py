@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17536, 4459, 4223),
+    "ortops": (17547, 4462, 4229),
     "onnx_models": (11580, 2577, 2673),
-    "conformance": (12383, 2625, 2896),
+    "conformance": (12385, 2625, 2896),
     "benchmarks": (823, 128, 214),
     "docs": (630, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22655, 841, 5432),
+    "tests": (22658, 841, 5432),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -54,8 +54,11 @@ def test_every_operator_has_a_row() -> None:
 def test_operators_pass_the_checks_of_pytorch(name: str) -> None:
     # A maximum has no derivative by its RoIs, and its derivatives have none by the map that has the maximum. An average's
     # gradient by RoIs has no derivatives.
-    constants = (1,) if name == "roi_pool" else (1, 2) if "roi_pool" in name else (0, 1, 2) if "drois" in name else ()
-    constants = range(4) if name == "ms_deform_attn_grad" else constants  # it has no derivatives
+    constants: Sequence[int] = (
+        (1,) if name == "roi_pool" else (1, 2) if "roi_pool" in name else (0, 1, 2) if "drois" in name else ()
+    )
+    if name == "ms_deform_attn_grad":  # it has no derivatives
+        constants = (0, 1, 2, 3)
     arguments = [
         value.clone().requires_grad_(value.is_floating_point() and i not in constants)
         if isinstance(value, torch.Tensor)

@@ -67,7 +67,7 @@ def cases() -> Iterator[Case]:
         function = list(FUNCTIONS)[len(places) - 2]
         attributes = {"mode": MODES[turn % 3], "padding_mode": PADDINGS[turn // 3 % 3], "align_corners": turn % 2}
         note = f"{name.replace('_', ' ')}, at locations all over the map"
-        sized = _made(f"sizes/{name}", function, x_shape, places, attributes, note=note, types=["float", "double"])
+        sized = _sampled(f"sizes/{name}", function, x_shape, places, attributes, note=note, types=["float", "double"])
         yield from (replace(case, basis=Basis.VECTORS) for case in sized)
     yield from _users()
 
@@ -81,7 +81,7 @@ def grid_at(coordinates: Sequence[Array], lengths: Lengths, align_corners: int) 
     return np.stack(numbers[::-1], axis=-1)
 
 
-def _made(
+def _sampled(
     scenario: str,
     function: str,
     x_shape: Lengths,
@@ -108,7 +108,7 @@ def _matrix(function: str, rank: int) -> Iterator[Case]:
     for (mode, padding), align_corners in itertools.product(itertools.product(MODES, PADDINGS), (0, 1)):
         # The parameter of cubic interpolation follows from ONNX's vectors, and how border moves it from no text.
         basis = {"linear": Basis.TEXT, "nearest": Basis.TEXT, "cubic": Basis.VECTORS}[mode]
-        yield from _made(
+        yield from _sampled(
             f"matrix/{mode}_{padding}",
             function,
             (2, 3, *LENGTHS[align_corners][3 - rank :]),
@@ -120,7 +120,7 @@ def _matrix(function: str, rank: int) -> Iterator[Case]:
             basis=Basis.OURS if (mode, padding) == ("cubic", "border") else basis,
         )
     for name, value in {"mode": "nearest", "padding_mode": "border", "align_corners": 1}.items():
-        yield from _made(
+        yield from _sampled(
             f"defaults/{name}_alone",
             function,
             (2, 3, *LENGTHS[name == "align_corners"][3 - rank :]),
@@ -135,7 +135,7 @@ def _matrix(function: str, rank: int) -> Iterator[Case]:
 def _types(function: str, rank: int) -> Iterator[Case]:
     """A grid of any type for a map of any type, which the text allows, with numbers that not every type has."""
     lengths = (2, 3, *LENGTHS[0][3 - rank :])
-    for case in _made("types/grid", function, lengths, (2, 3, 2)[3 - rank :], {}, note="", around=0.5):
+    for case in _sampled("types/grid", function, lengths, (2, 3, 2)[3 - rank :], {}, note="", around=0.5):
         for kind in case.definition.element_types(case.definition.inputs[1]):
             grid = case.inputs["grid"].astype(np.float64) * FINE
             yield replace(
@@ -182,10 +182,10 @@ def _empty(function: str, rank: int) -> Iterator[Case]:
 def _sessions(function: str, rank: int) -> Iterator[Case]:
     """A call of a session after other calls, in two threads, and with constant inputs or symbolic lengths."""
     ours, places = (2, 3, 3, 4, 5)[: 2 + rank], (2, 3, 2)[:rank]
-    made = functools.partial(_made, function=function, attributes={}, types=["float"], around=0.3)
+    sampled = functools.partial(_sampled, function=function, attributes={}, types=["float"], around=0.3)
 
     def call(scenario: str, note: str, x_shape: Lengths = ours, seed: int = 1, count: Lengths = places) -> list[Case]:
-        return list(made(f"session/{scenario}", x_shape=x_shape, places=count, seed=seed, note=note))
+        return list(sampled(f"session/{scenario}", x_shape=x_shape, places=count, seed=seed, note=note))
 
     others = {
         "of_the_same_sizes": call("of_the_same_sizes", "", seed=2),

@@ -85,8 +85,8 @@ def fuse_command(model: Path, out: Path, force: bool, domain: str) -> None:
     """
     before, after = change_file(model, out, functools.partial(fuse, domain=domain), force)
     attentions, samples = (Counter(node.op_type for node in graph.node) for graph in (after.graph, before.graph))
-    found = attentions["MSDeformAttn"] - samples["MSDeformAttn"]
-    click.echo(f"{count(found, 'attention')} fused: {out}")
+    fused = attentions["MSDeformAttn"] - samples["MSDeformAttn"]
+    click.echo(f"{count(fused, 'attention')} fused: {out}")
     if left := attentions["GridSample"]:
         click.echo(f"{left} GridSample unchanged: not part of deformable attention")
 

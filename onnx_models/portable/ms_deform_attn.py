@@ -50,9 +50,9 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
     if not request.operator.is_gradient:
         return {"Y": (sample * weights).sum(3, 4).reshape(images, queries, heads * channels)}
     g = given["dY"].cast(kind).reshape(images, queries, heads, 1, 1, channels)
-    found: dict[str, Value] = {}
+    gradients: dict[str, Value] = {}
     if "dweights" in request.wanted:
-        found["dweights"] = (g * sample).sum(5)
+        gradients["dweights"] = (g * sample).sum(5)
     if "dlocations" in request.wanted:
         across = _sum((around[down, 1] - around[down, 0]) * _part(fy, down) for down in range(2))
         along = _sum((around[1, right] - around[0, right]) * _part(fx, right) for right in range(2))
@@ -60,15 +60,15 @@ def outputs(given: Mapping[str, Value], request: BodyRequest) -> dict[str, Value
             (g * slope).sum(5).unsqueeze(5) * weights * length.cast(kind).unsqueeze(2)
             for slope, length in ((across, width), (along, height))
         ]
-        found["dlocations"] = is_on_map.unsqueeze(5).where(concat(5, *slopes), 0.0)
+        gradients["dlocations"] = is_on_map.unsqueeze(5).where(concat(5, *slopes), 0.0)
     if "dvalue" in request.wanted:
         total = zeros(kind, images * (pixels + 1) * heads, channels)
         for corner, number in numbers.items():
             added = (g * weights * shares[corner]).reshape(number.op("Size", kind="int64").reshape(1), channels)
             total = total.op("ScatterND", number.reshape(-1).unsqueeze(1), added, reduction="add")
         every = total.reshape(images, pixels + 1, heads, channels)
-        found["dvalue"] = every.slice(1, value.graph.constant([0], "int64"), pixels)
-    return found
+        gradients["dvalue"] = every.slice(1, value.graph.constant([0], "int64"), pixels)
+    return gradients
 
 
 def _start(given: Mapping[str, Value], sizes: Value, levels: Value) -> Value:

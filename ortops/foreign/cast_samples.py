@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from ortops.foreign.lengths import attribute
+from ortops.foreign.protos import attribute, import_domain, unused_name
 
 _NO_KERNEL = re.compile(r"(Could not find an implementation|Failed to find kernel) for GridSample\(")
 """ONNX Runtime's messages for a GridSample node that it has no kernel for."""
@@ -48,7 +48,8 @@ def cast_samples(model: onnx.ModelProto) -> bool:
         nodes += _with_casts(node, kinds, opset, names) if kinds and set(kinds) <= _COMPUTED.keys() else [node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
-    model.opset_import.append(onnx.helper.make_opsetid(_SAMPLER, 1))
+    if any(node.domain == _SAMPLER for node in nodes):
+        import_domain(model, _SAMPLER, 1)
     return nodes != before
 
 
@@ -73,8 +74,11 @@ def _with_casts(node: onnx.NodeProto, kinds: list[int], opset: int, names: set[s
     kind, is_old_double = _COMPUTED[kinds[0]], kinds[0] == _DOUBLE and opset < 20
     if {_COMPUTED[other] for other in kinds} == {kind} and not is_old_double and _BFLOAT16 not in kinds:
         return [node]
-    inputs = [name if other == kind else _new(name, names) for name, other in zip(node.input, kinds, strict=True)]
-    output = node.output[0] if kinds[0] == kind else _new(node.output[0], names)
+    inputs = [
+        name if other == kind else unused_name(f"{name}/Cast", names)
+        for name, other in zip(node.input, kinds, strict=True)
+    ]
+    output = node.output[0] if kinds[0] == kind else unused_name(f"{node.output[0]}/Cast", names)
     pairs = [(old, new) for old, new in zip(node.input, inputs, strict=True) if old != new]
     nodes = [onnx.helper.make_node("Cast", [old], [new], to=kind) for old, new in pairs]
     values: dict[str, Any] = {"mode": "linear", "padding_mode": "zeros", "align_corners": 0}
@@ -89,9 +93,3 @@ def _with_casts(node: onnx.NodeProto, kinds: list[int], opset: int, names: set[s
     if output != node.output[0]:
         nodes.append(onnx.helper.make_node("Cast", [output], node.output, to=kinds[0]))
     return nodes
-
-
-def _new(base: str, names: set[str]) -> str:
-    name = next(name for i in range(len(names) + 1) if (name := f"{base}/Cast_{i}") not in names)
-    names.add(name)
-    return name

@@ -26,26 +26,29 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ortops.foreign.lengths import Lengths, Values, attribute, is_open, small_constants
+from ortops.foreign.lengths import Lengths, Values, is_open, small_constants
+from ortops.foreign.protos import attribute, import_domain, unused_name
 from ortops.spec import DOMAIN_VERSION
 
 
 def fuse(model: onnx.ModelProto, domain: str) -> int:
     """Put a MSDeformAttn node of `domain` in place of each deformable attention in a model's graph; return their number."""
     graph, search = model.graph, _Search(model.graph)
-    attentions = [found for index, node in enumerate(graph.node) if (found := search.attention(index, node))]
+    candidates = [search.attention(index, node) for index, node in enumerate(graph.node)]
+    attentions = [attention for attention in candidates if attention is not None]
     if not attentions:
         return 0
-    lengths = Lengths(graph, search.constants, {name: rank for found in attentions for name, rank in found.ranks})
-    added = {found.last: found.nodes(search, lengths, domain) for found in attentions if found.fits(lengths)}
+    lengths = Lengths(
+        graph, search.constants, {name: rank for attention in attentions for name, rank in attention.ranks}
+    )
+    added = {each.last: each.nodes(search, lengths, domain) for each in attentions if each.fits(lengths)}
     if added:
         needed = search.needed(added)
         nodes = [(*added.get(i, ()), *((node,) if i in needed else ())) for i, node in enumerate(graph.node)]
         kept = [node for group in nodes for node in group]
         del graph.node[:]
         graph.node.extend(kept)
-        if all(item.domain != domain for item in model.opset_import):
-            model.opset_import.append(onnx.helper.make_opsetid(domain, DOMAIN_VERSION))
+        import_domain(model, domain, DOMAIN_VERSION)
     return len(added)
 
 
@@ -214,10 +217,7 @@ class _Nodes:
         self._base, self._names = base, names
 
     def op(self, op_type: str, *inputs: str, **attributes: Any) -> str:
-        name = next(
-            name for i in range(len(self._names) + 1) if (name := f"{self._base}/{op_type}_{i}") not in self._names
-        )
-        self._names.add(name)
+        name = unused_name(f"{self._base}/{op_type}", self._names)
         self.added.append(onnx.helper.make_node(op_type, inputs, [name], **attributes))
         return name
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from ortops.foreign.protos import attribute
+
 Values = np.ndarray[Any, Any]
 """Integers of any size: an array of dtype object."""
 
@@ -29,15 +31,6 @@ _BROADCAST = {"Add", "Mul", "Sub"}
 def is_open(length: int) -> bool:
     """Whether a length depends on the graph's inputs."""
     return abs(length) >= 1 << 40
-
-
-def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """The value of a node's attribute, strings as str; the default if the node lacks it."""
-    for proto in node.attribute:
-        if proto.name == name:
-            value = onnx.helper.get_attribute_value(proto)
-            return value.decode(errors="replace") if isinstance(value, bytes) else value
-    return default
 
 
 def small_constants(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:

@@ -106,27 +106,29 @@ class Middles(Formula):
                 return self._dy().reshape(shape).astype(dtype)
             if name == "attention_weights":
                 return np.broadcast_to(np.resize(WEIGHTS, points), shape).astype(dtype)
-            result = np.zeros((self.queries, 1, levels, points, 2))
+            locations = np.zeros((self.queries, 1, levels, points, 2))
             for level, point, row, column in self._middles():
-                result[:, 0, level, point] = np.stack([(column + 1) / self.side[1], (row + 1) / self.side[0]], axis=-1)
-            return np.broadcast_to(result, shape).astype(dtype)
+                locations[:, 0, level, point] = np.stack(
+                    [(column + 1) / self.side[1], (row + 1) / self.side[0]], axis=-1
+                )
+            return np.broadcast_to(locations, shape).astype(dtype)
         of_queries = images, self.queries, heads, channels
         wide = np.float64 if self.element_type == "double" or name in ("dweights", "dlocations") else np.float32
-        made, dy = np.zeros(of_queries if name == "Y" else shape, wide), self._dy().astype(wide)
+        result, dy = np.zeros(of_queries if name == "Y" else shape, wide), self._dy().astype(wide)
         for level, point, row, column in self._middles():
             pixel, weight = (level * self.side[0] + row) * self.side[1] + column, WEIGHTS[point % len(WEIGHTS)]
             if name == "Y":
-                made += (weight * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).astype(wide)
+                result += (weight * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).astype(wide)
             elif name == "dvalue":
                 for offset in (0, 1, self.side[1], self.side[1] + 1):  # of one point, no two queries read the same
-                    made[:, pixel + offset] += dy * np.asarray(weight / 4, wide)
+                    result[:, pixel + offset] += dy * np.asarray(weight / 4, wide)
             elif name == "dweights":
-                made[..., level, point] = (dy * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).sum(-1)
+                result[..., level, point] = (dy * self._elements(self._around(1, 1, 1, 1) / 4, OF_VALUE, pixel)).sum(-1)
             else:
                 for k, signs in enumerate(((-1, 1, -1, 1), (-1, -1, 1, 1))):
                     slope = self._elements(self._around(*signs) / 2, OF_VALUE, pixel)
-                    made[..., level, point, k] = weight * self.side[1 - k] * (dy * slope).sum(-1)
-        return made.reshape(shape)
+                    result[..., level, point, k] = weight * self.side[1 - k] * (dy * slope).sum(-1)
+        return result.reshape(shape)
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: coordinates are exact."""

@@ -25,11 +25,11 @@ def sampler(x: str, grid: str, opset: int, axes: str = "n, c, h, w", nodes: str 
     )
 
 
-@pytest.mark.parametrize(("x", "grid"), list(itertools.product(KINDS, KINDS)))
-@pytest.mark.parametrize("opset", [16, 20, 22])
-def test_a_session_casts_what_onnx_runtime_lacks(x: str, grid: str, opset: int) -> None:
-    if "bfloat16" in (x, grid) and opset < 22:
-        pytest.skip("ONNX has it from opset 22 on")
+@pytest.mark.parametrize(
+    ("opset", "x", "grid"),
+    [row for row in itertools.product((16, 20, 22), KINDS, KINDS) if row[0] >= 22 or "bfloat16" not in row],
+)
+def test_a_session_casts_what_onnx_runtime_lacks(opset: int, x: str, grid: str) -> None:
     rng = np.random.default_rng(0)
     a = rng.standard_normal((2, 3, 5, 6)).astype(KINDS[x])
     places = rng.uniform(-1.2, 1.2, (2, 4, 4, 2)).astype(KINDS[grid])

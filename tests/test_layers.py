@@ -59,6 +59,7 @@ LAYERS = (
         *(
             "conformance.printable",
             "conformance.stored_results",
+            "conformance.tensor_files",
         ),
     ),
     ("conformance.expected_failures", "conformance.families"),

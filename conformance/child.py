@@ -183,8 +183,6 @@ class Child:
             self._stage.set("", START_TIMEOUT)
             first = _Call(0, begin, [args], START_TIMEOUT)
             process = _Process(target=_serve, args=(first, there, self._stage), daemon=True)
-            # A dask worker is a daemon process, which multiprocessing allows no children unless the flag is cleared.
-            multiprocessing.current_process().daemon = False
             process.start()
             there.close()
             self._running = process, here

@@ -25,7 +25,6 @@ from conformance.child import START_TIMEOUT, Child, ProcessLostError, limited_me
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Reason, Result
-from conformance.printable import PrintableError
 from conformance.run import Answer, AnswerFunction, CaseRunner, ask, part_of
 from conformance.stored_results import store_results
 
@@ -38,8 +37,8 @@ WARM_UP_LIMITS = 3
 MAX_CASES = 32
 """The maximum number of cases of one task."""
 
-CHECK_EVERY = 1.0
-"""Seconds between two checks that a worker is left."""
+LISTEN_EVERY = 1.0
+"""Seconds after which a wait is interrupted, because Windows delivers no Ctrl-C to a thread that waits without a limit."""
 
 MAX_TASKS = 4
 """The maximum number of unfinished tasks for each worker."""
@@ -198,37 +197,18 @@ def own_child(kind: Callable[..., C], *args: Any) -> C:
     return children[key]
 
 
-class WorkerPoolError(PrintableError):
-    """The cluster, or its last worker, was lost before all cases ran."""
-
-
 class WorkerPool:
-    """The workers of a command: threads that own child processes.
+    """Threads that own child processes. A context manager, at whose end all tasks are stopped and all children have ended.
 
     worker_count: the number of tasks that run at once.
-    lost_errors: the exceptions that a future raises if every worker that ran its task has died.
     """
-
-    worker_count: int
-    lost_errors: tuple[type[BaseException], ...] = ()
-
-    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
-        """Call a function of a module in a worker."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Raise WorkerPoolError if no worker is left."""
-
-
-class LocalPool(WorkerPool):
-    """Threads of this process. A context manager, at whose end all tasks are stopped and all children have ended."""
 
     def __init__(self, jobs: int) -> None:
         self.worker_count = jobs
         self._threads, self._unfinished = ThreadPoolExecutor(jobs), set[Future[Any]]()
 
     def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
-        """See `WorkerPool`."""
+        """Call a function in a worker."""
         future = self._threads.submit(function, *args)
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
@@ -256,7 +236,6 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
 
     Raises:
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
-        WorkerPoolError: a cluster's workers have died.
     """
     if not cases:
         return iter(())
@@ -266,10 +245,7 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
     first = next(itertools.chain(small, parts), None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.submit(load_first, setting, first) for _ in range(pool.worker_count)]
-    try:
-        loading[0].result()
-    except pool.lost_errors as error:
-        raise WorkerPoolError(f"every worker that loaded {setting.backend} and ran a first case has died") from error
+    loading[0].result()
     return _as_completed(pool, setting, tasks)
 
 
@@ -294,19 +270,14 @@ def _is_huge(case: Case) -> bool:
 
 def _as_completed(pool: WorkerPool, setting: Setting, tasks: Iterable[list[Case]]) -> Iterator[Result]:
     """The results of tasks. The pool gets a few at a time."""
-    waiting, running = deque(tasks), dict[Future[list[Result]], list[Case]]()
+    waiting, running = deque(tasks), set[Future[list[Result]]]()
     while waiting or running:
         while waiting and len(running) < MAX_TASKS * pool.worker_count:
-            task = waiting.popleft()
-            running[pool.submit(run_task, setting, task)] = task
-        wait(running, CHECK_EVERY, FIRST_COMPLETED)
-        pool.check()
+            running.add(pool.submit(run_task, setting, waiting.popleft()))
+        wait(running, LISTEN_EVERY, FIRST_COMPLETED)
         for future in [future for future in running if future.done()]:
-            task = running.pop(future)
-            try:
-                yield from future.result()
-            except pool.lost_errors as error:
-                raise WorkerPoolError(f"every worker that ran {task[0].id} has died") from error
+            running.remove(future)
+            yield from future.result()
 
 
 # Tasks of a pool.

@@ -19,7 +19,6 @@ PACKAGES = ("ortops", "onnx_models", "conformance")
 WITH_EXTRAS = (
     "onnx_models.torch",
     "ortops.torch",
-    "conformance.cluster",
     "conformance.backends.openvino",
     "conformance.backends.torchvision",
     "conformance.fuzz.campaign",

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 
 CLEARS = (
     "\x1b[2J\x1b]8;;http://x\x1b\\link\x07\r\n3780 passed, 0 failed\n\0\x9b31m\u202edc\ud800 \uffff [red]中 :smile:"
@@ -232,10 +231,6 @@ def hungry_at_max(_: str, _inputs: object, attributes: Mapping[str, Any], *_othe
     if attributes["mode"] == "max":
         np.ones(2**30)
     raise NotImplementedError
-
-
-def ends_its_worker(*_: object) -> None:
-    os.kill(psutil.Process().ppid(), signal.SIGKILL)
 
 
 def answers_thirty(*_: object) -> None:

@@ -23,7 +23,7 @@ from conformance.fuzz.campaign import Plan
 from conformance.fuzz.check import BY_REFERENCE, Failure, check, read_case, with_expectation, write_failure
 from conformance.fuzz.strategy import some_cases
 from conformance.run import Answer, CaseRunner, ask
-from conformance.schedule import LocalPool
+from conformance.schedule import WorkerPool
 from ortops.operators.asked import BY_NAME
 from suite_runs import run
 
@@ -133,7 +133,7 @@ def test_any_number_of_processes_finds_the_same(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(campaign, "ROUND", 3)
     plan, reports = Plan("rude_backends:supports_nothing", 0), []
     for jobs in (1, 2):
-        with LocalPool(jobs) as pool:
+        with WorkerPool(jobs) as pool:
             reports.append([report for report in campaign.run(plan, pool, 9) if report.counts])
     assert reports[0] == reports[1]
     assert sum((report.counts for report in reports[0]), Counter()) == {"unsupported": 9}
@@ -143,7 +143,7 @@ def test_a_campaign_that_is_left_leaves_no_process(tmp_path: Path, monkeypatch: 
     asked = tmp_path / "asked"
     monkeypatch.setenv("ASKED", str(asked))
     others = psutil.Process().children(recursive=True)
-    with LocalPool(1) as pool:
+    with WorkerPool(1) as pool:
         next(_ for _ in campaign.run(Plan("rude_backends:never_ends", 0), pool) if asked.exists())
         processes = [process for process in psutil.Process().children(recursive=True) if process not in others]
     assert len(processes) >= 1

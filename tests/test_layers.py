@@ -66,7 +66,6 @@ LAYERS = (
     ("conformance.backends", "conformance.cases", "conformance.compare"),
     ("conformance.export", "conformance.run"),
     (
-        "conformance.cluster",
         "conformance.conditions",
         "conformance.diagnosis",
         "conformance.explain",

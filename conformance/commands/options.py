@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from conformance import schedule
 from conformance.case import Case
 from conformance.cases import collect
-from conformance.schedule import LocalPool, WorkerPool, WorkerPoolError
 from ortops import atomic_file
 
 SELECT = click.option("--select", "glob", default="*", metavar="GLOB", help="Run only the cases whose id matches.")
@@ -26,12 +24,6 @@ JOBS = click.option(
     default=os.cpu_count() or 1,
     metavar="N",
     help="Number of processes, by default one for each CPU.",
-)
-DASK = click.option(
-    "--dask",
-    "address",
-    metavar="ADDRESS",
-    help="Run on the workers of this dask.distributed scheduler, such as tcp://host:8786, instead of local processes.",
 )
 TIME_LIMIT = click.option(
     "--time-limit",
@@ -85,31 +77,6 @@ def _near(glob: str) -> list[str]:
         if not ids:
             return ["/".join((*parts[:place], near)) for near in difflib.get_close_matches(part, known)]
     return []
-
-
-@contextlib.contextmanager
-def chosen_workers(jobs: int, address: str | None, backend: str) -> Iterator[WorkerPool]:
-    """The workers for the options `JOBS` and `DASK`: child processes of this one, or the workers of a dask cluster.
-
-    Raises:
-        click.BadParameter, click.UsageError: the cluster has no workers, or both options are given.
-    """
-    is_given = click.get_current_context().get_parameter_source("jobs") is ParameterSource.COMMANDLINE
-    if address is not None and is_given:
-        text = "--jobs sets the number of local processes: with --dask the cluster's threads run the cases"
-        raise click.UsageError(text)
-    if address is None:
-        with LocalPool(jobs) as here:
-            yield here
-        return
-    with wrong_call("--dask", WorkerPoolError):
-        try:
-            from conformance.cluster import Cluster  # of the extra dask
-        except ModuleNotFoundError as error:
-            raise WorkerPoolError(f"{error}: {how_to_install('dask')}") from error
-        workers = Cluster(address, backend)
-    with workers:
-        yield workers
 
 
 def how_to_install(extra: str) -> str:

@@ -15,7 +15,7 @@ from conformance.commands.options import IN_FILE, JOBS, SELECT, out_file, select
 from conformance.report import counts, terminal
 from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
 from conformance.report.terminal import console, line
-from conformance.schedule import LocalPool
+from conformance.schedule import WorkerPool
 from ortops import atomic_file
 from ortops.progress import with_progress
 
@@ -77,7 +77,7 @@ def _missing(name: str) -> str:
 
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
-    with LocalPool(jobs) as pool:
+    with WorkerPool(jobs) as pool:
         results = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
         by_id = {result.id: result for result in results}
     return report_of(name, [by_id[case.id] for case in cases])

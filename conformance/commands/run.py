@@ -15,12 +15,10 @@ from conformance import backends, child, schedule
 from conformance.case import Case
 from conformance.cases import by_id
 from conformance.commands.options import (
-    DASK,
     IN_FILE,
     JOBS,
     SELECT,
     TIME_LIMIT,
-    chosen_workers,
     out_file,
     selected_cases,
     wrong_call,
@@ -33,7 +31,6 @@ from conformance.report.files import Reports
 from conformance.report.record import Report
 from conformance.report.terminal import console
 from conformance.run import STRICT
-from conformance.schedule import WorkerPoolError
 from ortops.progress import with_progress
 
 
@@ -129,7 +126,6 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     help="Continue the run that wrote F as JSON; its cases do not run again.",
 )
 @JOBS
-@DASK
 @TIME_LIMIT
 @click.option(
     "--memory-limit",
@@ -156,7 +152,6 @@ def run_command(
     html_file: Path | None,
     earlier_file: Path | None,
     jobs: int,
-    address: str | None,
     time_limit: float,
     memory_limit: int | None,
     verbose: bool,
@@ -204,9 +199,8 @@ def run_command(
     with (
         wrong_call("--backend", backends.MissingBackendError),
         wrong_call("--provider", backends.ProviderError),
-        wrong_call("--dask", WorkerPoolError),
         stopped_by_signals() as stopped,
-        chosen_workers(min(jobs, max(len(left), 1)), address, backend_name) as pool,
+        schedule.WorkerPool(min(jobs, max(len(left), 1))) as pool,
     ):
         results = schedule.run_cases(pool, setting, left)
 

@@ -1,6 +1,5 @@
 """Fuzzing: random cases, compared with the reference.
 
 `strategy` lets hypothesis draw cases, some of them invalid. `check` compares a backend with the reference, and rejects
-failures that only rounding causes. `campaign` lets hypothesis search for failures and shrink them, in child processes or
-on a cluster. `file` writes and reads cases.
+failures that only rounding causes. `campaign` lets hypothesis search for failures and shrink them, in child processes.
 """

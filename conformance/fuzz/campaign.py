@@ -11,7 +11,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 
 from conformance import schedule
@@ -19,7 +19,7 @@ from conformance.case import Case
 from conformance.child import ProcessLostError
 from conformance.fuzz.check import REFERENCE, TIME_LIMIT, Failure, Verdict, check, with_expectation
 from conformance.fuzz.strategy import ROUND, search
-from conformance.schedule import TWIN, BackendChild, Setting, WorkerPool, WorkerPoolError, own_child
+from conformance.schedule import TWIN, BackendChild, Setting, WorkerPool, own_child
 
 REPORT_EVERY = 0.2  # the most seconds between two reports
 
@@ -49,9 +49,6 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
         pool: the workers.
         count: the number of cases; None for no limit.
         seconds: the time after which no more case starts and no failure is shrunk; None for no limit.
-
-    Raises:
-        WorkerPoolError: no worker is left.
     """
     deadline, seen = time.time() + (seconds or math.inf), set[tuple[str, ...]]()
     starts = iter(itertools.count(0, ROUND) if count is None else range(0, count, ROUND))
@@ -64,16 +61,10 @@ def run(plan: Plan, pool: WorkerPool, count: int | None = None, seconds: float |
             rounds.append(pool.submit(run_round, plan, first // ROUND, size, deadline))
         if not rounds:
             return
-        pool.check()
         if not wait(list(rounds)[:1], REPORT_EVERY).done:
             yield Report(Counter())  # which lets the caller stop the campaign
             continue
-        try:
-            report = rounds.popleft().result()
-        except pool.lost_errors as error:
-            raise WorkerPoolError("every worker that ran some of the cases has died") from error
-        except CancelledError as error:
-            raise WorkerPoolError("the submitted cases were cancelled") from error
+        report = rounds.popleft().result()
         first_of = {
             failure.signature: failure for failure in reversed(report.failures) if failure.signature not in seen
         }

@@ -144,6 +144,11 @@ RULES = (
         r"^grid_sample\w*/edge/(infinite_|nan_location|one_pixel_reflected)",
         "grid_sample:NoPixelIsNaN",
     ),
+    Rule(
+        "Deformable attention: weights that are infinite or NaN multiply samples, also off the map, and not pixels",
+        r"^ms_deform_attn/published/(infinite_weight|nan_weight_off)",
+        "ms_deform_attn:WeightsOnPixels ms_deform_attn:OffTheMapSkipped",
+    ),
 )
 
 

@@ -14,10 +14,10 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "onnx_models": (11580, 2577, 2673),
     "conformance": (12284, 2622, 2881),
     "benchmarks": (823, 128, 214),
-    "docs": (630, 88, 135),
+    "docs": (635, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22588, 838, 5410),
+    "tests": (22761, 851, 5464),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17547, 4462, 4229),
     "onnx_models": (11580, 2577, 2673),
-    "conformance": (12284, 2622, 2881),
+    "conformance": (12237, 2619, 2875),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (727, 124, 232),

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Basis, Case
+from conformance.case import Array, Case
 from conformance.cases.make import ATTENTION, expand
-from conformance.cases.scenes import scatter
+from conformance.cases.scenes import load, scatter
 from conformance.cases.sessions import TWO_THREADS, in_one_session
 from ortops.operators import BY_NAME
 
@@ -55,19 +55,7 @@ class AttentionScene:
         return inputs | ({"level_start_index": np.array(self.starts)} if self.starts else {})
 
 
-SCENES = (
-    AttentionScene("plain", "two images, heads and levels", (2, 3, 2, 4, 2), ((3, 5), (2, 4)), (), 10),
-    AttentionScene("as_in_models", "four levels of four points", (1, 4, 3, 8, 4), ((8, 9), (4, 5), (2, 3), (1, 2)), (), 20),
-    AttentionScene("starts", "levels out of order, pixels left out", (2, 3, 2, 3, 2), ((2, 3), (4, 1)), (9, 2), 30),
-    AttentionScene("queries", "many queries", (1, 300, 1, 2, 1), ((3, 2), (2, 3)), (), 40),
-    AttentionScene("channels", "many channels", (1, 2, 2, 70, 2), ((2, 3),), (), 50),
-    AttentionScene("points", "many points", (1, 2, 1, 3, 70), ((3, 4), (2, 2)), (), 60),
-    AttentionScene("heads", "many heads", (1, 2, 33, 2, 2), ((2, 2),), (), 70),
-    AttentionScene("levels", "many levels", (1, 2, 1, 2, 2), tuple((1 + k % 3, 1 + k % 4) for k in range(20)), (), 80),
-    AttentionScene("images", "many images", (19, 2, 1, 2, 2), ((2, 2),), (), 90),
-    AttentionScene("one_row", "levels of one row and of one column", (1, 5, 1, 3, 3), ((1, 9), (9, 1)), (), 100),
-    AttentionScene("one_channel", "one channel of one head", (1, 5, 1, 1, 2), ((4, 4),), (), 110),
-)  # fmt: skip
+SCENES = load("attention.json", AttentionScene)
 
 
 def cases() -> Iterator[Case]:
@@ -102,25 +90,19 @@ def _sums_of_many() -> Iterator[Case]:
     locations, ones = np.full((1, 1, 1, 1, 4096, 2), 0.5), np.ones((1, 1, 1, 1, 4096))
     inputs = {"value": np.ones((1, 1, 1, 2)), "spatial_shapes": np.array([[1, 1]])}
     inputs |= {"sampling_locations": locations, "attention_weights": ones}
-    note = "a sum of 4096 ones"
-    yield from expand(
-        "matrix/many_ones",
-        function=ATTENTION,
-        note=note,
-        attributes={},
-        inputs=inputs,
-        outputs=["Y"],
-        expected={"Y": np.full((1, 1, 2), 4096.0)},
-    )
-    yield from expand(
-        "matrix/many_ones",
-        function=f"{ATTENTION}_grad",
-        note=note,
-        attributes={},
-        inputs={"dY": np.ones((1, 1, 2)), **inputs},
-        outputs=["dvalue"],
-        expected={"dvalue": np.full((1, 1, 1, 2), 4096.0)},
-    )
+    for function, dy, (output, shape) in (
+        (ATTENTION, {}, ("Y", (1, 1, 2))),
+        (f"{ATTENTION}_grad", {"dY": np.ones((1, 1, 2))}, ("dvalue", (1, 1, 1, 2))),
+    ):
+        yield from expand(
+            "matrix/many_ones",
+            function=function,
+            note="a sum of 4096 ones",
+            attributes={},
+            inputs={**dy, **inputs},
+            outputs=[output],
+            expected={output: np.full(shape, 4096.0)},
+        )
 
 
 def _sessions() -> Iterator[Case]:
@@ -138,5 +120,4 @@ def _sessions() -> Iterator[Case]:
         earlier = [list(_of_scene("session", call, types=["float"])) for call in calls]
         yield from in_one_session(_of_scene("session", replace(asked, name=scenario), types=["float"]), earlier)
     earlier = [list(_of_scene("session", replace(asked, seed=131 + 10 * turn), types=["float"])) for turn in range(8)]
-    for case in in_one_session(_of_scene("session", replace(asked, name=TWO_THREADS), types=["float"]), earlier):
-        yield replace(case, is_at_once=True, basis=Basis.OURS)
+    yield from in_one_session(_of_scene("session", replace(asked, name=TWO_THREADS), types=["float"]), earlier)

@@ -199,8 +199,7 @@ def _sessions(function: str, rank: int) -> Iterator[Case]:
     repeated = [call("four_of_the_same_sizes", "four calls with the same sizes", seed=seed) for seed in (2, 3, 4, 1)]
     yield from in_one_session(repeated[-1], repeated[:-1])
     threads = [call(TWO_THREADS, "two threads run one session at the same time", seed=seed) for seed in range(8)]
-    for case in in_one_session(threads[-1], threads[:-1]):
-        yield replace(case, is_at_once=True, basis=Basis.OURS)
+    yield from in_one_session(threads[-1], threads[:-1])
     yield from map(with_named_axes, call("named_lengths", "a model with symbolic dimensions"))
     for name in ("X", "grid"):
         for case in call(f"constant_{name}", f"{name} is a constant of the model", seed=5):

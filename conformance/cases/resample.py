@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.case import Array, Basis, Case, Source
+from conformance.case import Array, Case, Source
 from conformance.cases.every_attribute import OFFSETS
 from conformance.cases.make import NO_ARRAYS, NONE, RESAMPLE, Attributes, make
 from conformance.cases.scenes import load, scatter
@@ -158,8 +158,7 @@ def _sessions() -> Iterator[Case]:
     equal = [replace(asked, seed=42 + turn) for turn in range(8)]
     yield from _in_one_session("four_of_the_same_sizes", equal[:4], chosen)
     yield from _in_one_session("lengths_one_at_a_time", one_at_a_time, chosen)
-    for case in _in_one_session(TWO_THREADS, equal, chosen):
-        yield replace(case, is_at_once=True, basis=Basis.OURS)
+    yield from _in_one_session(TWO_THREADS, equal, chosen)
     for interpolation in ("linear", "nearest_neighbor"):
         note = "sizes without scales: in every call of a session, the ratio is that of its own lengths"
         shapes = ((5, 6), (9, 3), (2, 8), (5, 5))

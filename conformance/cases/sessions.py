@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from conformance.case import Basis, Case
+from conformance.case import Basis, Case, scenario_of
 from conformance.cases import exact_rois
 from conformance.cases.every_attribute import OF_MODE
 from conformance.cases.exact_rois import ExactRois, reversed_channels
@@ -110,11 +110,10 @@ def cases() -> Iterator[Case]:
 
 
 def several_calls(make: Make) -> Iterator[Case]:
-    """The cases of `SEVERAL` for operators with RoIs. That two threads may run a session is this project's rule."""
+    """The cases of `SEVERAL` for operators with RoIs."""
     for scenario, note, calls in SEVERAL:
         *before, asked = (list(make(f"session/{scenario}", note, crop)) for crop in calls)
-        for case in in_one_session(asked, before):
-            yield replace(case, is_at_once=True, basis=Basis.OURS) if scenario == TWO_THREADS else case
+        yield from in_one_session(asked, before)
 
 
 def single_calls(make: Callable[..., Iterable[Case]], note: str) -> Iterator[Case]:
@@ -151,7 +150,16 @@ def _in_one_session(scenario: str, note: str, mode: str, earlier: tuple[ExactRoi
 
 
 def in_one_session(asked: Iterable[Case], earlier: Iterable[Iterable[Case]]) -> Iterator[Case]:
-    """The cases, each run after the earlier calls of its operator in the same session; attributes must agree."""
+    """The cases, each run after the earlier calls of its operator in the same session; attributes must agree.
+
+    That two threads may run a session at once, as those of `TWO_THREADS` do, is this project's rule.
+    """
     before = [{case.operator: case for case in call} for call in earlier]
     for case in asked:
-        yield replace(with_named_axes(case), before=tuple(calls[case.operator] for calls in before))
+        is_at_once = scenario_of(case.id).endswith(TWO_THREADS)
+        yield replace(
+            with_named_axes(case),
+            before=tuple(calls[case.operator] for calls in before),
+            is_at_once=is_at_once,
+            basis=Basis.OURS if is_at_once else case.basis,
+        )

@@ -26,6 +26,7 @@ from conformance.mutants.steps import (
     of_the_last_call,
     on,
     on_images,
+    pixels_in_16_bits,
     refused_if,
     refused_where,
     result,
@@ -33,14 +34,17 @@ from conformance.mutants.steps import (
     unread,
     with_last_rows,
 )
-from ortops.reference import arguments_of, evaluate, roi_align, sampling
+from ortops.reference import arguments_of, evaluate, grid_sample, ms_deform_attn, roi_align, sampling
 from ortops.reference import roi_align_rotated as rotated
 from ortops.reference.dml_resample import ResampledAxis
 from ortops.reference.dml_roi_align import RegionAxis, is_on_map, limited_samples
 
 FLT_MAX = float(np.finfo(np.float32).max)
 
-COORDINATE = (sampling.coordinate, RegionAxis.coordinate, rotated.Region.place, ResampledAxis.coordinate)
+COORDINATE = (
+    *(sampling.coordinate, RegionAxis.coordinate, rotated.Region.place, ResampledAxis.coordinate),
+    *(grid_sample.coordinate, ms_deform_attn.coordinate),
+)
 
 
 def counted(change: Any) -> Steps:
@@ -265,7 +269,7 @@ ROIS_ALONE.add_limits(
 ROIS_ALONE.add(
     Category.SIZES,
     "PixelsIn16Bits: The index of a pixel in its channel wraps around at 16 bits.",
-    on(X, lambda x: x.reshape(*x.shape[:2], n := math.prod(x.shape[2:]))[:, :, np.arange(n) % 2**16].reshape(x.shape)),
+    on(X, pixels_in_16_bits),
     "ImagesLeftBetween: dX of images without RoIs between those with RoIs is not set to 0.",
     of_dx(uncleared),
     "ConstantRoisInFloat16: RoIs that are constants of the model are rounded to float16.",

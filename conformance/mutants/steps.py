@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -85,7 +86,7 @@ def cleared(part: Callable[[Array], Any]) -> Steps:
 
     def without(values: Array) -> Any:
         kept = values.copy()
-        if values.ndim == 4:
+        if values.ndim >= 4:
             kept[part(kept)] = 0
         return kept
 
@@ -114,6 +115,12 @@ def unread(part: Callable[[Array], Any]) -> Steps:
         return [y if y is None or t.name not in DX else kept(y) for t, y in results]
 
     return {evaluate: replaced}
+
+
+def pixels_in_16_bits(x: Array) -> Array:
+    """A map whose pixels from 2^16 on are those 2^16 earlier."""
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+    return flat[:, :, np.arange(flat.shape[2]) % 2**16].reshape(x.shape)
 
 
 def given(change: Any) -> Steps:

@@ -25,7 +25,7 @@ class ByRole(Formula):
 
     operator: the name of its definition.
     element_type: that of the tensors.
-    wanted: the roles of the outputs: y for an operator, dx and drois for a gradient.
+    wanted: the roles of the outputs, such as y for an operator, dx and drois for a gradient.
     """
 
     operator: str
@@ -75,8 +75,8 @@ class ByRole(Formula):
     @property
     def outputs(self) -> Mapping[str, TensorType]:
         """See `Formula`."""
-        dtype, names = ELEMENT_DTYPES[self.element_type], NAMES[self.forward]
-        return {names[role]: TensorType(dtype, self.shapes[role]) for role in self.wanted}
+        dtype, roles = ELEMENT_DTYPES[self.element_type], self.roles
+        return {name: TensorType(dtype, self.shapes[role]) for name, role in roles.items() if role in self.wanted}
 
     @property
     def in_float(self) -> ByRole:

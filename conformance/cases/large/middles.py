@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from conformance.case import Array
-from conformance.cases.large.by_role import uniform
+from conformance.cases.large.by_role import ByRole, uniform
 from conformance.cases.large.repeating import PERIOD, numbers
 from conformance.cases.large.windows import LARGEST
 from conformance.error_terms import ErrorTerms
-from conformance.formula import Formula, TensorType
-from ortops.spec import ELEMENT_DTYPES
+from ortops.spec import AttributeValue
 
 OF_VALUE = (601, 29, 97, 1)
 """The steps of value along images, pixels, heads and channels (`repeating`)."""
@@ -28,32 +27,31 @@ WEIGHTS = (0.5, 0.25)
 
 
 @dataclass(frozen=True)
-class Middles(Formula):
+class Middles(ByRole):
     """Levels of one size. Their middles of four pixels have numbers; point p of level l of query q has q + 7 l + 3 p.
 
-    operator: the name of the operator.
-    element_type: that of the tensors.
-    wanted: the names of the outputs.
     side: the height and the width of each level, powers of 2 up to 256, so that every type represents all locations.
     counts: the numbers of images, heads, channels, levels and points.
     queries: their number, at most that of the middles.
     """
 
-    operator: str
-    element_type: str
-    wanted: tuple[str, ...]
     side: tuple[int, int]
     counts: tuple[int, int, int, int, int]
     queries: int
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """None."""
+    def arguments(self) -> Mapping[str, AttributeValue]:
+        """See `ByRole`: none."""
         return {}
 
     @property
+    def roles(self) -> Mapping[str, str]:
+        """See `ByRole`: tensors are named by their own names."""
+        return {name: name for name in self.shapes}
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shape of each tensor."""
+        """See `ByRole`."""
         images, heads, channels, levels, points = self.counts
         value = images, levels * math.prod(self.side), heads, channels
         y, weights = (images, self.queries, heads * channels), (images, self.queries, heads, levels, points)
@@ -62,27 +60,9 @@ class Middles(Formula):
         return {"dY": y, "Y": y, "spatial_shapes": (levels, 2), **of_inputs, **of_gradients}
 
     @property
-    def inputs(self) -> Mapping[str, TensorType]:
-        """See `Formula`."""
-        names = ["value", "spatial_shapes", "sampling_locations", "attention_weights"]
-        names = names if "Y" in self.wanted else ["dY", *names]
-        dtypes = dict.fromkeys(names, ELEMENT_DTYPES[self.element_type]) | {"spatial_shapes": np.dtype(np.int64)}
-        return {name: TensorType(dtypes[name], self.shapes[name]) for name in names}
-
-    @property
-    def outputs(self) -> Mapping[str, TensorType]:
-        """See `Formula`."""
-        return {name: TensorType(ELEMENT_DTYPES[self.element_type], self.shapes[name]) for name in self.wanted}
-
-    @property
     def work(self) -> float:
         """The number of samples in all channels, or of pixels."""
         return max(math.prod(self.shapes["Y"]) * math.prod(self.counts[3:]), math.prod(self.shapes["value"]))
-
-    @property
-    def in_float(self) -> Middles:
-        """See `Formula`."""
-        return replace(self, element_type="float") if self.element_type == "float16" else self
 
     def smaller(self) -> Middles:
         """See `Formula`. A quarter of the rows, of the columns and of the heads."""

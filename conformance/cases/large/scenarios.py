@@ -184,7 +184,7 @@ def _of_planes(operator: Operator) -> Iterator[Case]:
         yield _case("users/planes_50x76", "adaptive: 512 RoIs of any size on planes", formula, ())
 
 
-def _case(scenario: str, note: str, formula: ByRole | Middles, variant: tuple[str, ...]) -> Case:
+def _case(scenario: str, note: str, formula: ByRole, variant: tuple[str, ...]) -> Case:
     definition = BY_NAME[formula.operator]
     version = [f"v{definition.standard[1]}"] if definition.standard else []
     return Case(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from conformance.mutants.base import Category, Steps, Table, edit
-from conformance.mutants.shared import CALLS
+from conformance.mutants.shared import SAMPLED
 from conformance.mutants.steps import asked, on
 from ortops.reference.ms_deform_attn import (
     coordinate,
@@ -25,7 +25,7 @@ _WRAPPED = "(height * width + 2**63) % 2**64 - 2**63"
 _COVERED = "sum(level.height * level.width for level in levels) > pixels"
 ON_MAP = "if 0 <= row < level.height and 0 <= column < level.width:"
 FINITE = "math.isfinite(x) and math.isfinite(y)"
-SAMPLED = "sample += corner.weight * value[n, corner.pixel, m]"
+READ = "sample += corner.weight * value[n, corner.pixel, m]"
 ADDED = "y[n, q, m] += attention_weights[n, q, m, level, p] * sample"
 RESHAPED = "y.reshape(*y.shape[:2], heads * channels)"
 SLOPES = "slopes = size.width * (g * along_x).sum(), size.height * (g * along_y).sum()"
@@ -71,7 +71,7 @@ def without(name: str, axis: int, count: int) -> Steps:
     return on((name,), kept)
 
 
-table = Table(CALLS)
+table = Table(SAMPLED)
 table.add(
     Category.COORDINATES,
     "XAndYSwapped: Locations are read as y, x.",
@@ -163,7 +163,7 @@ table.add(
     edit(
         *(
             ms_deform_attn,
-            SAMPLED,
+            READ,
             "sample += attention_weights[n, q, m, level, p] * corner.weight * value[n, corner.pixel, m]",
         ),
         *("attention_weights[n, q, m, level, p] * sample", "sample"),
@@ -171,10 +171,6 @@ table.add(
     "WeightsIgnored: All weights are 1.",
     edit(ms_deform_attn, "attention_weights[n, q, m, level, p] * sample", "sample"),
     Category.TYPES,
-    "CoordinatesInTheTensorsType: Coordinates are computed in the type of the tensors.",
-    placed("narrowed(narrowed(fraction * length) - 0.5)"),
-    "CoordinatesInFloat: Coordinates are float32 even for double tensors.",
-    placed(f"narrowed({AT}, np.float32)"),
     "WeightsInTheTensorsType: Interpolation weights are rounded to the type of the tensors.",
     edit(
         taps, "first + 1 - at, -1.0", "narrowed(first + 1 - at), -1.0", "at - first, 1.0", "narrowed(at - first), 1.0"

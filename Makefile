@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: conformance test test-slow test-weekly test-torch bench examples docs frozen library release site lint
 
 conformance: .venv/.base library
-	$(BIN)/python -m conformance --strict all
+	$(BIN)/python -m conformance --level strict
 
 TESTS = not slow and not weekly
 # Tests that take long: the suite's default run, a wheel.

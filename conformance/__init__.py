@@ -10,7 +10,8 @@ A backend runs the case in a session, once or several times (`backends/`, `run.p
     basis           the authority behind a case: the text, published vectors, ONNX's evaluator, or this project's own rule
     twin            the valid case that differs from a case with an error in nothing but the fault
     twin's refusal  a runtime that does not answer the twin either proves nothing, so its refusal is unsupported
-    departed        the outcome of a wrong answer to a case whose basis is too weak to fail the run (`--strict`)
+    level           whose rules a runtime has to follow to conform: core, standard or strict (`--level`)
+    departed        the outcome of a wrong answer to a case whose rule the level does not ask for
     cause           what several failing cases have in common: their message, a diagnosis, or a property of the cases
     family          the versions of an operator and their gradient, which share definitions, bounds and mutants
     mutant          the reference with one deliberate mistake, which at least one case must fail

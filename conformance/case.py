@@ -19,6 +19,7 @@ __all__ = [
     "Array",
     "Basis",
     "Case",
+    "Level",
     "Source",
     "element_type_of",
     "group_of",
@@ -63,10 +64,26 @@ class Basis(StrEnum):
     REFERENCE = "reference"
     OURS = "ours"
 
-    def is_weaker_than(self, other: Basis) -> bool:
-        """Whether this basis comes after the other one in the order above."""
-        order = list(Basis)
-        return order.index(self) > order.index(other)
+
+class Level(StrEnum):
+    """Whose rules a runtime has to follow to conform.
+
+    CORE: those of the operator's text.
+    STANDARD: also published vectors and what ONNX's reference evaluator computes.
+    STRICT: also this project's own.
+    """
+
+    CORE = "core"
+    STANDARD = "standard"
+    STRICT = "strict"
+
+    def asks(self, basis: Basis) -> bool:
+        """Whether the rules of this authority count."""
+        return self is Level.STRICT or basis is Basis.TEXT or (self is Level.STANDARD and basis is not Basis.OURS)
+
+
+OLD_LEVELS = {"text": Level.CORE, "vectors": Level.STANDARD, "reference": Level.STANDARD, "all": Level.STRICT}
+"""The levels by the values of the deprecated option `--strict`."""
 
 
 def weakest(*bases: Basis) -> Basis:

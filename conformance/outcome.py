@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from conformance.case import Array, Basis, group_of
+from conformance.case import Array, Basis, Level, group_of
 
 
 class Reason(StrEnum):
@@ -50,7 +50,7 @@ WRONG_OUTPUT = {
 class Outcome(StrEnum):
     """The outcome of a case. `unsupported` and `crashed` are never counted as passed.
 
-    A case is `departed` if it fails and its `Basis` is weaker than the run's `--strict`.
+    A case is `departed` if it fails and the run's `Level` does not ask for rules of its `Basis`.
     """
 
     PASSED = "passed"
@@ -125,3 +125,14 @@ class Result:
             expected, _, got = self.message.partition(": expected type ")[2].partition(", got type ")
             return f"{WRONG_OUTPUT[self.reason]}, such as {got} instead of {expected}"
         return WRONG_OUTPUT.get(self.reason, "") if self.reason else ""
+
+
+def at_level(result: Result, level: Level) -> Result:
+    """The result with the outcome that the level gives it: failed or departed.
+
+    A node that writes to its caller's arrays fails at any level, and so does a case that is listed although it passes.
+    """
+    always = Reason.WROTE, Reason.LISTED
+    if result.outcome not in (Outcome.FAILED, Outcome.DEPARTED) or result.reason in always or result.basis is None:
+        return result
+    return replace(result, outcome=Outcome.FAILED if level.asks(result.basis) else Outcome.DEPARTED)

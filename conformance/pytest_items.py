@@ -14,11 +14,10 @@ import pytest
 
 from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
-from conformance.case import Case
+from conformance.case import OLD_LEVELS, Case, Level
 from conformance.cases import by_id, collect
 from conformance.expected_failures import Floor, Listed, read, shortfalls
 from conformance.outcome import Outcome, Result
-from conformance.run import STRICT
 
 SUITE = Path(__file__).parent.name
 """Node id of the suite."""
@@ -56,11 +55,12 @@ def prepare(config: pytest.Config) -> None:
     if file := config.getoption("conformance_expected_failures"):
         with _wrong_option("expected-failures", OSError, ValueError):
             listed = read(Path(file), by_id())
+    named = config.getoption("conformance_level") or OLD_LEVELS.get(config.getoption("conformance_strict"))
     setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
         known=listed.failures if file else None,
-        strict=STRICT[config.getoption("conformance_strict")],
+        level=Level(named or listed.level or "standard"),
     )
     stack = contextlib.ExitStack()
     config.add_cleanup(stack.close)

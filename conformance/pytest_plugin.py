@@ -7,6 +7,7 @@ Without `--conformance-backend` it does nothing and imports only pytest.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="TOML file with the expected failures; it replaces the backend's own list",
     )
     group.addoption(
-        "--conformance-strict",
+        "--conformance-level",
+        choices=["core", "standard", "strict"],
+        help="whose rules count: see `python -m conformance run --help`",
+    )
+    group.addoption(
+        "--conformance-strict",  # deprecated
         choices=["text", "vectors", "reference", "all"],
-        default="reference",
-        help="fail only cases whose rule is at least this strong: see `python -m conformance run --help`",
+        help=argparse.SUPPRESS,
     )
     group.addoption(
         "--conformance-isolate",

@@ -17,13 +17,13 @@ from typing import Literal
 import numpy as np
 
 from conformance.backends import Backend, OperatorMissingError, Session, UnsupportedError
-from conformance.case import Array, Basis, Case
+from conformance.case import Array, Case, Level
 from conformance.compare import compare
 from conformance.expected_failures import ExpectedFailure, find
 from conformance.expected_values import with_conventions
 from conformance.formula import Computed, Formula
 from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
-from conformance.outcome import Difference, Outcome, Reason, Result
+from conformance.outcome import Difference, Outcome, Reason, Result, at_level
 from conformance.printable import described, message_of, printable
 
 MAX_KEPT_BYTES = 2**16
@@ -34,9 +34,6 @@ MARGIN = 2.0
 
 ASKED_TWICE = 5
 """One case in this many runs twice in a session."""
-
-STRICT = {"text": Basis.TEXT, "vectors": Basis.VECTORS, "reference": Basis.REFERENCE, "all": Basis.OURS}
-"""The weakest basis whose cases can fail a run, by the value of the option."""
 
 Kind = Literal["outputs", "refusal", "missing", "unsupported", "crash"]
 
@@ -242,7 +239,7 @@ class CaseRunner:
 
     answer: the function that runs a case.
     known: the expected failures.
-    strict: the weakest basis whose cases can fail; cases of a weaker basis depart instead.
+    level: whose rules can fail a case; other cases depart instead.
     conventions: those of `conformance.expected_values` with which the backend is judged.
     """
 
@@ -250,11 +247,11 @@ class CaseRunner:
         self,
         answer: AnswerFunction,
         known: Sequence[ExpectedFailure] = (),
-        strict: Basis = Basis.OURS,
+        level: Level = Level.STRICT,
         conventions: Collection[str] = (),
     ) -> None:
         self.answer, self.known = answer, known
-        self._strict, self._conventions = strict, conventions
+        self._level, self._conventions = level, conventions
 
     def result(self, case: Case) -> Result:
         """The result of one case."""
@@ -284,11 +281,7 @@ class CaseRunner:
                 return replace(result, outcome=Outcome.FAILED, message=message, reason=Reason.LISTED)
             if result.outcome is Outcome.FAILED or (result.outcome is Outcome.CRASHED and known.crashes):
                 return replace(result, outcome=Outcome.EXPECTED_FAILURE, message=known.reason)
-        # A node must never write to its caller's arrays, even if the case has a weak basis.
-        is_text = result.reason is Reason.WROTE or not case.basis.is_weaker_than(self._strict)
-        if result.outcome is Outcome.FAILED and not is_text:
-            return replace(result, outcome=Outcome.DEPARTED)
-        return result
+        return at_level(result, self._level)
 
 
 def judge(case: Case, answer: Answer, conventions: Collection[str] = ()) -> Result:

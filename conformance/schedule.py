@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError
-from conformance.case import MAX_SAMPLES, Basis, Case, scenario_of
+from conformance.case import MAX_SAMPLES, Case, Level, scenario_of
 from conformance.child import START_TIMEOUT, Child, ProcessLostError, limited_memory, stage
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
@@ -60,7 +60,7 @@ class Setting:
 
     backend, provider: as `backends.load` takes them.
     known: expected failures that replace the backend's own list, or None.
-    strict: see `CaseRunner`.
+    level: see `CaseRunner`.
     conventions: those in addition to the backend's own.
     time_limit: seconds that the backend may take for one case.
     memory_limit: MiB of address space that one case may take in addition to the child's; None for no limit. A limit needs
@@ -70,7 +70,7 @@ class Setting:
     backend: str
     provider: str | None = None
     known: tuple[ExpectedFailure, ...] | None = None
-    strict: Basis = Basis.OURS
+    level: Level = Level.STRICT
     conventions: tuple[str, ...] = ()
     time_limit: float = TIME_LIMIT
     memory_limit: int | None = None
@@ -176,7 +176,7 @@ def judge_of(setting: Setting, is_isolated: bool) -> Iterator[Callable[[Case], R
 def runner_of(setting: Setting, declared: Declaration, answer: AnswerFunction) -> CaseRunner:
     """The runner that judges a backend with this declaration by the setting."""
     known = declared.expected_failures if setting.known is None else setting.known
-    return CaseRunner(answer, known, setting.strict, {*setting.conventions, *declared.conventions})
+    return CaseRunner(answer, known, setting.level, {*setting.conventions, *declared.conventions})
 
 
 T = TypeVar("T")

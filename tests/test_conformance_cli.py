@@ -139,7 +139,7 @@ def test_failures_are_in_every_report_with_their_worst_element(tmp_path: Path) -
     assert f"failed {INSIDE}" in result.output
     message = r"Y\[0, 0, 0, 0\]: expected 10, got 13, off by 3 where \S+ is allowed"
     assert re.search(message, result.output)
-    head = {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds"}
+    head = {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds", "level"}
     assert set(data) == {*head, "summary", "cases"}
     assert (data["backend"], data["complete"]) == ("wrong_backends:NoHalfPixel", True)
     assert data["summary"] == {outcome.value: list(outcomes(data).values()).count(outcome) for outcome in Outcome}

@@ -75,9 +75,12 @@ crashes = true
         ("[[", "must be TOML in UTF-8"),
         (
             "failures = 1",
-            "has failures: must have tables [[expected_failure]], found_with, at_least, select, exclude and",
+            "has failures: must have tables [[expected_failure]], found_with, level, at_least, select, exclude and",
         ),
-        ("expected_failure = 1", "must have tables [[expected_failure]], found_with, at_least, select, exclude and"),
+        (
+            "expected_failure = 1",
+            "must have tables [[expected_failure]], found_with, level, at_least, select, exclude and",
+        ),
         ('[[expected_failure]]\nreason = "x"', "expected_failure 1 has reason: must have one of id, glob and cases"),
         ('[[expected_failure]]\nid = "a"\nglob = "b"', "must have one of id, glob and cases"),
         ('[[expected_failure]]\ncases = []\nreason = "x"', "cases = []: must be a list of globs that is not empty"),
@@ -88,6 +91,7 @@ crashes = true
         ('[[expected_failure]]\nglob = "*"\nreason = "x"\nnote = "y"', "note = 'y': must be one of id, glob"),
         ('[[expected_failure]]\nglob = "no/such/*"\nreason = "x"', "glob = 'no/such/*': must match a case"),
         ('[[expected_failure]]\nid = "roi_align/*"\nreason = "x"', "id = 'roi_align/*': must be the id of a case"),
+        ('level = "all"', "level = 'all': must be one of core, standard, strict"),
         ("at_least = true", "at_least = True: must be a number of cases, at least 1"),
         ("at_least = 0", "at_least = 0: must be a number of cases"),
         ('select = "*"', "at_least = None: must be a number of cases"),

@@ -352,7 +352,7 @@ def test_a_run_that_goes_on_keeps_what_it_has_at_any_time(tmp_path: Path, monkey
         raise due[0]
 
     monkeypatch.setattr(rude_backends, "answers_thirty", raises)
-    assert run(*ASKED[:2], "--select", IDS[-1], "--json", file, "--strict", "all").exit_code == 1
+    assert run(*ASKED[:2], "--select", IDS[-1], "--json", file, "--level", "strict").exit_code == 1
     due.pop(0)
 
     def is_kept() -> None:
@@ -362,7 +362,7 @@ def test_a_run_that_goes_on_keeps_what_it_has_at_any_time(tmp_path: Path, monkey
         sizes.append(len(saved.entries))
 
     after_each_result(monkeypatch, is_kept)
-    result = run(*ASKED, "--resume", file, "--json", file, "--strict", "all")
+    result = run(*ASKED, "--resume", file, "--json", file, "--level", "strict")
     assert result.exit_code == 1
     assert sizes == [1, *range(2, len(IDS) + 1)]
     *others, last = json.loads(file.read_text("utf-8"))["cases"]
@@ -448,7 +448,7 @@ def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_pat
     suite = ET.parse(tmp_path / "r.xml").find("testsuite")  # noqa: S314  # our own file
     assert suite is not None
     assert float(suite.get("time", "")) == pytest.approx(stored.seconds, abs=1e-3)
-    assert f"; {stored.seconds:.0f} s" in result.output.splitlines()[1]
+    assert f"; {stored.seconds:.0f} s" in result.output.splitlines()[2]
 
 
 @pytest.mark.usefixtures("no_processes")

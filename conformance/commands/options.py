@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from conformance import schedule
-from conformance.case import Case
+from conformance.case import OLD_LEVELS, Case, Level
 from conformance.cases import collect
 from ortops import atomic_file
 
@@ -32,6 +32,19 @@ TIME_LIMIT = click.option(
     default=schedule.TIME_LIMIT,
     show_default=True,
     help="Time limit of each case. What a runtime does only at its first call, such as compiling, does not count.",
+)
+LEVEL = click.option(
+    "--level",
+    type=click.Choice([level.value for level in Level]),
+    help="Whose rules count: the operator's text (core), also published vectors and the results of ONNX's reference "
+    "evaluator (standard), or also this suite's own (strict). Cases of other rules depart and do not fail. [default: that "
+    "of the list of expected failures, or standard]",
+)
+STRICT = click.option(
+    "--strict",
+    type=click.Choice(list(OLD_LEVELS)),
+    hidden=True,
+    deprecated="Use --level core, standard or strict.",
 )
 IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)

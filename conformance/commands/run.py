@@ -12,12 +12,14 @@ import click
 
 import ortops
 from conformance import backends, child, schedule
-from conformance.case import Case
+from conformance.case import OLD_LEVELS, Case, Level
 from conformance.cases import by_id
 from conformance.commands.options import (
     IN_FILE,
     JOBS,
+    LEVEL,
     SELECT,
+    STRICT,
     TIME_LIMIT,
     out_file,
     selected_cases,
@@ -30,7 +32,6 @@ from conformance.report import record, terminal
 from conformance.report.files import Reports
 from conformance.report.record import Report
 from conformance.report.terminal import console
-from conformance.run import STRICT
 from ortops.progress import with_progress
 
 
@@ -99,14 +100,8 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     help="With --write-expected-failures: keep the entries of F that still hold and their reasons, and print the "
     "changes.",
 )
-@click.option(
-    "--strict",
-    type=click.Choice(list(STRICT)),
-    default="reference",
-    show_default=True,
-    help="Fail only cases whose rule is at least this strong: the operator's text, published vectors, the results of "
-    "ONNX's reference evaluator, or all, which includes this suite's own rules. Other cases depart instead.",
-)
+@LEVEL
+@STRICT
 @click.option(
     "--convention",
     "named",
@@ -144,7 +139,8 @@ def run_command(
     write_expected_failures_file: Path | None,
     at_least: int | None,
     update: bool,
-    strict: str,
+    level: str | None,
+    strict: str | None,
     named: tuple[str, ...],
     only_list: bool,
     json_file: Path | None,
@@ -183,14 +179,15 @@ def run_command(
             click.echo(case.id)
         return
     label = backend_name if provider is None else f"{backend_name} on {provider}"
-    reports = Reports(label, cases, json=json_file, junit=junit_file, html=html_file)
+    asked = Level(level or OLD_LEVELS.get(strict or "") or listed.level or older.level or Level.STANDARD)
+    reports = Reports(label, asked, cases, json=json_file, junit=junit_file, html=html_file)
     if earlier_file is not None:
         reports.take(_earlier(earlier_file, label), without_list=write_expected_failures_file is not None)
     setting = schedule.Setting(
         backend_name,
         provider,
         known=listed.failures if failures_file or write_expected_failures_file else None,
-        strict=STRICT[strict],
+        level=asked,
         conventions=named,
         time_limit=time_limit,
         memory_limit=memory_limit,

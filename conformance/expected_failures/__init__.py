@@ -20,6 +20,7 @@ their list in `EXPECTED_FAILURES`, a mapping from globs to reasons. A user can r
 for each reason:
 
     found_with = "runtime 1.0"          # optional, for readers
+    level = "standard"                  # optional; that of a run without --level
     at_least = 5000                     # optional; fewer judged cases fail a run
     select = "roi_align/*"              # the cases that count for this, by default all; `exclude` is a list of globs
     [[expected_failure]]
@@ -42,6 +43,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from conformance.case import Level
 from conformance.outcome import Outcome
 from conformance.printable import printable
 
@@ -50,6 +52,9 @@ TABLE = "expected_failure"
 
 FOUND_WITH = "found_with"
 """The name of the versions in a TOML file."""
+
+LEVEL = "level"
+"""The name of the level in a TOML file."""
 
 FLOOR = ("at_least", "select", "exclude")
 """The names of the fields of a floor in a TOML file."""
@@ -103,10 +108,12 @@ class Listed(NamedTuple):
     """The content of a TOML file.
 
     floor: the number of cases that a run must judge; None if the file does not have it.
+    level: that of the run which wrote the file, or None.
     """
 
     failures: tuple[ExpectedFailure, ...] = ()
     floor: Floor | None = None
+    level: Level | None = None
 
 
 def load(backend: str) -> tuple[str, list[ExpectedFailure]]:
@@ -136,7 +143,7 @@ def from_mapping(reasons: Mapping[str, str]) -> list[ExpectedFailure]:
 
 
 def read(file: Path, ids: Collection[str] | None) -> Listed:
-    """The list of expected failures in a TOML file, and its floor.
+    """The list of expected failures in a TOML file, with its floor and its level.
 
     Args:
         file: its path.
@@ -149,7 +156,10 @@ def read(file: Path, ids: Collection[str] | None) -> Listed:
     data = _data(file)
     tables = enumerate(data.get(TABLE, []), 1)
     failures = [entry for i, table in tables for entry in _entries(f"{file}: {TABLE} {i}", table, ids)]
-    return Listed(tuple(failures), _floor(file, {name: value for name, value in data.items() if name in FLOOR}))
+    level = data.get(LEVEL)
+    _require(level is None or level in list(Level), file, LEVEL, level, f"be one of {', '.join(Level)}")
+    floor = _floor(file, {name: value for name, value in data.items() if name in FLOOR})
+    return Listed(tuple(failures), floor, Level(level) if level else None)
 
 
 def _require(is_right: bool, where: object, name: str, value: object, rule: str) -> None:
@@ -175,9 +185,9 @@ def _data(file: Path) -> dict[str, Any]:
     except ValueError as error:  # not TOML, or not UTF-8
         raise ValueError(f"{file}: must be TOML in UTF-8: {error}") from error
     tables = data.get(TABLE, [])
-    known = {TABLE, FOUND_WITH, *FLOOR}
+    known = {TABLE, FOUND_WITH, LEVEL, *FLOOR}
     if set(data) - known or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        rule = f"must have tables [[{TABLE}]], {FOUND_WITH}, {', '.join(FLOOR)} and nothing else"
+        rule = f"must have tables [[{TABLE}]], {FOUND_WITH}, {LEVEL}, {', '.join(FLOOR)} and nothing else"
         raise ValueError(f"{file} has {', '.join(sorted(data))}: {rule}")
     return data
 

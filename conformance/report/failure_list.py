@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from conformance.case import scenario_of
 from conformance.cases import case_of
 from conformance.diagnosis import Diagnosis
-from conformance.expected_failures import FOUND_WITH, TABLE, ExpectedFailure, Floor
+from conformance.expected_failures import FOUND_WITH, LEVEL, TABLE, ExpectedFailure, Floor
 from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
 from conformance.report.counts import cut, pattern_of
 from conformance.report.record import Report
@@ -121,13 +121,13 @@ def covering(ids: Collection[str], known: Mapping[str, int], others: Collection[
 
 
 def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report) -> str:
-    """A list and a floor as TOML, with the versions that the run used."""
+    """A list and a floor as TOML, with the versions that the run used, and its level."""
     tables: dict[tuple[str, bool], list[str]] = {}
     for entry in known:
         tables.setdefault((entry.reason, entry.crashes), []).append(entry.glob)
     origin = report.origin
     versions = f"{report.title}, onnx {origin.onnx}, ortops {origin.suite}"
-    texts = [f"{FOUND_WITH} = {_quoted(versions)}\n"]
+    texts = [f"{FOUND_WITH} = {_quoted(versions)}\n", f"{LEVEL} = {_quoted(report.level)}\n"]
     if floor is not None:
         fields = dataclasses.asdict(floor).items()
         texts += [f"{name} = {_quoted(value)}\n" for name, value in fields if value not in ("*", ())]

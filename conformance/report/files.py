@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from conformance.case import Case
+from conformance.case import Case, Level
 from conformance.cases import by_id
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import Floor, Listed
-from conformance.outcome import Outcome, Reason, Result
+from conformance.outcome import Outcome, Reason, Result, at_level
 from conformance.report import failure_list, junit, page, record
 from conformance.report.causes import Cause, causes_of
 from conformance.report.record import Report, report_of
@@ -21,7 +21,7 @@ from ortops import atomic_file
 
 RENDERERS: Mapping[str, Callable[[Report, Sequence[Cause]], str]] = {
     "json": lambda report, _: record.render(report),
-    "junit": lambda report, _: junit.render(report),
+    "junit": junit.render,
     "html": page.render,
 }
 """The functions that make the text of a report file, by the option that names the file."""
@@ -32,6 +32,7 @@ class Reports:
 
     Args:
         label: the backend's name in reports.
+        level: whose rules count.
         cases: the cases of the run.
         files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all files at the end.
 
@@ -44,8 +45,8 @@ class Reports:
 
     SECONDS = 2.0
 
-    def __init__(self, label: str, cases: Sequence[Case], **files: Path | None) -> None:
-        self._label, self._cases = label, cases
+    def __init__(self, label: str, level: Level, cases: Sequence[Case], **files: Path | None) -> None:
+        self._label, self._level, self._cases = label, level, cases
         self._found: dict[str, Result] = {}
         # A backend may change the working folder.
         self._files = {option: file.absolute() for option, file in files.items() if file is not None}
@@ -58,12 +59,15 @@ class Reports:
         self.errors: list[str] = []
 
     def take(self, earlier: Report, *, without_list: bool) -> None:
-        """Take the results of an earlier run; `without_list` leaves out those that its list of expected failures changed."""
+        """Take the results of an earlier run, which may have had another level.
+
+        `without_list` leaves out those that its list of expected failures changed.
+        """
         self._earlier_seconds = earlier.seconds
         for result in (earlier.entries[case.id] for case in self._cases if case.id in earlier.entries):
             is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.reason is Reason.LISTED
             if not (without_list and is_changed):
-                self.add(result)
+                self.add(at_level(result, self._level))
 
     @property
     def left(self) -> list[Case]:
@@ -80,7 +84,8 @@ class Reports:
         """The report of the results so far."""
         seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
         is_complete = len(self._found) == len(self._cases)
-        return report_of(self._label, self.results, complete=is_complete, seconds=self._earlier_seconds + seconds)
+        seconds += self._earlier_seconds
+        return report_of(self._label, self.results, complete=is_complete, seconds=seconds, level=self._level)
 
     def add(self, result: Result, *, is_late: bool = False) -> None:
         """Add a result; `is_late` if the backend exceeded the time limit."""

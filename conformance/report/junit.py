@@ -1,16 +1,19 @@
 """A report as JUnit XML, for continuous integration.
 
 JUnit has failures, errors and skips. A crash becomes an error; unsupported cases, departures and expected failures become
-skips. Each test case also has its outcome and its basis as properties.
+skips. Each test case also has its outcome and its basis as properties, and the suite has the level and the verdict.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from conformance.case import group_of
 from conformance.outcome import Outcome
+from conformance.report.causes import Cause
 from conformance.report.record import Report
+from conformance.report.verdict import verdict
 
 ELEMENTS = {
     Outcome.FAILED: "failure",
@@ -21,8 +24,8 @@ ELEMENTS = {
 }
 
 
-def render(report: Report) -> str:
-    """A report as XML."""
+def render(report: Report, causes: Sequence[Cause]) -> str:
+    """A report and the causes of its failures as XML."""
     summary = report.summary
     suite = ET.Element(
         "testsuite",
@@ -33,13 +36,16 @@ def render(report: Report) -> str:
         skipped=str(sum(summary[outcome] for outcome, element in ELEMENTS.items() if element == "skipped")),
         time=f"{report.seconds:.6f}",
     )
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (("level", report.level.value), ("verdict", verdict(report, causes))):
+        ET.SubElement(properties, "property", name=name, value=value)
     for case_id, entry in report.entries.items():
         attributes = {"classname": group_of(case_id), "name": case_id, "time": f"{entry.seconds:.6f}"}
         case = ET.SubElement(suite, "testcase", attributes)
         properties = ET.SubElement(case, "properties")
-        for name, value in (("outcome", entry.outcome), ("basis", entry.basis)):
-            if value is not None:
-                ET.SubElement(properties, "property", name=name, value=value.value)
+        for name, kind in (("outcome", entry.outcome), ("basis", entry.basis)):
+            if kind is not None:
+                ET.SubElement(properties, "property", name=name, value=kind.value)
         if entry.outcome in ELEMENTS:
             ET.SubElement(case, ELEMENTS[entry.outcome], message=f"{entry.outcome.value}: {entry.message}")
     root = ET.Element("testsuites")

@@ -16,6 +16,7 @@ from conformance.report import counts
 from conformance.report.causes import Cause
 from conformance.report.counts import MEANINGS, in_words, kind_of, reasons_of
 from conformance.report.record import Report
+from conformance.report.verdict import verdict
 from conformance.run import Answer
 
 MAX_PICTURES = 8
@@ -54,6 +55,7 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
     plain = Outcome.PASSED, Outcome.UNSUPPORTED
     return environment.get_template("page.html.jinja").render(
         report=report,
+        verdict=verdict(report, causes),
         tally=Counter(map(kind_of, report.entries.values())),
         groups=counts.rows([report]),
         bases=counts.basis_rows([report]),

@@ -1,6 +1,6 @@
 """The report of a run, and the JSON file that stores it.
 
-    {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds",
+    {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds", "level",
      "summary": {outcome: count},
      "cases": [{"id", "outcome", "reason", "basis", "max_error", "allowed", "seconds", "message", "outputs"}]}
 
@@ -29,7 +29,7 @@ import numpy as np
 
 import ortops
 from conformance.backends import package_of
-from conformance.case import DTYPES, Array, Basis, element_type_of
+from conformance.case import DTYPES, Array, Basis, Level, element_type_of
 from conformance.outcome import Difference, Outcome, Reason, Result
 from conformance.printable import PrintableError, printable
 
@@ -63,6 +63,7 @@ class Report:
 
     complete: whether every selected case has a result, which is not so during a run or if it was stopped.
     seconds: the time from the start of the run to its end; for several runs, the sum.
+    level: that of the run; standard if an old report does not have it.
     """
 
     backend: str
@@ -70,6 +71,7 @@ class Report:
     origin: Origin = Origin()
     complete: bool = True
     seconds: float = field(default=0.0, compare=False)
+    level: Level = Level.STANDARD
 
     @property
     def title(self) -> str:
@@ -87,7 +89,14 @@ class Report:
         return {case_id: result for case_id, result in self.entries.items() if result.outcome.is_bad}
 
 
-def report_of(backend: str, results: Iterable[Result], *, complete: bool = True, seconds: float = 0.0) -> Report:
+def report_of(
+    backend: str,
+    results: Iterable[Result],
+    *,
+    complete: bool = True,
+    seconds: float = 0.0,
+    level: Level = Level.STANDARD,
+) -> Report:
     """The report of these results, with the current time and the versions in this environment."""
     origin = Origin(
         _installed(package_of(backend.partition(" on ")[0])),
@@ -97,7 +106,7 @@ def report_of(backend: str, results: Iterable[Result], *, complete: bool = True,
         f"{platform.system()} {platform.machine()}",
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Report(backend, {result.id: result for result in results}, origin, complete, seconds)
+    return Report(backend, {result.id: result for result in results}, origin, complete, seconds, level)
 
 
 def _installed(package: str) -> str:
@@ -110,7 +119,7 @@ def _installed(package: str) -> str:
 def render(report: Report) -> str:
     """A report as JSON, with a line for each case."""
     counts = report.summary
-    state = {"complete": report.complete, "seconds": round(report.seconds, 3)}
+    state = {"complete": report.complete, "seconds": round(report.seconds, 3), "level": report.level.value}
     head = {"backend": report.backend, **dataclasses.asdict(report.origin), **state}
     text = json.dumps({**head, "summary": {outcome.value: counts[outcome] for outcome in Outcome}}, indent=1)
     cases = ",\n".join(f"  {json.dumps(_stored(result), allow_nan=False)}" for result in report.entries.values())
@@ -170,7 +179,7 @@ def read_merged(files: Sequence[Path]) -> list[Report]:
         common = dataclasses.replace(common, date=max(other.origin.date, report.origin.date))
         entries, complete = {**other.entries, **report.entries}, other.complete and report.complete
         seconds = report.seconds + (other.seconds if other is not report else 0.0)
-        merged[report.title] = Report(report.backend, entries, common, complete, seconds)
+        merged[report.title] = Report(report.backend, entries, common, complete, seconds, report.level)
     return list(merged.values())
 
 
@@ -192,7 +201,8 @@ def _report(data: Any) -> Report:
             raise ValueError(f"case {case_id}: {error}") from error
     origin = Origin(*(printable(str(data.get(name.name, ""))) for name in dataclasses.fields(Origin)))
     complete = data.get("complete", True) is True
-    return Report(printable(data["backend"]), entries, origin, complete, _field("seconds", data))
+    seconds, level = _field("seconds", data), _field("level", data)
+    return Report(printable(data["backend"]), entries, origin, complete, seconds, level)
 
 
 def _size(value: object) -> float | None:
@@ -209,11 +219,15 @@ _FIELDS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "outcome": (Outcome, f"must be one of {', '.join(Outcome)}"),
     "reason": (lambda value: None if value is None else Reason(value), f"must be one of {', '.join(Reason)}, or null"),
     "basis": (lambda value: None if value is None else Basis(value), f"must be one of {', '.join(Basis)}, or null"),
+    "level": (
+        lambda value: Level("standard" if value is None else value),
+        f"must be one of {', '.join(Level)}, or null",
+    ),
     "seconds": (lambda value: _size(value) or 0.0, _NUMBER),
     "max_error": (_size, _NUMBER),
     "allowed": (_size, _NUMBER),
 }
-"""The functions that read the fields of a case, and the rules for their values."""
+"""The functions that read the fields of a case and the level of a report, and the rules for their values."""
 
 
 def _field(name: str, stored: Mapping[str, Any]) -> Any:
@@ -225,7 +239,7 @@ def _field(name: str, stored: Mapping[str, Any]) -> Any:
 
 
 def _result(case_id: str, stored: Mapping[str, Any]) -> Result:
-    fields = {name: _field(name, stored) for name in _FIELDS}
+    fields = {name: _field(name, stored) for name in _FIELDS if name != "level"}
     error, allowed = fields.pop("max_error"), fields.pop("allowed")
     worst = None if error is None else Difference("", None, "", "", error, allowed)
     message, outputs = printable(str(stored.get("message", ""))), decode(stored.get("outputs", {}))

@@ -13,6 +13,7 @@ from conformance.outcome import Outcome, Result
 from conformance.report import counts
 from conformance.report.counts import COLOURS, Row, cut, in_words, kind_of
 from conformance.report.record import Report
+from conformance.report.verdict import verdict
 
 if TYPE_CHECKING:
     import rich.table
@@ -88,7 +89,7 @@ def table(
 
 
 def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
-    """Print a report: counts, causes of failures, some failures, the table of the groups, and `N passed, N failed`.
+    """Print a report: the verdict, counts, causes, some failures, the table of the groups, and `N passed, N failed`.
 
     The last line counts crashes as failures, and adds the number of departures if there are any.
 
@@ -100,6 +101,7 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
     """
     tally = Counter(map(kind_of, report.entries.values()))
     line(out, f"backend {report.backend}")
+    line(out, verdict(report, causes), "bold")
     words = [f"{tally['passed']} of {tally.total()} passed", *(text for text, _ in counts.others(tally))]
     line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
     _write_some([(str(cause), "bold") for cause in causes], None if verbose else MAX_CAUSES, "causes", out)

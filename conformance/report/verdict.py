@@ -1,0 +1,69 @@
+"""Whether a runtime conforms at a level, and which rules it breaks: what a report says first.
+
+A rule is the statement that cases check, `Case.note`; cases of several opsets and element types check the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conformance.case import Basis, Level
+from conformance.cases import by_id
+from conformance.outcome import Outcome, Reason, Result, at_level
+from conformance.report.causes import Cause
+from conformance.report.counts import cut
+from conformance.report.record import Report
+
+MAX_RULES = 3
+"""How many broken rules the first line of a report names."""
+
+_ENDED = (Reason.TIME, Reason.MEMORY, Reason.ENDED)
+
+
+def is_breach(result: Result, level: Level) -> bool:
+    """Whether the backend breaks a rule of the level. That a list expects the failure does not change this."""
+    if result.outcome is Outcome.EXPECTED_FAILURE:
+        return result.reason in _ENDED or result.basis is None or level.asks(result.basis)
+    return at_level(result, level).outcome.is_bad and result.reason is not Reason.LISTED
+
+
+def rule_of(result: Result) -> str:
+    """The rule that a case checks. A missing kernel and a written input break a rule that no single case has."""
+    case = by_id().get(result.id)
+    if case is None:
+        return f"{result.id}, a case of another release of the suite"
+    if result.reason is Reason.NO_KERNEL:
+        return f"{case.operator.replace('_', '-')} has a kernel"
+    return "inputs and earlier outputs are not written to" if result.reason is Reason.WROTE else case.note
+
+
+def broken_rules(results: Iterable[Result], level: Level) -> dict[str, list[Result]]:
+    """The breaches of each rule: rules of the strongest authority first, and of these the ones with most breaches."""
+    broken: dict[str, list[Result]] = {}
+    for result in results:
+        if is_breach(result, level):
+            broken.setdefault(rule_of(result), []).append(result)
+    order = [*Basis, None]
+    return dict(sorted(broken.items(), key=lambda rule: (order.index(rule[1][0].basis), -len(rule[1]))))
+
+
+def verdict(report: Report, causes: Sequence[Cause] = ()) -> str:
+    """Whether the backend conforms at the level of the run, in a line: how many rules it breaks, and some of these.
+
+    Args:
+        report: the report of a run.
+        causes: the causes of its failures. The first rule that each one breaks comes first.
+    """
+    judged = sum(result.outcome is not Outcome.UNSUPPORTED for result in report.entries.values())
+    if not judged:
+        return f"not tested at level {report.level.value}: no case was judged"
+    broken = broken_rules(report.entries.values(), report.level)
+    if not broken:
+        return f"conforms at level {report.level.value} in all {judged} judged cases"
+    firsts = (rule_of(cause.results[0]) for cause in causes)
+    named = [cut(rule) for rule in dict.fromkeys([*firsts, *broken]) if rule in broken][:MAX_RULES]
+    more = len(broken) - len(named)
+    words = "; ".join([*named, *([f"and {more} more"] if more else [])])
+    return (
+        f"does not conform at level {report.level.value}: {len(broken)} rule{'s' * (len(broken) > 1)} broken: {words}"
+    )

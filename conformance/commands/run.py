@@ -29,6 +29,7 @@ from conformance.expected_failures import Floor, Listed, judged_of, read, shortf
 from conformance.expected_values import CONVENTIONS
 from conformance.guard import stopped_by_signals
 from conformance.report import record, terminal
+from conformance.report.adopters import FORMATS
 from conformance.report.files import Reports
 from conformance.report.record import Report
 from conformance.report.terminal import console
@@ -88,6 +89,15 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     "of judged cases. With --resume and a complete report, no case runs.",
 )
 @click.option(
+    "--format",
+    "list_format",
+    type=click.Choice(["toml", *FORMATS]),
+    default="toml",
+    show_default=True,
+    help="With --write-expected-failures: write toml, which --expected-failures reads, or what the tests of ONNX Runtime, "
+    "OpenVINO, OpenCV and burn or web-platform-tests (ini) read, for the cases that `export` writes.",
+)
+@click.option(
     "--at-least",
     type=click.IntRange(min=1),
     metavar="N",
@@ -137,6 +147,7 @@ def run_command(
     shard: tuple[int, int],
     failures_file: Path | None,
     write_expected_failures_file: Path | None,
+    list_format: str,
     at_least: int | None,
     update: bool,
     level: str | None,
@@ -168,6 +179,10 @@ def run_command(
     if at_least is not None and at_least > len(cases):
         raise click.BadParameter(
             f"{at_least}: must be at most the number of cases, {len(cases)}", param_hint="--at-least"
+        )
+    if list_format != "toml" and (update or write_expected_failures_file is None):
+        raise click.UsageError(
+            "--format: must come with --write-expected-failures, and without --update unless it is toml"
         )
     older = _older(write_expected_failures_file, failures_file, update=update)
     listed = Listed()
@@ -223,7 +238,10 @@ def run_command(
         errors.append(breach)
     if judged_of(outcomes) and write_expected_failures_file is not None:
         new_floor = Floor(judged_of(outcomes), glob, excluded) if shard == (1, 1) else None
-        reports.write_list(write_expected_failures_file, older, new_floor)
+        if list_format == "toml":
+            reports.write_list(write_expected_failures_file, older, new_floor)
+        else:
+            reports.write_adopters_list(write_expected_failures_file, list_format)
     for error in (*errors, *reports.errors):
         click.echo(error)
     if errors or reports.errors or (report.failing and write_expected_failures_file is None):

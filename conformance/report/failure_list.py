@@ -49,7 +49,7 @@ def listed(
         entries += [ExpectedFailure(glob, entry.reason, entry.crashes) for glob in globs]
         left, waiting = left - kept, waiting - kept
     said: dict[str, str] = {}
-    for (_, crashes), failures in _causes(ran.values(), diagnoses).items():
+    for (_, crashes), failures in reasons_of_failures(ran.values(), diagnoses).items():
         for glob in covering(left & set(failures), supported, failures):
             keys = {key: reason for case_id, (key, reason) in failures.items() if fnmatchcase(case_id, glob)}
             key, reason = next(iter(keys.items()))
@@ -59,7 +59,7 @@ def listed(
     return entries
 
 
-def _causes(
+def reasons_of_failures(
     results: Iterable[Result], diagnoses: Sequence[Diagnosis]
 ) -> Mapping[tuple[str, bool], Mapping[str, tuple[str, str]]]:
     """Failures and departures by cause: for each case id a key, which cases with the same reason share, and the reason.
@@ -125,21 +125,24 @@ def render(known: Iterable[ExpectedFailure], floor: Floor | None, report: Report
     tables: dict[tuple[str, bool], list[str]] = {}
     for entry in known:
         tables.setdefault((entry.reason, entry.crashes), []).append(entry.glob)
-    origin = report.origin
-    versions = f"{report.title}, onnx {origin.onnx}, ortops {origin.suite}"
-    texts = [f"{FOUND_WITH} = {_quoted(versions)}\n", f"{LEVEL} = {_quoted(report.level)}\n"]
+    texts = [f"{FOUND_WITH} = {quoted(versions_of(report))}\n", f"{LEVEL} = {quoted(report.level)}\n"]
     if floor is not None:
         fields = dataclasses.asdict(floor).items()
-        texts += [f"{name} = {_quoted(value)}\n" for name, value in fields if value not in ("*", ())]
+        texts += [f"{name} = {quoted(value)}\n" for name, value in fields if value not in ("*", ())]
     for (reason, crashes), globs in tables.items():
-        cases = "".join(f"    {_quoted(glob)},\n" for glob in globs)
-        lines = f"\n[[{TABLE}]]\nreason = {_quoted(reason)}\ncases = [\n{cases}]\n"
+        cases = "".join(f"    {quoted(glob)},\n" for glob in globs)
+        lines = f"\n[[{TABLE}]]\nreason = {quoted(reason)}\ncases = [\n{cases}]\n"
         texts.append(lines + "crashes = true\n" * crashes)
     return "".join(texts)
 
 
-def _quoted(value: object) -> str:
-    """A TOML value. Strings have JSON's escapes, and `printable` has removed control characters."""
+def versions_of(report: Report) -> str:
+    """The versions that a run used, in a line."""
+    return f"{report.title}, onnx {report.origin.onnx}, ortops {report.origin.suite}"
+
+
+def quoted(value: object) -> str:
+    """A value of TOML, JSON or Python. Strings have JSON's escapes, and `printable` has removed control characters."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -14,7 +14,7 @@ from conformance.cases import by_id
 from conformance.diagnosis import Diagnosis, diagnose
 from conformance.expected_failures import Floor, Listed
 from conformance.outcome import Outcome, Reason, Result, at_level
-from conformance.report import failure_list, junit, page, record
+from conformance.report import adopters, failure_list, junit, page, record
 from conformance.report.causes import Cause, causes_of
 from conformance.report.record import Report, report_of
 from ortops import atomic_file
@@ -125,11 +125,23 @@ class Reports:
             changed += [f"- {older.floor}", f"+ {floor}"]
         if older != Listed():
             click.echo("\n".join(changed) or "no changes")
+        reasons = len({entry.reason for entry in known})
+        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
+        self._write(file, failure_list.render(known, floor, report), said)
+
+    def write_adopters_list(self, file: Path, form: str) -> None:
+        """Write the list of the cases that do not pass in another project's format, one of `adopters.FORMATS`."""
+        entries = adopters.entries_of(self.results, self.diagnoses)
+        text = adopters.FORMATS[form](entries, f"{failure_list.versions_of(self.report)}, level {self._level}", file)
+        listed = sum(bool(entry.reason) for entry in entries)
+        others = sum(result.outcome is not Outcome.PASSED for result in self.results) - listed
+        left_out = f", without {others} others" if others else ""
+        self._write(file, text, f"{listed} of {len(entries)} cases for ONNX's runners{left_out}")
+
+    def _write(self, file: Path, text: str, said: str) -> None:
         try:
-            atomic_file.write(file, failure_list.render(known, floor, report))
+            atomic_file.write(file, text)
         except OSError as error:
             self.errors.append(f"{file} is not written: {error}")
             return
-        reasons = len({entry.reason for entry in known})
-        said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
         click.echo(f"{said} written to {file}")

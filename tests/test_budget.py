@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17547, 4462, 4229),
-    "onnx_models": (11580, 2577, 2673),
+    "ortops": (17556, 4467, 4231),
+    "onnx_models": (11585, 2577, 2677),
     "conformance": (12449, 2671, 2924),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (727, 124, 232),
     "release": (395, 74, 107),
-    "tests": (22975, 854, 5509),
+    "tests": (23023, 855, 5523),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,9 @@ import torch
 from torch.nn import functional
 
 import torchvision_operators  # noqa: F401 - torchvision's operators, compiled or not
-from onnx_models.torch import UncheckedWarning, decompositions, export
-from ortops.torch import PSRoIAlign, RoIAlignRotated, roi_align
-from torch_checks import QUIET, assert_close, run
+from onnx_models.torch import UncheckedWarning, decompositions, export, translation_table
+from ortops.torch import PSRoIAlign, RoIAlignRotated, ms_deform_attn, roi_align
+from torch_checks import QUIET, assert_close, run, session
 
 pytestmark = QUIET
 
@@ -232,6 +233,35 @@ def test_a_layer_becomes_the_operator_of_its_name(module: Any) -> None:
     model = export(module, tuple(args.values()), loss=loss, wrt=["input", "rois"])
     assert [node.op_type for node in model.graph.node if name in node.op_type] == [name, f"{name}Grad"]
     assert {"input_grad", "rois_grad"} <= set(check(model, module, loss, args, {}))
+
+
+class Attention(torch.nn.Module):  # type: ignore[misc]
+    """Deformable attention over two levels."""
+
+    def __init__(self, starts: Any) -> None:
+        super().__init__()
+        self.starts = starts
+
+    def forward(self, value: Any, locations: Any, weights: Any) -> Any:
+        return ms_deform_attn(value, torch.tensor([[3, 4], [2, 1]]), self.starts, locations, weights)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("starts", [None, torch.tensor([2, 0])], ids=["without starts", "with starts"])
+@pytest.mark.parametrize("dynamo", [True, False], ids=["dynamo", "TorchScript"])
+def test_both_exporters_of_pytorch_write_deformable_attention_as_one_node(dynamo: bool, starts: Any) -> None:
+    args = torch.rand(2, 14, 2, 3), torch.rand(2, 5, 2, 2, 3, 2), torch.rand(2, 5, 2, 2, 3)
+    module, file = Attention(starts).eval(), io.BytesIO()
+    if dynamo:
+        table = translation_table()
+        torch.onnx.export(module, args, dynamo=True, verbose=False, custom_translation_table=table).save(file)
+    else:
+        torch.onnx.export(module, args, file, dynamo=False)
+    model = onnx.load_from_string(file.getvalue())
+    assert [node.op_type for node in model.graph.node if node.op_type != "Constant"] == ["MSDeformAttn"]
+    names = [value.name for value in model.graph.input]
+    (y,) = session(model).run(None, dict(zip(names, (arg.numpy() for arg in args), strict=True)))
+    assert_close(y, module(*args), "y")
 
 
 class Unready(torch.nn.Module):  # type: ignore[misc]

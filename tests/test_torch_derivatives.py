@@ -11,7 +11,7 @@ from torch.autograd import functional, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
-from ortops.torch import ps_roi_align, roi_align, roi_align_rotated, roi_pool
+from ortops.torch import ms_deform_attn, ps_roi_align, roi_align, roi_align_rotated, roi_pool
 
 # Of PyTorch's own rules for the forward mode, when it is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
@@ -118,3 +118,36 @@ def test_a_maximum_takes_the_tangent_of_the_first_of_equal_pixels_and_of_nan(dty
     assert pooled.flatten().tolist() == [6, 19, 0, 0]
     dx = grad(lambda x: roi_pool(x, rois, 1).nan_to_num().sum())(x)
     assert dx.flatten().nonzero().flatten().tolist() == [5]
+
+
+SIZES, STARTS = torch.tensor([[3, 4], [2, 1]]), torch.tensor([2, 0])
+POINTS = (torch.sin(torch.arange(30.0)) * 0.7 + 0.4).reshape(1, 5, 1, 2, 3, 1)
+PARTS = (X.reshape(1, 20, 1, 4), torch.cat([POINTS, POINTS.flip(1)], -1).double(), POINTS[..., 0].cos().double())
+
+
+def attention(value: Any, locations: Any, weights: Any) -> Any:
+    return ms_deform_attn(value, SIZES, STARTS, locations, weights)
+
+
+def test_attention_has_first_derivatives_in_both_modes_and_no_second_ones() -> None:
+    parts = [part.clone().requires_grad_() for part in PARTS]
+    assert gradcheck(attention, parts, fast_mode=True, check_forward_ad=True, check_batched_forward_grad=True)
+    # On pixels, off the map, and where a location is none.
+    places = torch.tensor([0.375, 0.875, -0.125, 1.125, 0.0, -0.25, torch.nan, torch.inf]).double()
+    locations = torch.stack([places, torch.full((8,), 0.5)], -1).reshape(1, 2, 1, 2, 2, 2)
+    by_all = jacrev(attention, (0, 1, 2))(PARTS[0], locations, PARTS[2][:, :2, :, :, :2])
+    assert_close(jacfwd(attention, (0, 1, 2))(PARTS[0], locations, PARTS[2][:, :2, :, :, :2]), by_all)
+    assert (by_all[1] != 0).any()
+    (by_value,) = torch.autograd.grad(attention(*parts).sum(), parts[0], create_graph=True)
+    with pytest.raises(NotImplementedError, match="ms_deform_attn has no second derivatives"):
+        by_value.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_tangents_of_attention_are_rounded_once(dtype: Any) -> None:
+    value, locations, weights = (part.to(dtype) for part in PARTS)
+    along = jvp(lambda locations: attention(value, locations, weights), (locations,), (locations.cos(),))[1]
+    tangent = locations.cos().double()
+    value, locations, weights = value.double(), locations.double(), weights.double()
+    wanted = jvp(lambda locations: attention(value, locations, weights), (locations,), (tangent,))[1]
+    assert_close(along, wanted.to(dtype))

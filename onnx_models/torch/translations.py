@@ -117,6 +117,15 @@ def _ms_deform_attn(value: Any, locations: Any, weights: Any, shapes: Any, start
     return _ours().MSDeformAttn(value, shapes, start, locations, weights)
 
 
+def _ms_deform_attn_symbolic(graph: Any, value: Any, locations: Any, weights: Any, shapes: Any, start: Any) -> Any:
+    y = graph.op(f"{DOMAIN}::MSDeformAttn", value, shapes, start, locations, weights)
+    return y.setType(value.type().with_sizes([None, None, None]))
+
+
+# The exporter of TorchScript (`dynamo=False`) takes no table.
+torch.onnx.register_custom_op_symbolic("ortops::ms_deform_attn", _ms_deform_attn_symbolic, 9)
+
+
 def _with_unused(translation: Callable[..., Any]) -> Callable[..., Any]:
     """With a second output, which torchvision keeps for the gradient: the exporter requires a value."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -92,11 +93,26 @@ def _backward(ctx: Any, dy: Any) -> tuple[Any, ...]:
 
 def _jvp(tensors: Sequence[Any], options: Sequence[Any], tangents: Sequence[Any]) -> Any:
     (value, locations, weights, shapes), (by_value, by_locations, by_weights, _) = tensors, tangents
-    if by_locations is not None:
-        raise NotImplementedError("ms_deform_attn has no derivative by sampling_locations in forward mode")
     terms = [] if by_value is None else [ms_deform_attn(by_value, locations, weights, shapes, *options)]
+    terms += [] if by_locations is None else [_along(by_locations, value, locations, weights, shapes, *options)]
     terms += [] if by_weights is None else [ms_deform_attn(value, locations, by_weights, shapes, *options)]
     return sum(terms[1:], terms[0])
+
+
+def _along(tangent: Any, value: Any, locations: Any, weights: Any, shapes: Any, start: Any) -> Any:
+    """The derivative along a change of the locations.
+
+    The slope of a sample along an axis is the difference of the samples on the pixels before and after it. Their locations
+    are computed in float64, since no shorter type has the centres of all pixels.
+    """
+    locations, sizes = locations.double(), shapes.flip(1).double()[:, None]
+    first = (locations * sizes - 0.5).floor()
+    points, factors = [], []
+    for (axis, is_axis), end in itertools.product(enumerate(torch.eye(2, dtype=torch.bool)), (0, 1)):
+        points.append(torch.where(is_axis, (first + end + 0.5) / sizes, locations))
+        factors.append((2 * end - 1) * weights * (tangent * sizes)[..., axis])
+    y = ms_deform_attn(value.double(), torch.cat(points, 4), torch.cat(factors, 4), shapes, start)
+    return y.to(value.dtype)
 
 
 def _no_second_derivatives(*_: Any) -> Any:

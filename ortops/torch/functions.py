@@ -91,7 +91,7 @@ def ms_deform_attn(
     """Multi-scale deformable attention, with the arguments of Deformable DETR's and mmcv's `MSDeformAttnFunction.apply`.
 
     See `ortops.ms_deform_attn` for the sums. The function has first derivatives with respect to value, sampling_locations
-    and attention_weights, and forward mode with respect to value and attention_weights; no second derivatives.
+    and attention_weights, also in forward mode, and no second derivatives.
 
     Args:
         value: the pixels of all levels [N, S, M, D] on the CPU; float32, float64, float16 or bfloat16, with any strides.

@@ -8,7 +8,7 @@ from conformance.commands.explain import explain_command
 from conformance.commands.export import export_command
 from conformance.commands.fuzz import fuzz_command
 from conformance.commands.init import init_command
-from conformance.commands.reports import compare_command, matrix_command
+from conformance.commands.reports import compare_command, history_command, matrix_command
 from conformance.commands.run import run_command
 
 COMMANDS: tuple[click.Command, ...] = (
@@ -16,6 +16,7 @@ COMMANDS: tuple[click.Command, ...] = (
     fuzz_command,
     matrix_command,
     compare_command,
+    history_command,
     export_command,
     init_command,
     explain_command,

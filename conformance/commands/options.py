@@ -50,7 +50,7 @@ IN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]:
+def out_file(option: str, text: str, metavar: str = "F", *, required: bool = False) -> Callable[[Any], Any]:
     """An option for an output file, which is checked before the command begins; the command gets `--html` as `html_file`."""
 
     def checked(_context: click.Context, _option: click.Parameter, file: Path | None) -> Path | None:
@@ -65,7 +65,7 @@ def out_file(option: str, text: str, metavar: str = "F") -> Callable[[Any], Any]
 
     path = click.Path(dir_okay=False, path_type=Path)
     name = f"{option.removeprefix('--').replace('-', '_')}_file"
-    return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text)
+    return click.option(option, name, type=path, callback=checked, metavar=metavar, help=text, required=required)
 
 
 def selected_cases(glob: str, option: str = "--select") -> list[Case]:

@@ -1,4 +1,4 @@
-"""``python -m conformance matrix`` and ``compare``: a table of several reports, and the changes between two."""
+"""``python -m conformance matrix``, ``compare`` and ``history``: a table of reports, changes between two, a page of many."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from conformance import backends, schedule
-from conformance.case import Case
+from conformance.case import Case, Level
 from conformance.commands.options import IN_FILE, JOBS, SELECT, out_file, selected_cases, wrong_call
-from conformance.report import counts, terminal
+from conformance.report import counts, history, terminal
 from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
 from conformance.report.terminal import console, line
 from conformance.schedule import WorkerPool
@@ -98,3 +98,23 @@ def compare_command(before_file: Path, after_file: Path) -> None:
         before, after = read(before_file), read(after_file)
     if terminal.write_changes(before, after, console())[terminal.NEWLY_FAILING]:
         raise click.exceptions.Exit(1)
+
+
+@click.command("history")
+@click.argument("files", metavar="REPORTS...", nargs=-1, required=True, type=IN_FILE)
+@click.option("--level", type=click.Choice([level.value for level in Level]), default="standard", show_default=True)
+@out_file("--html", "Write the page to F.", required=True)
+def history_command(files: tuple[Path, ...], level: str, html_file: Path) -> None:
+    """Write a page about runtimes over their releases: how many cases pass, and which rules each release breaks.
+
+    `run --json` writes such files, best without a list of expected failures. They may be in any order, of any runtimes and
+    levels, and of parts of the cases.
+
+    The exit status is 0 if the page is written, 2 for a wrong call or if a file is not a report.
+    """
+    if any(html_file.exists() and html_file.samefile(file) for file in files):
+        raise click.UsageError(f"{html_file}: must not be one of REPORTS, which it would replace")
+    with wrong_call("REPORTS", NotAReportError):
+        reports = read_merged(files)
+    atomic_file.write(html_file, history.render(reports, Level(level)))
+    click.echo(f"{len(reports)} release{'s' * (len(reports) != 1)} written to {html_file}")

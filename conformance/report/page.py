@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from conformance.cases import case_of
 from conformance.explain import explain
 from conformance.explain.drawing import picture
-from conformance.outcome import Outcome
+from conformance.outcome import Outcome, Result
 from conformance.report import counts
 from conformance.report.causes import Cause
 from conformance.report.counts import MEANINGS, in_words, kind_of, reasons_of
@@ -26,7 +26,7 @@ MAX_BYTES = 150_000
 """The size of the largest picture."""
 
 MAX_TRIED = 3
-"""How many cases of a cause are drawn to find a picture that is small enough."""
+"""How many cases are drawn to find a picture that is small enough."""
 
 MAX_WHOLE = 40
 """The length of a name's part that fits on a line of a telephone."""
@@ -34,6 +34,24 @@ MAX_WHOLE = 40
 
 def render(report: Report, causes: Sequence[Cause]) -> str:
     """A report and the causes of its failures as HTML."""
+    plain = Outcome.PASSED, Outcome.UNSUPPORTED
+    shown = [(cause, picture_of(cause.results) if k < MAX_PICTURES else "") for k, cause in enumerate(causes)]
+    return rendered(
+        "page.html.jinja",
+        report=report,
+        verdict=verdict(report, causes),
+        tally=Counter(map(kind_of, report.entries.values())),
+        groups=counts.rows([report]),
+        bases=counts.basis_rows([report]),
+        meanings=MEANINGS,
+        causes=shown,
+        failures={name: entry for name, entry in report.entries.items() if entry.outcome not in plain},
+        unsupported=reasons_of(report, Outcome.UNSUPPORTED),
+    )
+
+
+def rendered(template: str, **values: object) -> str:
+    """The text of a template of this folder."""
     import jinja2  # of the extra conformance
     import markupsafe
 
@@ -52,23 +70,12 @@ def render(report: Report, causes: Sequence[Cause]) -> str:
     )
     environment.filters |= {"in_words": in_words, "kind": kind_of, "breakable": breakable}
     environment.filters |= {name: getattr(counts, name) for name in ("brief", "cell", "others", "total")}
-    plain = Outcome.PASSED, Outcome.UNSUPPORTED
-    return environment.get_template("page.html.jinja").render(
-        report=report,
-        verdict=verdict(report, causes),
-        tally=Counter(map(kind_of, report.entries.values())),
-        groups=counts.rows([report]),
-        bases=counts.basis_rows([report]),
-        meanings=MEANINGS,
-        causes=[(cause, _address_of(cause) if k < MAX_PICTURES else "") for k, cause in enumerate(causes)],
-        failures={name: entry for name, entry in report.entries.items() if entry.outcome not in plain},
-        unsupported=reasons_of(report, Outcome.UNSUPPORTED),
-    )
+    return environment.get_template(template).render(values)
 
 
-def _address_of(cause: Cause) -> str:
-    """A picture as a data URL with an SVG file; empty if the smallest cases have no small picture."""
-    drawable = [(case, result) for result in cause.results if not (case := case_of(result)).expects_error]
+def picture_of(results: Sequence[Result]) -> str:
+    """A picture of one of these results, as a data URL with an SVG file; empty if the smallest cases have no small one."""
+    drawable = [(case, result) for result in results if not (case := case_of(result)).expects_error]
     # Small inputs first, and gradients last, because their drawings show no pixels.
     drawable.sort(key=lambda pair: (pair[0].definition.is_gradient, pair[0].nbytes))
     for case, result in drawable[:MAX_TRIED]:

@@ -18,6 +18,7 @@ MAX_RULES = 3
 """How many broken rules the first line of a report names."""
 
 _ENDED = (Reason.TIME, Reason.MEMORY, Reason.ENDED)
+_REFUSED = (Reason.REFUSED, Reason.NO_KERNEL)
 
 
 def is_breach(result: Result, level: Level) -> bool:
@@ -27,24 +28,37 @@ def is_breach(result: Result, level: Level) -> bool:
     return at_level(result, level).outcome.is_bad and result.reason is not Reason.LISTED
 
 
-def rule_of(result: Result) -> str:
-    """The rule that a case checks. A missing kernel and a written input break a rule that no single case has."""
-    case = by_id().get(result.id)
-    if case is None:
-        return f"{result.id}, a case of another release of the suite"
-    if result.reason is Reason.NO_KERNEL:
-        return f"{case.operator.replace('_', '-')} has a kernel"
-    return "inputs and earlier outputs are not written to" if result.reason is Reason.WROTE else case.note
-
-
 def broken_rules(results: Iterable[Result], level: Level) -> dict[str, list[Result]]:
-    """The breaches of each rule: rules of the strongest authority first, and of these the ones with most breaches."""
+    """The breaches of each rule: rules of the strongest authority first, and of these the ones with most breaches.
+
+    An operator that answers no valid case, or none of one element type, breaks the rule that it runs, and no other. So does
+    a backend that writes to its inputs.
+    """
+    results = [result for result in results if result.outcome is not Outcome.UNSUPPORTED]
+    answered = {part for r in results if r.reason not in _REFUSED for part in _parts(r)}
     broken: dict[str, list[Result]] = {}
     for result in results:
         if is_breach(result, level):
-            broken.setdefault(rule_of(result), []).append(result)
+            silent = [part for part in _parts(result) if part not in answered and result.reason in _REFUSED]
+            broken.setdefault(f"{silent[0]} runs" if silent else _statement(result), []).append(result)
     order = [*Basis, None]
     return dict(sorted(broken.items(), key=lambda rule: (order.index(rule[1][0].basis), -len(rule[1]))))
+
+
+def _parts(result: Result) -> tuple[str, ...]:
+    """The operator of a valid case, and the operator with the element type; nothing for other cases."""
+    case = by_id().get(result.id)
+    if case is None or case.expects_error:
+        return ()
+    name = case.operator.replace("_", "-")
+    return name, f"{name} with {case.element_type}"
+
+
+def _statement(result: Result) -> str:
+    if result.reason is Reason.WROTE:
+        return "inputs and earlier outputs are not written to"
+    case = by_id().get(result.id)
+    return case.note if case else f"{result.id}, a case of another release of the suite"
 
 
 def verdict(report: Report, causes: Sequence[Cause] = ()) -> str:
@@ -60,8 +74,9 @@ def verdict(report: Report, causes: Sequence[Cause] = ()) -> str:
     broken = broken_rules(report.entries.values(), report.level)
     if not broken:
         return f"conforms at level {report.level.value} in all {judged} judged cases"
-    firsts = (rule_of(cause.results[0]) for cause in causes)
-    named = [cut(rule) for rule in dict.fromkeys([*firsts, *broken]) if rule in broken][:MAX_RULES]
+    rules = {result.id: rule for rule, results in broken.items() for result in results}
+    firsts = (rules[cause.results[0].id] for cause in causes if cause.results[0].id in rules)
+    named = [cut(rule) for rule in dict.fromkeys([*firsts, *broken])][:MAX_RULES]
     more = len(broken) - len(named)
     words = "; ".join([*named, *([f"and {more} more"] if more else [])])
     return (

@@ -1,0 +1,105 @@
+"""Runtimes over their releases as an HTML page in one file: how many cases pass, and which rules each release breaks."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from conformance.case import Level
+from conformance.cases import by_id
+from conformance.outcome import Outcome, Result
+from conformance.report.page import MAX_PICTURES, picture_of, rendered
+from conformance.report.record import Report
+from conformance.report.verdict import broken_rules
+
+MAX_SHOWN = 12
+"""How many rules of a runtime are shown before the others are opened."""
+
+STATES = {"failed": "broken", "passed": "kept", "unsupported": "not judged"}
+"""The words for the states of a rule in a release."""
+
+
+class Release(NamedTuple):
+    """What the page shows of a report: the outcomes of its judged cases by id, and the cases that break each rule."""
+
+    version: str
+    entries: Mapping[str, Outcome]
+    broken: Mapping[str, Sequence[Result]]
+
+    @property
+    def judged(self) -> int:
+        """The number of cases that count."""
+        return len(self.entries)
+
+    @property
+    def rules(self) -> int:
+        """The number of rules that they check."""
+        return len({case.note for case in map(by_id().get, self.entries) if case})
+
+    @property
+    def passed(self) -> int:
+        """The number of cases that passed."""
+        return sum(outcome is Outcome.PASSED for outcome in self.entries.values())
+
+
+class Rule(NamedTuple):
+    """A rule that a release breaks: its state in each release, those that break it in words, and a case of the newest."""
+
+    words: str
+    states: Sequence[str]
+    where: str
+    case_id: str
+    picture: str
+
+
+class Runtime(NamedTuple):
+    """A runtime's releases, the oldest first, and the rules that any of them breaks, those of the newest first."""
+
+    releases: Sequence[Release]
+    rules: Sequence[Rule]
+
+
+def render(reports: Iterable[Report], level: Level) -> str:
+    """Reports in any order as HTML, with a section for each backend."""
+    runtimes: dict[str, list[Release]] = {}
+    for report in sorted(reports, key=_age):
+        judged = {i: entry.outcome for i, entry in report.entries.items() if entry.outcome is not Outcome.UNSUPPORTED}
+        release = Release(report.origin.version or "-", judged, broken_rules(report.entries.values(), level))
+        runtimes.setdefault(report.backend, []).append(release)
+    pages = {name: _runtime(releases) for name, releases in sorted(runtimes.items())}
+    return rendered("history.html.jinja", runtimes=pages, level=level.value, words=STATES, shown=MAX_SHOWN)
+
+
+def _age(report: Report) -> list[tuple[int, str]]:
+    """A key that orders versions by their numbers; letters, as of a release candidate, come before the end."""
+    parts = re.findall(r"\d+|[a-z]+", report.origin.version.lower())
+    return [(int(part), "") if part.isdigit() else (-2, part) for part in parts] + [(-1, "")]
+
+
+def _runtime(releases: Sequence[Release]) -> Runtime:
+    breaches: dict[str, list[Result]] = {}
+    for release in reversed(releases):
+        for words, results in release.broken.items():
+            breaches.setdefault(words, []).extend(results)
+    rules = []
+    for k, (words, results) in enumerate(breaches.items()):
+        ids = {result.id for result in results}
+        states = [
+            "failed" if words in release.broken else "passed" if ids & release.entries.keys() else "unsupported"
+            for release in releases
+        ]
+        drawn = [result for result in results if result.id in by_id()] if k < MAX_PICTURES else []
+        rules.append(Rule(words, states, _where(releases, states), results[0].id, picture_of(drawn)))
+    return Runtime(releases, rules)
+
+
+def _where(releases: Sequence[Release], states: Sequence[str]) -> str:
+    """The ranges of releases that break a rule, in words."""
+    words = []
+    for state, group in itertools.groupby(zip(states, releases, strict=True), lambda pair: pair[0]):
+        versions = [release.version for _, release in group]
+        if state == "failed":
+            words.append(versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}")
+    return ", ".join(words)

@@ -41,6 +41,15 @@ def allowed_errors(case: Case) -> dict[str, Floats]:
     return {name: _allowed(case, values, terms[name]) for name, values in expected_outputs(case).items()}
 
 
+def sampled(case: Case, name: str, step: int) -> tuple[Floats, Floats]:
+    """Each `step`-th expected element of an output in C order, and the largest allowed error of each, both flat."""
+    expected, terms = expected_outputs(case)[name], _terms(case)[name]
+    fields = (getattr(terms, field.name) for field in dataclasses.fields(ErrorTerms))
+    parts = [np.broadcast_to(field, expected.shape).flat[::step] for field in fields]
+    values = expected.reshape(-1)[::step].astype(np.float64)
+    return values, _allowed(case, values, ErrorTerms(*parts))
+
+
 def _terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of each output, which depend on the reference's arguments and on the type of the arithmetic."""
     if case.formula is not None:

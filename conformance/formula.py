@@ -78,6 +78,15 @@ class Formula(abc.ABC):
     def smaller(self) -> Formula:
         """A formula of the same form with about a hundredth of the work."""
 
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """How another program computes an input (docs/corpus.md); None for one that is small enough to be a file.
+
+        Args:
+            name: the input.
+        """
+        del name
+        return None
+
     def with_mode(self, mode: str) -> Formula:
         """The same inputs with the expected outputs of another mode of RoiAlign, for a formula that has modes."""
         raise NotImplementedError(mode)

@@ -55,10 +55,14 @@ def write(array: Array, folder: Path, file: str, name: str) -> Description:
     """
     if array.dtype not in _NAMES:
         raise ValueError(f"{name} has type {array.dtype}: must be one of {', '.join(TYPES)}")
-    # As integers, because not every type of NumPy knows the order of bytes.
     with (folder / file).open("wb") as stream:
-        stream.write(np.ascontiguousarray(array).view(f"u{array.itemsize}").astype(_bits(array.dtype), copy=False).data)
+        stream.write(little_endian(array).data)
     return {"name": name, "type": _NAMES[array.dtype], "shape": list(array.shape), "file": file}
+
+
+def little_endian(array: Array) -> Array:
+    """The elements in C order and as little-endian integers, because not every type of NumPy knows the order of bytes."""
+    return np.ascontiguousarray(array).view(f"u{array.itemsize}").astype(_bits(array.dtype), copy=False)
 
 
 def read(description: object, folder: Path, max_bytes: int = MAX_BYTES) -> Array:

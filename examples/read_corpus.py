@@ -1,56 +1,70 @@
-"""Run the cases that `python -m conformance export DIR --whole` wrote, without this project: `python read_corpus.py DIR`."""
+"""Run a corpus that `python -m conformance export DIR` wrote, with NumPy and ONNX Runtime alone: `read_corpus.py DIR`."""
 
 import collections
-import hashlib
 import json
 import pathlib
 import sys
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 
 onnxruntime.set_default_logger_severity(4)
 
+TYPES = {
+    "float": "<f4",
+    "double": "<f8",
+    "float16": "<f2",
+    "int32": "<i4",
+    "uint32": "<u4",
+    "int64": "<i8",
+    "uint64": "<u8",
+}
 
-def tensors(data: pathlib.Path, role: str) -> list[Any]:
-    """The inputs or outputs of a call."""
-    files = (data / f"{role}_{i}.pb" for i in range(len(list(data.glob(f"{role}_*.pb")))))
-    return [onnx.numpy_helper.to_array(onnx.load_tensor(file)) for file in files]
+
+def tensor(folder: pathlib.Path, described: Any) -> Any:
+    """The tensor of a description."""
+    return np.fromfile(folder / described["file"], TYPES[described["type"]]).reshape(described["shape"])
 
 
-def outcome(folder: pathlib.Path, atol: float, rtol: float) -> str:
+def fits(got: Any, due: Any, bound: Any) -> bool:
+    """Whether an answer has the type and the shape that are due, and each of its elements is within the bound."""
+    if (got.dtype, got.shape) != (due.dtype, due.shape):
+        return False
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got.astype(np.float64) - due)
+    are_equal = (got == due) | (np.isnan(got) & np.isnan(due))
+    return bool(np.all(are_equal | (error <= bound)))
+
+
+def outcome(folder: pathlib.Path) -> str:
     """The outcome of a case in ONNX Runtime: answered, wrong or refused."""
     try:
         session = onnxruntime.InferenceSession(folder / "model.onnx")
-        names = [value.name for value in session.get_inputs()]
-        for data in sorted(folder.glob("test_data_set_*")):
-            answers = session.run(None, dict(zip(names, tensors(data, "input"), strict=True)))
-            for answer, due in zip(answers, tensors(data, "output"), strict=False):
-                np.testing.assert_allclose(answer, due, rtol, atol, strict=True)
-    except AssertionError:
-        return "wrong"
+        for i in range(json.loads((folder / "case.json").read_text("utf-8"))["calls"]):
+            data = folder / f"test_data_set_{i}"
+            call = json.loads((data / "tensors.json").read_text("utf-8"))
+            answers = session.run(None, {described["name"]: tensor(data, described) for described in call["inputs"]})
+            dues = [tensor(data, described) for described in call["outputs"]]
+            bounds = [tensor(data, bound) if isinstance(bound, dict) else bound for bound in call["bounds"]]
+            if not all(map(fits, answers, dues, bounds)):
+                return "wrong"
     except Exception:  # noqa: BLE001  # whatever a runtime raises is its refusal
         return "refused"
     return "answered"
 
 
 def main(root: pathlib.Path) -> collections.Counter[str]:
-    """Count the cases by outcome, after a check that the files of each have the digest in the index."""
+    """Count the cases by outcome."""
     counts: collections.Counter[str] = collections.Counter()
     for case in json.loads((root / "index.json").read_text("utf-8"))["cases"]:
-        folder, twin, bounds = root / case["folder"], case["twin"], (case["atol"], case["rtol"])
-        names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-        sums = "".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
-        if hashlib.sha256(sums.encode()).hexdigest() != case["sha256"]:
-            raise ValueError(f"{folder} is not what was exported")
-        if case["dialect"] != "standard" or case["folder"].startswith("huge/"):
+        kind, folder = case["folder"].split("/")[0], root / case["folder"]
+        if case["dialect"] != "standard" or kind in ("huge", "large"):
             counts["not run"] += 1
-        elif twin and outcome(root / twin, *bounds) != "answered":
+        elif case["must_fail"] and (folder / "twin").exists() and outcome(folder / "twin") != "answered":
             counts["must fail, but its twin is not answered"] += 1
         else:
-            counts["must fail, " * case["must_fail"] + outcome(folder, *bounds)] += 1
+            counts["must fail, " * case["must_fail"] + outcome(folder)] += 1
     return counts
 
 

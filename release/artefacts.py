@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import lzma
 import shutil
 import sys
 import tarfile
@@ -15,7 +15,8 @@ from ortops.library.targets import TARGETS, WHEELS, this_machine
 from release.commands import install, new_environment, run, step
 
 SUMS = "SHA256SUMS"
-CORPUS = "ortops-corpus.tar.gz"
+CORPORA = ("core", "whole")
+DIGESTS = "corpus-digests.md"
 
 
 def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
@@ -40,16 +41,22 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
                 run(*make, "--wheel", unpacked, cwd=out, ORTOPS_BUILD_TARGET=platform)
     wheel = wheels(out)[this_machine()]
     with tempfile.TemporaryDirectory() as temporary:
-        environment, corpus = Path(temporary, "environment"), Path(temporary, "corpus")
+        environment = Path(temporary, "environment")
         with step("list of the packages that an installation of the wheel has"):
             python = new_environment(environment, str(wheel))
             bom = ("--mc-type", "library", "--output-reproducible", "--output-file", extras / "ortops.cdx.json")
             project = ("--pyproject", sources / "pyproject.toml")
             run(sys.executable, "-m", "cyclonedx_py", "environment", environment, *project, *bom, cwd=out)
         install(environment, f"{wheel}[conformance]")
-        with step("corpus"):
-            run(python, "-m", "conformance", "export", corpus, "--whole", cwd=out)
-            pack(corpus, extras / CORPUS)
+        digests = []
+        for name in CORPORA:
+            corpus = Path(temporary, f"ortops-corpus-{name}")
+            with step(f"corpus {name}"):
+                run(python, "-m", "conformance", "export", corpus, "--corpus", name, cwd=out)
+                pack(corpus, extras / archive_of(name))
+            digest = hashlib.sha256((corpus / "SHA256SUMS").read_bytes()).hexdigest()
+            digests.append(f"The SHA-256 sum of `SHA256SUMS` in the corpus {name}: `{digest}`\n")
+        (extras / DIGESTS).write_text("\n".join(digests), "utf-8")
         for target in targets:
             with step(f"library for {target}"):
                 place = ("--target", target, "--out", extras / library(target))
@@ -69,6 +76,11 @@ def library(target: str) -> str:
     return f"{'' if ending == '.dll' else 'lib'}ortops-{target}{ending}"
 
 
+def archive_of(corpus: str) -> str:
+    """Return the name of the archive of a corpus."""
+    return f"ortops-corpus-{corpus}.tar.xz"
+
+
 def pack(folder: Path, archive: Path) -> None:
     """Write a folder into an archive whose bytes depend on names and contents of the files alone."""
 
@@ -78,11 +90,7 @@ def pack(folder: Path, archive: Path) -> None:
         member.mode = 0o755 if member.isdir() else 0o644
         return member
 
-    with (
-        archive.open("wb") as file,
-        gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as tar,
-    ):
+    with lzma.open(archive, "wb", preset=9) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(folder, folder.name, filter=plain)  # in the order of the names
 
 

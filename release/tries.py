@@ -13,7 +13,7 @@ import click
 
 import onnx_models
 from ortops.library.targets import this_machine
-from release.artefacts import CORPUS, SUMS, library, sums, wheels
+from release.artefacts import SUMS, archive_of, library, sums, wheels
 from release.commands import new_environment, run, step
 from release.hosts import EMULATORS, try_host
 
@@ -74,11 +74,11 @@ def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
         (folder / "model.onnx").write_bytes(model.SerializeToString())
         python = new_environment(folder / "environment", "onnxruntime")
         run_program(folder, python, HOST, str(extras / library(this_machine())))
-    with step("corpus with nothing but onnx and onnxruntime") as folder:
-        with tarfile.open(extras / CORPUS) as tar:
+    with step("corpus core with nothing but onnxruntime") as folder:
+        with tarfile.open(extras / archive_of("core")) as tar:
             tar.extractall(folder, filter="data")
-        python = new_environment(folder / "environment", "onnx", "onnxruntime")
-        counts = run(python, sources / "examples/read_corpus.py", folder / "corpus", cwd=folder)
+        python = new_environment(folder / "environment", "onnxruntime")
+        counts = run(python, sources / "examples/read_corpus.py", folder / "ortops-corpus-core", cwd=folder)
         if not re.search(r"^\d+ answered$", counts, re.MULTILINE):
             raise click.ClickException(f"ONNX Runtime answers no case of the corpus:\n{counts}")
         click.echo(counts.rstrip())

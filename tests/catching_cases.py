@@ -1,4 +1,4 @@
-"""A case that each mutant fails: `python tests/catching_cases.py [FAMILY ...]` writes it to catching_cases.json.
+"""A case that each mutant fails: `python tests/catching_cases.py [FAMILY ...]` writes it to the package.
 
 It is a decisive case that a default run counts. A mutant that breaks only a rule of this project has a case of that rule.
 """
@@ -11,17 +11,17 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from conformance.backends.external import OnnxBackend
 from conformance.case import Basis, Case, scenario_of
 from conformance.cases import collect
+from conformance.export import CATCHING
 from conformance.families import all_mutants, families, family_of
 from conformance.mutants.base import Category, Mutant
 from conformance.run import ask, judge
 from docs.rules import lives, rule_of
 
-FILE = Path(__file__).with_suffix(".json")
+FILE = CATCHING
 
 HANDICAP = 4
 """How many cases of a kind are tried before those about what caught no mistake of the same category."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.cases import collect
-from conformance.export import write_whole
+from conformance.export import write_corpus
 from docs.generate import generated
 from gradient_samples import SAMPLES
 from onnx_models import lower, vjp
@@ -34,8 +34,8 @@ def made(pattern: str) -> Iterator[tuple[str, bytes]]:
         yield from ((name, text.encode()) for name, text in generated().items())
     if re.search(pattern, "corpus"):
         with tempfile.TemporaryDirectory() as folder:
-            write_whole(collect()[::400], Path(folder))
-            yield "corpus", Path(folder, "index.json").read_bytes()
+            write_corpus(collect()[::400], Path(folder), "part")
+            yield "corpus", Path(folder, "SHA256SUMS").read_bytes()
 
 
 if __name__ == "__main__":

@@ -54,10 +54,10 @@ def test_an_archive_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
         for file in ("b/2", "1") if archives else ("1", "b/2"):
             (folder / file).write_text(file)
         os.utime(folder / "1", (len(archives), len(archives)))
-        pack(folder, tmp_path / name / "corpus.tar.gz")
-        archives.append((tmp_path / name / "corpus.tar.gz").read_bytes())
+        pack(folder, tmp_path / name / "corpus.tar.xz")
+        archives.append((tmp_path / name / "corpus.tar.xz").read_bytes())
     assert archives[0] == archives[1]
-    with tarfile.open(tmp_path / "first/corpus.tar.gz") as tar:
+    with tarfile.open(tmp_path / "first/corpus.tar.xz") as tar:
         assert tar.getnames() == ["corpus", "corpus/1", "corpus/b", "corpus/b/2"]
 
 

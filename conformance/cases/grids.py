@@ -273,6 +273,10 @@ class Means(Formula):
             y += around[(images, slice(None), *cells)]
         return np.ascontiguousarray(np.moveaxis(y / 2**rank, -1, 1))
 
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """See `Formula`."""
+        return {"kind": "saw"} if name == "X" else None
+
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: pixels are at most 30, and a coordinate has a few roundings."""
         del name

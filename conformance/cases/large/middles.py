@@ -11,7 +11,7 @@ import numpy as np
 
 from conformance.case import Array
 from conformance.cases.large.by_role import ByRole, uniform
-from conformance.cases.large.repeating import PERIOD, numbers
+from conformance.cases.large.repeating import PERIOD, numbers, recipe_of
 from conformance.cases.large.windows import LARGEST
 from conformance.error_terms import ErrorTerms
 from ortops.spec import AttributeValue
@@ -109,6 +109,13 @@ class Middles(ByRole):
                     slope = self._elements(self._around(*signs) / 2, OF_VALUE, pixel)
                     result[..., level, point, k] = weight * self.side[1 - k] * (dy * slope).sum(-1)
         return result.reshape(shape)
+
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """See `Formula`."""
+        images, heads, channels, *_ = self.counts
+        if name == "value":
+            return recipe_of(self.shapes[name], OF_VALUE)
+        return recipe_of((images, self.queries, heads, channels), OF_DY) if name == "dY" else None
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: coordinates are exact."""

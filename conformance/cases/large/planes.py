@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +81,10 @@ class Planes(ByRole):
             level, down, right = (numbers[..., None, None].astype(np.float32) for numbers in self._planes())
             return np.asarray(level + down * rows[:, None] + right * columns, dtype)
         return np.asarray(self._rois() if role == "rois" else self._images(), dtype)
+
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """See `Formula`."""
+        return {"kind": "planes"} if self.roles[name] == "x" else None
 
     def error_terms(self, _name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""

@@ -32,6 +32,10 @@ OF_DY = (311, 23, 89, 7)
 """The steps of a gradient along RoIs, channels and bins."""
 
 
+MIXED = (7, 1, 3, 5)
+"""Which elements of a sparse gradient are not 0: the steps along RoIs, channels, and rows and columns of bins."""
+
+
 FINE = 1 + 2.0**-28
 """The factor of the numbers of double: float32 holds none of them."""
 
@@ -93,3 +97,9 @@ def repeating(
     """The array of this shape whose elements repeat a sequence."""
     line = Line(sequence, dtype, sum(abs(step) * length for step, length in zip(steps, shape, strict=True)))
     return np.ascontiguousarray(line.window(start, shape, steps))
+
+
+def recipe_of(shape: Sequence[int], steps: Sequence[int], one_in: int = 1) -> dict[str, Any]:
+    """The recipe of an array that repeats `numbers`. Of a sparse one, an element of `one_in` is not 0."""
+    recipe = {"kind": "repeating", "shape": list(shape), "steps": list(steps)}
+    return recipe if one_in == 1 else {**recipe, "one_in": one_in, "mixed": list(MIXED)}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from conformance.case import Array
 from conformance.cases.large.by_role import ByRole, uniform
-from conformance.cases.large.repeating import OF_DY, OF_X, neighbour, numbers, repeating
+from conformance.cases.large.repeating import OF_DY, OF_X, neighbour, numbers, recipe_of, repeating
 from conformance.cases.large.windows import LARGEST
 from conformance.error_terms import ErrorTerms
 from conformance.families.dml_resample.bounds import ROUNDINGS
@@ -70,6 +71,12 @@ class Repetitions(ByRole):
             sums = sums + neighbour(sums, steps[axis])
         sums = sums / (2 ** len(self._axes) if role == "y" else 1)
         return repeating(sums, few, [step * (1 + (i in self._axes)) for i, step in enumerate(steps)], dtype)
+
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """See `Formula`."""
+        role = self.roles[name]
+        steps = {"x": OF_X, "dy": OF_DY}.get(role)
+        return recipe_of(self.shapes[role], steps) if steps else None
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""

@@ -15,14 +15,24 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from conformance.case import Array
 from conformance.cases.large.bins import CORNERS, Form, pooled, slopes_of, winners_of
 from conformance.cases.large.by_role import ByRole, channels_of_bins, of_own_bins, uniform
-from conformance.cases.large.repeating import OF_DY, OF_X, PERIOD, Line, line_of_numbers, numbers, repeating
+from conformance.cases.large.repeating import (
+    MIXED,
+    OF_DY,
+    OF_X,
+    PERIOD,
+    Line,
+    line_of_numbers,
+    numbers,
+    recipe_of,
+    repeating,
+)
 from conformance.cases.make import INPUT_OFFSETS, POOL, ROTATED, Rule
 from conformance.error_terms import ErrorTerms, Floats
 from ortops.spec import AttributeValue
@@ -40,9 +50,6 @@ MAX_DOUBLES = 2**22
 
 MANY = 2**15
 """With at least this many RoIs, all samples lie in the middle between pixels, so that many RoIs share a place."""
-
-_MIXED = (1, 3, 5, 7)
-"""Which elements of a sparse gradient are not 0: the steps along channels, rows and columns of bins, and RoIs."""
 
 
 class Place(NamedTuple):
@@ -144,6 +151,13 @@ class Windows(ByRole):
             return np.array(self.x_shape, dtype)
         values = self._rois() if role == "rois" else self._columns()["image"]
         return np.ascontiguousarray(values, dtype)
+
+    def recipe(self, name: str) -> dict[str, Any] | None:
+        """See `Formula`. RoIs are small."""
+        role = self.roles[name]
+        if role == "x":
+            return recipe_of(self.x_shape, OF_X)
+        return recipe_of(self.shapes["dy"], OF_DY, self.one_in) if role == "dy" else None
 
     def error_terms(self, name: str, rounding: float) -> ErrorTerms:
         """See `Formula`: the bounds of `conformance.families`, with the largest number for each of their terms."""
@@ -293,11 +307,11 @@ class Windows(ByRole):
         for k, r in enumerate(rois.tolist()):
             dy[k] = line.window(first * r, shape, OF_DY[1:])
         if self.one_in > 1:
-            reach = sum(a * b for a, b in zip(_MIXED, shape, strict=False))
+            reach = sum(a * b for a, b in zip(MIXED[1:], shape, strict=True))
             is_first = np.arange(self.one_in) == 0
             kept = np.resize(is_first, self.one_in * (reach // self.one_in + 2))
             for k, r in enumerate(rois.tolist()):
-                view = np.ndarray(shape, bool, kept.data, _MIXED[3] * r % self.one_in, _MIXED[:3])
+                view = np.ndarray(shape, bool, kept.data, MIXED[0] * r % self.one_in, MIXED[1:])
                 dy[k] *= view
         return dy
 

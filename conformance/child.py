@@ -1,7 +1,7 @@
 """Child processes for calls that may crash or hang, and a memory limit for the current process.
 
 One thread owns a child: it calls functions in it, and starts another one if a call has ended it. A child without work ends
-itself after `IDLE_SECONDS`. The processes that a child started end with it.
+itself after `IDLE_SECONDS`. The processes that a child started end with it, and its temporary folder is removed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import contextlib
 import math
 import multiprocessing
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from multiprocessing import connection as pipes
@@ -36,8 +39,6 @@ IDLE_SECONDS = 40.0
 
 SPAWN = multiprocessing.get_context("spawn")
 """Not fork: a forked child lacks the threads that a runtime or numba may have started in the parent."""
-
-_SIZES = Path("/proc/self/statm")
 
 T = TypeVar("T")
 
@@ -182,7 +183,9 @@ class Child:
             self._number = 0
             self._stage.set("", START_TIMEOUT)
             first = _Call(0, begin, [args], START_TIMEOUT)
-            process = _Process(target=_serve, args=(first, there, self._stage), daemon=True)
+            folder = tempfile.mkdtemp(prefix="conformance-")
+            self._remove_folder = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            process = _Process(target=_serve, args=(first, there, self._stage, folder), daemon=True)
             process.start()
             there.close()
             self._running = process, here
@@ -291,6 +294,7 @@ class Child:
         pipes.wait([process.sentinel], 1.0)
         process.kill()
         process.join()
+        self._remove_folder()
         return process.exitcode
 
 
@@ -304,6 +308,14 @@ def _end_in_time(process: BaseProcess, current: _Stage) -> None:
 _current: _Stage | None = None
 """In a child process: the stage of the current call."""
 
+_folder: str | None = None
+"""In a child process: see `temporary_folder`."""
+
+
+def temporary_folder() -> str | None:
+    """In a child process, a folder that the parent removes, however the child ends; else None."""
+    return _folder
+
 
 def stage(name: str, seconds: float | None = None) -> None:
     """Name the next step of the current call, for error messages. Does nothing outside of child processes.
@@ -316,13 +328,13 @@ def stage(name: str, seconds: float | None = None) -> None:
         _current.set(name, seconds)
 
 
-def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
+def _serve(call: _Call, connection: Connection, current: _Stage, folder: str) -> None:
     """Run calls in a child process until the connection closes, or no call comes. The first one is `begin`."""
-    global _current  # noqa: PLW0603  # a process serves one connection
+    global _current, _folder  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # what a backend starts is of this group, and ends with it
-    _current = current
+    _current, _folder = current, folder
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             for args in call.arguments:
@@ -347,19 +359,32 @@ def _serve(call: _Call, connection: Connection, current: _Stage) -> None:
 
 def can_limit_memory() -> bool:
     """Whether this process's memory can be limited: only on Linux."""
-    return _SIZES.exists()
+    return Path("/proc/self/statm").exists()
 
 
 @contextlib.contextmanager
 def limited_memory(size: int) -> Iterator[None]:
-    """A context in which the process may use `size` more bytes of address space."""
+    """A context in which this process may use `size` more bytes of address space."""
     import resource  # not on Windows
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(_SIZES.read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    lowest = min(limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    set_memory_limit(size)
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def set_memory_limit(size: int, process: int | None = None) -> None:
+    """Let a process, by default this one, use `size` more bytes of address space than now.
+
+    Raises:
+        OSError: the process has ended.
+    """
+    import resource
+
+    number = os.getpid() if process is None else process
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path(f"/proc/{number}/statm").read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    lowest = min(limit for limit in (used + size, soft, hard) if limit != resource.RLIM_INFINITY)
+    resource.prlimit(number, resource.RLIMIT_AS, (lowest, hard))

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from conformance.backends import Backend, OperatorMissingError, Session, UnsupportedError
+from conformance.backends.base import CrashError, RefusedError
 from conformance.case import Array, Case, Level
 from conformance.compare import compare
 from conformance.expected_failures import ExpectedFailure, find
@@ -217,6 +218,10 @@ def _reaction(error: BaseException) -> tuple[Kind, str]:
         return "unsupported", message_of(error)
     if issubclass(type(error), OperatorMissingError):
         return "missing", message_of(error)
+    if issubclass(type(error), CrashError):
+        return "crash", message_of(error)
+    if issubclass(type(error), RefusedError):
+        return "refusal", message_of(error)
     if issubclass(type(error), EndOfProcessError):
         return "crash", f"it would have ended the process: {message_of(error)}"
     if not issubclass(type(error), Exception):  # SystemExit, KeyboardInterrupt, the panics of pyo3

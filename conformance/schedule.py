@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from conformance import backends
 from conformance.backends import Backend, MissingBackendError
 from conformance.case import MAX_SAMPLES, Case, Level, scenario_of
-from conformance.child import START_TIMEOUT, Child, ProcessLostError, limited_memory, stage
+from conformance.child import START_TIMEOUT, Child, ProcessLostError, stage
 from conformance.expected_failures import ExpectedFailure
 from conformance.families import family_of
 from conformance.outcome import Outcome, Reason, Result
@@ -327,8 +327,9 @@ def answer_within(setting: Setting, case: Case, name: str = "", seconds: float |
     try:
         if setting.memory_limit is None:
             return ask(_loaded(setting), case, seconds)
-        with limited_memory(setting.memory_limit * _MIB):
-            answer = ask(_loaded(setting), case, seconds)
+        backend = _loaded(setting)
+        with backend.limited_memory(setting.memory_limit * _MIB):
+            answer = ask(backend, case, seconds)
     finally:
         stage(name, START_TIMEOUT)
     if answer.kind == "refusal" and _NO_MEMORY.search(answer.text):

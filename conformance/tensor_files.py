@@ -78,7 +78,7 @@ def read(description: object, folder: Path, max_bytes: int = MAX_BYTES) -> Array
             field, the value and the rule.
         OSError: the file cannot be opened or read.
     """
-    fields = _checked(description)
+    fields = checked(description)
     dtype, shape = TYPES[fields["type"]], fields["shape"]
     size = math.prod(shape) * dtype.itemsize
     if size > max_bytes:
@@ -98,12 +98,12 @@ def read(description: object, folder: Path, max_bytes: int = MAX_BYTES) -> Array
     return bits.astype(f"u{dtype.itemsize}", copy=False).view(dtype).reshape(shape)
 
 
-def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.dtype(f"<u{dtype.itemsize}")
+def checked(description: object) -> Description:
+    """What JSON gave as a description.
 
-
-def _checked(description: object) -> Description:
-    """The description, with each field of the right type and value."""
+    Raises:
+        ValueError: a field has a wrong type or value; the message names it, the value and the rule.
+    """
     if not isinstance(description, Mapping) or set(description) != set(Description.__annotations__):
         rule = f"must be an object with the fields {', '.join(Description.__annotations__)}"
         raise ValueError(f"tensor {_short(description)}: {rule}")
@@ -119,6 +119,10 @@ def _checked(description: object) -> Description:
     if not isinstance(file, str) or file in ("", ".", "..") or set(file) & set("/\\:\0"):
         raise ValueError(f"file {_short(file)}: must be the name of a file in the folder, without a path")
     return {"name": name, "type": kind, "shape": shape, "file": file}
+
+
+def _bits(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(f"<u{dtype.itemsize}")
 
 
 def _short(value: object) -> str:

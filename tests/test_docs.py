@@ -11,6 +11,7 @@ import contextlib
 import doctest
 import importlib
 import io
+import json
 import os
 import re
 import shlex
@@ -221,6 +222,8 @@ def run_blocks(document: Path, folder: Path) -> None:
             continue
         elif block.language == "c":
             compile_c(block, where, folder)
+        elif block.language == "json":
+            json.loads(block.text)
         elif block.language == "text":
             if printed is not None and not block.before.strip():
                 assert same_output(block.text, printed), f"{where}: what is printed is\n{printed}"

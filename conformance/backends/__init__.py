@@ -1,4 +1,4 @@
-"""The runtimes that run cases: a module for each runtime, and `external.py` for backends outside this package.
+"""The runtimes that run cases: a module for each runtime; `external.py` and `program.py` for those outside this package.
 
 A runtime is imported only when its backend is loaded, so listing cases needs no runtime.
 """
@@ -77,7 +77,7 @@ def package_of(name: str) -> str:
 
 
 def load(name: str, provider: str | None = None) -> Backend:
-    """The backend of one of the `NAMES`, from `library:PATH`, or from `module[:Class]` or `module:function`.
+    """The backend of one of the `NAMES`, from `library:PATH`, `exec:COMMAND`, `module[:Class]` or `module:function`.
 
     Args:
         name: the name as given to `--backend`.
@@ -93,6 +93,8 @@ def load(name: str, provider: str | None = None) -> Backend:
     if prefix in LIBRARIES and colon:
         make = importlib.import_module("conformance.backends.ortops").Library
         return make(path, LIBRARIES[prefix])  # type: ignore[no-any-return]
+    if prefix == "exec" and colon:
+        return importlib.import_module("conformance.backends.program").Program(path)  # type: ignore[no-any-return]
     if name not in BACKENDS:
         try:
             return importlib.import_module("conformance.backends.external").load(name)  # type: ignore[no-any-return]

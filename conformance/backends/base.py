@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from conformance.case import Array, Case
+from conformance.child import limited_memory
 from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import evaluated, reference
 from conformance.printable import PrintableError
@@ -32,6 +34,14 @@ class OperatorMissingError(Exception):
     """Raised by a backend if the runtime lacks an operator that it should have. It never counts as a refusal."""
 
 
+class RefusedError(Exception):
+    """Raised by a backend to refuse a case in the runtime's own words, without the name of an exception."""
+
+
+class CrashError(Exception):
+    """Raised by a backend if the runtime has crashed in a process of its own, which does not end this one."""
+
+
 class Backend:
     """A runtime that runs cases.
 
@@ -44,12 +54,17 @@ class Backend:
     conventions: Sequence[str] = ()
     is_unsafe = False
 
+    def limited_memory(self, size: int) -> AbstractContextManager[None]:
+        """A context in which the runtime may use `size` more bytes of address space; only on Linux."""
+        return limited_memory(size)
+
     def prepare(self, case: Case) -> Session:
         """A session for the case's node, which can run several times and with any lengths of symbolic axes.
 
         Both this method and the session raise:
             UnsupportedError: this backend does not claim to support the case.
             OperatorMissingError: the runtime has no implementation of the operator.
+            CrashError: the case has crashed.
             Exception: every other exception is a refusal of the case.
             BaseException: others, such as SystemExit or a panic of pyo3, are a crash.
         """

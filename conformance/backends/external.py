@@ -65,7 +65,7 @@ class FunctionBackend(Backend):
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             by_name = {tensor.name: inputs.get(tensor.name) for tensor in definition.inputs}
             with _translated_errors():
-                return _by_name(self._target(op_type, by_name, _attributes(case), outputs), outputs)
+                return _by_name(self._target(op_type, by_name, attributes_of(case), outputs), outputs)
 
         return run
 
@@ -93,7 +93,7 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
     return expected_failures.from_mapping(failures), conventions
 
 
-def _attributes(case: Case) -> dict[str, AttributeValue]:
+def attributes_of(case: Case) -> dict[str, AttributeValue]:
     """All attributes as a node stores them, and those whose value the opset fixes."""
     given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
     return {**case.definition.constants, **given}

@@ -53,7 +53,8 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     show_default=True,
     metavar="B",
     help=f"The backend to check. Built in: {', '.join(backends.NAMES)}. Your own: module:Class with ONNX's backend "
-    "interface, or module:function on NumPy arrays (the command init writes one). A library that `python -m ortops "
+    "interface, or module:function on NumPy arrays (the command init writes one), or exec:'PROGRAM ARGUMENTS' for a "
+    "program that speaks the protocol of docs/protocol.md. A library that `python -m ortops "
     "library` wrote: library:PATH, or library-standard:PATH for its versions of ONNX's own operators.",
 )
 @click.option(

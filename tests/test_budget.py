@@ -17,7 +17,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (635, 88, 135),
     "examples": (768, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23397, 873, 5597),
+    "tests": (23399, 873, 5597),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

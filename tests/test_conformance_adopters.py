@@ -36,7 +36,7 @@ RESULTS = [
     for k, case in enumerate(CASES.values())
     for outcome, reason, message in [STATES[k % len(STATES)]]
 ]
-STATE = {folder_name(CASES[r.id]): r.outcome for r in RESULTS if not reason_left_out(CASES[r.id])}
+STATE = {folder_name(CASES[r.id], "onnx"): r.outcome for r in RESULTS if not reason_left_out(CASES[r.id])}
 BAD = {name for name, outcome in STATE.items() if outcome is not Outcome.PASSED}
 """The names of the folders that do not pass."""
 
@@ -50,7 +50,9 @@ def test_patterns_of_onnxruntime_exclude_these_cases_and_no_others(file: Callabl
         for device in ("", "_cpu", "_cuda"):
             assert {name for name in STATE if found.search(name + device)} == due
     for field in ("rtol", "atol"):
-        bounds = {folder_name(CASES[r.id]): getattr(tolerances(CASES[r.id]), field) for r in RESULTS if not r.message}
+        bounds = {
+            folder_name(CASES[r.id], "onnx"): getattr(tolerances(CASES[r.id]), field) for r in RESULTS if not r.message
+        }
         default, wider = data[f"{field}_default"], data[f"{field}_overrides"]
         passed = STATE.keys() - BAD
         assert wider == {name: bounds[name] for name in passed & bounds.keys() if bounds[name] > default}
@@ -127,6 +129,6 @@ def test_a_run_writes_the_list_and_counts_what_the_runners_of_onnx_cannot_run(tm
     assert re.search(r"\n\d+ of \d+ cases for ONNX's runners, without \d+ others written to .*hpp\n$", done.output)
     names = re.findall(r'^"(.*)",$', (tmp_path / "deny.inl.hpp").read_text("utf-8"), re.MULTILINE)
     assert names
-    assert set(names) <= {folder_name(case) for case in by_id().values()}
+    assert set(names) <= {folder_name(case, "onnx") for case in by_id().values()}
     for wrong in ((), ("--write-expected-failures", tmp_path / "deny.inl.hpp", "--update")):
         assert run(*asked, *wrong).exit_code == 2

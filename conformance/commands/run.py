@@ -96,7 +96,7 @@ def _part(_context: click.Context, _option: click.Parameter, value: str) -> tupl
     default="toml",
     show_default=True,
     help="With --write-expected-failures: write toml, which --expected-failures reads, or what the tests of ONNX Runtime, "
-    "OpenVINO, OpenCV and burn or web-platform-tests (ini) read, for the cases that `export` writes.",
+    "OpenVINO, OpenCV and burn or web-platform-tests (ini) read, for the cases that `export --names onnx` writes.",
 )
 @click.option(
     "--at-least",

@@ -8,8 +8,8 @@
     burn         crates/onnx-official-tests/expectations.toml of burn-onnx, whose first lines define the states
     ini          metadata of web-platform-tests for one page, as wptrunner's documentation "Test Metadata" defines it
 
-A case is named as its folder. These projects have no levels, so the lists also have cases that departed, and those that the
-runtime does not support.
+A case is named as the folder that `export --names onnx` writes. These projects have no levels, so the lists also have cases
+that departed, and those that the runtime does not support.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def entries_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> lis
         reasons |= {case_id: said.setdefault(key, reason) for case_id, (key, reason) in failures.items()}
     exported = [(result, case) for result in results if not reason_left_out(case := case_of(result))]
     said_of = {r.id: reasons.get(r.id) or cut(r.message) or r.outcome.value for r, _ in exported}
-    return [Entry(r, folder_name(c), "" if r.outcome is Outcome.PASSED else said_of[r.id]) for r, c in exported]
+    return [Entry(r, folder_name(c, "onnx"), "" if r.outcome is Outcome.PASSED else said_of[r.id]) for r, c in exported]
 
 
 def _is_unsupported(entry: Entry) -> bool:

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17556, 4467, 4231),
+    "ortops": (17575, 4473, 4233),
     "onnx_models": (11585, 2577, 2677),
     "conformance": (12884, 2747, 3036),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (768, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23399, 873, 5597),
+    "tests": (23410, 873, 5599),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -340,6 +340,19 @@ def test_what_comes_before_may_differ(old: str, new: str) -> None:
     check_fused(model_of(body, extra=", float[a, b, c, d] other" if "other" in new else ""), feeds())
 
 
+@pytest.mark.parametrize("order", ["reference, quotient", "quotient, reference"])
+@pytest.mark.parametrize("between", ["", "quotient = Cast <to = 1> (quotient_)"])
+def test_locations_are_sums_of_reference_points_and_quotients(order: str, between: str) -> None:
+    body = f"""normalizer = Constant <value = float[1, 1, 1, 2, 1, 2] {{3, 7, 6, 5}}> ()
+    reference = Constant <value = float[1, 1, 1, 2, 1, 2] {{0.5, 0, 0.25, -0.25}}> ()
+    quotient{"_" * bool(between)} = Div (loc, normalizer) {between}
+    loc2 = Add ({order})"""
+    first, rest = text().split("\n", 1)
+    model = model_of("\n".join((first, body, rest.replace("(loc", "(loc2"))), opset=18)
+    check_fused(model, feeds())
+    assert kinds(fused_model(model))["Expand"] == 2
+
+
 def test_two_attentions_may_share_the_levels() -> None:
     second = "\n".join(line for line in text().splitlines() if line[0] not in "VUpftX").replace("loc", "loc2")
     renamed = " ".join(

@@ -161,7 +161,7 @@ class _Attention:
         if not self.heads_axis:
             heads = min(lengths.shapes[name][2] for name in (self.locations, self.weights))
             value = graph.op("Reshape", value, graph.constant([0, 0, heads, -1]))
-        locations, weights = graph.op("CastLike", self.locations, value), self.weights
+        locations, weights = graph.op("CastLike", self._locations(graph, search, lengths), value), self.weights
         if len(set(self.points)) > 1:
             # Additional points are off the map, and have the weight 0.
             total, firsts = sum(self.points), np.cumsum([0, *self.points[:-1]])
@@ -181,6 +181,26 @@ class _Attention:
         inputs = [value, *self._maps(graph, lengths), locations, weights]
         graph.added.append(onnx.helper.make_node("MSDeformAttn", inputs, last.output, last.name, domain=domain))
         return graph.added
+
+    def _locations(self, graph: _Nodes, search: _Search, lengths: Lengths) -> str:
+        """The locations. Reference points and normalizers get the axes of heads and points before the sum and the division.
+
+        ONNX Runtime broadcasts [N, Q, 1, L, 1, 2] and [1, 1, 1, L, 1, 2] two numbers at a time. Encoders have a sum and a
+        division in each layer: with expanded operands a whole Deformable DETR takes 0.94 of the time.
+        """
+        for reference, quotient in search.operands(self.locations, "Add"):
+            for division in (search.chain(quotient, "Div"), search.chain(quotient, "Cast", "Div")):
+                if division and len(lengths.shapes.get(division[-1].input[0], ())) == 6:
+                    offsets, normalizer = division[-1].input
+                    one, two, four, five, six = (graph.constant([i]) for i in (1, 2, 4, 5, 6))
+                    shape = graph.op("Shape", offsets)
+                    axes = graph.op("Slice", shape, two, six)
+                    expanded = graph.op("Div", offsets, graph.op("Expand", normalizer, axes))
+                    if len(division) > 1:
+                        expanded = graph.op("Cast", expanded, to=attribute(division[0], "to"))
+                    points = graph.op("Concat", one, graph.op("Slice", shape, four, five), one, axis=0)
+                    return graph.op("Add", graph.op("Expand", reference, points), expanded)
+        return self.locations
 
     def _maps(self, graph: _Nodes, lengths: Lengths) -> tuple[str, str]:
         """The tensors spatial_shapes and level_start_index; "" for levels that follow each other and fill the value."""
@@ -258,7 +278,7 @@ class _Search:
             names.update(read for node in added.get(index, self.nodes[index : index + 1]) for read in node.input)
         return needed
 
-    def _chain(self, name: str, *op_types: str) -> list[onnx.NodeProto]:
+    def chain(self, name: str, *op_types: str) -> list[onnx.NodeProto]:
         """The node that computes a tensor, the one that computes its first input, and so on, if of these operators."""
         nodes = list[onnx.NodeProto]()
         for op_type in op_types:
@@ -268,6 +288,10 @@ class _Search:
             nodes.append(node)
             name = node.input[0]
         return nodes
+
+    def operands(self, name: str, op_type: str) -> list[tuple[str, str]]:
+        """The two inputs of the node that computes a tensor, in both orders; none if it is of another operator."""
+        return [(a, b) for node in self.chain(name, op_type) for a, b in (node.input, node.input[::-1])]
 
     def _ints(self, node: onnx.NodeProto, index: int, name: str = "") -> list[int] | None:
         """Constant integers of a node, from an input or an attribute."""
@@ -284,14 +308,14 @@ class _Search:
         """The deformable attention that ends with a node."""
         if node.op_type != "Transpose" or attribute(node, "perm") != [0, 2, 1]:
             return None
-        chain = self._chain(node.output[0], "Transpose", "Reshape", "ReduceSum", "Mul")
+        chain = self.chain(node.output[0], "Transpose", "Reshape", "ReduceSum", "Mul")
         if not chain or not all(self._is_private(inner.output[0]) for inner in chain[1:]):
             return None
         _, summed, total, product = chain
         if attribute(total, "keepdims", 1) or self._ints(total, 1, "axes") not in ([-1], [3]):
             return None
         for sampled, weighted in (product.input, product.input[::-1]):
-            samples, weights = self._samples(sampled), self._chain(weighted, "Reshape", "Transpose")
+            samples, weights = self._samples(sampled), self.chain(weighted, "Reshape", "Transpose")
             perm = attribute(weights[1], "perm") if weights else []
             if not samples or perm not in ([0, 2, 1, 3, 4], [0, 2, 1, 3]):
                 continue
@@ -308,33 +332,33 @@ class _Search:
 
     def _samples(self, name: str) -> list[onnx.NodeProto] | None:
         """The GridSample nodes of all levels, whose samples are joined in a tensor [N*M, D, Q, L*P]."""
-        reshape = self._chain(name, "Reshape")
+        reshape = self.chain(name, "Reshape")
         parts = list(reshape[0].input[:1] if reshape else [name])
-        if joined := self._chain(parts[0], "Concat"):
+        if joined := self.chain(parts[0], "Concat"):
             if attribute(joined[0], "axis") not in ((-2, 3) if reshape else (-1, 3)):
                 return None
             parts += joined[0].input
         private = [name, *parts]
         parts = parts[1:] or parts
         if reshape:
-            unsqueezes = [self._chain(part, "Unsqueeze") for part in parts]
+            unsqueezes = [self.chain(part, "Unsqueeze") for part in parts]
             if not all(nodes and self._ints(nodes[0], 1) in ([-2], [3]) for nodes in unsqueezes):
                 return None
             parts = [nodes[0].input[0] for nodes in unsqueezes]
-        samples = [node for part in parts for node in self._chain(part, "GridSample")]
+        samples = [node for part in parts for node in self.chain(part, "GridSample")]
         is_inner = len(samples) == len(parts) and all(map(self._is_private, (*private, *parts)))
         return samples if is_inner and all(map(_is_bilinear, samples)) else None
 
     def _level(self, name: str) -> _Level | None:
         """How a GridSample's X is cut from the value."""
-        chain = self._chain(name, "Reshape", "Transpose", "Reshape") or self._chain(name, "Reshape", "Transpose")
+        chain = self.chain(name, "Reshape", "Transpose", "Reshape") or self.chain(name, "Reshape", "Transpose")
         if not chain or attribute(chain[1], "perm") != [0, 2, 1]:
-            chain = self._chain(name, "Reshape")
+            chain = self.chain(name, "Reshape")
         if not chain:
             return None
         exchanged = len(chain) - 1
         piece, flat, target = chain[-1].input[0], chain[0].input[0], chain[0].input[1]
-        cuts = self._chain(piece, "Split") or self._chain(piece, "Slice")
+        cuts = self.chain(piece, "Split") or self.chain(piece, "Slice")
         if not cuts:
             return _Level(piece, flat, target, ("", None, exchanged), None)
         cut = cuts[0]
@@ -357,7 +381,7 @@ class _Search:
             return None
         if exchanged:
             return (source, 2 if exchanged == 2 else 0) if axis in (1, None) else None
-        flat = self._chain(source, "Reshape", "Transpose")
+        flat = self.chain(source, "Reshape", "Transpose")
         if axis in (2, -1, None) and flat and attribute(flat[1], "perm") == [0, 2, 3, 1]:
             return flat[1].input[0], 2
         return (source, 1) if axis in (3, -1) else None

@@ -8,6 +8,7 @@ but for a chance of about 1 in 2**60, since sums and products are polynomials (t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ _MOST_BYTES = 4096
 """The size of the largest tensor that is read for the integers and factors in it."""
 
 _SAME_SHAPE = {"Cast", "CastLike", "Identity", "Softmax"}
-_BROADCAST = {"Add", "Mul", "Sub"}
+_BROADCAST = {"Add", "Div", "Mul", "Sub"}
 
 
 def is_open(length: int) -> bool:
@@ -154,8 +155,10 @@ class Lengths:
         if op == "Reshape" and values[1] is not None:
             return self._reshaped(first, values[1].tolist(), attribute(node, "allowzero", 0))
         known = [shape for shape in shapes if shape is not None]
-        if op in _BROADCAST and len(known) == len(shapes) and 1 in map(math.prod, known):
-            return max(known, key=len)
+        if op in _BROADCAST and len(known) == len(shapes):
+            aligned = itertools.zip_longest(*(reversed(shape) for shape in known), fillvalue=1)
+            # Lengths that broadcast are 1 or equal.
+            return [max(lengths, key=lambda length: (length != 1, not is_open(length))) for lengths in aligned][::-1]
         if first is None:
             return None
         axis = attribute(node, "axis", 0)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17575, 4473, 4233),
+    "ortops": (17578, 4474, 4234),
     "onnx_models": (11585, 2577, 2677),
     "conformance": (12884, 2747, 3036),
     "benchmarks": (823, 128, 214),

@@ -157,8 +157,7 @@ class Lengths:
         known = [shape for shape in shapes if shape is not None]
         if op in _BROADCAST and len(known) == len(shapes):
             aligned = itertools.zip_longest(*(reversed(shape) for shape in known), fillvalue=1)
-            # Lengths that broadcast are 1 or equal.
-            return [max(lengths, key=lambda length: (length != 1, not is_open(length))) for lengths in aligned][::-1]
+            return [self._broadcast(set(lengths)) for lengths in aligned][::-1]
         if first is None:
             return None
         axis = attribute(node, "axis", 0)
@@ -186,6 +185,12 @@ class Lengths:
         if op == "GridSample" and shapes[1] is not None:
             return (*first[:2], *shapes[1][1:-1])
         return None
+
+    def _broadcast(self, lengths: set[int]) -> int:
+        """The length of an axis of which the operands have these; either of two open ones may be 1."""
+        others = lengths - {1}
+        fixed = [length for length in others if not is_open(length)]
+        return fixed[0] if fixed else self._new() if len(others) > 1 else next(iter(others), 1)
 
     def _reshaped(self, shape: Sequence[int] | None, target: list[int], allowzero: int) -> Sequence[int]:
         for axis, length in enumerate(target):

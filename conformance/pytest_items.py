@@ -55,7 +55,10 @@ def prepare(config: pytest.Config) -> None:
     if file := config.getoption("conformance_expected_failures"):
         with _wrong_option("expected-failures", OSError, ValueError):
             listed = read(Path(file), by_id())
-    named = config.getoption("conformance_level") or OLD_LEVELS.get(config.getoption("conformance_strict"))
+    if old := config.getoption("conformance_strict"):
+        text = "--conformance-strict is deprecated: use --conformance-level core, standard or strict"
+        config.issue_config_time_warning(pytest.PytestDeprecationWarning(text), stacklevel=2)
+    named = config.getoption("conformance_level") or OLD_LEVELS.get(old)
     setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),

@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17578, 4474, 4234),
     "onnx_models": (11585, 2577, 2677),
-    "conformance": (12884, 2747, 3036),
+    "conformance": (12851, 2753, 3021),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (768, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23410, 873, 5599),
+    "tests": (23406, 873, 5597),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -19,7 +19,7 @@ from conformance.cases import by_id
 from conformance.export import folder_name, reason_left_out, tolerances
 from conformance.outcome import Outcome, Reason, Result
 from conformance.printable import printable
-from conformance.report.adopters import FORMATS, entries_of
+from conformance.report.adopters import entries_of, render
 from suite_runs import run
 
 CASES = {case_id: case for case_id, case in by_id().items() if fnmatchcase(case_id, "roi_align/e[dm]*/v*/float*")}
@@ -115,7 +115,7 @@ def file(tmp_path: Path) -> Callable[[str], Path]:
 
     def written(form: str) -> Path:
         path = tmp_path / "roi_align.https.any.js.ini"
-        path.write_text(FORMATS[form](entries_of(RESULTS, []), "runtime 1.0", path), "utf-8")
+        path.write_text(render(form, entries_of(RESULTS, []), "runtime 1.0", path), "utf-8")
         return path
 
     return written

@@ -85,6 +85,13 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
         ("reference", ("--conformance-select", "none"), 4, "--conformance-select: 'none' selects no case"),
         ("reference", ("--conformance-provider", "x"), 4, "--conformance-provider: 'x': only with backend"),
         ("reference", ("--conformance-expected-failures", "x"), 4, "--conformance-expected-failures: "),
+        ("reference", ("--conformance-level", "all"), 4, "argument --conformance-level: invalid choice: 'all'"),
+        (
+            "wrong_backends:ten",
+            ("--conformance-select", INSIDE, "--conformance-strict", "all"),
+            1,
+            "use --conformance-level",
+        ),
     ],
 )
 def test_plugin_says_what_is_wrong(

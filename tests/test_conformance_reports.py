@@ -236,6 +236,10 @@ def of_cases(*cases: object) -> bytes:
         (b"[]", "names no backend"),
         (b'{"cases": []}', "names no backend"),
         (b'{"backend": "b"}', "no list of cases"),
+        (
+            b'{"backend": "b", "cases": [], "level": "all"}',
+            "level = 'all': must be one of core, standard, strict, or null",
+        ),
         (of_cases(1), "a case has no id"),
         (of_cases({"id": "a"}), "case a: outcome = None: must be one of passed, failed"),
         (of_cases({"id": "a", "outcome": []}), "case a: outcome = []: must be"),

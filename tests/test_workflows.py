@@ -73,6 +73,7 @@ def test_the_action_runs_the_suite_and_shows_what_a_pull_request_changes(tmp_pat
     ]
     (tmp_path / "own.py").write_text(BACKEND.replace("WRONG", "100"), "utf-8")
     assert job.run(ask) == 1
+    assert "\n    does not conform at level standard: 1 rule broken: " in job.summary.read_text("utf-8")
     assert "\n    0 passed, 1 failed" in job.summary.read_text("utf-8")
     (reports,) = tmp_path.glob("conformance.*")
     assert {path.name for path in reports.iterdir()} == {"report.json", "junit.xml", "page.html", "output.txt"}
@@ -85,7 +86,7 @@ def test_the_action_runs_the_suite_and_shows_what_a_pull_request_changes(tmp_pat
     assert keep["with"]["path"] == "${{ steps.run.outputs.reports }}"
 
 
-@pytest.mark.parametrize(("name", "value"), [("at-least", "2"), ("jobs", "0")])
+@pytest.mark.parametrize(("name", "value"), [("at-least", "2"), ("jobs", "0"), ("level", "all"), ("strict", "core")])
 def test_the_action_passes_its_inputs_on(
     tmp_path: Path, name: str, value: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

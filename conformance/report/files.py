@@ -132,7 +132,8 @@ class Reports:
     def write_adopters_list(self, file: Path, form: str) -> None:
         """Write the list of the cases that do not pass in another project's format, one of `adopters.FORMATS`."""
         entries = adopters.entries_of(self.results, self.diagnoses)
-        text = adopters.FORMATS[form](entries, f"{failure_list.versions_of(self.report)}, level {self._level}", file)
+        title = f"{failure_list.versions_of(self.report)}, level {self._level}"
+        text = adopters.render(form, entries, title, file)
         listed = sum(bool(entry.reason) for entry in entries)
         others = sum(result.outcome is not Outcome.PASSED for result in self.results) - listed
         left_out = f", without {others} others" if others else ""

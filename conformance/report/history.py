@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from conformance.case import Level
@@ -22,26 +23,13 @@ STATES = {"failed": "broken", "passed": "kept", "unsupported": "not judged"}
 
 
 class Release(NamedTuple):
-    """What the page shows of a report: the outcomes of its judged cases by id, and the cases that break each rule."""
+    """What the page shows of a report: the ids of the judged cases, the rules that they check, and who breaks each."""
 
     version: str
-    entries: Mapping[str, Outcome]
+    judged: AbstractSet[str]
+    passed: int
+    rules: AbstractSet[str]
     broken: Mapping[str, Sequence[Result]]
-
-    @property
-    def judged(self) -> int:
-        """The number of cases that count."""
-        return len(self.entries)
-
-    @property
-    def rules(self) -> int:
-        """The number of rules that they check."""
-        return len({case.note for case in map(by_id().get, self.entries) if case})
-
-    @property
-    def passed(self) -> int:
-        """The number of cases that passed."""
-        return sum(outcome is Outcome.PASSED for outcome in self.entries.values())
 
 
 class Rule(NamedTuple):
@@ -54,22 +42,18 @@ class Rule(NamedTuple):
     picture: str
 
 
-class Runtime(NamedTuple):
-    """A runtime's releases, the oldest first, and the rules that any of them breaks, those of the newest first."""
-
-    releases: Sequence[Release]
-    rules: Sequence[Rule]
-
-
 def render(reports: Iterable[Report], level: Level) -> str:
     """Reports in any order as HTML, with a section for each backend."""
     runtimes: dict[str, list[Release]] = {}
     for report in sorted(reports, key=_age):
-        judged = {i: entry.outcome for i, entry in report.entries.items() if entry.outcome is not Outcome.UNSUPPORTED}
-        release = Release(report.origin.version or "-", judged, broken_rules(report.entries.values(), level))
+        results = report.entries.values()
+        judged = {result.id for result in results if result.outcome is not Outcome.UNSUPPORTED}
+        rules = {by_id()[case_id].note for case_id in judged & by_id().keys()}
+        passed = report.summary[Outcome.PASSED]
+        release = Release(report.origin.version or "-", judged, passed, rules, broken_rules(results, level))
         runtimes.setdefault(report.backend, []).append(release)
-    pages = {name: _runtime(releases) for name, releases in sorted(runtimes.items())}
-    return rendered("history.html.jinja", runtimes=pages, level=level.value, words=STATES, shown=MAX_SHOWN)
+    pairs = {name: (releases, _rules(releases)) for name, releases in sorted(runtimes.items())}
+    return rendered("history.html.jinja", runtimes=pairs, level=level.value, words=STATES, shown=MAX_SHOWN)
 
 
 def _age(report: Report) -> list[tuple[int, str]]:
@@ -78,7 +62,8 @@ def _age(report: Report) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-2, part) for part in parts] + [(-1, "")]
 
 
-def _runtime(releases: Sequence[Release]) -> Runtime:
+def _rules(releases: Sequence[Release]) -> list[Rule]:
+    """The rules that any release breaks, those of the newest first."""
     breaches: dict[str, list[Result]] = {}
     for release in reversed(releases):
         for words, results in release.broken.items():
@@ -87,12 +72,12 @@ def _runtime(releases: Sequence[Release]) -> Runtime:
     for k, (words, results) in enumerate(breaches.items()):
         ids = {result.id for result in results}
         states = [
-            "failed" if words in release.broken else "passed" if ids & release.entries.keys() else "unsupported"
+            "failed" if words in release.broken else "passed" if ids & release.judged else "unsupported"
             for release in releases
         ]
         drawn = [result for result in results if result.id in by_id()] if k < MAX_PICTURES else []
         rules.append(Rule(words, states, _where(releases, states), results[0].id, picture_of(drawn)))
-    return Runtime(releases, rules)
+    return rules
 
 
 def _where(releases: Sequence[Release], states: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from conformance.outcome import Outcome, Result
 from conformance.report import counts
 from conformance.report.causes import Cause
 from conformance.report.counts import MEANINGS, in_words, kind_of, reasons_of
+from conformance.report.failure_list import quoted
 from conformance.report.record import Report
 from conformance.report.verdict import verdict
 from conformance.run import Answer
@@ -63,12 +64,12 @@ def rendered(template: str, **values: object) -> str:
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("conformance", "report"),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html.jinja"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"in_words": in_words, "kind": kind_of, "breakable": breakable}
+    environment.filters |= {"in_words": in_words, "kind": kind_of, "breakable": breakable, "quoted": quoted}
     environment.filters |= {name: getattr(counts, name) for name in ("brief", "cell", "others", "total")}
     return environment.get_template(template).render(values)
 

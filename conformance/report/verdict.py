@@ -40,18 +40,18 @@ def broken_rules(results: Iterable[Result], level: Level) -> dict[str, list[Resu
     for result in results:
         if is_breach(result, level):
             silent = [part for part in _parts(result) if part not in answered and result.reason in _REFUSED]
-            broken.setdefault(f"{silent[0]} runs" if silent else _statement(result), []).append(result)
+            broken.setdefault(silent[0] if silent else _statement(result), []).append(result)
     order = [*Basis, None]
     return dict(sorted(broken.items(), key=lambda rule: (order.index(rule[1][0].basis), -len(rule[1]))))
 
 
 def _parts(result: Result) -> tuple[str, ...]:
-    """The operator of a valid case, and the operator with the element type; nothing for other cases."""
+    """For a valid case, that its operator runs, and that it runs with the element type; nothing for other cases."""
     case = by_id().get(result.id)
     if case is None or case.expects_error:
         return ()
-    name = case.operator.replace("_", "-")
-    return name, f"{name} with {case.element_type}"
+    runs = f"{case.operator.replace('_', '-')} runs"
+    return runs, f"{runs} with {case.element_type}"
 
 
 def _statement(result: Result) -> str:

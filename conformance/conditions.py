@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from conformance.case import Case, scenario_of
 from conformance.cases import case_of
-from conformance.outcome import Outcome, Result
+from conformance.outcome import Outcome, Reason, Result
 
 MIN_FAILED = 3
 """With fewer failing cases some condition holds by chance."""
@@ -21,6 +23,13 @@ MIN_SCENARIOS = 3
 
 MAX_PARTS = 4
 """The most parts of a condition; it has more than two only if they hold for the same cases."""
+
+MIN_PRECISION, MAX_LEFT = 0.5, 0.3
+"""For a condition that some passing cases fulfil, too: the least share of the cases that fulfil it which must fail, and the
+largest share of the scenarios with passing cases in which it may hold."""
+
+PAIRS = (("H", "W"), ("output_height", "output_width"))
+"""Lengths that are compared with each other."""
 
 MAX_VALUES = 2
 """The most values of a property that a condition names."""
@@ -74,6 +83,10 @@ def _properties(case: Case) -> Mapping[str, Value]:
         value = case.attributes.get(name, attribute.default)
         if isinstance(value, int | float):
             properties[name] = value
+        if isinstance(attribute.default, float):
+            properties[f"default {name}"] = (
+                f"{name} {'=' if value == attribute.default else '!='} {attribute.default:g}"
+            )
     lengths: dict[str, int] = {}
     for tensor in case.definition.inputs:
         name = tensor.name
@@ -89,8 +102,14 @@ def _properties(case: Case) -> Mapping[str, Value]:
     lengths = {name: n for name, n in lengths.items() if name.isidentifier()}
     properties |= lengths
     properties |= {f"parity of {name}": f"{'odd' if n % 2 else 'even'} {name}" for name, n in lengths.items()}
-    if {"H", "W"} <= lengths.keys():
-        properties["square"] = "H = W" if lengths["H"] == lengths["W"] else "H != W"
+    for one, other in (pair for pair in PAIRS if {*pair} <= properties.keys()):
+        a, b = properties[one], properties[other]
+        for sign, opposite, holds in (("=", "!=", a == b), ("<", ">=", a < b), (">", "<=", a > b)):
+            properties[f"{one} {sign} {other}"] = f"{one} {sign if holds else opposite} {other}"
+    rois = next((t.name for t in case.definition.inputs if t.name in case.inputs and t.shape[-1:] == (4,)), "")
+    if rois and case.types[rois].dtype.kind not in "iu":
+        starts, ends = np.split(case.inputs[rois].astype(np.float64), 2, axis=-1)
+        properties["ends"] = f"{'a' if (starts > ends).any() else 'no'} RoI with swapped ends"
     return properties
 
 
@@ -104,8 +123,10 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
     Returns:
         The condition in words, empty if there is none, and its parts. "Always and only" means that no comparable case that
         passes fulfils it. "Only" means that each part is what some failing cases and passing ones of the same scenario
-        differ in, and nothing else.
+        differ in, and nothing else; or, with a share, that most of the cases that fulfil it fail, and no other does.
     """
+    # The first answers of a session may be those that are wrong.
+    failed = [r for r in failed if r.worst or not case_of(r).before] or failed
     if len(failed) < MIN_FAILED or any(case_of(result).expects_error for result in failed):
         return "", ()
     scenarios = {scenario_of(result.id) for result in failed}
@@ -116,7 +137,10 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
         if all(map(_is_special, failed))
         else {r.group for r in comparable if not _is_special(r)}
     )
-    passed = [case_of(r) for r in comparable if r.outcome is Outcome.PASSED and r.group in groups]
+    # What is answered wrongly is not refused.
+    has_answers = failed[0].reason is Reason.REFUSED
+    answered = (r for r in comparable if r.outcome is Outcome.PASSED or (has_answers and r.wrong_output))
+    passed = [case_of(r) for r in answered if r.group in groups]
     # A departure from a weaker rule is the same mistake if other variants of its scenario fail.
     departed = [case_of(r) for r in comparable if r.outcome is Outcome.DEPARTED and scenario_of(r.id) in scenarios]
     cases = [*(case_of(result) for result in failed), *departed]
@@ -142,9 +166,24 @@ def in_common(failed: Sequence[Result], results: Iterable[Result]) -> tuple[str,
             break
     parts = exact or [part for part in excluded if _is_matched(part, cases, passed)]
     if not 0 < len(parts) <= MAX_PARTS:
-        return "", ()
+        return _usual(excluded, cases, passed) if len(scenarios) >= MIN_SCENARIOS else ("", ())
     how = "always and only with" if exact else "only with"
     return f"{how} {' and '.join(part.text for part in parts)}", tuple(parts)
+
+
+def _usual(
+    excluded: Mapping[Condition, Sequence[bool]], failed: Sequence[Case], passed: Sequence[Case]
+) -> tuple[str, tuple[Condition, ...]]:
+    """The condition that all failing cases and the fewest passing ones fulfil, if these are few: see `in_common`."""
+    part = max(excluded, key=lambda part: sum(excluded[part]), default=None)
+    if part is None:
+        return "", ()
+    left = [case for case, out in zip(passed, excluded[part], strict=True) if not out]
+    share = len(failed) / (len(failed) + len(left))
+    scenarios, of_left = ({scenario_of(case.id) for case in cases} for cases in (passed, left))
+    if share < MIN_PRECISION or len(of_left) > MAX_LEFT * len(scenarios):
+        return "", ()
+    return f"only with {part.text}, where {share:.0%} of the cases fail", (part,)
 
 
 def _is_special(result: Result) -> bool:

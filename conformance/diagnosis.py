@@ -39,6 +39,9 @@ MAX_SHOWN = 2
 MAX_FIRST = 3
 """How many mutants are tried as the first one of two."""
 
+ALONE = {False: "in the operator alone", True: "in the gradient alone"}
+"""Where a mistake is that the operator's gradient, or the operator whose gradient it is, does not have."""
+
 MAX_BYTES = 2**20
 """The largest size of a compared case's inputs, in bytes."""
 
@@ -128,7 +131,10 @@ def diagnose(results: Sequence[Result], seconds: float = TIME_LIMIT) -> list[Dia
     weight = Counter[Mutants]()
     for diagnosis in comparison.diagnoses:
         weight[diagnosis.mutants] += diagnosis.agreed
-    ranked = sorted(comparison.diagnoses, key=lambda each: (-each.agreed, len(each.mutants), -weight[each.mutants]))
+    ranked = sorted(
+        comparison.diagnoses,
+        key=lambda each: (-each.agreed, each.where in ALONE.values(), len(each.mutants), -weight[each.mutants]),
+    )
     best = {group: [diagnosis for diagnosis in ranked if diagnosis.group == group][:MAX_SHOWN] for group in groups}
     wrong = dict.fromkeys(r.group for r in results if r.outcome is Outcome.FAILED and r.wrong_output)
     for group in wrong:
@@ -167,7 +173,7 @@ class _Comparison:
         passed = [r for r in self._results if r.outcome is Outcome.PASSED and r.group == group]
         for mutants, (where, conditions) in self._known.items():
             agreed = self._agreed(mutants, compared)
-            if agreed and self._pass(mutants, _chosen(_fulfilling(conditions, passed))):
+            if agreed and self._pass(mutants, _confirming(_fulfilling(conditions, passed), compared)):
                 self.diagnoses.append(Diagnosis(group, mutants, agreed, len(compared), where))
 
     def search_again(self, failed: Sequence[Result]) -> None:
@@ -185,10 +191,16 @@ class _Comparison:
         # The mutant of a wrong number may refuse what the backend refuses, or not.
         has_accepted = any(case_of(r).expects_error for r in compared)
         passed = [r for r in results if r.outcome is Outcome.PASSED and (has_accepted or not case_of(r).expects_error)]
-        confirming = _chosen(passed, MAX_CONFIRMING)
+        confirming = _confirming(passed, compared, MAX_CONFIRMING)
         is_whole = len(failed) == len(self._failed[function])
+        if any(self._agreed(mutants, compared) and self._pass(mutants, confirming) for mutants in self._known):
+            return  # the mistake of another operator
         where, conditions = in_common([r for r in failed if r.wrong_output], results) if is_whole else ("", ())
-        matching = _chosen(_fulfilling(conditions, passed), MAX_CONFIRMING)
+        matching = _confirming(_fulfilling(conditions, passed), compared, MAX_CONFIRMING)
+        is_gradient = case_of(failed[0]).definition.is_gradient
+        other = function.removesuffix("_grad") if is_gradient else f"{function}_grad"
+        right = [r for r in self._results if function_of(r) == other and r.outcome is Outcome.PASSED]
+        counterpart = _confirming([r for r in right if not case_of(r).expects_error], compared)
 
         def keep(choices: Iterable[Mutants]) -> bool:
             count = len(self._known)
@@ -202,7 +214,8 @@ class _Comparison:
                         self._agrees(mutants, result) or self._pass(mutants, [result])
                         for result in _chosen(self._failed[function])
                     ):
-                        self._known[mutants] = "", ()
+                        is_alone = not self._pass(mutants, counterpart)
+                        self._known[mutants] = ALONE[is_gradient] if is_alone else "", ()
                 elif where and agreed == len(compared) and self._pass(mutants, matching):
                     self._known[mutants] = where, conditions
             return len(self._known) > count
@@ -295,6 +308,17 @@ def _chosen(results: Sequence[Result], most: int = MAX_COMPARED) -> list[Result]
     unique = {result.id: result for result in (*varied, *itertools.chain.from_iterable(scenarios.values()))}
     small = (r for r in unique.values() if case_of(r).formula is None and _samples(case_of(r)) <= MAX_SAMPLES)
     return list(itertools.islice(small, most))
+
+
+def _confirming(passed: Sequence[Result], failed: Sequence[Result], most: int = MAX_COMPARED) -> list[Result]:
+    """Some of the passing results from everywhere, and some of the scenarios whose names are most like those that fail."""
+
+    def likeness(result: Result) -> float:
+        words = [set(scenario_of(each.id).partition("/")[2].split("_")) for each in (result, *failed)]
+        return max((len(words[0] & others) / len(words[0] | others) for others in words[1:]), default=0.0)
+
+    similar = sorted(passed, key=likeness, reverse=True)[: 2 * MAX_CONFIRMING]
+    return list({r.id: r for r in (*_chosen(passed, most), *_chosen(similar))}.values())
 
 
 def _answer(mutants: Mutants, case: Case) -> Answer:

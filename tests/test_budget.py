@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17578, 4474, 4234),
     "onnx_models": (11585, 2577, 2677),
-    "conformance": (12851, 2753, 3021),
+    "conformance": (12904, 2755, 3031),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (768, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23406, 873, 5597),
+    "tests": (23438, 875, 5603),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 
 from conformance import diagnosis
 from conformance.backends.external import OnnxBackend
-from conformance.case import Array, Case
+from conformance.case import Array, Case, scenario_of
 from conformance.cases import case_of, collect
 from conformance.conditions import in_common
 from conformance.diagnosis import MAX_SHOWN, diagnose
@@ -132,7 +133,10 @@ def wrong_where(name: str, is_wrong: Callable[[Case], bool], other: str = "") ->
     [
         ("CoordinateModeIgnored", "", lambda _: True, "answers like CoordinateModeIgnored: coordinate_transformation"),
         ("NoHalfPixel", "", lambda c: c.version == 22, "answers like NoHalfPixel always and only with opset 22 and"),
-        ("ScaleIgnored", "", lambda c: c.attributes["mode"] == "max", "answers like ScaleIgnored only with mode max: "),
+        (
+            *("ScaleIgnored", "", lambda c: c.attributes["mode"] == "max"),
+            "answers like ScaleIgnored always and only with mode max and spatial_scale != 1: ",
+        ),
         ("NoHalfPixel", "MaxIsAverage", lambda _: True, "answers like NoHalfPixel and MaxIsAverage: RoIs are not "),
         ("ResultTransposed", "ScaleIgnored", lambda _: True, "answers like ResultTransposed and ScaleIgnored: the "),
         ("BatchIndexIgnored", "ChannelsReversed", lambda _: True, "answers like ChannelsReversed and BatchIndexIgnor"),
@@ -144,6 +148,21 @@ def test_mistakes_of_some_cases_and_two_at_once_are_one_cause(
     results = wrong_where(name, is_wrong, other)
     causes = causes_of(results, diagnose(results, math.inf))
     assert [cause.reason[: len(said)] for cause in causes] == [said]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("LeastSizeAlways", "answers like DxOfClampedSizes: the gradient alone raises sizes to 1"),
+        ("ChannelsReversed", "answers like ChannelsReversed in the gradient alone: "),
+    ],
+)
+def test_a_mistake_that_the_operator_lacks_is_one_of_its_gradient(name: str, said: str) -> None:
+    cases = [case for case in few("roi_align") if not case.expects_error]
+    forward = [Result(case.id, Outcome.PASSED) for case in cases if not case.definition.is_gradient]
+    gradient = [result for result in results_of(f"roi_align:{name}") if "_grad/" in result.id]
+    results = [*forward, *(result for result in gradient if not case_of(result).expects_error)]
+    assert [cause.reason[: len(said)] for cause in causes_of(results, diagnose(results, math.inf))] == [said]
 
 
 def test_cases_that_are_too_large_to_compare_have_the_cause_of_the_others() -> None:
@@ -166,6 +185,11 @@ def length(case: Case, name: str) -> int:
     return case.types["X"].shape["NCHW".index(name)] if name in "NCHW" else case.types["rois"].shape[0]
 
 
+def size(case: Case, name: str) -> int:
+    """The height or the width of the output."""
+    return int(case.attributes.get(f"output_{name}", 1))
+
+
 @pytest.mark.parametrize(
     ("is_wrong", "said"),
     [
@@ -179,12 +203,17 @@ def length(case: Case, name: str) -> int:
         (lambda c: length(c, "W") > 96, "always and only with W >= 127 (not with W <= 76)"),
         (lambda c: length(c, "R") > 128, "always and only with num_rois >= 129 (not with num_rois <= 128)"),
         (lambda c: length(c, "H") != length(c, "W"), "always and only with H != W"),
+        (lambda c: length(c, "H") < length(c, "W"), "always and only with H < W"),
         (lambda c: length(c, "W") % 2 == 1, "always and only with odd W"),
+        (lambda c: c.attributes.get("spatial_scale", 1) != 1, "always and only with spatial_scale != 1"),
+        (lambda c: size(c, "height") != size(c, "width"), "always and only with output_height != output_width"),
         (lambda c: c.attributes.get("mode") == "max", "always and only with mode max"),
         (lambda c: "output_width" not in c.attributes, "always and only with no output_width"),
         (lambda c: bool(c.before), "always and only with later calls of a session"),
         # A part of what an attribute or a type decides, as where the right answer happens to be a wrong one's.
         (lambda c: c.element_type == "double" and len(c.id) % 2 == 0, "only with double"),
+        # Most of those that a condition holds for, as where half of the samples happen to be right.
+        (lambda c: length(c, "C") % 2 and len(scenario_of(c.id)) % 4, "only with odd C, where #% of the cases fail"),
         # Chance, and too few cases.
         (lambda c: len(c.id) % 3 == 0, ""),
         (lambda c: "/edge/sample_at_minus_1/" in c.id, ""),
@@ -198,8 +227,19 @@ def test_a_condition_is_told_if_it_tells_failing_from_passing_cases(
     forward = [case for case in OF_ROI_ALIGN if case.id.startswith("roi_align/") and not case.expects_error]
     results = [Result(case.id, Outcome.FAILED if is_wrong(case) else Outcome.PASSED) for case in forward]
     where, conditions = in_common([result for result in results if result.outcome is Outcome.FAILED], results)
-    assert where == said
+    assert re.sub(r"\d+%", "#%", where) == said
     assert all(condition.holds(case) for case in forward if is_wrong(case) for condition in conditions)
+
+
+def test_what_is_answered_wrongly_is_not_refused() -> None:
+    """Without wrong answers, those that are refused would be the only ones with three channels."""
+    forward = [case for case in OF_ROI_ALIGN if case.id.startswith("roi_align/") and not case.expects_error]
+    refused = [case for case in forward if length(case, "R") == 0]
+    wrong = [case for case in forward if length(case, "R") > 0 and length(case, "C") != 1]
+    results = [Result(case.id, Outcome.FAILED, reason=Reason.REFUSED) for case in refused]
+    others = [Result(case.id, Outcome.FAILED, reason=Reason.NUMBER) for case in wrong]
+    passed = [Result(case.id, Outcome.PASSED) for case in forward if case not in [*refused, *wrong]]
+    assert in_common(results, [*results, *others, *passed])[0].startswith("always and only with num_rois <= 0 ")
 
 
 def test_operators_with_mistakes_of_their_own_have_causes_of_their_own() -> None:

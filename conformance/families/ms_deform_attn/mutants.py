@@ -43,8 +43,10 @@ def of_weights(change: Any) -> Steps:
     """The weights are changed; `change` takes [N, Q, M, L * P]."""
 
     def changed(weights: Any) -> Any:
+        if not weights.size:
+            return weights
         flat = weights.reshape(*weights.shape[:3], -1).astype(np.float64)
-        return change(flat).reshape(weights.shape).astype(weights.dtype) if flat.size else weights
+        return change(flat).reshape(weights.shape).astype(weights.dtype)
 
     return on((WEIGHTS,), changed)
 

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17578, 4474, 4234),
-    "onnx_models": (11585, 2577, 2677),
-    "conformance": (12904, 2755, 3031),
+    "ortops": (17556, 4467, 4231),
+    "onnx_models": (11669, 2604, 2689),
+    "conformance": (12656, 2703, 2991),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
-    "examples": (768, 127, 242),
+    "examples": (737, 125, 235),
     "release": (400, 75, 109),
-    "tests": (23438, 875, 5603),
+    "tests": (23248, 861, 5564),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -363,3 +363,84 @@ def test_the_rules_are_listed_as_a_table_and_as_json() -> None:
         assert text in done.output
     found = json.loads(call("rules", "--json").stdout)
     assert found == [dataclasses.asdict(row) for row in coverage()]
+
+
+LAYER = onnx.parser.parse_model(
+    '<ir_version: 8, opset_import: ["" : 18]> net (float[n, 4] x) => (float[n, 3] scores) '
+    "<float[4, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> { scores = MatMul (x, w) }"
+)
+
+
+def test_a_training_step_needs_no_python(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.onnx" for name in ("net", "loss", "gradients", "step")]
+    onnx.save(LAYER, files[0])
+    for command, options in (
+        ("with-loss", ["--loss", "cross_entropy", "--output", "scores", "--target", "classes"]),
+        ("gradient", ["--wrt", "parameters", "--loss", "loss"]),
+        ("with-optimizer", ["--optimizer", "sgd", "--momentum", 0.5, "--clip", 1]),
+    ):
+        done = call(command, files[0], *options, "--out", files[1])
+        assert done.exit_code == 0, done.output
+        files = files[1:]
+    expected = onnx_models.with_optimizer(
+        onnx_models.gradient(onnx_models.with_loss(LAYER, "cross_entropy", "scores", "classes"), "loss", "parameters"),
+        "sgd",
+        momentum=0.5,
+        clip=1.0,
+    )
+    assert onnx.load(files[0]) == expected
+    assert done.output == f"2 outputs *_next: {files[0]}\n"
+
+
+def test_a_product_with_cotangents_is_added(tmp_path: Path) -> None:
+    net, out = tmp_path / "net.onnx", tmp_path / "out.onnx"
+    onnx.save(LAYER, net)
+    assert call("vjp", net, "--output", "scores", "--wrt", "x", "--wrt", "w", "--out", out).output.startswith(
+        "2 gradients"
+    )
+    assert onnx.load(out) == onnx_models.vjp(LAYER, ["scores"], ["x", "w"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["with-loss", "--loss", "hinge", "--output", "scores"], "'hinge' is not one of"),
+        (["with-loss", "--loss", "cross_entropy", "--output", "score"], "(scores?): must be the name of a tensor"),
+        (["vjp", "--output", "scores", "--wrt", "z"], "wrt has 'z': must be the name of a tensor"),
+        (
+            ["with-optimizer", "--optimizer", "sgd", "--momentum", 1],
+            "momentum = 1.0: must be 0 or more and less than 1",
+        ),
+        (["with-optimizer", "--optimizer", "sgd"], "must be a model with gradients"),
+    ],
+)
+def test_training_commands_name_what_is_wrong(tmp_path: Path, options: list[object], says: str) -> None:
+    net, out = tmp_path / "net.onnx", tmp_path / "out.onnx"
+    onnx.save(LAYER, net)
+    done = call(options[0], net, *options[1:], "--out", out)
+    assert (done.exit_code > 0, says in " ".join(done.output.split()), out.exists()) == (True, True, False), done.output
+
+
+def test_operators_of_the_command_line_bring_their_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators_of_a_test.py").write_text("""
+import numpy as np
+from numpy.typing import NDArray
+import ortops
+
+@ortops.operator(domain="example")
+def CubeGrad(dy: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 3 * dy * x * x
+
+@ortops.operator(domain="example", gradient=CubeGrad)
+def Cube(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    return x ** 3
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    model, out = tmp_path / "model.onnx", tmp_path / "out.onnx"
+    text = '<ir_version: 8, opset_import: ["" : 18, "example" : 1]> g (double x) => (double y) { y = example.Cube (x) }'
+    onnx.save(onnx.parser.parse_model(text), model)
+    done = call("gradient", model, "--wrt", "x", "--out", out, "--operators", "operators_of_a_test:Cube")
+    assert done.output.startswith("1 gradient added"), done.output
+    assert "CubeGrad" in [node.op_type for node in onnx.load(out).graph.node]
+    done = call("check", model, "--operators", "operators_of_a_test:Cube")
+    assert done.exit_code == 0, done.output

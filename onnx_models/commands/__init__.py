@@ -15,6 +15,7 @@ from onnx_models.collection import collection, describe
 from onnx_models.commands.check import check_command
 from onnx_models.commands.common import FORCE, MODEL, OUT, change_file, count, show_table, with_progress
 from onnx_models.commands.gradient import gradient_command
+from onnx_models.commands.training import vjp_command, with_loss_command, with_optimizer_command
 from onnx_models.convert import conversions, convert, not_converted
 from onnx_models.fuse import fuse
 from onnx_models.gradient import coverage
@@ -159,7 +160,10 @@ COMMANDS: tuple[click.Command, ...] = (
     fuse_command,
     attach_command,
     lower_command,
+    with_loss_command,
     gradient_command,
+    vjp_command,
+    with_optimizer_command,
     check_command,
     rules_command,
 )

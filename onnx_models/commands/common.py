@@ -6,6 +6,7 @@ import importlib
 import operator
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -16,6 +17,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
+from onnx_models.gradient import TiedParametersWarning, ZeroGradientWarning
 from onnx_models.tools.attributes import LinesError
 from onnx_models.tools.protos import iter_nodes, one_line
 from ortops.custom.decorator import CustomOperator
@@ -31,29 +33,35 @@ OPERATORS = click.option(
     multiple=True,
     metavar="MODULE:NAME",
     help="An operator made by ortops.operator that the model uses: a module, installed or in the working folder, and the "
-    "operator's name in it; may be repeated.",
+    "operator's name in it, which also stands for the gradient that it declares; may be repeated.",
 )
 
 T = TypeVar("T")
 
 
 def imported(names: Sequence[str]) -> list[CustomOperator]:
-    """Import the operators of --operators.
+    """Import the operators of --operators, and the gradients that they declare from the same modules.
 
     Raises:
         click.BadParameter: a value is not MODULE:NAME, or does not name an operator made by `ortops.operator`.
     """
-    operators: list[CustomOperator] = []
+    operators: dict[str, CustomOperator] = {}
     for name in names:
-        module, _, attribute = name.partition(":")
+        module_name, _, attribute = name.partition(":")
         try:
-            imported_operator = operator.attrgetter(attribute)(importlib.import_module(module))
+            module = importlib.import_module(module_name)
+            imported_operator = operator.attrgetter(attribute)(module)
         except (ImportError, AttributeError, ValueError) as error:
             raise click.BadParameter(f"--operators {name}: must be MODULE:NAME ({error})") from error
         if not isinstance(imported_operator, CustomOperator):
             raise click.BadParameter(f"--operators {name}: must be an operator made by ortops.operator")
-        operators.append(imported_operator)
-    return operators
+        for value in (*vars(module).values(), imported_operator):
+            if isinstance(value, CustomOperator) and value.label in (
+                imported_operator.label,
+                imported_operator.gradient,
+            ):
+                operators[value.label] = value
+    return list(operators.values())
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -112,6 +120,22 @@ def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onn
         after = change(before)
         onnx.save(after, out)
     return before, after
+
+
+def change_and_warn(path: Path, out: Path, change: Change, force: bool) -> tuple[onnx.ModelProto, onnx.ModelProto, int]:
+    """Change a file as `change_file` does, and print what `onnx_models.gradient` warns of.
+
+    Returns:
+        The models before and after, and the number of gradients that are 0 for all inputs.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ZeroGradientWarning)
+        warnings.simplefilter("always", TiedParametersWarning)
+        before, after = change_file(path, out, change, force)
+    told = [warning for warning in caught if issubclass(warning.category, ZeroGradientWarning | TiedParametersWarning)]
+    for warning in told:
+        click.echo(f"warning: {one_line(warning.message)}", err=True)
+    return before, after, sum(issubclass(warning.category, ZeroGradientWarning) for warning in told)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from onnx_models.commands.common import (
     MODEL,
     OPERATORS,
     OUT_FILE,
-    change_file,
+    change_and_warn,
     click_errors,
     count,
     imported,
@@ -25,8 +24,6 @@ from onnx_models.commands.common import (
 from onnx_models.gradient import (
     PARAMETERS,
     Report,
-    TiedParametersWarning,
-    ZeroGradientWarning,
     gradient,
     own_operators,
     report,
@@ -114,16 +111,9 @@ def gradient_command(
         differentiated = gradient(*arguments(before), **settings)
         return attach(differentiated, operators=settings["operators"]) if portable else differentiated
 
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", ZeroGradientWarning)
-        warnings.simplefilter("always", TiedParametersWarning)
-        before, after = change_file(model, out, change, force)
-    told = [warning for warning in told if issubclass(warning.category, (ZeroGradientWarning, TiedParametersWarning))]
-    for warning in told:
-        click.echo(f"warning: {one_line(warning.message)}", err=True)
-    zeros = [warning for warning in told if issubclass(warning.category, ZeroGradientWarning)]
+    before, after, zeros = change_and_warn(model, out, change, force)
     number = len(after.graph.output) - len(before.graph.output)
-    all_zeros = f" ({len(zeros)} of them 0 for all inputs)" if zeros else ""
+    all_zeros = f" ({zeros} of them 0 for all inputs)" if zeros else ""
     click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
     _show_ours(own_operators(after))
 

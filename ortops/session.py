@@ -310,6 +310,10 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 error.args = (f"{str(error).rstrip('.')}. {hint}",)
             raise
 
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled, as onnxruntime.InferenceSession does."""
+        raise TypeError("cannot pickle an ortops.InferenceSession: make it in each process")
+
     def _make(self, make: Callable[[Any], None]) -> None:
         """Have ONNX Runtime make the session from the model, or from one that ortops has changed.
 

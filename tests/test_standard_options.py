@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from typing import Any
 
@@ -133,6 +134,12 @@ def test_a_session_with_new_providers_serves_the_same_nodes() -> None:
     session = ortops.InferenceSession(saved(model), options(), providers=[CPU])
     session.set_providers([CPU])
     assert session.run(None, FEEDS)[0].tobytes() == converted(model).tobytes()
+
+
+def test_a_session_says_that_it_cannot_be_pickled() -> None:
+    session = ortops.InferenceSession(saved(parse(f"y = {ROI_ALIGN}", 22)), options(), providers=[CPU])
+    with pytest.raises(TypeError, match="cannot pickle an"):
+        pickle.dumps(session)
 
 
 def test_an_operator_of_a_user_comes_before_ours() -> None:

@@ -228,16 +228,16 @@ TIMED = "roi_align/users/images_8/v16/avg/output_half_pixel/float"
     ("seconds", "text", "asked"),
     [
         # A loop in Python: a hundredth would take as long as a case may.
-        ({"each": 0.5}, "would take about 10000 s, judging by a ten-thousandth of it", [4, 4, 1, 1]),
-        ({"each": 0.003}, "would take about 80 s, judging by a hundredth of it", [4, 4, 40, 40]),
+        ({"each": 0.5}, "would take about 10000 s, judging by a ten-thousandth of it", [4] * 3 + [1] * 3),
+        ({"each": 0.003}, "would take about 80 s, judging by a hundredth of it", [4] * 3 + [40] * 3),
         # A program that starts anew for each call.
         (
             *({"each": 0.003, "call": 0.5}, "would take about 100 s, judging by a hundredth of it"),
-            [4, 4, 1, 1, 40, 40],
+            [4] * 3 + [1] * 3 + [40] * 3,
         ),
         # One that compiles, and one that starts slowly.
-        ({"each": 1e-4, "first": 20.0}, "", [4, 4]),
-        ({"each": 1e-4, "call": 0.01}, "", [4, 4, 40, 40]),
+        ({"each": 1e-4, "first": 20.0}, "", [4] * 3),
+        ({"each": 1e-4, "call": 0.01}, "", [4] * 3 + [40] * 3),
     ],
 )
 def test_a_runtime_that_would_need_minutes_is_told_so_and_asked_for_parts_only(

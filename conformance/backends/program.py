@@ -45,7 +45,7 @@ MAX_TENSOR = 2**30
 """The most bytes of an output. Each output of each case has less than a quarter of this."""
 
 MAX_SHOWN = 500
-"""The most bytes of a program's standard error that a message repeats."""
+"""The most bytes of a program's standard error that a message repeats: the first ones, since stacks follow the error."""
 
 STOP_SECONDS = 0.5
 """The time that a program has to end after the request to stop."""
@@ -159,7 +159,7 @@ class _Running:
         self._stdout: Any = self._process.stdout
         self.end = weakref.finalize(self, _stop, self._process)
         self._number, self._limit, self._printed = 0, "", bytearray()
-        self._reader = threading.Thread(target=_keep_end, args=(self._process.stderr, self._printed), daemon=True)
+        self._reader = threading.Thread(target=_keep_first, args=(self._process.stderr, self._printed), daemon=True)
         self._reader.start()
         version = self._asked({"request": "start", "seq": 0, "version": VERSION, "folder": folder}).get("version")
         if version != VERSION:
@@ -219,7 +219,7 @@ class _Running:
         return CrashError(f"the program's answer breaks the protocol: {text}")
 
     def _ended(self) -> CrashError:
-        """The error for a program that closed its output, with its exit code or signal and the end of its standard error."""
+        """The error for a program that closed its output: its exit code or signal, and what it printed on standard error."""
         self.end()
         code = self._process.returncode
         name = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
@@ -249,12 +249,11 @@ def _stop(process: Any) -> None:
     process.stdout.close()
 
 
-def _keep_end(stream: Any, printed: bytearray) -> None:
-    """Read a stream to its end, and keep the last bytes."""
+def _keep_first(stream: Any, printed: bytearray) -> None:
+    """Read a stream to its end, and keep the first bytes."""
     with stream:
         while data := os.read(stream.fileno(), 2**16):
-            printed += data
-            del printed[:-MAX_SHOWN]
+            printed += data[: MAX_SHOWN - len(printed)]
 
 
 def _as_json(value: object) -> object:

@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17580, 4475, 4235),
+    "ortops": (17613, 4482, 4243),
     "onnx_models": (11669, 2604, 2689),
     "conformance": (12905, 2758, 3031),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
     "examples": (768, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23512, 875, 5617),
+    "tests": (23534, 876, 5623),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

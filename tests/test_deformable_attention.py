@@ -294,6 +294,35 @@ def test_levels_may_have_different_numbers_of_points() -> None:
     check_fused(model_of(body, points="Split"), feeds(split=True))
 
 
+def with_constants(model: onnx.ModelProto, values: dict[str, Any], names: list[str]) -> onnx.ModelProto:
+    """The model with these tensors as constants, as an optimizer leaves them if they depend on no input."""
+    whole, folded = onnx.ModelProto(), onnx.ModelProto()
+    whole.CopyFrom(model)
+    folded.CopyFrom(model)
+    whole.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    arrays = dict(zip(names, plain(whole, values)[-len(names) :], strict=True))
+    del folded.graph.node[:]
+    folded.graph.node.extend(node for node in model.graph.node if node.output[0] not in arrays)
+    folded.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in arrays.items())
+    return folded
+
+
+@pytest.mark.parametrize("names", [["W"], ["k0", "k1"], ["k0", "k1", "W"]], ids=" ".join)
+@pytest.mark.parametrize("value", ["NSMD", "NMDS", "NSC"])
+def test_weights_and_grids_may_be_constants(value: str, names: list[str]) -> None:
+    model, values = model_of(text(value=value)), feeds()
+    check_fused(with_constants(model, values, names), values)
+
+
+def test_constant_weights_of_one_head_or_of_each_channel_stay_as_they_are() -> None:
+    values, both = feeds(), "W = Reshape (Wt, w_shape)"
+    for other in ("W = Slice (W0, zero, one, zero)", "W = Expand (W0, s_all)"):
+        body = text().replace(both, both.replace("W ", "W0 ", 1) + "\n" + other)
+        model = with_constants(model_of(body), values, ["W"])
+        assert fused_model(model) is None
+        np.testing.assert_array_equal(ours(model, values)[0], plain(model, values)[0])
+
+
 @pytest.mark.parametrize("join", ["stack", "concat"])
 def test_one_level_needs_no_cut(join: str) -> None:
     lines = [line for line in text(join=join).splitlines() if "1 = " not in line and not line.startswith(("p0", "U"))]

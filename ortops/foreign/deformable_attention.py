@@ -9,7 +9,8 @@ The standard nodes of one attention, for L levels, M heads and P points:
     Mul  --ReduceSum-->  [N*M, D, Q]  --Reshape-->  [N, M*D, Q]  --Transpose-->  Y [N, Q, M*D]
 
 In the variants, value is cut as [N, S, M*D], [N*M, D, S] or [N, M, D, S], and locations [N, Q, M, L*P, 2] are split after
-the Reshape, also into different numbers of points. Anything else stays as it is. Shapes that depend on the graph's inputs
+the Reshape, also into different numbers of points. Where an optimizer has folded them, the weights [N*M, 1, Q, L*P], or the
+grids [N*M, Q, P, 2] of all levels, are constants. Anything else stays as it is. Shapes that depend on the graph's inputs
 may be equal without a proof; MSDeformAttn then compares them when it runs.
 
 Source: Deformable DETR (models/ops/functions/ms_deform_attn_func.py, ms_deform_attn_core_pytorch), mmcv
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ortops.foreign.lengths import Lengths, Values, is_open, small_constants
+from ortops.foreign.lengths import Lengths, Values, constant_tensors, is_open, small_constants
 from ortops.foreign.protos import attribute, import_domain, unused_name
 from ortops.spec import DOMAIN_VERSION
 
@@ -38,9 +39,8 @@ def fuse(model: onnx.ModelProto, domain: str) -> int:
     attentions = [attention for attention in candidates if attention is not None]
     if not attentions:
         return 0
-    lengths = Lengths(
-        graph, search.constants, {name: rank for attention in attentions for name, rank in attention.ranks}
-    )
+    ranks = {name: rank for attention in attentions for name, rank in attention.ranks if name}
+    lengths = Lengths(graph, search.constants, ranks)
     added = {each.last: each.nodes(search, lengths, domain) for each in attentions if each.fits(lengths)}
     if added:
         needed = search.needed(added)
@@ -75,8 +75,9 @@ class _Attention:
 
     last: the index of its last node, the Transpose.
     value, heads_axis: the value before it is cut, [N, S, M, D]; [N, M, D, S] if heads_axis is 1; [N, S, M*D] if it is 0.
-    locations, points: [N, Q, M, L, P, 2], or [N, Q, M, sum of points, 2] if points has a number for each level.
-    weights, rank: [N, Q, M, L, P], or [N, Q, M, sum of points] if rank is 4.
+    locations, points: [N, Q, M, L, P, 2], or [N, Q, M, sum of points, 2] if points has a number for each level; "" if the
+        grids are constants.
+    weights, rank: [N, Q, M, L, P], or [N, Q, M, sum of points] if rank is 4; "" if `weighted` is a constant.
     grids, weighted, sampled, summed: tensors after Reshape, whose shapes are checked.
     """
 
@@ -102,6 +103,22 @@ class _Attention:
             (self.weights, self.rank),
         ]
 
+    def _inputs(self, lengths: Lengths) -> list[tuple[int, ...]]:
+        """The shapes of value, locations and weights; () if a shape is unknown."""
+        value, locations, weights = (lengths.shapes.get(name, ()) for name, _ in self.ranks)
+        if self.locations and self.weights:
+            return [value, locations, weights]
+        target = lengths.values.get(self.levels[0].target, np.zeros(2, object)).tolist()
+        heads = value[self.heads_axis] if self.heads_axis and value else value[-1] // target[1] if target[1] else 0
+        grid, weighted = (lengths.shapes.get(name, (0,)) for name in (self.grids[0], self.weighted))
+        if heads < 1 or is_open(heads) or any(shape[0] % heads for shape in (grid, weighted)):
+            return [(), (), ()]
+        if not self.locations:
+            locations = (grid[0] // heads, grid[1], heads, len(self.levels), *grid[2:])
+        if not self.weights:
+            weights = (weighted[0] // heads, weighted[2], heads, weighted[3])
+        return [value, locations, weights]
+
     def fits(self, lengths: Lengths) -> bool:
         """Whether the shapes are those of deformable attention, as far as the graph tells them.
 
@@ -109,7 +126,7 @@ class _Attention:
         the number of elements, one length of its output follows from the others.
         """
         shapes = lengths.shapes
-        value, locations, weights = (shapes.get(name, ()) for name, _ in self.ranks)
+        value, locations, weights = self._inputs(lengths)
         targets = [lengths.values.get(level.target, np.zeros(0, object)) for level in self.levels]
         if [len(shape) for shape in (value, locations, weights)] != [rank for _, rank in self.ranks]:
             return False
@@ -158,10 +175,12 @@ class _Attention:
         last, count, points = search.nodes[self.last], len(self.levels), max(self.points, default=0)
         graph = _Nodes(last.output[0], search.names)
         value = self.value if self.heads_axis != 1 else graph.op("Transpose", self.value, perm=[0, 3, 1, 2])
+        _, locations_shape, weights_shape = self._inputs(lengths)
+        heads = min(locations_shape[2], weights_shape[2])
         if not self.heads_axis:
-            heads = min(lengths.shapes[name][2] for name in (self.locations, self.weights))
             value = graph.op("Reshape", value, graph.constant([0, 0, heads, -1]))
-        locations, weights = graph.op("CastLike", self._locations(graph, search, lengths), value), self.weights
+        locations = graph.op("CastLike", self._locations(graph, search, lengths), value)
+        weights = self.weights or graph.weights(self.weighted, weights_shape)
         if len(set(self.points)) > 1:
             # Additional points are off the map, and have the weight 0.
             total, firsts = sum(self.points), np.cumsum([0, *self.points[:-1]])
@@ -188,6 +207,8 @@ class _Attention:
         ONNX Runtime broadcasts [N, Q, 1, L, 1, 2] and [1, 1, 1, L, 1, 2] two numbers at a time. Encoders have a sum and a
         division in each layer: with expanded operands a whole Deformable DETR takes 0.94 of the time.
         """
+        if not self.locations:
+            return graph.locations(self.grids, self._inputs(lengths)[1])
         for reference, quotient in search.operands(self.locations, "Add"):
             for division in (search.chain(quotient, "Div"), search.chain(quotient, "Cast", "Div")):
                 if division and len(lengths.shapes.get(division[-1].input[0], ())) == 6:
@@ -241,6 +262,22 @@ class _Nodes:
         self.added.append(onnx.helper.make_node(op_type, inputs, [name], **attributes))
         return name
 
+    def locations(self, grids: Sequence[str], shape: Sequence[int]) -> str:
+        """The locations of constant grids [N*M, Q, P, 2], whose shape is [N, Q, M, L, P, 2]."""
+        joined = self.op("Concat", *grids, axis=2)
+        half, one = (self.op("CastLike", self.constant(np.float32(number)), joined) for number in (0.5, 1))
+        rows = self.op("Reshape", self.op("Mul", self.op("Add", joined, one), half), self.heads_first(shape))
+        return self.op("Transpose", rows, perm=[0, 2, 1, 3, 4, 5])
+
+    def weights(self, constant: str, shape: Sequence[int]) -> str:
+        """The weights of a constant [N*M, 1, Q, L*P], whose shape is [N, Q, M, L*P]."""
+        return self.op("Transpose", self.op("Reshape", constant, self.heads_first(shape)), perm=[0, 2, 1, 3])
+
+    def heads_first(self, shape: Sequence[int]) -> str:
+        """The shape [N, Q, M, ...] with M before Q, as a constant."""
+        batch, queries, heads, *rest = shape
+        return self.constant([batch, heads, queries, *rest])
+
     def constant(self, value: Any) -> str:
         array = np.array(value, np.float32 if isinstance(value, np.float32) else np.int64)
         return self.op("Constant", value=onnx.numpy_helper.from_array(array))
@@ -254,6 +291,7 @@ class _Search:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.nodes, self.constants = list(graph.node), small_constants(graph)
+        self._ranks = {name: len(tensor.dims) for name, tensor in constant_tensors(graph).items()}
         self.kept = {value.name for value in graph.output}
         self._producers: dict[str, int] = {}
         self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
@@ -315,19 +353,20 @@ class _Search:
         if attribute(total, "keepdims", 1) or self._ints(total, 1, "axes") not in ([-1], [3]):
             return None
         for sampled, weighted in (product.input, product.input[::-1]):
-            samples, weights = self._samples(sampled), self.chain(weighted, "Reshape", "Transpose")
-            perm = attribute(weights[1], "perm") if weights else []
-            if not samples or perm not in ([0, 2, 1, 3, 4], [0, 2, 1, 3]):
+            samples, chain = self._samples(sampled), self.chain(weighted, "Reshape", "Transpose")
+            weights, perm = chain[1].input[0] if chain else "", attribute(chain[1], "perm") if chain else [0, 2, 1, 3]
+            is_known = bool(chain) or self._ranks.get(weighted) == 4
+            if not samples or not is_known or perm not in ([0, 2, 1, 3, 4], [0, 2, 1, 3]):
                 continue
             levels = [level for sample in samples if (level := self._level(sample.input[0]))]
             value = self._value(levels, len(samples))
             grids = [sample.input[1] for sample in samples]
             locations = {self._location(grid, i, len(grids)) for i, grid in enumerate(grids)}
             base, points, joined = locations.pop() if len(locations) == 1 else ("", (), "")
-            if value and base:
+            if value and (base or all(self._ranks.get(grid) == 4 for grid in grids)):
                 grids = [joined] if points else grids
                 reshaped = (weighted, sampled, summed.output[0])
-                return _Attention(index, levels, *value, base, points, grids, weights[1].input[0], len(perm), *reshaped)
+                return _Attention(index, levels, *value, base, points, grids, weights, len(perm), *reshaped)
         return None
 
     def _samples(self, name: str) -> list[onnx.NodeProto] | None:

@@ -34,21 +34,29 @@ def is_open(length: int) -> bool:
     return abs(length) >= 1 << 40
 
 
+def constant_tensors(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """The initializers, and the tensors of Constant nodes, by name."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and isinstance(value := attribute(node, "value"), onnx.TensorProto):
+            tensors[node.output[0]] = value
+    return tensors
+
+
 def small_constants(graph: onnx.GraphProto) -> dict[str, np.ndarray[Any, Any]]:
     """The values of small initializers and Constant nodes, by name."""
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
     constants = dict[str, np.ndarray[Any, Any]]()
     for node in graph.node:
-        if node.op_type == "Constant" and node.attribute:
-            value = onnx.helper.get_attribute_value(node.attribute[0])
-            if isinstance(value, onnx.TensorProto):
-                tensors[node.output[0]] = value
-            elif node.attribute[0].name.startswith(("value_int", "value_float")):
-                constants[node.output[0]] = np.array(value)
-    for name, tensor in tensors.items():
+        if node.op_type == "Constant" and node.attribute[:1] and node.attribute[0].name.startswith(_NUMBERS):
+            constants[node.output[0]] = np.array(onnx.helper.get_attribute_value(node.attribute[0]))
+    for name, tensor in constant_tensors(graph).items():
         if tensor.ByteSize() <= _MOST_BYTES and tensor.data_location != onnx.TensorProto.EXTERNAL:
             constants[name] = onnx.numpy_helper.to_array(tensor)
     return constants
+
+
+_NUMBERS = ("value_int", "value_float")
+"""What the names of attributes begin with that are numbers."""
 
 
 class Lengths:
@@ -63,7 +71,8 @@ class Lengths:
     def __init__(
         self, graph: onnx.GraphProto, constants: Mapping[str, np.ndarray[Any, Any]], ranks: Mapping[str, int]
     ) -> None:
-        self.shapes: dict[str, tuple[int, ...]] = {name: value.shape for name, value in constants.items()}
+        self.shapes = {name: tuple(tensor.dims) for name, tensor in constant_tensors(graph).items()}
+        self.shapes |= {name: value.shape for name, value in constants.items()}
         self.values: dict[str, Values] = {
             name: value.astype(object) for name, value in constants.items() if value.dtype.kind in "iu"
         }

@@ -46,7 +46,7 @@ MEANINGS = {
     "failed": "the answer is wrong, or the runtime refused a valid case",
     "accepted": "the case failed, because the runtime accepted an invalid node",
     "crashed": "the process ended, or the case exceeded its time or memory",
-    "departed": "the case failed, but its rule is too weak to fail the run",
+    "departed": "the case failed, but the level does not ask for its rule",
     "expected_failure": "the case failed, and the list of expected failures has it",
     "unsupported": "the runtime does not have the operator, the mode or the element type",
 }

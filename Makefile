@@ -39,11 +39,13 @@ examples: .venv/.examples library
 docs: .venv/.base library
 	$(BIN)/python -m docs $(REPORTS)
 
-# Writes the data that tests compare with: the list of the suite's cases, a case that each mutant fails, the kernels' bits.
+# Writes the data that tests compare with: the list of the suite's cases, a case that each mutant fails, the kernels'
+# bits, the digests of the corpus.
 frozen: .venv/.test library
 	$(BIN)/python -m conformance.cases.frozen
 	$(BIN)/python tests/catching_cases.py
 	$(BIN)/python tests/test_bits.py
+	$(BIN)/python tests/test_corpus.py
 
 library: .venv/.base
 	$(BIN)/python -m ortops.build

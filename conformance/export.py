@@ -194,48 +194,42 @@ def _calls(case: Case) -> list[Case]:
 
 def _write_call(case: Case, graph: GraphProto, data: Path) -> dict[str, list[Any]]:
     """Write the tensors of a call, and return their descriptions."""
-    described: dict[str, list[Any]] = {"inputs": [], "outputs": [], "bounds": []}
-    for i, value in enumerate(graph.input):
-        recipe = case.formula and case.formula.recipe(value.name)
-        if recipe:
-            array = case.inputs[value.name]
-            head = {"name": value.name, "type": element_type_of(array.dtype), "shape": list(array.shape)}
-            described["inputs"].append({**head, "formula": recipe, "sha256": _digest_of(array)})
-        else:
-            described["inputs"].append(_write_tensor(data, f"input_{i}", value.name, case.inputs[value.name]))
-    if case.expects_error:
-        return described
-    for i, value in enumerate(graph.output):
-        name, file = value.name, f"bound_{i}.bin"
-        if case.formula is None:
-            described["outputs"].append(_write_tensor(data, f"output_{i}", name, rounded_outputs(case)[name]))
-            described["bounds"].append(_write_bound(data, file, name, bounds(case)[name]))
-            continue
-        shape = case.formula.outputs[name].shape
-        step = _step(math.prod(shape))
-        expected, allowed = sampled(case, name, step)
-        bound = _bound(case.dtype, expected, allowed)
-        head = {"name": name, "type": case.element_type, "shape": list(shape)}
-        if bound.any():
-            sample = tensor_files.write(expected.astype(case.dtype), data, f"output_{i}.bin", name)
-            described["outputs"].append({**head, "step": step, "sample": sample})
-        else:
-            described["outputs"].append({**head, "sha256": _digest_of(rounded_outputs(case)[name])})
-        described["bounds"].append(_write_bound(data, file, name, bound))
-    return described
+    inputs = [_write_input(case, data, i, value.name) for i, value in enumerate(graph.input)]
+    outputs = [] if case.expects_error else [_write_output(case, data, i, v.name) for i, v in enumerate(graph.output)]
+    return {"inputs": inputs, "outputs": outputs}
 
 
-def _write_tensor(data: Path, stem: str, name: str, array: Array) -> tensor_files.Description:
-    """Write a tensor twice: as ONNX's message and as a plain file, whose description is returned."""
-    message = numpy_helper.from_array(array, name)
-    (data / f"{stem}.pb").write_bytes(message.SerializeToString(deterministic=True))
-    return tensor_files.write(array, data, f"{stem}.bin", name)
+def _write_input(case: Case, data: Path, i: int, name: str) -> Any:
+    array = case.inputs[name]
+    if case.formula is None or not (recipe := case.formula.recipe(name)):
+        _write_message(data / f"input_{i}.pb", array, name)
+        return tensor_files.write(array, data, f"input_{i}.bin", name)
+    head = {"name": name, "type": element_type_of(array.dtype), "shape": list(array.shape)}
+    return {**head, "formula": recipe, "sha256": _digest_of(array)}
 
 
-def _write_bound(data: Path, file: str, name: str, bound: Floats) -> float | tensor_files.Description:
-    """The bound that all elements have, or the description of a file that is written."""
+def _write_output(case: Case, data: Path, i: int, name: str) -> dict[str, Any]:
+    output: dict[str, Any] = {"name": name, "type": case.element_type}
+    if case.formula is None:
+        expected, allowed = expected_outputs(case)[name], allowed_errors(case)[name]
+        output["shape"] = list(expected.shape)
+        _write_message(data / f"output_{i}.pb", rounded_outputs(case)[name], name)
+    else:
+        output["shape"] = list(case.formula.outputs[name].shape)
+        output["step"] = _step(math.prod(output["shape"]))
+        expected, allowed = sampled(case, name, output["step"])
+    due = due_of(case.dtype, expected)
+    bound = bound_of(case.dtype, expected, allowed, due)
+    if case.formula is not None and not bound.any():
+        output["sha256"] = _digest_of(rounded_outputs(case)[name])
+    output["due"] = tensor_files.write(due, data, f"due_{i}.bin", name)
     first = float(bound.flat[0]) if bound.size else 0.0
-    return first if np.all(bound == first) else tensor_files.write(bound, data, file, name)
+    is_uniform = bool(np.all(bound == first))
+    return {**output, "bound": first if is_uniform else tensor_files.write(bound, data, f"bound_{i}.bin", name)}
+
+
+def _write_message(file: Path, array: Array, name: str) -> None:
+    file.write_bytes(numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
 
 
 def _digest_of(array: Array) -> str:
@@ -253,23 +247,27 @@ def rounded_outputs(case: Case) -> dict[str, Array]:
         return {name: expected.astype(case.dtype) for name, expected in expected_outputs(case).items()}
 
 
-def bounds(case: Case) -> dict[str, Floats]:
-    """The largest error of each element relative to `rounded_outputs`, by output, in float32, or float64 for double."""
-    allowed = allowed_errors(case)
-    return {name: _bound(case.dtype, values, allowed[name]) for name, values in expected_outputs(case).items()}
+def due_of(dtype: np.dtype[Any], expected: Floats) -> Array:
+    """Expected values as files have them: in float32 for types of 16 bits, whose rounding would take half of the bound."""
+    with np.errstate(over="ignore"):
+        rounded = expected.astype(dtype)
+        if dtype.itemsize > 2:
+            return rounded
+        narrow = rounded.astype(np.float32)
+        return np.where(np.isfinite(narrow), expected.astype(np.float32), narrow)
 
 
-def _bound(dtype: np.dtype[Any], expected: Floats, allowed: Floats) -> Floats:
-    """The largest error relative to expected values that are rounded to a type.
+def bound_of(dtype: np.dtype[Any], expected: Floats, allowed: Floats, due: Array) -> Floats:
+    """The largest error relative to `due`, in float32, or float64 for double.
 
     It is 0 for infinities and NaN, and for numbers that no sum and no rounding changes.
     """
-    with np.errstate(over="ignore"):
-        written = expected.astype(dtype).astype(np.float64)
+    written = due.astype(np.float64)
     comparable = np.isfinite(expected) & np.isfinite(written)
     moved = np.abs(np.subtract(written, expected, where=comparable, out=np.zeros(expected.shape)))
     rounding = unit_roundoff(dtype) * np.abs(expected) + smallest_subnormal(dtype) / 2
-    is_exact = (moved == 0) & (allowed <= rounding)
+    with np.errstate(over="ignore"):
+        is_exact = (expected.astype(dtype).astype(np.float64) == expected) & (allowed <= rounding)
     return _rounded_up(np.where(comparable & ~is_exact, allowed + moved, 0.0), dtype)
 
 
@@ -293,9 +291,10 @@ def tolerances(case: Case) -> Tolerances:
 
 def _least_atol(case: Case) -> float:
     rounding, smallest = unit_roundoff(case.dtype), smallest_subnormal(case.dtype)
-    rounded = rounded_outputs(case)
+    rounded, allowed = rounded_outputs(case), allowed_errors(case)
     atol = 0.0
-    for name, bound in bounds(case).items():
+    for name, expected in expected_outputs(case).items():
+        bound = bound_of(case.dtype, expected, allowed[name], rounded[name])
         written = rounded[name].astype(np.float64)
         # A runner rounds the difference up once at most, and the sum on the other side down twice; two numbers may
         # underflow, which costs half the least subnormal number each.

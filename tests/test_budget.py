@@ -10,14 +10,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17613, 4482, 4243),
+    "ortops": (17629, 4486, 4246),
     "onnx_models": (11669, 2604, 2689),
-    "conformance": (12905, 2758, 3031),
+    "conformance": (12906, 2756, 3033),
     "benchmarks": (823, 128, 214),
     "docs": (635, 88, 135),
-    "examples": (768, 127, 242),
+    "examples": (767, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23534, 876, 5623),
+    "tests": (23582, 882, 5640),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -100,7 +100,9 @@ class ExactRois:
             signs = 2 * np.array(CORNERS) - 1
             by_y, by_x = (dy * np.tensordot(sign / 2, pixels, (0, 1)) for sign in signs.T)
             by_ends = (by_x * (1 - t_x), by_y * (1 - t_y)[:, None], by_x * t_x, by_y * t_y[:, None])
-            answers["drois"] = self.scale * np.stack([by_end.sum(axis=(1, 2, 3)) for by_end in by_ends], axis=1)
+            # Along one axis at a time: the order of a sum along several differs between releases of NumPy.
+            sums = [by_end.sum(axis=3).sum(axis=2).sum(axis=1) for by_end in by_ends]
+            answers["drois"] = self.scale * np.stack(sums, axis=1)
         return {role: answers[role] for role in ("y", "dx", "drois") if role in outputs}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from ortops.reference.sampling import Corner, corners, is_inside, samples_per_bi
 
 MAX_SLACK = 64.0
 """The largest rounding error, in pixels, for which the bounds leave room; with larger errors, float64 samples are wrong."""
+
+TURN = decimal.Decimal("6.283185307179586476925286766559005768394338798750211641949889184615632812572417997256069650")
+LEAST_TERM = decimal.Decimal("1e-40")
+FARTHEST = 1e30
+"""Angles from here on, where the digits of `TURN` are too few, are left to the C library."""
 
 # Python's floats, since NumPy's would warn about infinite and NaN data.
 
@@ -301,7 +307,24 @@ def sign_of(clockwise: int) -> float:
 def sine_and_cosine(angle: float, clockwise: int) -> tuple[float, float]:
     """Sine and cosine of a region's counter-clockwise angle."""
     turn = sign_of(clockwise) * angle
-    return math.sin(turn), math.cos(turn)
+    return taylor(turn, 1), taylor(turn, 0)
+
+
+def taylor(turn: float, power: int) -> float:
+    """The sine for power 1, or the cosine for power 0, correctly rounded.
+
+    Functions of the C library differ in their last digit from machine to machine.
+    """
+    if not abs(turn) < FARTHEST:
+        return (math.cos, math.sin)[power](turn)
+    with decimal.localcontext(prec=90):
+        x = decimal.Decimal(turn) % TURN
+        term = total = x if power else decimal.Decimal(1)
+        while abs(term) > LEAST_TERM:
+            power += 2
+            term *= -x * x / (power * (power - 1))
+            total += term
+    return float(total)
 
 
 def average(samples: Sequence[Sample], channel: Channel, region: Region) -> float:

@@ -399,7 +399,7 @@ class Windows(ByRole):
             """The sums of slopes, and of slopes times the sample's position on the RoI's width and height, from 0 to 1."""
             mean, of_height, of_width = slope
             wide, high = (mean * j + of_width) / self.bins[1], (mean * i + of_height) / self.bins[0]
-            return tuple(slopes.sum(axis=(1, 2)) for slopes in (mean, wide, high))
+            return tuple(slopes.sum(axis=2).sum(axis=1) for slopes in (mean, wide, high))
 
         (sum_y, wide_y, high_y), (sum_x, wide_x, high_x) = along(along_y), along(along_x)
         if self.forward != ROTATED:

@@ -42,7 +42,7 @@ table.add(
     "AngleInDegrees: Angles are read in degrees, as in detectron2, instead of radians.",
     angle("math.radians(angle)"),
     "SmallAngle: The sine and cosine of angle t are taken for t and 1, which holds for small angles only.",
-    edit(sine_and_cosine, "math.sin(turn), math.cos(turn)", "turn, 1.0"),
+    edit(sine_and_cosine, "taylor(turn, 1), taylor(turn, 0)", "turn, 1.0"),
     "SineOfX: The sine term of x has the wrong sign, so regions are sheared.",
     edit(Region.place, "+ v * self.sin", "- v * self.sin"),
     "HeightBeforeWidth: RoIs are read as cx, cy, h, w and angle.",

@@ -102,7 +102,13 @@ def compare_command(before_file: Path, after_file: Path) -> None:
 
 @click.command("history")
 @click.argument("files", metavar="REPORTS...", nargs=-1, required=True, type=IN_FILE)
-@click.option("--level", type=click.Choice([level.value for level in Level]), default="standard", show_default=True)
+@click.option(
+    "--level",
+    type=click.Choice([level.value for level in Level]),
+    default="standard",
+    show_default=True,
+    help="Whose rules count, as for `run --level`, whatever the runs asked for.",
+)
 @out_file("--html", "Write the page to F.", required=True)
 def history_command(files: tuple[Path, ...], level: str, html_file: Path) -> None:
     """Write a page about runtimes over their releases: how many cases pass, and which rules each release breaks.

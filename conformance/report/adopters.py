@@ -42,16 +42,6 @@ class Entry(NamedTuple):
     name: str
     reason: str
 
-    @property
-    def crashes(self) -> bool:
-        """Whether the case ends the process."""
-        return self.result.outcome is Outcome.CRASHED
-
-    @property
-    def is_unsupported(self) -> bool:
-        """Whether the runtime does not claim to have what the case needs."""
-        return self.result.outcome is Outcome.UNSUPPORTED
-
 
 def entries_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list[Entry]:
     """The entries of the cases that ONNX's runners run."""
@@ -87,8 +77,8 @@ def render(form: str, entries: Sequence[Entry], title: str, file: Path) -> str:
         "lists.jinja",
         form=form,
         entries=entries,
-        failing=_groups(entry for entry in entries if entry.reason and not entry.is_unsupported),
-        unsupported=_groups(entry for entry in entries if entry.is_unsupported),
+        failing=_groups(entry for entry in entries if entry.reason and entry.result.outcome is not Outcome.UNSUPPORTED),
+        unsupported=_groups(entry for entry in entries if entry.result.outcome is Outcome.UNSUPPORTED),
         overrides=overrides,
         title=title,
         page=file.name.removesuffix(".ini").replace(".js", ".html"),
@@ -99,5 +89,5 @@ def _groups(entries: Iterable[Entry]) -> list[tuple[str, bool, list[str]]]:
     """A reason, whether it is a crash, and the names of the cases with it."""
     groups: dict[tuple[str, bool], list[str]] = {}
     for entry in entries:
-        groups.setdefault((entry.reason, entry.crashes), []).append(entry.name)
+        groups.setdefault((entry.reason, entry.result.outcome is Outcome.CRASHED), []).append(entry.name)
     return [(*key, names) for key, names in groups.items()]

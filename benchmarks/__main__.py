@@ -17,7 +17,7 @@ from benchmarks import in_model, report
 from benchmarks.against import checkout
 from benchmarks.measure import Cell, Peer, measure
 from benchmarks.peers import COMPARISONS, CPUS, PEERS, load
-from benchmarks.workloads import IN_MODEL, OPERATIONS, RESAMPLINGS, ROTATED, WORKLOADS, Problem, Resampling, Workload
+from benchmarks.workloads import ATTENTIONS, IN_MODEL, OPERATIONS, RESAMPLINGS, ROTATED, WORKLOADS, AnyWorkload, Problem
 
 ROOT = Path(__file__).parents[1]
 NAME = click.Choice([operation.name for operation in OPERATIONS])
@@ -108,7 +108,7 @@ def _steps(
                 yield partial(in_model.measure, workload, count, peers, rounds)
     else:
         # By workload, whose data is then made once.
-        data: tuple[Workload | Resampling, ...] = (*WORKLOADS, *ROTATED, *RESAMPLINGS)
+        data: tuple[AnyWorkload, ...] = (*WORKLOADS, *ROTATED, *RESAMPLINGS, *ATTENTIONS)
         for each, operation, count in product(data, OPERATIONS, counts):
             is_chosen = operation.name in (operations or comparison.operations) and each in operation.workloads
             if is_chosen and (not workloads or each.name in workloads):

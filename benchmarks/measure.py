@@ -132,10 +132,10 @@ def difference(theirs: Sequence[Array], ours: Sequence[Array], problem: Problem,
 
 
 def copies(problem: Problem, threads: int) -> Call | None:
-    """Return a call that copies X and writes as much as Y, split among threads, as a peer for Y: what the memory takes."""
+    """Return a call that copies the first input and writes as much as Y, as a peer for Y: what the memory takes."""
     if problem.operation.outputs != ("Y",):
         return None
-    x, y = problem.arrays["X"], np.zeros_like(problem.arrays["dY"])
+    x, y = next(iter(problem.arrays.values())), np.zeros_like(problem.arrays["dY"])
     whole = (x.reshape(-1), np.zeros(x.size, x.dtype), y.reshape(-1))
     parts = list(zip(*(np.array_split(array, threads) for array in whole), strict=True))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import onnx
@@ -12,7 +13,7 @@ import onnxruntime
 import onnx_models
 import ortops
 from benchmarks.measure import Call
-from benchmarks.workloads import MAX_ROI_POOL, Array, Problem, Resampling
+from benchmarks.workloads import MAX_ROI_POOL, Array, Attention, Problem, Resampling
 from conformance.backends.session import CPU, options
 from ortops import from_ort, to_ort
 from ortops.operators import BY_NAME
@@ -49,6 +50,8 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
             <ir_version: 9, opset_import: ["" : {OPSET}]>
             Resize ({shapes[0]} X) => ({shapes[1]} Y) <int64[4] sizes = {{{", ".join(map(str, workload.y_shape))}}}>
             {{ Y = Resize<{attributes}>(X, , , sizes) }}""")
+    if isinstance(workload, Attention):
+        return _attention(workload)
     if operation.forward.standard is None:
         return None
     # The newest in ONNX Runtime. They compute the same as those of opset 22, which have bfloat16.
@@ -58,8 +61,41 @@ def standard(problem: Problem) -> onnx.ModelProto | None:
     return model
 
 
+def _attention(workload: Attention) -> onnx.ModelProto:
+    """Return the nodes of PyTorch's exporter, of which sessions of ortops would make one."""
+    (batch, _, heads, channels), (_, queries, _) = workload.shape, workload.y_shape
+    count, starts = len(workload.levels), [0, *accumulate(height * width for height, width in workload.levels)]
+    lines, points = ["doubled = Mul (sampling_locations, two) grid = Sub (doubled, one)"], workload.points
+    constants = {"axis": [1], "last": [-1], "grid_shape": [heads, queries, points, 2]}
+    constants |= {"weights_shape": [heads, 1, queries, count * points], "y_shape": [batch, heads * channels, queries]}
+    for i, (height, width) in enumerate(workload.levels):
+        constants |= {f"start{i}": starts[i : i + 1], f"end{i}": starts[i + 1 : i + 2]}
+        constants |= {f"flat{i}": [batch, height * width, -1], f"map{i}": [heads, channels, height, width]}
+        lines.append(f"""
+            part{i} = Slice (value, start{i}, end{i}, axis) row{i} = Reshape (part{i}, flat{i})
+            column{i} = Transpose<perm = [0, 2, 1]> (row{i}) level{i} = Reshape (column{i}, map{i})
+            at{i} = Constant<value_int = {i}> () of{i} = Gather<axis = 3> (grid, at{i})
+            turned{i} = Transpose<perm = [0, 2, 1, 3, 4]> (of{i}) places{i} = Reshape (turned{i}, grid_shape)
+            sample{i} = GridSample<mode = "bilinear"> (level{i}, places{i})""")
+    values = (f"{name} = Constant<value_ints = {value}> ()" for name, value in constants.items())
+    shapes = (
+        f"float{list(array.shape)} {name}" for name, array in workload.inputs().items() if array.dtype.kind == "f"
+    )
+    return onnx.parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : {OPSET}]>
+        attention ({", ".join(shapes)}) => (float{list(workload.y_shape)} Y) {{
+            two = Constant<value_float = 2.0> () one = Constant<value_float = 1.0> () {" ".join(values)} {"".join(lines)}
+            samples = Concat<axis = 3> ({", ".join(f"sample{i}" for i in range(count))})
+            turned = Transpose<perm = [0, 2, 1, 3, 4]> (attention_weights) weights = Reshape (turned, weights_shape)
+            products = Mul (samples, weights) sum = ReduceSum<keepdims = 0> (products, last)
+            joined = Reshape (sum, y_shape) Y = Transpose<perm = [0, 2, 1]> (joined)
+        }}""")
+
+
 def _attributes(operator: Operator, problem: Problem) -> dict[str, Any]:
     workload, mode = problem.workload, problem.operation.mode
+    if isinstance(workload, Attention):
+        return {}
     if isinstance(workload, Resampling):
         shapes = {"x_shape": workload.shape, "sizes": workload.y_shape}
         known = onnx_models.resample_attributes(_resize(mode), **shapes, opset=OPSET)

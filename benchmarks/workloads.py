@@ -79,6 +79,50 @@ class Resampling:
         return {"X": np.random.default_rng(0).standard_normal(self.shape, np.float32)}
 
 
+@dataclass(frozen=True)
+class Attention:
+    """Deformable attention on maps of `levels` [H, W] with `heads` of `channels`, and `points` for each level.
+
+    The queries of an encoder are the pixels of all maps, and sample near themselves; those of a decoder are `queries` boxes.
+    """
+
+    name: str
+    levels: tuple[tuple[int, int], ...]
+    queries: int = 0
+    heads: int = 8
+    channels: int = 32
+    points: int = 4
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of value."""
+        return (1, sum(height * width for height, width in self.levels), self.heads, self.channels)
+
+    @property
+    def y_shape(self) -> tuple[int, int, int]:
+        """The shape of the output."""
+        return (1, self.queries or self.shape[1], self.heads * self.channels)
+
+    def inputs(self) -> dict[str, Array]:
+        """Return value, sampling_locations and attention_weights in float32 and spatial_shapes, always the same."""
+        rng = np.random.default_rng(0)
+        if self.queries:
+            centers, spread = rng.random((self.queries, 2)), np.full((len(self.levels), 1, 2), 0.05)
+        else:
+            pixels = [np.argwhere(np.ones(level)) + 0.5 for level in self.levels]
+            centers = np.concatenate([(at / level)[:, ::-1] for at, level in zip(pixels, self.levels, strict=True)])
+            spread = 1.5 / np.array(self.levels)[:, None, ::-1]
+        of_points = (1, len(centers), self.heads, len(self.levels), self.points)
+        locations = centers[:, None, None, None] + spread * rng.standard_normal((*of_points, 2))
+        weights = rng.random(of_points)
+        return {
+            "value": rng.standard_normal(self.shape, np.float32),
+            "spatial_shapes": np.array(self.levels),
+            "sampling_locations": locations.astype(np.float32),
+            "attention_weights": (weights / weights.sum((3, 4), keepdims=True)).astype(np.float32),
+        }
+
+
 WORKLOADS = (
     Workload("P2", (1, 256, 200, 304), 1000, 7, 2, 1 / 4, (16, 224)),
     Workload("P2 adaptive", (1, 256, 200, 304), 1000, 7, 0, 1 / 4, (16, 224)),
@@ -94,6 +138,10 @@ ROTATED = (
     Rotated("P4 rotated", (1, 256, 50, 76), 512, 7, 2, 1 / 16, (112, 600)),
 )
 RESAMPLINGS = (Resampling("P3 to P2", (1, 256, 100, 152), (1, 256, 200, 304)),)
+ATTENTIONS = (
+    Attention("encoder", ((100, 134), (50, 67), (25, 34), (13, 17))),
+    Attention("decoder", ((100, 134), (50, 67), (25, 34), (13, 17)), 300),
+)
 IN_MODEL = (
     # The paper on feature pyramids (arXiv 1612.03144, equation 1) gives each RoI to a level by its size.
     Workload("FPN P2", (1, 256, 200, 304), 250, 7, 2, 1 / 4, (16, 112)),
@@ -104,9 +152,12 @@ IN_MODEL = (
 )
 
 
+AnyWorkload = Workload | Resampling | Attention
+
+
 @dataclass(frozen=True)
 class Operation:
-    """The computation of `outputs`, among Y, dX and drois, by a forward operator or its gradient.
+    """The computation of `outputs`, Y or gradients, by a forward operator or its gradient.
 
     mode: that of RoiAlign or of Resize; "" for operators without modes.
     """
@@ -115,7 +166,7 @@ class Operation:
     forward: Operator
     mode: str = ""
     outputs: tuple[str, ...] = ("Y",)
-    workloads: tuple[Workload | Resampling, ...] = field(default=WORKLOADS, repr=False)
+    workloads: tuple[AnyWorkload, ...] = field(default=WORKLOADS, repr=False)
 
     @property
     def operator(self) -> Operator:
@@ -123,10 +174,10 @@ class Operation:
         return self.forward if self.outputs == ("Y",) else BY_NAME[self.forward.gradient or ""]
 
 
-ROI_ALIGN, ROI_ALIGN_ROTATED, MAX_ROI_POOL, RESAMPLE = (
-    BY_NAME[name] for name in ("RoiAlign_22", "RoIAlignRotated", "MaxRoiPool_22", "DmlResample")
+ROI_ALIGN, ROI_ALIGN_ROTATED, MAX_ROI_POOL, RESAMPLE, ATTENTION = (
+    BY_NAME[name] for name in ("RoiAlign_22", "RoIAlignRotated", "MaxRoiPool_22", "DmlResample", "MSDeformAttn")
 )
-_DX, _DROIS = ("dX",), ("drois",)
+_DX, _DROIS, _BY_ALL = ("dX",), ("drois",), ("dvalue", "dlocations", "dweights")
 
 OPERATIONS = (
     Operation("average", ROI_ALIGN, "avg"),
@@ -148,6 +199,8 @@ OPERATIONS = (
     Operation("nearest", RESAMPLE, "nearest", workloads=RESAMPLINGS),
     Operation("linear dX", RESAMPLE, "linear", _DX, RESAMPLINGS),
     Operation("nearest dX", RESAMPLE, "nearest", _DX, RESAMPLINGS),
+    Operation("attention", ATTENTION, workloads=ATTENTIONS),
+    Operation("attention gradient", ATTENTION, "", _BY_ALL, ATTENTIONS),
 )
 
 
@@ -156,7 +209,7 @@ class Problem:
     """An operation on a workload in an element type."""
 
     operation: Operation
-    workload: Workload | Resampling
+    workload: AnyWorkload
     element_type: str = "float"
 
     @property
@@ -171,7 +224,7 @@ class Problem:
 
 # Four, since all element types of a workload are measured in turn.
 @lru_cache(maxsize=4)
-def _arrays(workload: Workload | Resampling, element_type: str) -> Mapping[str, Array]:
+def _arrays(workload: AnyWorkload, element_type: str) -> Mapping[str, Array]:
     real = {**workload.inputs(), "dY": np.random.default_rng(1).standard_normal(workload.y_shape, np.float32)}
     dtype = ELEMENT_DTYPES[element_type]
     cast = {name: array.astype(dtype, copy=False) if array.dtype.kind == "f" else array for name, array in real.items()}

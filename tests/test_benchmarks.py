@@ -15,10 +15,13 @@ from benchmarks import custom_calls, in_model, models, peers, report
 from benchmarks.against import checkout
 from benchmarks.measure import Call, Cell, Peer, measure
 from benchmarks.workloads import (
+    ATTENTIONS,
     OPERATIONS,
     RESAMPLINGS,
     ROTATED,
+    AnyWorkload,
     Array,
+    Attention,
     Operation,
     Problem,
     Resampling,
@@ -29,8 +32,9 @@ from benchmarks.workloads import (
 ROOT = Path(__file__).parents[1]
 TINY = Workload("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
 TINY_ROTATED = Rotated("tiny", (2, 3, 12, 16), 5, 3, 0, 1 / 2, (4, 16))
-TINY_OF: dict[object, Workload | Resampling]
+TINY_OF: dict[object, AnyWorkload]
 TINY_OF = {RESAMPLINGS: Resampling("tiny", (1, 2, 5, 6), (1, 2, 10, 12)), ROTATED: TINY_ROTATED}
+TINY_OF[ATTENTIONS] = Attention("tiny", ((5, 4), (3, 2)))
 ONE = ("--workload", "one", "--threads", "1", "--rounds", "1")
 
 
@@ -68,8 +72,8 @@ def test_an_operation_agrees_with_its_peers(operation: Operation) -> None:
     assert cell.refused == []
     timed = {
         "copy": {other.name for other in OPERATIONS if other.outputs == ("Y",)},
-        "onnxruntime": {"average", "max", "pixels", "linear", "nearest"},
-        "openvino": {"average", "linear", "nearest"} if "openvino" in peers.load(names) else {},
+        "onnxruntime": {"average", "max", "pixels", "linear", "nearest", "attention"},
+        "openvino": {"average", "linear", "nearest", "attention"} if "openvino" in peers.load(names) else {},
     }
     assert set(cell.times) == {"ortops", *(name for name in names[1:] if operation.name in timed[name])}
 

@@ -13,11 +13,11 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "ortops": (17629, 4486, 4246),
     "onnx_models": (11669, 2604, 2689),
     "conformance": (12906, 2754, 3031),
-    "benchmarks": (823, 128, 214),
+    "benchmarks": (894, 136, 224),
     "docs": (635, 88, 135),
     "examples": (767, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23582, 882, 5640),
+    "tests": (23586, 882, 5640),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

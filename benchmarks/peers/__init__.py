@@ -44,7 +44,7 @@ class Comparison(NamedTuple):
 
 
 _ROI_ALIGN = ("average", "max", "dX", "drois")
-_OTHERS = ("rotated", "rotated dX", "linear", "nearest", "linear dX", "nearest dX")
+_OTHERS = ("rotated", "rotated dX", "linear", "nearest", "linear dX", "nearest dX", "attention", "attention gradient")
 
 COMPARISONS = {
     "roi-align": Comparison(("ortops", "copy", "onnxruntime", "openvino", "torchvision"), _ROI_ALIGN),

@@ -6,6 +6,7 @@ itself after `IDLE_SECONDS`. The processes that a child started end with it, and
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import multiprocessing
@@ -308,14 +309,6 @@ def _end_in_time(process: BaseProcess, current: _Stage) -> None:
 _current: _Stage | None = None
 """In a child process: the stage of the current call."""
 
-_folder: str | None = None
-"""In a child process: see `temporary_folder`."""
-
-
-def temporary_folder() -> str | None:
-    """In a child process, a folder that the parent removes, however the child ends; else None."""
-    return _folder
-
 
 def stage(name: str, seconds: float | None = None) -> None:
     """Name the next step of the current call, for error messages. Does nothing outside of child processes.
@@ -330,11 +323,14 @@ def stage(name: str, seconds: float | None = None) -> None:
 
 def _serve(call: _Call, connection: Connection, current: _Stage, folder: str) -> None:
     """Run calls in a child process until the connection closes, or no call comes. The first one is `begin`."""
-    global _current, _folder  # a process serves one connection
+    global _current  # noqa: PLW0603  # a process serves one connection
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends its children
     if hasattr(os, "setpgrp"):
         os.setpgrp()  # what a backend starts is of this group, and ends with it
-    _current, _folder = current, folder
+    _current = current
+    tempfile.tempdir = folder  # the parent removes it, however this process ends
+    # The parent may have been killed.
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             for args in call.arguments:

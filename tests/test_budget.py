@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17629, 4486, 4246),
     "onnx_models": (11669, 2604, 2689),
-    "conformance": (12906, 2754, 3031),
+    "conformance": (12905, 2753, 3028),
     "benchmarks": (894, 136, 224),
     "docs": (635, 88, 135),
     "examples": (767, 127, 242),

@@ -62,8 +62,7 @@ class Program(Backend):
 
     def __init__(self, command: str) -> None:
         name = f"backend exec:{command}"
-        # In a child, the parent removes the folder even if this process is killed.
-        self._folder = Path(tempfile.mkdtemp(prefix="program-", dir=child.temporary_folder()))
+        self._folder = Path(tempfile.mkdtemp(prefix="program-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         path = self._folder.as_posix()
         if not path.isascii() or not path.isprintable() or set(path) & set('"\\'):
@@ -96,7 +95,7 @@ class Program(Backend):
             "attributes": {name: _as_json(value) for name, value in attributes_of(case).items()},
         }
         with _disk():
-            if not self._running.is_usable:
+            if self._running.has_ended:
                 self._running = _Running(self._words, self._folder.as_posix())
             if self._memory is not None:
                 self._running.limit_memory(self._memory)
@@ -166,9 +165,9 @@ class _Running:
             raise self.broken(f"version {version!r}: must be {VERSION}")
 
     @property
-    def is_usable(self) -> bool:
-        """Whether it may answer another request."""
-        return self.end.alive and self._process.poll() is None
+    def has_ended(self) -> bool:
+        """Whether it ended by itself, or for what it answered."""
+        return not self.end.alive or self._process.poll() is not None
 
     def limit_memory(self, size: int) -> None:
         """Let it use `size` more bytes of address space than now."""

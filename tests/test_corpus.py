@@ -52,7 +52,7 @@ def test_the_core_has_the_bytes_that_are_stored(step: int) -> None:
     digests = digests_of(CORE[::step])
     changed = {case_id for case_id, digest in digests.items() if stored().get(case_id) != digest}
     assert not changed, "if a case has to change, give it another id; then `make frozen`, and a line in CHANGELOG.md"
-    assert stored().keys() == {case.id for case in CORE}
+    assert step > 1 or stored().keys() == digests.keys()
 
 
 def test_an_older_processor_writes_the_same_bytes() -> None:

@@ -312,7 +312,7 @@ class Windows(ByRole):
             kept = np.resize(is_first, self.one_in * (reach // self.one_in + 2))
             for k, r in enumerate(rois.tolist()):
                 view = np.ndarray(shape, bool, kept.data, MIXED[0] * r % self.one_in, MIXED[1:])
-                dy[k] *= view
+                dy[k] = np.where(view, dy[k], 0)
         return dy
 
     def _dx(self) -> Array:

@@ -41,10 +41,10 @@ def rude(code: str) -> str:
 
 
 RUDE = {
-    "os.abort()": ("crashed", "the program ended with signal 6 (Aborted)"),
+    "os.abort()": ("crashed", "the program ended with signal 6 (Abort"),
     "os._exit(3)": ("crashed", "the program ended with exit code 3"),
     "raise SystemExit('no room')": ("crashed", "the program ended with exit code 1: no room"),
-    "os.close(1); time.sleep(60)": ("crashed", "the program ended with signal 9 (Killed)"),
+    "os.close(1); time.sleep(60)": ("crashed", "the program ended with signal 9 (Killed"),
     "print('{Y: 1}', flush=True)": ("crashed", f"{BROKEN}is not JSON: Expecting property name enclosed in double"),
     "print('{\"a\":' * 10**5, flush=True)": ("crashed", f"{BROKEN}is not JSON: "),
     "[os.write(1, b'{' * 2**20) for _ in range(1024)]": ("crashed", f"{BROKEN}has more than 1048576 bytes"),
@@ -221,7 +221,7 @@ def outcomes_of(backend: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("no_processes")
-@pytest.mark.parametrize("command", [compiled, in_node, in_python])
+@pytest.mark.parametrize("command", [in_node, in_python, *([compiled] if sys.platform == "linux" else [])])
 def test_an_example_has_the_outcomes_of_its_runtime(
     command: Callable[[Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager
 from multiprocessing import connection as pipes
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -89,6 +90,15 @@ class _Stage:
     times = property(
         lambda self: tuple(self._times), doc="The deadline, a monotonic time, and the time limit in seconds."
     )
+
+    @contextlib.contextmanager
+    def interrupted(self, seconds: float) -> Iterator[None]:
+        """A context with a time limit of its own, after which the stage has as much time left as before."""
+        deadline, limit = self.times
+        left = deadline - time.monotonic()
+        self._times[:] = time.monotonic() + seconds, seconds
+        yield
+        self._times[:] = time.monotonic() + left, limit
 
     @property
     def wait_seconds(self) -> float:
@@ -319,6 +329,11 @@ def stage(name: str, seconds: float | None = None) -> None:
     """
     if _current is not None:
         _current.set(name, seconds)
+
+
+def uncounted(seconds: float) -> AbstractContextManager[None]:
+    """A context in the current call that has its own time limit and does not count in the call's."""
+    return contextlib.nullcontext() if _current is None else _current.interrupted(seconds)
 
 
 def _serve(call: _Call, connection: Connection, current: _Stage, folder: str) -> None:

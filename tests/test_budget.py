@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17629, 4486, 4246),
     "onnx_models": (11669, 2604, 2689),
-    "conformance": (12905, 2753, 3028),
+    "conformance": (12916, 2755, 3031),
     "benchmarks": (894, 136, 224),
     "docs": (635, 88, 135),
     "examples": (767, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23588, 882, 5640),
+    "tests": (23592, 882, 5642),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

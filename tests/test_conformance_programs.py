@@ -159,15 +159,21 @@ def test_a_program_beyond_its_time_or_memory_has_crashed_and_leaves_neither_a_pr
         f"open({str(log)!r}, 'a').write(f'{{os.getpid()}} {{os.getcwd()}}\\n'); "
         "time.sleep(60) if 'inside' in request['case'] else bytearray(2**30)"
     )
-    with BackendChild(Setting(rude(code), time_limit=0.5, memory_limit=256)) as child:
+    with BackendChild(Setting(rude(code), time_limit=1.0, memory_limit=256)) as child:
         hung, hungry = child.results([CASE, other])
-    assert "no answer within 0.5 s" in hung.message
+    assert "no answer within 1 s" in hung.message
     assert "the program ended with exit code 1, allowed 256 MiB: " in hungry.message
     assert hungry.message.endswith("MemoryError")
     for process, folder in map(str.split, log.read_text("utf-8").splitlines()):
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(int(process)).wait(60)
         assert not Path(folder).exists()
+
+
+def test_the_time_of_a_case_is_not_that_of_a_new_program() -> None:
+    code = "start run::say(**START) if seq == 0 and time.sleep(1.5) is None else os._exit(3)"
+    with BackendChild(Setting(rude(code), time_limit=1.0)) as child:
+        assert [result.message for result in child.results([CASE] * 2)] == ["the program ended with exit code 3"] * 2
 
 
 def compiled(folder: Path) -> list[str]:

@@ -96,7 +96,8 @@ class Program(Backend):
         }
         with _disk():
             if self._running.has_ended:
-                self._running = _Running(self._words, self._folder.as_posix())
+                with child.uncounted(child.START_TIMEOUT):
+                    self._running = _Running(self._words, self._folder.as_posix())
             if self._memory is not None:
                 self._running.limit_memory(self._memory)
             self._empty()

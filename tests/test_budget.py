@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17629, 4486, 4246),
-    "onnx_models": (11669, 2604, 2689),
+    "ortops": (17634, 4488, 4250),
+    "onnx_models": (11664, 2601, 2684),
     "conformance": (12916, 2755, 3031),
     "benchmarks": (894, 136, 224),
     "docs": (635, 88, 135),

@@ -40,8 +40,8 @@ def test_a_query_has_the_same_bits_with_and_without_a_panel(channels: int, dtype
     of_few = locations[:, few], weights[:, few]
     np.testing.assert_array_equal(ortops.ms_deform_attn(value, shapes, starts, *of_few), y[:, few])
     wanted: Any = ("dlocations", "dweights")
-    found: Any = ortops.ms_deform_attn_grad(dy[:, few], value, shapes, starts, *of_few, outputs=wanted)
-    for some, all_ in zip(found[1:], of_all[1:], strict=True):
+    of_some: Any = ortops.ms_deform_attn_grad(dy[:, few], value, shapes, starts, *of_few, outputs=wanted)
+    for some, all_ in zip(of_some[1:], of_all[1:], strict=True):
         np.testing.assert_array_equal(some, all_[:, few])
 
 
@@ -65,7 +65,7 @@ def test_kernels_agree_with_the_reference(queries: int, channels: int, points: i
     expected: Any = evaluate(BY_NAME["MSDeformAttn"], given, {}) + evaluate(
         BY_NAME["MSDeformAttnGrad"], [dy, *given], {}
     )
-    found: Any = [ortops.ms_deform_attn(*given), *ortops.ms_deform_attn_grad(dy, *given)]
+    results: Any = [ortops.ms_deform_attn(*given), *ortops.ms_deform_attn_grad(dy, *given)]
     precision = 1e-4 if dtype == np.float32 else 1e-12
-    for array, right in zip(found, expected, strict=True):
+    for array, right in zip(results, expected, strict=True):
         np.testing.assert_allclose(array, right, rtol=precision, atol=precision)

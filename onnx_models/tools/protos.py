@@ -8,10 +8,13 @@ from typing import Any
 import onnx
 from google.protobuf.message import EncodeError, Message  # type: ignore[import-untyped]
 
+from ortops.foreign import protos
 from ortops.foreign.near_names import near_names
 
 Scope = onnx.ModelProto | onnx.FunctionProto
 """Messages that have opset imports."""
+
+import_domain, normalize_domain, onnx_opset = protos.import_domain, protos.normalize_domain, protos.onnx_opset
 
 MAX_NESTED = 30
 """The largest depth of nested subgraphs, and of any file: protobuf reads 100 nested messages, 3 for each subgraph."""
@@ -113,22 +116,6 @@ def label(node: onnx.NodeProto) -> str:
     """Describe a node for error messages: by its name, or by its first output if it has none."""
     name = repr(node.name) if node.name else f"of {node.output[0]!r}" if node.output else "without a name"
     return f"node {name} ({node.op_type})"
-
-
-def normalize_domain(domain: str) -> str:
-    """Return the domain, with "" for ONNX's own, which is also called ai.onnx."""
-    return "" if domain == "ai.onnx" else domain
-
-
-def onnx_opset(scope: Scope) -> int | None:
-    """Return the version of ONNX's own domain that a model or a function imports, the last of several, or None."""
-    return next((item.version for item in reversed(scope.opset_import) if normalize_domain(item.domain) == ""), None)
-
-
-def import_domain(scope: Scope, domain: str, version: int) -> None:
-    """Import a domain, unless the model or the function already does."""
-    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
-        scope.opset_import.append(onnx.helper.make_opsetid(domain, version))
 
 
 def input_names(node: onnx.NodeProto) -> Collection[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 
-from ortops.foreign.protos import attribute, import_domain, unused_name
+from ortops.foreign.protos import attribute, import_domain, normalize_domain, onnx_opset, unused_name
 
 _NO_KERNEL = re.compile(r"(Could not find an implementation|Failed to find kernel) for GridSample\(")
 """ONNX Runtime's messages for a GridSample node that it has no kernel for."""
@@ -40,11 +40,12 @@ def cast_samples(model: onnx.ModelProto) -> bool:
 
     The nodes then compute in the type of X, and in float if this is float16 or bfloat16. Nodes in subgraphs stay.
     """
-    opset = next((item.version for item in reversed(model.opset_import) if item.domain in ("", "ai.onnx")), 0)
+    opset = onnx_opset(model) or 0
     types, names = _types(model), {name for node in model.graph.node for name in (*node.input, *node.output)}
     before, nodes = list(model.graph.node), list[onnx.NodeProto]()
     for node in before:
-        kinds = [types.get(name, 0) for name in node.input] if node.op_type == "GridSample" and not node.domain else []
+        is_sample = node.op_type == "GridSample" and not normalize_domain(node.domain)
+        kinds = [types.get(name, 0) for name in node.input] if is_sample else []
         nodes += _with_casts(node, kinds, opset, names) if kinds and set(kinds) <= _COMPUTED.keys() else [node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)

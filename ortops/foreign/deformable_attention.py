@@ -28,7 +28,7 @@ import numpy as np
 import onnx
 
 from ortops.foreign.lengths import Lengths, Values, constant_tensors, is_open, small_constants
-from ortops.foreign.protos import attribute, import_domain, unused_name
+from ortops.foreign.protos import attribute, import_domain, normalize_domain, unused_name
 from ortops.spec import DOMAIN_VERSION
 
 
@@ -321,7 +321,7 @@ class _Search:
         nodes = list[onnx.NodeProto]()
         for op_type in op_types:
             node = self.nodes[self._producers.get(name, 0)]
-            if name not in node.output or node.op_type != op_type or node.domain not in ("", "ai.onnx"):
+            if name not in node.output or node.op_type != op_type or normalize_domain(node.domain):
                 return []
             nodes.append(node)
             name = node.input[0]
@@ -435,7 +435,7 @@ class _Search:
             if (factor, offset) == (2, -1) and steps in (_GATHERED, _SPLIT):
                 return name, points, joined
             node, output = self.nodes[self._producers.get(name, 0)], name
-            if name not in node.output or node.domain not in ("", "ai.onnx") or not node.input:
+            if name not in node.output or normalize_domain(node.domain) or not node.input:
                 break
             numbers, op, name = [self.constants.get(other) for other in node.input], node.op_type, node.input[0]
             if op in ("Mul", "Add") and numbers[1] is None:

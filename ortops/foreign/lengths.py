@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ortops.foreign.protos import attribute
+from ortops.foreign.protos import attribute, normalize_domain
 
 Values = np.ndarray[Any, Any]
 """Integers of any size: an array of dtype object."""
@@ -89,7 +89,7 @@ class Lengths:
         for value in graph.input:
             self._know(value.name, None)
         for node in graph.node:
-            if node.domain in ("", "ai.onnx") and node.op_type != "Constant":
+            if not normalize_domain(node.domain) and node.op_type != "Constant":
                 # ONNX Runtime reports a node that breaks its operator's rules.
                 with contextlib.suppress(IndexError, TypeError, ValueError, ZeroDivisionError):
                     self._read(node)

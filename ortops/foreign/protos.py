@@ -23,7 +23,17 @@ def unused_name(base: str, names: set[str]) -> str:
     return name
 
 
-def import_domain(model: onnx.ModelProto, domain: str, version: int) -> None:
-    """Import a domain other than ONNX's own, unless the model already does."""
-    if all(item.domain != domain for item in model.opset_import):
-        model.opset_import.append(onnx.helper.make_opsetid(domain, version))
+def normalize_domain(domain: str) -> str:
+    """The domain, with "" for ONNX's own, which is also called ai.onnx."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def onnx_opset(scope: onnx.ModelProto | onnx.FunctionProto) -> int | None:
+    """The version of ONNX's own domain that a model or a function imports, the last of several, or None."""
+    return next((item.version for item in reversed(scope.opset_import) if normalize_domain(item.domain) == ""), None)
+
+
+def import_domain(scope: onnx.ModelProto | onnx.FunctionProto, domain: str, version: int) -> None:
+    """Import a domain, unless the model or the function already does."""
+    if all(normalize_domain(item.domain) != domain for item in scope.opset_import):
+        scope.opset_import.append(onnx.helper.make_opsetid(domain, version))

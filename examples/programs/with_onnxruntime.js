@@ -1,9 +1,9 @@
-// ONNX Runtime in Node as a program that the suite asks (docs/protocol.md).
-// npm install --ignore-scripts onnxruntime-node
-// python -m conformance --backend 'exec:node with_onnxruntime.js'
+// ONNX Runtime for Node or for the web as a program that the suite asks (docs/protocol.md).
+// npm install --ignore-scripts onnxruntime-node onnxruntime-web
+// python -m conformance --backend 'exec:node with_onnxruntime.js onnxruntime-web'
 const fs = require("fs");
 const readline = require("readline");
-const ort = require("onnxruntime-node");
+const ort = require(process.argv[2] ?? "onnxruntime-node");
 
 // The suite's name of a type, ONNX Runtime's, and the array that holds it. Node 20 has none of float16: its bits are in this one.
 const TYPES = [
@@ -34,7 +34,7 @@ async function run({ model, inputs, outputs, node }) {
   if (node.domain || inputs.some(({ type }) => !TYPES.some(([known]) => known === type)))
     return { unsupported: `no ${node.op_type} of ${inputs[0].type}` };
   try {
-    if (model !== loaded) session = await ort.InferenceSession.create(model, { logSeverityLevel: 4 });
+    if (model !== loaded) session = await ort.InferenceSession.create(fs.readFileSync(model), { logSeverityLevel: 4 });
     loaded = model;
     const results = await session.run(Object.fromEntries(inputs.map((input) => [input.name, read(input)])), outputs);
     return { outputs: outputs.map((name) => write(name, results[name])) };

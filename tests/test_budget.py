@@ -17,7 +17,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (635, 88, 135),
     "examples": (767, 127, 242),
     "release": (400, 75, 109),
-    "tests": (23592, 882, 5642),
+    "tests": (23604, 883, 5644),
 }
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

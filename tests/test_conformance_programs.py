@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -184,19 +185,23 @@ def compiled(folder: Path) -> list[str]:
     return [str(program), str(library)]
 
 
-def in_node(_: Path) -> list[str]:
-    """The command of the example in JavaScript, whose package is installed once, in build/node."""
-    folder, install = (
-        ROOT / "build" / "node",
-        "npm install --no-audit --no-fund --ignore-scripts onnxruntime-node@1.30.0",
-    )
+def in_node(_: Path, package: str = "onnxruntime-node") -> list[str]:
+    """The command of the example in JavaScript, whose package is installed once, in a folder of build."""
+    folder = ROOT / "build" / package
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
-    if not (folder / "node_modules" / "onnxruntime-node").exists():
-        done = subprocess.run([*install.split(), "--prefix", folder], capture_output=True, text=True, check=False)  # noqa: S603
+    if not (folder / "node_modules" / package).exists():
+        options = ["--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
+        command = ["npm", "install", *options, f"{package}@1.30.0"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
-            pytest.skip(f"npm cannot install onnxruntime-node: {done.stderr[-500:]}")
-    return ["node", str(PROGRAMS / "with_onnxruntime.js")]
+            pytest.skip(f"npm cannot install {package}: {done.stderr[-500:]}")
+    return ["node", str(PROGRAMS / "with_onnxruntime.js"), package]
+
+
+def on_the_web(folder: Path) -> list[str]:
+    """The same with WebAssembly."""
+    return in_node(folder, "onnxruntime-web")
 
 
 def in_python(_: Path) -> list[str]:
@@ -227,11 +232,21 @@ def outcomes_of(backend: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("no_processes")
-@pytest.mark.parametrize("command", [in_node, in_python, *([compiled] if sys.platform == "linux" else [])])
+@pytest.mark.parametrize(
+    "command",
+    [
+        in_node,
+        in_python,
+        pytest.param(on_the_web, marks=pytest.mark.weekly),
+        *([compiled] if sys.platform == "linux" else []),
+    ],
+)
 def test_an_example_has_the_outcomes_of_its_runtime(
     command: Callable[[Path], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NODE_PATH", str(ROOT / "build" / "node" / "node_modules"))
-    answers = outcomes_of(f"exec:{shlex.join(command(tmp_path))}", tmp_path)
+    words = command(tmp_path)
+    packages = (ROOT / "build").glob("onnxruntime-*/node_modules")
+    monkeypatch.setenv("NODE_PATH", os.pathsep.join(map(str, packages)))
+    answers = outcomes_of(f"exec:{shlex.join(words)}", tmp_path)
     assert answers == outcomes_of("onnxruntime", tmp_path)
     assert set(answers.values()) == {"passed", "departed", "unsupported"}

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 
 
 LARGE = 2**20
-"""Arrays of at least this many bytes are kept. Others are computed as fast."""
+"""Of arrays of at least this many bytes fewer are kept."""
 
 
 class TensorType(NamedTuple):
@@ -92,11 +92,20 @@ class Formula(abc.ABC):
         raise NotImplementedError(mode)
 
 
-@functools.lru_cache(4)  # the large ones of a case, up to 62 MiB each, and those of its hundredth
 def _tensor(formula: Formula, name: str) -> Array:
     array = formula.tensor(name)
     array.flags.writeable = False
     return array
+
+
+_large = functools.lru_cache(4)(_tensor)  # those of a case, up to 62 MiB each, and of its hundredth
+_small = functools.lru_cache(64)(_tensor)
+
+
+@functools.lru_cache(64)
+def terms_of(formula: Formula, name: str, rounding: float) -> ErrorTerms:
+    """See `Formula.error_terms`."""
+    return formula.error_terms(name, rounding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +121,11 @@ class Computed(Mapping[str, Array]):
         return self.formula.inputs if self.are_inputs else self.formula.outputs
 
     def __getitem__(self, name: str) -> Array:
-        """Compute a tensor."""
+        """Compute a tensor. Inputs are new arrays."""
         if name not in self.types:
             raise KeyError(name)
-        if self.types[name].nbytes < LARGE:
-            return self.formula.tensor(name)
-        array = _tensor(self.formula.in_float, name)
+        tensor = _large if self.types[name].nbytes >= LARGE else _small
+        array = tensor(self.formula.in_float, name)
         return array.astype(self.types[name].dtype) if self.are_inputs else array
 
     def __contains__(self, name: object) -> bool:

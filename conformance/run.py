@@ -241,7 +241,7 @@ def _plain(output: object) -> Array:
 
 
 def _copied(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: array.copy() for name, array in inputs.items()}
+    return {name: array if isinstance(inputs, Computed) else array.copy() for name, array in inputs.items()}
 
 
 class CaseRunner:

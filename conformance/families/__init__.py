@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.case import Case
 from conformance.error_terms import ErrorTerms, unit_roundoff
+from conformance.formula import terms_of
 from conformance.mutants.base import Mutant
 from ortops.operators.asked import OPERATORS
 from ortops.spec import Operator
@@ -124,7 +125,7 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The terms of the error bounds of a valid case's outputs, by name."""
     if case.formula is not None:
         rounding = unit_roundoff(case.compute_dtype)
-        return {name: case.formula.error_terms(name, rounding) for name in case.outputs}
+        return {name: terms_of(case.formula.in_float, name, rounding) for name in case.outputs}
     return family_of(case.definition).error_terms(case)  # type: ignore[no-any-return]
 
 

@@ -231,18 +231,18 @@ class Windows(ByRole):
             "turn": turn,
         }
 
-    def _places(self) -> Iterator[tuple[Place, Array]]:
+    @functools.lru_cache(4)  # noqa: B019  # a formula is a value
+    def _places(self) -> Sequence[tuple[Place, Array]]:
         """The places of RoIs, each with the numbers of the RoIs there."""
-        columns = self._columns()
+        columns, places = self._columns(), list[tuple[Place, Array]]()
         key = functools.reduce(lambda key, column: key * (int(column.max(initial=0)) + 1) + column, columns.values())
         order = np.argsort(key, kind="stable")
         _, firsts = np.unique(key[order], return_index=True)
         for rois in np.split(order, firsts[1:]):
             image, row, column, kind, below, beside, turn = (int(column_[rois[0]]) for column_ in columns.values())
-            yield (
-                Place(image, row, column, self.samples[kind], FRACTIONS[below], FRACTIONS[beside], turn),
-                rois,
-            )
+            place = Place(image, row, column, self.samples[kind], FRACTIONS[below], FRACTIONS[beside], turn)
+            places.append((place, rois))
+        return places
 
     def _rois(self) -> Array:
         at = self._columns()
@@ -300,19 +300,12 @@ class Windows(ByRole):
 
     def _dy(self, rois: Array, dtype: np.dtype | type) -> Array:
         """The gradient of some RoIs, [., C, PH, PW]."""
-        shape = self._channels, *self.bins
-        reach, first = sum(a * b for a, b in zip(OF_DY[1:], shape, strict=True)), OF_DY[0]
-        line = line_of_numbers(self.element_type, np.dtype(dtype), reach)
-        dy = np.empty((len(rois), *shape), dtype)
-        for k, r in enumerate(rois.tolist()):
-            dy[k] = line.window(first * r, shape, OF_DY[1:])
+        shape = self.count, self._channels, *self.bins
+        line = line_of_numbers(self.element_type, np.dtype(dtype), int(np.dot(OF_DY, shape)))
+        dy = line.window(0, shape, OF_DY)[rois]
         if self.one_in > 1:
-            reach = sum(a * b for a, b in zip(MIXED[1:], shape, strict=True))
-            is_first = np.arange(self.one_in) == 0
-            kept = np.resize(is_first, self.one_in * (reach // self.one_in + 2))
-            for k, r in enumerate(rois.tolist()):
-                view = np.ndarray(shape, bool, kept.data, MIXED[0] * r % self.one_in, MIXED[1:])
-                dy[k] = np.where(view, dy[k], 0)
+            kept = np.arange(int(np.dot(MIXED, shape))) % self.one_in == 0
+            dy[~np.ndarray(shape, bool, kept.data, 0, MIXED)[rois]] = 0
         return dy
 
     def _dx(self) -> Array:

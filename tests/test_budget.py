@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17634, 4488, 4250),
     "onnx_models": (11664, 2601, 2684),
-    "conformance": (12913, 2756, 3035),
+    "conformance": (12907, 2755, 3033),
     "benchmarks": (894, 136, 224),
     "docs": (635, 88, 135),
     "examples": (767, 127, 242),

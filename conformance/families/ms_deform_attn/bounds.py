@@ -16,22 +16,6 @@ CORNERS = 4
 """The pixels around a point."""
 
 
-class _Sums:
-    """The sums of the terms of one output."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.magnitude, self.terms, self.by_coordinates, self.condition = np.zeros((4, *shape))
-
-    def add(
-        self, at: tuple[int, ...], magnitude: Floats, terms: float, by_coordinates: Floats, condition: float
-    ) -> None:
-        """Add the terms of a part of an element's sum."""
-        self.magnitude[at] += magnitude
-        self.terms[at] += terms
-        self.by_coordinates[at] += by_coordinates
-        self.condition[at] += condition
-
-
 def error_terms(case: Case) -> dict[str, ErrorTerms]:
     """The error terms of Y, or of the wanted ones of dvalue, dlocations and dweights, by name."""
     value = finite(np.abs(case.inputs["value"].astype(np.float64)))
@@ -41,27 +25,27 @@ def error_terms(case: Case) -> dict[str, ErrorTerms]:
     gradient = np.ones((images, queries, heads, channels))
     if case.definition.is_gradient:
         gradient = finite(np.abs(case.inputs["dY"].astype(np.float64))).reshape(gradient.shape)
-    sums = {
-        "Y": _Sums((images, queries, heads, channels)),
-        "dvalue": _Sums(value.shape),
-        "dlocations": _Sums((*weights.shape, 2)),
-        "dweights": _Sums(weights.shape),
-    }
+    shapes = {"Y": gradient.shape, "dvalue": value.shape, "dlocations": (*weights.shape, 2), "dweights": weights.shape}
+    sums = {name: np.zeros((4, *shape)) for name, shape in shapes.items()}
     tiny = smallest_subnormal(case.compute_dtype)
     for point in points_of(case):
         image, query, head, *_ = point.place
         _add_point(point, value[image, :, head], weights[point.place], gradient[image, query, head], tiny, sums)
-    y = sums["Y"]
-    for name, array in vars(y).items():
-        setattr(y, name, array.reshape(images, queries, heads * channels))
+    sums["Y"] = sums["Y"].reshape(4, images, queries, heads * channels)
     return {
-        name: ErrorTerms(total.magnitude, np.max(total.terms, initial=0.0), total.by_coordinates, total.condition)
-        for name, total in sums.items()
+        name: ErrorTerms(magnitude, np.max(terms, initial=0.0), by_coordinates, condition)
+        for name, (magnitude, terms, by_coordinates, condition) in sums.items()
         if name in case.outputs
     }
 
 
-def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: float, sums: dict[str, _Sums]) -> None:
+def _add(total: Floats, at: tuple[int, ...], *parts: Floats | float) -> None:
+    """Add the fields of `ErrorTerms` of a part of an element's sum."""
+    for field, part in zip(total, parts, strict=True):
+        field[at] += part
+
+
+def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: float, sums: dict[str, Floats]) -> None:
     """Add the terms of a point.
 
     Args:
@@ -70,7 +54,7 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: flo
         weight: its absolute weight.
         g: the absolute gradient of its query and head [D].
         tiny: the error of a product or sum that is rounded to a subnormal number, which later factors multiply.
-        sums: the sums to add to.
+        sums: the fields of `ErrorTerms` of each output, to add to.
     """
     image, query, head, *_ = point.place
     level, error = point.level, point.error_x + point.error_y
@@ -82,18 +66,25 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: flo
         along_x += abs(corner.along_x) * pixel
         along_y += abs(corner.along_y) * pixel
         at = image, corner.pixel, head
-        sums["dvalue"].add(at, weight * g * corner.weight, 1, weight * g * error, weight * corner.weight)
+        _add(sums["dvalue"], at, weight * g * corner.weight, 1, weight * g * error, weight * corner.weight)
     if point.is_near_pixel():  # rounding may give a pixel beyond those some weight
         top, left = round(point.y), round(point.x)
         for row in range(max(top - 1, 0), min(top + 2, level.height)):
             for column in range(max(left - 1, 0), min(left + 2, level.width)):
                 at = image, level.start + row * level.width + column, head
-                sums["dvalue"].add(at, np.zeros(1), 1, weight * g * error, 0.0)
-    sums["Y"].add((image, query, head), weight * sample, CORNERS, weight * (error * steepest + CORNERS * tiny), weight)
+                _add(sums["dvalue"], at, np.zeros(1), 1, weight * g * error, 0.0)
+    _add(
+        sums["Y"], (image, query, head), weight * sample, CORNERS, weight * (error * steepest + CORNERS * tiny), weight
+    )
     count, rest = CORNERS * len(g), CORNERS * tiny * (float(g.sum()) + len(g))
     total = float((g * steepest).sum())
-    sums["dweights"].add(
-        point.place, np.array((g * sample).sum()), count, np.array(error * total + rest), float(g.sum())
+    _add(
+        sums["dweights"],
+        point.place,
+        np.array((g * sample).sum()),
+        count,
+        np.array(error * total + rest),
+        float(g.sum()),
     )
     for axis, (length, along, other) in enumerate(
         ((level.width, along_x, point.error_y), (level.height, along_y, point.error_x))
@@ -101,4 +92,4 @@ def _add_point(point: Placed, value: Floats, weight: float, g: Floats, tiny: flo
         scale = weight * length
         magnitude = np.array(scale * (g * along).sum())
         by_coordinates = np.array(scale * (other * 2 * total + 2 * rest))
-        sums["dlocations"].add((*point.place, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))
+        _add(sums["dlocations"], (*point.place, axis), magnitude, count, by_coordinates, 2 * scale * float(g.sum()))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The build backend: hatchling, which also puts the documents and the library into a wheel.
 
 Building the library takes a minute, unless one was built before of almost the same sources. The wheel is for the platform

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: ``python -m benchmarks``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Run the operators of a checkout in a process that runs this file, so that two checkouts take turns: ``--against DIR``."""
 
 import os

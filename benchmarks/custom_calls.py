@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a call of an operator of a user costs: ours in Python and compiled, and that of onnxruntime-extensions."""
 
 from __future__ import annotations

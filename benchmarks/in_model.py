@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measure RoiAlign inside a model, right after the convolution that computes its X, from the runtime's own profile.
 
 Runtimes compute convolutions in special layouts. ONNX Runtime's has blocks of channels, which neither our RoiAlign nor its

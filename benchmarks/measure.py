@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Time calls in turn, on the same arrays, and only if they compute the same."""
 
 from __future__ import annotations

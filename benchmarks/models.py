@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models of a problem, with our operators and with ONNX's own, and their calls in ONNX Runtime sessions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The README's picture: how many times longer ONNX Runtime's own RoiAlign takes. Needs the extra `bench`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The report of all measurements: tables for the terminal and, in Markdown, for the documents; the machine."""
 
 from __future__ import annotations

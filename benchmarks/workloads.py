@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The measured operations, on maps, RoIs and sizes that are typical of detectors. The tests use the same tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The conformance suite: cases as data, the outputs that each operator must give, and the tolerance of each output.
 
 A case is a node with its inputs, a note that says what it checks, and the authority behind it (`case.py`). Its expected

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The command line: ``python -m conformance`` runs the suite, ``python -m conformance COMMAND`` does another task."""
 
 from __future__ import annotations

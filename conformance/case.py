@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A conformance case, as data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Child processes for calls that may crash or hang, and a memory limit for the current process.
 
 One thread owns a child: it calls functions in it, and starts another one if a call has ended it. A child without work ends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Comparison of outputs with expected values, within a forward error bound for each element.
 
 Let u(T) = 2^-p be the unit roundoff of type T (p significant bits: 8 in bfloat16, 11, 24, 53) and A the type of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What failing cases have in common: the shortest condition that tells them from the cases that pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Diagnoses of failures: the mutants that give the same answers as the backend, one or two at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The terms of forward error bounds, from which `conformance.compare` computes the tolerance of each element of a case.
 
 Each family of operators computes its own terms (`conformance.families`), with the functions below.

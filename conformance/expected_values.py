@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The expected values of cases: their own, or the float64 reference's, which are computed at first use and cached.
 
 A runtime may have chosen another reading of the specification, whose values are then expected.

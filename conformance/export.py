@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The corpus: cases as data, for programs in any language and for ONNX's own runners. docs/corpus.md describes its files.
 
     DIR/KIND/test_NAME/model.onnx, case.json               the model of one node, and what the case is about

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tensors that are computed when they are needed, for cases that are too large to be kept or sent between processes.
 
 A case with a `Formula` has a few numbers instead of arrays. Its inputs and its expected outputs are `Computed`: mappings

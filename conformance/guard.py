@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Protects the process from a backend's call: the standard streams, Ctrl-C, os._exit and forks.
 
 A user who stops the run by a signal is distinguished from a backend that raises KeyboardInterrupt itself.

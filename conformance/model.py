@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A case as an ONNX model of one node."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The six outcomes of a case, and the reasons why a case did not pass."""
 
 from __future__ import annotations

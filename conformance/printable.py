@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 r"""Escaping of foreign text for reports: the messages of backends, and reports from elsewhere.
 
 Lines are joined by " | ". Other characters that are not printable appear as Python's escapes: the escape sequences of a

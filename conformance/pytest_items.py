@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The suite as a pytest collector with items; see `pytest_plugin.py`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A pytest plugin that runs the suite among another project's tests, with an item for each case.
 
     pytest --pyargs conformance --conformance-backend your_module:function

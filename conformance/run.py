@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Run cases on a backend, and judge the answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Run cases in child processes, so that a case that kills its process or never returns does not stop the suite.
 
 A child runs and judges many cases. If it dies or takes too long, that case has crashed, and the next case gets a new child.

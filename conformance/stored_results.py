@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Results of the reference on disk, so that the next run of the suite does not compute them again.
 
 A process of a run finds them in a database in the user's cache folder, by a digest of what decides them. The database's name

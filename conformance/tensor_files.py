@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tensors as plain files, which a program in any language can read and write: the elements and nothing else.
 
 The elements are little-endian and in C order. Type and shape are in a description, which JSON can hold:

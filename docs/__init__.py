@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The documents of this project. `python -m docs` writes those that are generated: operators.md, and all of images/."""
 
 from __future__ import annotations

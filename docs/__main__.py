@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m docs``: writes the generated documents and pictures again, those that have changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Findings: where runtimes depart from the specification. Writes the parts of findings.md that are made from data.
 
 A runtime's findings are in its list of expected failures, `conformance/expected_failures/NAME.json`. The counts of cases

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All generated files: the reference of the operators, what is known of runtimes, numbers in sentences, and the pictures."""
 
 from __future__ import annotations

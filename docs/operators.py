@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The reference of all operators as Markdown: operators.md, from their definitions and the words of its template."""
 
 from __future__ import annotations

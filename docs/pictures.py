@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The pictures of the documents: small cases that show what is particular about an operator, drawn by the suite."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The rules of this project that no text implies, and the mutants that break nothing else: a default run passes them.
 
 `docs/conformance.md` has them as a table.

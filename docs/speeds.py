@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The sentences that say how many times as long another runtime takes: their numbers are those of the measured tables."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Uses of the gradients, run by ONNX Runtime: `make examples`."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Three questions to a trained network, which tells which way up a page of text is, by gradients of its scores.
 
 - Grad-CAM: which parts of the page speak for the answer?

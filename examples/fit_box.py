@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fit a box to an object by gradient descent: the gradient of RoiAlign with respect to its RoIs moves the box.
 
 A box is wrong by up to a fifth of its size on each side. The loss compares the features that RoiAlign computes in the box

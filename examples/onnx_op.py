@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoiAlign_16 and RoiAlignGrad as Python operators of onnxruntime-extensions, by its documented decorator.
 
 This is the way that its documents show. `ortops.register` takes another one, since such an operator holds Python's lock, has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Run a corpus that `python -m conformance export DIR` wrote, with NumPy and ONNX Runtime alone: `read_corpus.py DIR`."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sessions and scenes for both trainings. A scene is scikit-learn's handwritten digits on noise, with their boxes."""
 
 from __future__ import annotations

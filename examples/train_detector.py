@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Train a small detector head in ONNX Runtime alone: forward pass, backward pass and SGD are one ONNX graph.
 
 A scene holds up to four handwritten digits. Two convolutions compute a feature map, RoiAlign extracts the features in an

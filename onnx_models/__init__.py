@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Build ONNX models of this project's operators, convert other models to them, and differentiate models.
 
 Each product is a module or a package: `build` (with `collection`), `convert` (with `resize`), `portable`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Build models and nodes of any operator from its definition, by a function for each `Operator.function`.
 
 All functions of `BUILDERS` take these keyword arguments, and raise what `onnx_models.model` does:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The models that `python -m onnx_models write` writes, and their entries in its manifest."""
 
 from __future__ import annotations

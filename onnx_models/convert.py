@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convert RoI nodes of ONNX, mmcv and caffe2 to this project's operators, and other nodes of mmcv to ONNX's."""
 
 from __future__ import annotations

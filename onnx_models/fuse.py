@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Deformable attention of standard nodes as one node, MSDeformAttn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Check a gradient: compare one random inner product of it with finite differences along a random direction.
 
 Take an output y with a random cotangent c, and a tensor x with a random direction v. The product of c with the derivative of

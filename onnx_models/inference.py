@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The model for inference: the values that training has given to a model's parameters, put into the model."""
 
 from __future__ import annotations

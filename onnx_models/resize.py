@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Convert the attributes of an ONNX Resize node to those of a DmlResample node that computes the same.
 
 Both read output o of an axis at a coordinate x(o) of the input. For DmlResample it is (o - O)/S - I, with the scale S, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Build training steps as ONNX models: a loss, its gradient (`onnx_models.gradient`) and an optimizer.
 
     step = with_loss(model, "cross_entropy", "scores")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX Runtime custom operators in Python: RoiAlign and its relatives, MaxRoiPool, DirectML's ROI_ALIGN1 and RESAMPLE2.
 
 Each operator has a gradient operator, and each is also a function on NumPy arrays.

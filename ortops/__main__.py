@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line: ``python -m ortops warmup`` and ``python -m ortops library``."""
 
 from __future__ import annotations

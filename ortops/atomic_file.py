@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes files atomically: other processes see the old file or the new file, never a part."""
 
 from __future__ import annotations

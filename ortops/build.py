@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m ortops.build``: builds the package's own library, which every process loads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs an operator on arrays: checks the shapes, allocates the outputs and calls the kernel, for sessions and functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Handle asynchronous exceptions, which a signal handler (Ctrl-C) or the recursion limit may raise at any line."""
 
 from __future__ import annotations

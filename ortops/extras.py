@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The extra `compile`: numba and llvmlite, without which all works but the compilation of operators and libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Forks of this process: they wait until no other thread does what a child could not go on with.
 
 A child has one thread. The locks of the others stay locked for ever, and what they did stays half done, in numba and LLVM as

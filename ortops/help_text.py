@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Help texts for the command lines that do not break names at hyphens."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Memory that Python and compiled code share."""
 
 from __future__ import annotations

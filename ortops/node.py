@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nodes that compiled code computes, and calls of them with arrays."""
 
 from __future__ import annotations

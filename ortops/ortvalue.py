@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Converts arrays of any element type to and from OrtValue; ONNX Runtime does not know bfloat16 NumPy arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shows a long task's progress: a bar on a terminal if rich is installed, else a line every few seconds."""
 
 from __future__ import annotations

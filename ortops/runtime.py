@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The package's own library, which a wheel has, and which `python -m ortops.build` builds into a clone.
 
 A process loads it once. Sessions register its operators, and functions on arrays call them, by the interface that it exports

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers this project's operators and users' operators with ONNX Runtime sessions."""
 
 from __future__ import annotations

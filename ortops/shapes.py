@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shape inference: the shapes of an operator's outputs follow from the shapes of its inputs, by the names of their axes.
 
 A length may be a number, a symbolic name or unknown. `ortops.native.node.shapes` does the same for calls, in compiled code.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The classes of an operator's definition: attributes with their rules, tensors with named axes, and the operator.
 
 Definitions are frozen data. Schemas, checks, builders, documents and test cases are generated from them. This module imports

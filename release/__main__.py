@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m release DIR``: builds what a release has, and tries each file as a user would."""
 
 from __future__ import annotations

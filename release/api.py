@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An extension of griffe, which reads sources for mkdocstrings: the functions that `onnx_models` makes at its import."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds the files of a release: packages in DIR/dist, everything else in DIR/extras."""
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def build(sources: Path, out: Path, targets: Iterable[str]) -> None:
         digests = []
         for name in CORPORA:
             corpus = Path(temporary, f"ortops-corpus-{name}")
+            shutil.copytree(sources / "LICENSES", corpus / "LICENSES")
             with step(f"corpus {name}"):
                 run(python, "-m", "conformance", "export", corpus, "--corpus", name, cwd=out)
                 pack(corpus, extras / archive_of(name))

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Programs that a release runs, each step with the time that it took."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Libraries in hosts without Python, for other platforms than this one: for Windows under wine, for ARM under qemu.
 
 ``python -m release.hosts`` builds these libraries and tries them. It needs the extra `library`, and on Debian or Ubuntu the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hooks of MkDocs: the site has the documents as they are on disk, a page with all public names, and an order.
 
 Links between documents lead to their pages. Links to other files of the repository lead to REPOSITORY_ADDRESS if the

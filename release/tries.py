@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tries the files of a release in new environments that have nothing else, outside of the repository."""
 
 from __future__ import annotations

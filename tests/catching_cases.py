@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A case that each mutant fails: `python tests/catching_cases.py [FAMILY ...]` writes it to the package.
 
 It is a decisive case that a default run counts. A mutant that breaks only a rule of this project has a case of that rule.

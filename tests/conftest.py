@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is collected, and which skips continuous integration allows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models of texts, calls of operators as rows of tables, sessions for these, and the check of their gradients."""
 
 from __future__ import annotations

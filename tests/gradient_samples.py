@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Samples of operators whose derivatives are compared with finite differences: forward, in reverse and twice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compiled functions in this process, which has them otherwise only as parts of a library."""
 
 from __future__ import annotations

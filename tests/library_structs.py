@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The structs of the library that this process has loaded, which tests change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Print a digest of each model, corpus and document that the project makes, for `test_same_bytes`."""
 
 from __future__ import annotations

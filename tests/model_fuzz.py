@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls the functions that take a model with damaged ones; ``python tests/model_fuzz.py FIRST COUNT [nodes]``.
 
 A damaged model is a valid one in which a few fields of its protobuf messages have impossible values. The process prints

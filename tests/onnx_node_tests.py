@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The node tests of the installed onnx as cases of gradients, and the runtimes that run them."""
 
 from __future__ import annotations

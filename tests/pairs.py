@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Parametrizing a test over pairs of values in place of their full product."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a plain installation, without extras but with pytest, must do; run it by such an environment's Python.
 
 It imports every module that needs no extra, shows the help of every command, and judges cases. It ends with an error, or

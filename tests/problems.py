@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Random RoiAlign problems for the tests: maps, RoIs of every kind, attributes."""
 
 from __future__ import annotations

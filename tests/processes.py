@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """New interpreters and forked children for tests that change, end or measure a whole process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Right implementations whose results differ from the reference's by roundings alone, by family.
 
 Each is made of steps like a mutant's (`conformance.mutants.base`). The arithmetic of sums is float32, or double for double.

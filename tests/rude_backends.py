@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions as backends that are rude: their errors would do more than stand in a report, they end their process or fill its
 memory, or they never answer."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program that the suite asks, and that runs code of a test in place of a runtime: `python rude_program.py CODE`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls of every operator for all of its tests: ordinary ones, edge cases, and refused ones with their error messages.
 
 Each is made from the operator's definition and from what its family takes, so that an operator of a known family has them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Wrong answers whose mistake lies at a seam of large problems: each needs two or three large lengths at once.
 
 They are this project's answers, spoilt as by a runtime that cuts its work into tiles, bands, panels of channels or chunks of

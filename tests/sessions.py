@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sessions with operators of users, of models that are written as a graph of ONNX's text form."""
 
 from __future__ import annotations

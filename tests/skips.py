@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tests that a run may leave out: in continuous integration, any other one that is skipped fails the run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What tests of the suite share: runs of its command line in this process, and a small case of any operator."""
 
 from __future__ import annotations

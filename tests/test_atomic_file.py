@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A file that is replaced is never half written, and a link or a pipe stays one."""
 
 from __future__ import annotations

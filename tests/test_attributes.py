@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What no session would notice: attributes that are unknown, or of a type that no kernel reads, are refused in models."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The benchmarks: operations agree with their peers, what differs is not timed, a run writes tables. No time is asserted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every bit of the kernels' answers to 500 generated problems stays as it is: `python tests/test_bits.py` writes bits.json.
 
 The digests are of Y, dX and drois in four types; one thread and 2 or 16 must agree. They follow from IEEE 754 alone, apart

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The builders' models: valid, complete, the same every time, and refused with an explanation where they cannot be."""
 
 from __future__ import annotations

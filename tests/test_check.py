@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`python -m onnx_models check`: whether the gradients of a model of one's own are right."""
 
 from __future__ import annotations

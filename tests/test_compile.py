@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What kernels need of numba's private parts (docs/design.md): without it they compile slowly, or not as asked."""
 
 from __future__ import annotations

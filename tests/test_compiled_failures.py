@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users that numba compiles: exceptions, memory after them, and functions that numba cannot compile."""
 
 from __future__ import annotations

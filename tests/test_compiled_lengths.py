@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compiled operators of users whose lengths a function of shapes gives, or the data."""
 
 from __future__ import annotations

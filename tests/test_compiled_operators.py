@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users that numba compiles: in sessions and as functions on arrays."""
 
 from __future__ import annotations

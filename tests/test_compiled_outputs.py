@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Outputs that compiled operators leave as they are: refused where the code shows it, else zeros."""
 
 from __future__ import annotations

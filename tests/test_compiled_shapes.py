@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The compiled checks of a call's shapes, against what `ortops.shapes` says of models and `Operator.why_required`."""
 
 from __future__ import annotations

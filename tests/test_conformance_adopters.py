@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lists of expected failures for other projects: each is read as its project reads it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What another project needs: the plugin of pytest, functions on arrays as backends, execution providers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A family by analogy: its reference and the operator to which it is similar agree, and so do the bounds and pictures."""
 
 from __future__ import annotations

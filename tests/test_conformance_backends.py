@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The backends that come with the suite. Our operators are asked every case by `make conformance`."""
 
 from __future__ import annotations

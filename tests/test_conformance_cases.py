@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cases themselves: complete, well-formed, true, away from where rounding decides, and frozen."""
 
 from __future__ import annotations

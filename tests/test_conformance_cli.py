@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`python -m conformance run`: selecting, reporting, outcomes and exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a report says of failures: the mutants that answer like the backend, and what the failing cases have in common."""
 
 from __future__ import annotations

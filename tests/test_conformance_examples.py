@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The examples of backends answer where their runtimes are installed; the document has one of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Explaining a case: its tables, its picture, and wrong calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The corpus says what the suite says, to ONNX's own runner and to readers of plain files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Fuzzing: the reference passes, and failures of wrong ones are found, shrunk and written to files that fail again."""
 
 from __future__ import annotations

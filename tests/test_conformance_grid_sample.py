@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The reference of GridSample against ONNX's vectors, its error bounds, and its well-posed cases."""
 
 from __future__ import annotations

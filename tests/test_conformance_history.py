@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The page over releases: `python -m conformance history`; and that pages fit on telephones and computers."""
 
 from __future__ import annotations

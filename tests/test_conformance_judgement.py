@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How answers are judged, and what the suite holds a runtime to: allowances, rules, refusals, calls of one session."""
 
 from __future__ import annotations

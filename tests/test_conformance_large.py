@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Cases whose tensors a formula computes: true, cheap to collect and to send, and strict at the seams of large problems."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Levels: what a run asks for, and the verdict that its reports begin with."""
 
 from __future__ import annotations

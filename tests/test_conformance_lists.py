@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lists of expected failures, which a run reads and writes, and the number of cases that a run has to judge at least."""
 
 from __future__ import annotations

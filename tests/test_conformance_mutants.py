@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The suite tells right from wrong: each mutant fails a case, and without its mistake it fails none."""
 
 from __future__ import annotations

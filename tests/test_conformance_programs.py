@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whatever a program does that the suite asks, it costs one case; and the examples answer as their runtimes do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports: their files, and what is shown of them on the terminal, in Markdown and on a page."""
 
 from __future__ import annotations

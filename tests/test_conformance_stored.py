@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Results of the reference that a run of the suite stores for the next one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whatever a backend does, whatever stops a run, and in whatever order results come, a run ends with all its reports."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bounds and well-posed cases of rotated RoIs and of MaxRoiPool."""
 
 from __future__ import annotations

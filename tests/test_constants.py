@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structs that do not change have the same bytes in this process and in a library."""
 
 from __future__ import annotations

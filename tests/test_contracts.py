@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every operator keeps: as a function, in a session and in the reference, for the calls of `samples`."""
 
 from __future__ import annotations

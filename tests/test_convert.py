@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Any model's standard RoiAlign and MaxRoiPool nodes become this project's; nothing else changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoI operators of mmcv, mmdeploy and detectron2's caffe2 become this project's, in graphs as their exporters write them."""
 
 from __future__ import annotations

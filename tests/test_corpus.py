@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The corpus is frozen: the same bytes on every machine, for as long as an id exists.
 
 `python tests/test_corpus.py` writes corpus.json, the digests of the core's cases. An id of a release keeps its meaning, so a

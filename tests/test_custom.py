@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users in sessions: definitions, attributes, arguments and results."""
 
 # mypy: disable-error-code="empty-body, no-any-return"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators that are classes: one object for each session, made with it and closed with it."""
 
 # mypy: disable-error-code="empty-body, no-any-return"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Exceptions of users' operators: each call raises its own, also on threads of ONNX Runtime's own (ORT_PARALLEL)."""
 
 from __future__ import annotations

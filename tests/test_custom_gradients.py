@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients and bodies of users' operators, for models."""
 
 # mypy: disable-error-code="empty-body, no-any-return"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Definitions of operators that `ortops.operator` refuses, each with the text of its error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users and sessions: registration, remedies for missing operators, lives, threads and processes."""
 
 # mypy: disable-error-code="empty-body, no-any-return"

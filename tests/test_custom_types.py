@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Types and shapes of users' operators: type variables, inputs of any type, and functions of shapes."""
 
 # mypy: disable-error-code="empty-body, no-any-return"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Deformable attention of standard nodes: what becomes MSDeformAttn, and what looks like it and stays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/design.md is what is so: its folders exist, and its checklists hold for everything that is there."""
 
 from __future__ import annotations

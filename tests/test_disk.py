@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compiled code on disk: when it is used, when it is compiled again, which folders are trusted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The public cases of DirectML's maintainer, and our answers: the table in docs/findings.md.
 
 The numbers are those of RoiAlign.json and MaxRoiPool.json in fdwr/OnnxConformanceTests at commit ffab7a87.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every code block of the README and of docs/ runs, in order, in one folder and one namespace for each document.
 
 A `python` block is executed. A block whose first line is a comment with a file name is written to that file instead. A

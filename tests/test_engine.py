@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators in ONNX Runtime sessions."""
 
 from __future__ import annotations

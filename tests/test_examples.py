@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The attributions and the attack of examples/, on a small network with random weights in place of the trained one."""
 
 from __future__ import annotations

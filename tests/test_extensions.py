@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The interfaces to onnxruntime and onnxruntime-extensions. Tests that change them for good run in their own processes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that are forked while another thread does what cannot be cut off: compile, make a session, import numba."""
 
 from __future__ import annotations

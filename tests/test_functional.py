@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators on NumPy arrays."""
 
 from __future__ import annotations

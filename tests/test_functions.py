@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of models: which are refused before they are inlined, and what inlining makes of the others."""
 
 from __future__ import annotations

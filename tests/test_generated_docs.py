@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The generated documents: what is known of runtimes; that all are those that `python -m docs` writes; and pictures."""
 
 from __future__ import annotations

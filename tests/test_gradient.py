@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of whole models: arguments, names, types, paths, opsets, reports, and malformed graphs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of all operators on ONNX's node tests; and that the comparison finds rules wrong on purpose."""
 
 from __future__ import annotations

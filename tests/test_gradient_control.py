@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients through If, Loop and Scan, of states, scanned and outer tensors; and second derivatives."""
 
 from __future__ import annotations

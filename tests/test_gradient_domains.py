@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients through ai.onnx.ml and fused nodes, where inference finds no rank, and for symbolic shape inference."""
 
 from __future__ import annotations

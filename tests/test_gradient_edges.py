@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients at corners, ties, zeros and infinities, of regions and of Resize, and nodes that are refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of single operators, quantization among them: what takes more than a row of a table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models of older opsets: converted they compute the same, and their gradients are right."""
 
 from __future__ import annotations

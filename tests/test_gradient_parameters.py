@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `wrt="parameters"` selects, and what it tells about the rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Samples of operators: gradients against differences, forward mode against reverse, and second derivatives."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Parameters that an exporter merged because they were equal: what tells them from shared ones, and their separation."""
 
 from __future__ import annotations

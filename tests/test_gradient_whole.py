@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whole Jacobians and Hessians (`jacobian`, `hessian`)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GridSample in types for which ONNX Runtime has no kernel on the CPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models in half precision: the Casts around RoiAlign, and what sessions compute, by the recipes of docs/pytorch.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Signals while ONNX Runtime computes and makes sessions, each program in a process of its own.
 
 `python tests/test_interrupts.py ours|unconverted PROGRAM...` prints the counts of each program's outcomes, and the monotonic

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bits of RoiAlign's kernels in any company, tables that do not fit at once, and the memory that all kernels take."""
 
 from __future__ import annotations

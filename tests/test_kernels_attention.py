@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MSDeformAttn: its kernels where maps are packed and where they are read in place, which random cases are too small for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PSRoIAlign: its kernels against RoiAlign's bits, in what the cases of the suite are too small for."""
 
 from __future__ import annotations

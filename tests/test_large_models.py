@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Models beyond 2 GiB, which protobuf does not serialize: the data of their initializers is kept out of ONNX's tools."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The arrows of imports between folders run down the layers, and modules import each other in no circle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shared libraries of operators: what they link, and that hosts without Python get the results of sessions from them."""
 
 from __future__ import annotations

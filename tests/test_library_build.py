@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command that builds the package's library: what it builds and when, and what it leaves when it is stopped."""
 
 from __future__ import annotations

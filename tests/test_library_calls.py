@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The library's interface, by which any language calls kernels without ONNX Runtime (ortops.h)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nodes that compiled code makes and infers the shapes of, against Python's own; and how a library registers with a host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Libraries with compiled operators of users, which do in ONNX Runtime alone what they do in sessions of this package."""
 
 from __future__ import annotations

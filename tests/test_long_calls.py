@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A signal handler that raises ends a call of an operator soon, however much work the call still has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The text of errors that compiled code writes, against what Python writes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """No model ends the process: damaged ones, those that ended it or hung once, and negative lengths."""
 
 from __future__ import annotations

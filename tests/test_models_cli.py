@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`python -m onnx_models`: the files that it writes, and its errors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The example NMSRotated suppresses the boxes that mmdeploy's operator does, in graphs as mmdeploy writes them."""
 
 from __future__ import annotations

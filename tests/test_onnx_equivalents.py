@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """grid_sampler and deformable convolutions of mmcv and mmdeploy, in sessions as they are and converted to ONNX's nodes."""
 
 from __future__ import annotations

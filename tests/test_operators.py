@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What every operator has. `missing` says in sentences what one lacks, and so what a new one needs."""
 
 from __future__ import annotations

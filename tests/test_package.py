@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cost of importing and shutting down, and the dependencies of the package."""
 
 from __future__ import annotations

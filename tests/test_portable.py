@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Standard operators in place of nodes, in bodies or without functions: what they compute, and for which models."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Instructions that kernels need: fused multiply-add, and conversions of float16."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The reference, of all families at once: its gradients, RoIs of any size, and operators that are others in special cases.
 
 Its values are confirmed by the cases whose expected numbers come from elsewhere (`test_conformance_cases.py`).

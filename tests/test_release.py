@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The parts of `python -m release` and of the site that build nothing, and the version that a release has."""
 
 from __future__ import annotations

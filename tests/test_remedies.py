@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What an error of a session advises: who follows it, has a session that runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX's Resize as DmlResample: the same numbers as ONNX Runtime's own Resize, and a gradient that is its transpose."""
 
 from __future__ import annotations

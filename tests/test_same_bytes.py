@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the project makes has the same bytes in every process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX's checker and shape inference know the operators once their schemas are registered."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What callers share with calls: memory to which another thread writes, and memory that is not aligned."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """In continuous integration a test that is skipped fails the run, unless the table allows it."""
 
 from __future__ import annotations

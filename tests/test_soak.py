@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Threads call all operators in all ways at once; every answer is right to the bit, and calls keep no memory."""
 
 from __future__ import annotations

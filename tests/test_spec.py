@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Definitions of operators as data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Nodes of ONNX, mmcv, mmdeploy and detectron2 in sessions as they are. `test_contracts` has their values and errors."""
 
 from __future__ import annotations

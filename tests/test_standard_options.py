@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which sessions run nodes of ONNX and of other projects: by `standard`, the options and the execution providers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structs are the same in Python and in compiled code."""
 
 from __future__ import annotations

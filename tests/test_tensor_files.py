@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors as plain files: their bytes, and what a reader refuses."""
 
 from __future__ import annotations

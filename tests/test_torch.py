@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch modules exported with their gradients, against PyTorch's own; and the comparison of the forward passes."""
 
 from __future__ import annotations

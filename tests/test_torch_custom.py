@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of ``torch.library`` in exports, by translations of the user's own, and on to a host in C."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The derivatives of `ortops.torch`: in both modes, of both orders, and under the transforms of ``torch.func``."""
 
 from __future__ import annotations

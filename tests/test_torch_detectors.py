@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torchvision's detectors, exported by both of PyTorch's exporters, converted and differentiated.
 
 What is converted is compared with stock ONNX Runtime on the model as it was exported, gradients with PyTorch's autograd. See

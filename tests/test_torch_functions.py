@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Losses and functions at points where PyTorch's gradient differs from that of the exported nodes: saturation, 0, ties."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators of `ortops.torch` by PyTorch's checks, and the memory that they read: device, type and alignment."""
 
 from __future__ import annotations

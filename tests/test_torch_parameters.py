@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What PyTorch's exporters make of parameters: which `wrt="parameters"` selects, and those of equal values."""
 
 from __future__ import annotations

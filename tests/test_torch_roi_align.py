@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`ortops.torch`: RoIAlign, also rotated and position-sensitive, and RoIPool as operators of PyTorch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Modules in training mode: batch statistics and dropout; and modules that are refused."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Training steps: losses and optimizers, run by ONNX Runtime as it is, and a trained state in the model."""
 
 from __future__ import annotations

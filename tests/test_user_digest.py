@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The digests of users' functions: another one for each edit that changes the code, none where that cannot be told."""
 
 from __future__ import annotations

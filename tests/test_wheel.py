@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The wheel: the library and the documents that it has, and that it is the same wherever it is built."""
 
 from __future__ import annotations

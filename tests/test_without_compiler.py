@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes in which numba and llvmlite cannot be imported, and what imports them elsewhere."""
 
 from __future__ import annotations

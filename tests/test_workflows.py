@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The shell of the action and of the release workflow, outside of GitHub: without its programs and the network."""
 
 from __future__ import annotations

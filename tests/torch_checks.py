@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Exported models against PyTorch's autograd: what the tests of `onnx_models.torch` share.
 
 Importing it skips the test module where PyTorch or its exporter is missing.

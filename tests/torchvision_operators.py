@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Makes torchvision importable, and has what stands in for its operators where they are not compiled.
 
 A torchvision that was compiled for another PyTorch (the usual wheel is for CUDA, also beside a PyTorch for CPUs alone) has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compiled operators of users, which tests put into libraries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program for a new process in which numba and llvmlite count as not installed: all that compiles nothing works."""
 
 from __future__ import annotations

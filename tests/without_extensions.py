@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A program for a new process, in which onnxruntime-extensions counts as not installed: all kinds of sessions work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Backends of RoiAlign: one without a mistake, and others with one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The table of all implementations, ours and others, and what is compared with what. Tests and commands share it.
 
 Each is a function (`benchmarks.measure.Peer`), and only its module imports its package.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OpenVINO's RoiAlign, MaxRoiPool and Resize on CPUs, and its profile of RoiAlign inside a model."""
 
 from __future__ import annotations

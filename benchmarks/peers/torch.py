@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoiAlign in PyTorch, and its gradient by autograd."""
 
 from __future__ import annotations

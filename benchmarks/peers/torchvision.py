@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torchvision's roi_align, and its gradient."""
 
 from __future__ import annotations

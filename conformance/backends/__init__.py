@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The runtimes that run cases: a module for each runtime; `external.py` and `program.py` for those outside this package.
 
 A runtime is imported only when its backend is loaded, so listing cases needs no runtime.

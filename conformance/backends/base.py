@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The interface of a backend, its errors, and the backend that is the reference itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Backends outside this package: `module[:Class]` with ONNX's backend interface, or `module:function` on NumPy arrays.
 
 docs/conformance.md explains how to write one.

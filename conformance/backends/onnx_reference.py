@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """ONNX's own reference evaluator, `onnx.reference.ReferenceEvaluator`."""
 
 from __future__ import annotations

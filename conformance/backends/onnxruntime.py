@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """ONNX Runtime without our kernels: its own ones for ONNX's nodes, or bodies of standard operators for ours."""
 
 from __future__ import annotations

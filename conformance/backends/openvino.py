@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """OpenVINO's CPU plug-in, with ONNX's own nodes and mmdeploy's node for rotated RoIs."""
 
 from __future__ import annotations

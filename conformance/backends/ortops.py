@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """ONNX Runtime sessions with this project's operators: of the package, or of a library that it built."""
 
 from __future__ import annotations

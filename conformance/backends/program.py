@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A runtime that is any program: `exec:COMMAND` starts it, and it answers requests as docs/protocol.md says.
 
 The program is in the process group of this process, and ends with it. If it ends before, or breaks the protocol, that costs

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sessions of ONNX Runtime for the tensors of a case, bfloat16 included."""
 
 from __future__ import annotations

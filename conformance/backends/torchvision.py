@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """torchvision's roi_align on the CPU, and its gradient by the map through autograd.
 
 RoiAlign's inputs and attributes become:

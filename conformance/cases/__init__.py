@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The suite's cases: those that several operators share, and those of one operator.
 
 Each module of `MODULES` has a function `cases`. Families of operators have JSON files with printed numbers (`printed.py`)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """MSDeformAttn and its gradient on quasi-random numbers, whose results the reference computes, and in sessions."""
 
 from __future__ import annotations

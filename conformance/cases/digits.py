@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Attributes with more than six digits, which %g and other short formats drop.
 
 Each case is far from 0, so that the seventh digit moves its samples by more than the rounding of float32 coordinates does.

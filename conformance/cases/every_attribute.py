@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """RoiAlign, DmlRoiAlign and their gradients on all scenes with every value of every attribute.
 
 The reference computes the expected values. Tests verify its gradient: dX by the adjoint identity, drois by finite

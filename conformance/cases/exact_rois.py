@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """RoIs whose results have a closed form, for any number of RoIs and any size of the map.
 
 Every bin has one sample, in the middle between four pixels, each of which has the weight 1/4. Pixels are distinct multiples

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Default attributes, empty tensors, and many RoIs at one place, for all operators with RoIs; and RoIs far from the map.
 
 The files `data/{defaults,empty,many}.json` have entries for an operator with its attributes, the roles of its outputs, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The cases of this release, in `cases.txt`. A test compares them, so no case is added, lost or changed by accident.
 
 The first line is the release of the suite and a digest of all other lines. Then follows a line for each scenario: the first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """GridSample: every attribute, types, sizes as in practice, unusual values and sessions.
 
 Locations of the matrix lie at odd eighths of a pixel, in numbers that every type has: no rounding decides what they read.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Make the cases of a scenario: one for each version of the operators that can express it and each element type.
 
 `make` takes tensors that are named by their roles, which are x, rois, indices, dy, x_shape, y, dx and drois, and makes the

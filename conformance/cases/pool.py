@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """MaxRoiPool and its gradient on scenes, with exact bin bounds, sizes as in practice and unusual values, and in sessions.
 
 The reference computes the expected values of scenes. Tests verify it with ONNX Runtime's kernel, and its gradient by finite

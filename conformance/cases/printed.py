@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Vectors with printed numbers, from the JSON files in the folder `vectors` of each family.
 
 A file has `function`, `family`, `source` and `attributes` for all of its cases, and `arrays` that they refer to. A case has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Scales, coordinates, RoIs and numbers of bins and samples far beyond the usual ones, up to where types of integers end.
 
 Also calls after others in which every tensor had other lengths.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Invalid cases, which a backend must refuse, each with one fault. Every error of the backend counts as a refusal.
 
 No specification says what a runtime does with invalid data. This project's rule is that it refuses them.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """DmlResample and its gradient on tensors of every rank with every interpolation and rounding direction.
 
 The reference computes the expected values. Pixel offsets alternate from case to case. They keep samples away from where

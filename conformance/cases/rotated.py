@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """RoIAlignRotated and its gradient: scenes of rotated RoIs, sizes as in practice, unusual values, and sessions.
 
 The reference computes the expected values. The numbers of RoIs are short binary fractions, which are exact in every element

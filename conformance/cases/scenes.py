@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Maps and RoIs that the generated cases share. Each scene tests one property of the sampling geometry.
 
 Those of upright RoIs are in `data/roi_align.json`; rotated RoIs, MaxRoiPool and DmlResample have others.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """How a session is created and run: several times, with symbolic dimensions, and with constant inputs.
 
 The RoIs are exact ones, whose results have a closed form (`exact_rois.py`).

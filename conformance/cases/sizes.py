@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Sizes as in practice: around the powers of two at which blocked, vectorised and threaded code branches, and beyond.
 
 Nearly all are exact RoIs or repetitions, whose results have a closed form (`exact_rois.py`). Modes, coordinate modes, scales

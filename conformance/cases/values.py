@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Unusual values: NaN and infinite pixels, sums beyond the range of a type, subnormal results.
 
 The rules follow from the text: a pixel that no sample reads has no influence, the average of finite numbers lies between

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The commands of ``python -m conformance``. `COMMANDS` lists them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance explain``: the tables of one case, and a picture."""
 
 from __future__ import annotations

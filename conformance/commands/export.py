@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance export``: write the cases as data, for other languages and for ONNX's own runners."""
 
 from __future__ import annotations

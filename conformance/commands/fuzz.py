@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance fuzz``: compare a backend with the reference on random cases."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance init``: write a first backend."""
 
 from __future__ import annotations

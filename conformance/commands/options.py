@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Options of several commands, and the errors for wrong calls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance matrix``, ``compare`` and ``history``: a table of reports, changes between two, a page of many."""
 
 from __future__ import annotations

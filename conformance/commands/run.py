@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """``python -m conformance [run]``: run the cases on a backend, and report the outcomes."""
 
 from __future__ import annotations

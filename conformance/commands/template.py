@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A backend for the conformance suite that computes RoiAlign in NumPy. Call your runtime instead.
 
 It runs without changes. docs/conformance.md in the suite's sources explains what else a backend can do:

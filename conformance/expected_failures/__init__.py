@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The known failures of runtimes, as data with reasons: one JSON file for each runtime.
 
     found_with      the release that the list was made with

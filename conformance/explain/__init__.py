@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Explain one case of the suite: tables, and a drawing of where its operator reads the map."""
 
 from __future__ import annotations

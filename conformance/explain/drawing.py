@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Drawings of a map of pixels, and on it a RoI with its bins and samples, as SVG files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The explanation of one case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The suite's part of each family of operators, in one folder for each family: `Operator.family` is its name.
 
 A folder has a record `FAMILY`, which finds its parts, and these files:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The suite's part of an operator that is another operator with rearranged inputs or outputs.
 
 Below, the operator itself is called "own" and the one that it resembles "other". An `Analogy` has two functions. The first

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Random choices for one case of a fuzz campaign. hypothesis draws every number, and so can shrink the case."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Cases with RoIs: their tensors by role, and the view of one RoI with its bins and samples."""
 
 from __future__ import annotations

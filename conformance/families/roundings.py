@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """How rounding may change the inputs of a case: exact arithmetic, and perturbations by the rounding error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Where an operator reads the map in a valid case, as families describe it: a drawing and tables of one RoI.
 
 The coordinate of a pixel's centre is its index, so pixel 0 goes from -0.5 to 0.5. A point is y before x.

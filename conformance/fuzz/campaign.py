@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Fuzz campaigns: rounds of random cases. hypothesis draws and shrinks them, and child processes run them.
 
 A round depends only on the seed and its number, so counts and failures do not depend on the workers or their timing. Its

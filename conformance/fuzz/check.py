@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Compare a backend with the reference on a random case.
 
 A wrong answer counts only if the case is well-posed: its result does not depend on how a coordinate or a product is rounded.

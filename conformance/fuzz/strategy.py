@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Random cases as a strategy of hypothesis, which draws and shrinks them.
 
 A share of the cases is exact: coordinates and all intermediate numbers are short binary fractions, so that samples lie

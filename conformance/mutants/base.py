@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """How a mutant is made: a copy of the reference in which some functions are edited or replaced.
 
 A table has a sentence and steps for each mutant. Steps map functions of `ortops.reference`, or `rounded`, to replacements: a

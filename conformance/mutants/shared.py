@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Mutants that several families share: mistakes in indexing, in blocked and threaded code, and in sampling."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Steps that mutants of several families share: changes of the inputs, outputs and attributes of any operator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The failures of a run as another project's list of expected failures, of the cases that ONNX's runners run.
 
     onnxruntime  categories of onnx_backend_test_series_filters.jsonc and fields of onnx_backend_test_series_overrides.jsonc

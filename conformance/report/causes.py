@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The causes of failures. Each failing case has one cause, and cases of several groups may share it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Counts of cases by kind of outcome, and the rows of the tables that a terminal, a page and Markdown show."""
 
 from __future__ import annotations

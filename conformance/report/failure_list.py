@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Lists of expected failures that are written from a run: a table for each cause, with globs that match no other case."""
 
 from __future__ import annotations

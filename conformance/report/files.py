@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The report files of a run, which are written during the run and at its end."""
 
 from __future__ import annotations

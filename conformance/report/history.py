@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Runtimes over their releases as an HTML page in one file: how many cases pass, and which rules each release breaks."""
 
 from __future__ import annotations

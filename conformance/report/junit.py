@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A report as JUnit XML, for continuous integration.
 
 JUnit has failures, errors and skips. A crash becomes an error; unsupported cases, departures and expected failures become

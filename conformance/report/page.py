@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """A run as an HTML page in one file: totals, causes with pictures, groups, and each case that did not pass."""
 
 from __future__ import annotations

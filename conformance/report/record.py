@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The report of a run, and the JSON file that stores it.
 
     {"backend", "version", "suite", "onnx", "python", "platform", "date", "complete", "seconds", "level",

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Output on a terminal: lines and tables, one run, several runs, or the changes between two."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Whether a runtime conforms at a level, and which rules it breaks: what a report says first.
 
 A rule is the statement that cases check, `Case.note`; cases of several opsets and element types check the same one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """emx-onnx-cgen, which writes a model as a C program: `examples.backends.emx_backend:EmxBackend`."""
 
 from __future__ import annotations

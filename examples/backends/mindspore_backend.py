@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MindSpore's ROIAlign on the CPU: `examples.backends.mindspore_backend:answer`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MNN, whose converter reads the model from a file: `examples.backends.mnn_backend:MnnBackend`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ncnn's layer ROIAlign, which takes one image and one RoI a call: `examples.backends.ncnn_backend:answer`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """onnx2tf, which converts a model to one of TensorFlow: `examples.backends.onnx2tf_backend:Onnx2TfBackend`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """onnx2torch, which converts a model to a module of PyTorch: `examples.backends.onnx2torch_backend:Onnx2TorchBackend`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The provider of onnxruntime-openvino: `examples.backends.onnxruntime_openvino_backend:OpenVinoProvider`."""
 
 from __future__ import annotations

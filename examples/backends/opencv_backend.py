@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OpenCV's DNN module, whose importer reads the model: `examples.backends.opencv_backend:OpenCvBackend`."""
 
 from __future__ import annotations

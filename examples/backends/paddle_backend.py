@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Paddle's roi_align, and its gradient with respect to the map by autograd: `examples.backends.paddle_backend:answer`."""
 
 from __future__ import annotations

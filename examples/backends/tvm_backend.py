@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Apache TVM, which imports the model into Relax and compiles it: `examples.backends.tvm_backend:TvmBackend`."""
 
 from __future__ import annotations

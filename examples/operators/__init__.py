@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Operators of your own: see docs/custom_operators.md."""

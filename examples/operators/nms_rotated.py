@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NMSRotated, the operator of mmdeploy's rotated detectors, so that their files run as they are; compiled by numba."""
 
 from __future__ import annotations

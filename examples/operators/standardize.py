@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An operator with a list of axes, an optional input and a type variable.
 
 $ python -m examples.operators.standardize

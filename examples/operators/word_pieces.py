@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A tokenizer as an operator: strings in, and out as many tokens as they contain.
 
 $ python -m examples.operators.word_pieces

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX Runtime as a program that the suite asks (docs/protocol.md): `--backend 'exec:python with_onnxruntime.py'`."""
 
 import functools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The commands of ``python -m onnx_models``; `COMMANDS` lists them."""
 
 from __future__ import annotations

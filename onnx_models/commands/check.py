@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m onnx_models check``."""
 
 from __future__ import annotations

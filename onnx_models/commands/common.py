@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What several commands share: arguments, output, reading model files and writing changed ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m onnx_models gradient``."""
 
 from __future__ import annotations

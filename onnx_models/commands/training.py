@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """``python -m onnx_models with-loss``, ``vjp`` and ``with-optimizer``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reverse-mode and forward-mode differentiation of ONNX models; the derivatives are nodes of the returned model."""
 
 from __future__ import annotations

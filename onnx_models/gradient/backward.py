@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reverse mode: visits nodes from last to first and applies each one's rule to the gradients of its outputs."""
 
 from __future__ import annotations

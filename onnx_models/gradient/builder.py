@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The builder of a differentiated model: it checks the arguments, runs reverse mode and adds the nodes and outputs."""
 
 from __future__ import annotations

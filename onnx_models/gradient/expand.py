@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Copies of nodes and subgraphs under new names, and expansion of operators without a rule into other operators.
 
 Nested scopes may not reuse a name. The expanded node itself stays in the model, so that the model's outputs keep their

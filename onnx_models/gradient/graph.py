@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The graph that rules append the nodes of gradients to, and the nodes that are differentiated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the gradient package knows about this project's operators. Its other files do not import `ortops`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which constants of a model a network learns, and why it does not learn the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Preparation of a model for differentiation: conversion to opset 18, inlining of functions, types, shapes and sequences."""
 
 from __future__ import annotations

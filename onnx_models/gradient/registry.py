@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of rules and decompositions, and of the operators at which a gradient ends."""
 
 from __future__ import annotations

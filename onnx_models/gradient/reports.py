@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reports on a gradient without building it, and how each operator is differentiated."""
 
 from __future__ import annotations

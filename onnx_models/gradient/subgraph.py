@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Copies of subgraphs (branches of If, bodies of Loop and Scan) that the nodes of gradients can be appended to."""
 
 from __future__ import annotations

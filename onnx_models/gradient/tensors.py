@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is known about the tensors of a growing graph: types, shapes, constants and the nodes that compute them."""
 
 from __future__ import annotations

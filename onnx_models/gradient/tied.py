@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Parameters that an exporter merged because their values were equal, and their separation.
 
 torch.onnx.export keeps one initializer for all parameters of equal values: a fresh BatchNormalization's bias and mean, the

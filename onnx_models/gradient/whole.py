@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whole Jacobians: the backward or forward pass in the body of a Scan over the unit vectors that are its seeds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Bodies of operators: attached to models, or as standard nodes without functions and loops in place of the operators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Requests for bodies, and the attributes of the nodes that share a body.
 
 Numbers that are equal in all nodes become constants; others are read from the node.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The average over each bin, as two products for each region, Y = A_y X A_x^T, and its gradients.
 
 A_y and A_x are the weight matrices of a region, with the weight of each pixel in each bin, [P, L]. There are two ways:

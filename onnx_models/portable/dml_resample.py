@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of DirectML's Resample and of its gradient, which work axis by axis."""
 
 from __future__ import annotations

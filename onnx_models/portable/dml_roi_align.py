@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of DirectML's RoiAlign and of its gradient."""
 
 from __future__ import annotations

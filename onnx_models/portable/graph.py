@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The graph of a body, that of the nodes in place of one node of a model, and the expressions that add nodes to them.
 
 All nodes are of ONNX's default domain, in a form that opset 18 and all later ones share.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of MaxRoiPool and of its gradient: maxima of samples that read one pixel each."""
 
 from __future__ import annotations

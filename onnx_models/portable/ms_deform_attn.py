@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of multi-scale deformable attention and of its gradient: the four pixels around each point, gathered.
 
 Levels' sizes are data, so no GridSample for each level can take part. A zero pixel after the last of each image stands for

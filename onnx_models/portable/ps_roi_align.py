@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of PSRoIAlign and of its gradient: those of RoiAlign, of whose bins each channel keeps one.
 
 Each channel of the map is pooled in all bins, but only one of these is read, so this takes up to PH PW times the work of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The inputs of the bodies of all RoI operators: the map's lengths, the regions' coordinates and their images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of RoiAlign and of its gradient, and what they share with those of other operators that sample upright RoIs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The bodies of RoIAlignRotated and of its gradient.
 
 Sizes: R regions, PH x PW bins, KY x KX listed samples of a bin, along the height and the width of the region before its

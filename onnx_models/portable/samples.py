@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pooling by Gather of the pixels that samples read: of all bins at once, or in a `Loop` over parts of the rows of bins.
 
 Sizes: n rows of bins, B bins, S = KY KX listed samples of a bin. A sample reads up to four corners. Memory holds the

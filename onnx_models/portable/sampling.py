@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Coordinates of samples, the pixels that they read, borders, and derivatives, for the bodies of all operators.
 
 Height and width are two axes with the same rules. Sizes: R regions, P bins of the output, K listed samples of a bin, T

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Messages of ONNX: reading, checking, changing and making them, without knowledge of what they are for."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Read, check and write the attributes of nodes of this project's operators.
 
 A custom operator in ONNX Runtime cannot list the attributes of its node: a misspelled attribute, or one of a wrong type, is

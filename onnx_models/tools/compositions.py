@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators that are compositions of ONNX's: those of ai.onnx.ml that are differentiable, and ONNX Runtime's fused nodes.
 
 All nodes are in a form that opset 18 and all later ones share. Operators of ai.onnx.ml take [C] or [N, C] and compute in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The functions of a model: which calls which, how large the model is once they are inlined, and inlining them."""
 
 from __future__ import annotations

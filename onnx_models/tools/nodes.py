@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Read nodes, and make nodes of ONNX's own domain, by name or by expressions such as ``(x + 1) / y``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Upgrade models to a newer opset of ONNX.
 
 ONNX's own converter (onnx.version_converter, of onnx 1.23) is not used: it drops functions and sparse initializers,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Messages of ONNX: walking through them, names, the first check of every model, and models beyond 2 GiB."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Register schemas of the operators with ONNX, so that its checker and its shape inference know them.
 
 Schemas are made from `ortops.spec.Operator` alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX's shape inference and checker, with one-line errors, and constants in a form that other tools know."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Export of PyTorch modules with their gradients. Needs PyTorch and onnxscript: ``pip install torch onnxscript``.
 
     model = onnx_models.torch.export(module.eval(), (x, rois), loss=cross_entropy, targets=(labels,),

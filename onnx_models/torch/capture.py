@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Export of a module's forward pass to PyTorch's ONNXProgram, with markers for gradients that differ from the nodes'."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Comparison of an exported forward pass with the module's own, since PyTorch's exporter is wrong at times."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions that PyTorch differentiates by a special formula: a value, and a surrogate that has the right gradient.
 
 The nodes that compute the value may have another gradient than the formula, or NaN: log(sigmoid(x)) far from 0, the root of

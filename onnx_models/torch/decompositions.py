@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Decompositions of functions that are not exported, or whose exported nodes have a gradient of NaN, or not PyTorch's.
 
 Source: PyTorch 2.13, ``torch.nn.functional``, ``derivatives.yaml`` and its formulas.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Functions of torchvision's detectors in a form that torch.export can capture.
 
 Each replacement has the signature of the function that it replaces, and its results where that has any. It also works

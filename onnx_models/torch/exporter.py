@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Export of a PyTorch module and its loss as one ONNX model with gradients.
 
 Only the forward pass and the loss are exported; then the ONNX graph is differentiated. So PyTorch's backward operators need

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Translations to ONNX of PyTorch operators that PyTorch's exporter lacks or translates wrongly.
 
 A translation has the arguments of its operator in order. The exporter passes arguments that are annotated as numbers, or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C compilers that link libraries: zig's, which is a Python package and knows all platforms, and this machine's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cache of compiled code on disk: of users' functions for this processor, and of all functions for libraries.
 
 It has a file for each function and tuple of argument types, in the first writable folder. All clones and installations of a

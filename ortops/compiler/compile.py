@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compile a kernel: numba infers types and lowers, LLVM optimises once for the whole kernel.
 
 Apart from this file, only `parallel.py`, `scalar.py`, `simd.py`, `struct_types.py` and `text.py` use numba's private parts.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Emit object files from LLVM bitcode, load them into this process, and query the processor's features, without numba.
 
 On processors without fused multiply-add, LLVM calls `fmaf`, which is slow. On processors without float16 conversions, it

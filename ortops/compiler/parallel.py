@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Intrinsics for compiled code: make tasks for a runner (`compute.runner_on`), call C functions, allocate memory."""
 
 from __future__ import annotations

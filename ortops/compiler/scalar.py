@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Scalar intrinsics for compiled code: pointers, loads and stores with conversion, fused multiply-add.
 
 numba has no float16 or bfloat16 on a CPU. So compiled code stores their elements as uint16 and int16, and computes in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """SIMD intrinsics for compiled code on vectors of LANES values, which LLVM splits to fit the CPU's registers.
 
 In scalar loops LLVM keeps sums in memory if arrays might overlap. Vectors of this type stay in registers.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structs (`structs`) in compiled code: types, fields, and functions that make structs.
 
 A struct is a pointer. Assignments to its fields change it, and `struct is None` tells whether it is a null pointer. A struct

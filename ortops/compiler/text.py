@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Intrinsics for text in compiled code: constants, and the C library's functions that print and read numbers."""
 
 from __future__ import annotations

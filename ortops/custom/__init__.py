@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Operators of users: their definitions, and how sessions call them."""

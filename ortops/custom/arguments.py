@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the parameters of users' compiled functions get."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compile functions of users as entries of their operators: numba's whole nopython mode behind a C function.
 
 Unlike kernels they count references and raise exceptions. numba keeps an exception as pickled Python objects. Here the text

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users whose function numba compiles, so that sessions compute them without the interpreter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What users' functions call: the C library, and numba's functions that count references to arrays and lists.
 
 Compiled code calls numba's by name. numba has them in an extension module of Python. Here they are in LLVM's language and

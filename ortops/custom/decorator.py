@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users: a Python function on NumPy arrays that ONNX Runtime runs, with its definition."""
 
 from __future__ import annotations

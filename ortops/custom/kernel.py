@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users and of other projects: each is an OrtCustomOp in a domain of session options.
 
 Tensors are views of ONNX Runtime's memory, errors become ONNX Runtime's statuses, and tasks run on the session's threads.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The lengths that functions of users return, those of shapes and those that the data decides: types, compiled checks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators' objects for a session: made with the session's first kernel, closed with its last kernel.
 
 ONNX Runtime does not tell a kernel which session it belongs to. But all kernels of a session get the session's logger, which

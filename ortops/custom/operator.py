@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of users as definitions with a kernel in Python, which `ortops.custom` makes of functions."""
 
 from __future__ import annotations

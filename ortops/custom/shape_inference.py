@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Shape inference in sessions, through ONNX Runtime's C interface for custom operators."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Derives a custom operator's definition from its function's signature: parameters, annotations and defaults."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Machine code of users' functions on disk, under the rules of `compiler.cache`, so that later processes do without numba.
 
 A file's name has the digest of all that decides the code: the bytecode, and the values and functions that the bytecode

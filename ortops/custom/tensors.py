@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """NumPy arrays over the memory of ONNX Runtime's tensors, and memory that ONNX Runtime fills without reporting its size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C tables between operators and ONNX Runtime: OrtApi, whose functions we call, and OrtCustomOp, which it calls.
 
 Session options have OrtCustomOps in domains, so that the sessions of each have operators of their own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Raises operators' exceptions at the end of a session's call, since ONNX Runtime's errors contain only their text."""
 
 from __future__ import annotations

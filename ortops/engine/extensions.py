@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """All uses of onnxruntime-extensions: its library, which is loaded by its path, since the package imports PyTorch.
 
 Releases 0.13 to 0.15.2 export `AddExternalCustomOp` on Linux and macOS, which is not documented.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The interpreter's exit while daemon threads are inside a session.
 
 An exiting interpreter ends every thread that asks for the GIL, and ONNX Runtime's C++ frames on the stack turn that into an

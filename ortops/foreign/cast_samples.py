@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Casts around GridSample nodes for which ONNX Runtime has no kernel on the CPU.
 
 ONNX Runtime (1.20 to 1.32) has GridSample in float at every opset, and in double from 20 on, always with one type for X and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finds deformable attention written in standard nodes, as PyTorch exports it, and puts MSDeformAttn in its place.
 
 The standard nodes of one attention, for L levels, M heads and P points:

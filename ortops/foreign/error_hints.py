@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hints for ONNX Runtime's errors about operators that a model needs and a session lacks, and about element types."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The lengths of axes in a graph, and the integers computed from them, without the graph's inputs.
 
 Exporters write shapes as nodes: Shape, Gather, Mul, Concat and others. Here a length that the graph leaves open is a random

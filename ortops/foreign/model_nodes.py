@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finds the nodes in an ONNX model that a session's operators compute, without parsing the whole model.
 
 Protobuf writes the length before each part of a model. So this module skips weights without even reading their pages from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Names that a mistyped name may mean, for error messages."""
 
 from __future__ import annotations

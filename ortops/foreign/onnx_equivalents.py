@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of mmcv and mmdeploy that ONNX has under other names, with other attributes and another input order.
 
 `onnx_models.convert` replaces them by ONNX's nodes. A session runs them without conversion, at any opset, with ONNX

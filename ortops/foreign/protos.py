@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What changes of a model's messages share: attributes, unused names and imports of domains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators of one session: those of users, and those of ONNX and other projects that it runs without conversion.
 
 A custom operator in ONNX's domain replaces ONNX Runtime's operator of the same name at all opsets, since ONNX Runtime does

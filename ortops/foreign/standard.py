@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX's own operators that this project's operators implement, by a model's opset."""
 
 from __future__ import annotations

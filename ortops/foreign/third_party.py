@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators of mmcv, mmdeploy, caffe2 and TensorRT's plugins: attributes, inputs, and this project's operators for them.
 
 This module also has the table of all third-party operators, including those of `onnx_equivalents`, which ONNX's operators

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Calls an operator on NumPy arrays: converts and checks the arguments, then computes as in a session."""
 
 from __future__ import annotations

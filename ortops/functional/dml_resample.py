@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's RESAMPLE and RESAMPLE_GRAD on NumPy arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's ROI_ALIGN1 and ROI_ALIGN_GRAD on NumPy arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Multi-scale deformable attention and its gradient on NumPy arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Position-sensitive RoIAlign and its gradient on NumPy arrays."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoiAlign and its gradient on NumPy arrays."""
 
 from __future__ import annotations

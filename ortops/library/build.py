@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Builds a library for hosts without Python."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is in a library: compiles, emits and links its functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What configures the operators' entries and drivers.
 
 An entry checks the data, places samples and calls drivers. `pool` has an entry for all poolings and one for their gradients;

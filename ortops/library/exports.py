@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The functions that hosts call, in LLVM's language: they choose the code for the processor that they run on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Links shared libraries: by zig for any platform, or by the C compiler of this machine for this one."""
 
 from __future__ import annotations

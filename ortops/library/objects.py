@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Object files of a library: of compiled functions, of constants, and of the functions that hosts call."""
 
 from __future__ import annotations

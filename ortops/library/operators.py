@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a library registers, and its interface, as constants."""
 
 from __future__ import annotations

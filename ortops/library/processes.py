@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Processes that compile: one for each CPU, which end with the process that started them, however that ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The platforms of libraries."""
 
 from __future__ import annotations

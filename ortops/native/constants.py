@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structs that do not change: described once, and written into this process' memory or into a library."""
 
 from __future__ import annotations

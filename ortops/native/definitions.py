@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators' definitions for compiled code."""
 
 from __future__ import annotations

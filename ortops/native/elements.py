@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tensors' element types, the pointer types of compiled functions' parameters, and kernels' status codes."""
 
 from __future__ import annotations

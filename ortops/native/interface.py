@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A library's interface for hosts (ortops.h), and what it registers: its operators with element types."""
 
 from __future__ import annotations

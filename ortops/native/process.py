@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a process with Python gives to compiled code: numbers for both to read and write, and functions of Python's C API."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Call Python from compiled code through the C API: call a function, run signal handlers.
 
 A library does not link Python. A process with Python gives it the addresses of the functions (`process`); in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Structs that Python and compiled code share: one class is the layout, the documentation and the type on both sides.
 
     class Tensor(Struct):

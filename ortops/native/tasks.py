@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Run tasks in chunks and on threads.
 
 Signal handlers run between chunks, so that Ctrl-C ends a kernel that takes seconds. They run on the thread that called the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What Python and compiled code share of a call: its tensors and its error, its node, and the definition of its operator.
 
 A text is the address of a C string in UTF-8. Rules and other messages that several values would determine are texts.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators' definitions, one file per operator. A new operator needs a new file here and a new name in `OPERATORS`."""
 
 from ortops.operators.dml_resample import DML_RESAMPLE, DML_RESAMPLE_GRAD

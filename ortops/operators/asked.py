@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The operators that the conformance suite asks: this project's own, and those of ONNX for which it has no kernel."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's RESAMPLE, RESAMPLE1 and RESAMPLE2, and their gradients RESAMPLE_GRAD and RESAMPLE_GRAD1.
 
 Attributes have the names of DirectML's fields, in snake case; every axis has its own scale and offsets. RESAMPLE sets the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's ROI_ALIGN1 and ROI_ALIGN_GRAD. Attributes have the names of DirectML's fields, in snake case.
 
 ROI_ALIGN of DirectML 3.0 is ROI_ALIGN1 with the defaults here: input_pixel_offset 0.5, output_pixel_offset -0.5 and regions

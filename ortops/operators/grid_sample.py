@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """GridSample as ONNX defines it at opsets 16, 20 and 22, for maps with two and with three spatial axes.
 
 ONNX Runtime computes it, so this project has no kernel of it: the definitions are for the conformance suite. Opset 16 has

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MaxRoiPool as ONNX defines it at opsets 1 and 22, and its gradient.
 
 ONNX's text does not define how a RoI's corners are rounded, nor the output of an empty bin. This project scales corners in

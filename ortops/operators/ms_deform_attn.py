@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MSDeformAttn, the multi-scale deformable attention of Deformable DETR, and its gradient.
 
 Each query reads a few points of each level of a feature pyramid. The projections before and after it are layers of their own

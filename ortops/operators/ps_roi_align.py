@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PSRoIAlign, the position-sensitive RoIAlign of R-FCN and Light-Head R-CNN, and its gradient.
 
 It computes RoiAlign-22's average, but each bin reads its own channels of the map.

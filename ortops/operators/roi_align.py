@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoiAlign as ONNX defines it at opsets 10, 16 and 22, and its gradient, which no ONNX operator computes.
 
 RoiAlign's attributes, with their defaults, types and texts, come from `onnx.defs`. ONNX's texts do not say which values are

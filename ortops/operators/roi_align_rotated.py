@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoIAlignRotated and its gradient: mmcv's MMCVRoIAlignRotated with the RoIs' image indices as a separate input.
 
 At angle 0 it equals RoiAlign, with half_pixel if aligned, else with output_half_pixel, except that a size below 1 grows

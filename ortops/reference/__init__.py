@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The reference implementation of each operator: plain float64 loops, written from the specification.
 
 Each family of operators has a module. A function takes the inputs by position, None for an absent input, and the attributes

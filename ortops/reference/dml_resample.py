@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's RESAMPLE family and its gradients, axis by axis. On an axis an output reads at most two pixels."""
 
 from __future__ import annotations

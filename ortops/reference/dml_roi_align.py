@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """DirectML's ROI_ALIGN1 and ROI_ALIGN_GRAD, sample by sample: the means and maxima of RoiAlign over DirectML's samples."""
 
 from __future__ import annotations

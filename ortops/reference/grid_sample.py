@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """ONNX's GridSample, location by location."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MaxRoiPool and its gradient, pixel by pixel."""
 
 from __future__ import annotations

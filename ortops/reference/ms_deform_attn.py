@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Multi-scale deformable attention and its gradient, point by point.
 
 Source: Zhu et al. 2020, Deformable DETR (arXiv 2010.04159), equation 3; `torch.nn.functional.grid_sample` with padding_mode

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PSRoIAlign and its gradient, sample by sample: RoiAlign's means, where each bin reads its own channel."""
 
 from __future__ import annotations

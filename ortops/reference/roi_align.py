@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoiAlign and its gradient, sample by sample."""
 
 from __future__ import annotations

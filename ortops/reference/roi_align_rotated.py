@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoIAlignRotated and its gradient, sample by sample."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The coordinates of a RoI's samples and the pixels that they read.
 
 Height and width follow the same rules. So a RoI is a pair of `SampledAxis`, and a sample in an output bin has a pair of

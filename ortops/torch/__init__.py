@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """RoIAlign, its rotated and position-sensitive variants, RoIPool and deformable attention for PyTorch on the CPU.
 
 Needs the extra ``torch``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Multi-scale deformable attention as PyTorch operators: ``torch.ops.ortops.ms_deform_attn`` and its gradient."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Registers an operator's derivatives in reverse and forward mode, also for the transforms of ``torch.func``.
 
 ``torch.library.register_autograd`` has no forward mode: PyTorch would silently drop tangents and refuse the transforms of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The functions and modules of `ortops.torch`."""
 
 from __future__ import annotations

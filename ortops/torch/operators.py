@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The PyTorch operators ``torch.ops.ortops.*``: their kernels, fake kernels and gradients.
 
 roi_align has these operators. Those of roi_align_rotated have one more option, and those of ps_roi_align lack `aligned`:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Replaces torchvision's roi_align by `ortops.torch.roi_align`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """What the bins of a RoI on a map of repeating numbers become: sequences, by where in the map's sequence a bin begins."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Formulas whose tensors are named by the roles of `make.py`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Deformable attention of any size whose points lie in the middle of four pixels, so that its results have closed forms."""
 
 from __future__ import annotations

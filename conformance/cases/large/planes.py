@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """RoIs of any number, size and place on maps that are planes, one for each channel, whose averages have a closed form.
 
 Bilinear interpolation reproduces a plane. So the mean over the samples of a bin, however many there are, is the plane's

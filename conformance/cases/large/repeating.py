@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Arrays of any size whose elements repeat a sequence of numbers: each is a window into it.
 
 The element at (i, j, ...) is number (start + a i + b j + ...) modulo `PERIOD`, with a step a, b, ... for each axis. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Tensors of any size that DmlResample doubles by repetition or halves by means, whose results have closed forms."""
 
 from __future__ import annotations

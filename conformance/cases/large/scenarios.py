@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Problems with a detector's sizes: channels, rows, columns, RoIs and bins are large together.
 
 Runtimes cut large problems into tiles, bands, panels of channels and chunks of RoIs. Mistakes at their seams do not show in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """RoIs of any number on maps of any size, whose results have closed forms for every operator with RoIs.
 
 The samples of a RoI are one pixel apart and all at the same place between pixels; for MaxRoiPool its bins are whole pixels.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Error bounds of DmlResample and its gradient.
 
 Both operators multiply by one dense matrix A [M, N] for each axis, whose entries are not negative, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The axes of DmlResample and its gradient: which coordinate of the input each output reads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """DirectML's RoiAlign and its gradient."""
 
 from conformance.families import Family

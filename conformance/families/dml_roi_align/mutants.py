@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The mutants of DmlRoiAlign and its gradient."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Where GridSample reads its map, and how much an answer may differ.
 
 A sum has a product for each pixel that a location reads, and the weights of a product are those along each axis. A

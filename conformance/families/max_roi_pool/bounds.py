@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Error bounds of MaxRoiPool and its gradient.
 
 An output is a pixel of the map or 0, so it is not rounded. The gradient of a pixel is the sum of dY over the outputs that it

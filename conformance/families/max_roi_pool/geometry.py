@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The pixels of the bins of MaxRoiPool.
 
 Rounding may change which pixels a bin has. Caffe and ONNX Runtime scale RoI ends in float32 and multiply the number

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Error bounds of multi-scale deformable attention and its gradient, point by point.
 
 A point's coordinates have the error of a few roundings. They change the weight of a pixel by as much, and a sample by as

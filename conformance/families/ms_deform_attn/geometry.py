@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The points of multi-scale deformable attention: where each lies on its level, and which pixels it reads."""
 
 from __future__ import annotations

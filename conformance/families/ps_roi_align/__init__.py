@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """PSRoIAlign and its gradient, by analogy to RoiAlign: channels repeated for each bin, and a diagonal of the bins."""
 
 from __future__ import annotations

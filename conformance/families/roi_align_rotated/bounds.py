@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Forward error bounds of RoIAlignRotated and its gradient: the terms for Y, dX and drois.
 
 The coordinate of a sample is x = cx s - o + u cos(t) + v sin(t), and y is similar, with u = W a and v = H b, where a and b

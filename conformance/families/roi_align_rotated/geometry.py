@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The sampling geometry of a case of RoIAlignRotated or its gradient, with the reference's regions and samples."""
 
 from __future__ import annotations

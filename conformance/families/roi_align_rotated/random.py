@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Random cases of RoIAlignRotated and its gradient, and whether rounding decides their results."""
 
 from __future__ import annotations

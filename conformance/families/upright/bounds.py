@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Forward error bounds of RoiAlign, DmlRoiAlign and their gradients: the terms for Y, dX and drois.
 
 The coordinate of a sample is c = a + (b - a) t - I, where a and b are the ends of the RoI in pixels, t is the position of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """The sampling geometry of a case, in terms that are common to RoiAlign and DmlRoiAlign."""
 
 from __future__ import annotations

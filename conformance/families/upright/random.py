@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 """Random cases of operators with RoIs, and how rounding changes those of RoiAlign and DmlRoiAlign."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The differentiation rules of operators: from the gradients of the outputs to the gradients of the inputs.
 
 The gradient of an elementwise operator is a line of `elementwise.GRADIENTS`, and that of an operator that moves elements

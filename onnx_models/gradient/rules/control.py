@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of If, Loop and Scan: the branch that is taken, and the iterations in reverse order.
 
 A Loop or Scan gets further outputs, with what the gradient needs of each iteration; its other outputs stay as they are. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of convolutions, and the sliding windows that Conv, ConvTranspose and AveragePool share.
 
 The image is the tensor that the windows slide over: X of Conv, Y of ConvTranspose. The grid is the tensor with an element

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients of elementwise operators, as a table with an expression for each input.
 
 At a kink the derivative is the one from the left, but Abs and HardSigmoid have 0 there, and HardSwish 1 at 3, as in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of operators that gather elements of a tensor, and of operators that scatter to a tensor.
 
 Most gathering operators share one rule: the operator is applied to the indices of the input's elements, which gives for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of operators that move elements or join, split, select and accumulate them; of Dropout, Range and OneHot."""
 
 from __future__ import annotations

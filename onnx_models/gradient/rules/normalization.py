@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of normalizations. Half precision is computed in float32, which is ONNX's default stash_type."""
 
 from __future__ import annotations

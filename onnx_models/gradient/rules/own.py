@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of this project's operators, of the standard operators that they implement, and of users' operators.
 
 The rules follow from the operators' definitions: `Operator.gradient` names the gradient operator, whose inputs have the

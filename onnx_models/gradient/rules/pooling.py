@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of pooling and of LRN."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of matrix products and of Einsum."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of quantization: straight-through gradients, as in PyTorch's fake quantization.
 
 For y = DequantizeLinear(QuantizeLinear(x, s), s), dx is dy where the rounded value is in the range of the integers, and 0

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recurrent layers, LSTM, GRU and RNN: each is decomposed into a Scan over the steps, which is differentiated.
 
 The products of all inputs with W, and the biases, are computed before the Scan. Beyond the end of a sequence states and

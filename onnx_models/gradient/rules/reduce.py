@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of reductions, of Softmax, and of losses over classes, which lie along axis 1 of their input."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The rule of Resize: by a convolution, by DmlResampleGrad, or by one matrix product for each axis."""
 
 from __future__ import annotations

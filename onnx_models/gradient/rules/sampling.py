@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Operators that interpolate a tensor at computed coordinates: GridSample and DeformConv; and AffineGrid.
 
 The first two are decomposed into weighted sums of pixels. A coordinate has taps along its axis: the pixels around it, with

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules of Fourier transforms. The last axis holds real and imaginary parts, or real parts only."""
 
 from __future__ import annotations

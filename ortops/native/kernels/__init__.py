@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The compiled kernels of the operators.
 
 A call uses these modules in this order:

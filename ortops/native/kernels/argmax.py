@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each bin's argmax, for both kinds of maximum in `maximum.py`, and the gradients that depend on it.
 
 Weights and products are float64, so that rounding to float32 causes no ties. Single channels and panels compute and compare

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The entries of MSDeformAttn and of its gradient: check the levels, and split the work by head and by queries.
 
 A task packs a head's maps if all queries together read each pixel often enough (`attention_points`); of dvalue it fills a

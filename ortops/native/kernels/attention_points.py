@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sums of bilinear samples at each query's points, and their gradients, for a head of multi-scale deformable attention.
 
 A query's points are placed together: the addresses of the four pixels around each, and their weights. A pixel off the map

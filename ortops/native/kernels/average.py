@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Average pooling as two sparse matrix products, Y = A_y X A_x^T, and its gradients.
 
 First the map's rows that a bin needs are combined elementwise. Then each output is a short sum over the combined row. If the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Sample positions along one axis. Only this file deals with half pixels, borders and sampling ratios.
 
 Every operator's samples are evenly spaced, so its convention is a function that returns an `Axis`; everything else is

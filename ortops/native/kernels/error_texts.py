@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The texts of errors about a call's data."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The types of functions that compiled code calls by address, and the tuples that hold these addresses.
 
 Type checkers check every call (`compiler.parallel.call`) and every function with a loaded address against these types. In

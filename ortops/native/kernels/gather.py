@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pool over RoIs, or compute gradients drois, in tasks with disjoint outputs.
 
 A task computes some panels of channels, of one RoI or of all RoIs of an image whose map is packed as a whole.

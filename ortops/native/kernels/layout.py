@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Constants and tuples that Python shares with compiled code."""
 
 from __future__ import annotations

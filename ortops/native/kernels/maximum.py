@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Max pooling: two kinds over samples, and one over whole pixels.
 
 The maximum *sample* is the largest interpolated value. The maximum *weighted corner* is the largest product of a pixel and

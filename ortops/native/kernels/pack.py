@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pack LANES channels of a tensor into a panel: interleaved, so that a pixel's values in all channels are one SIMD vector.
 
 Packing reads and writes the whole map once, which pays off if the RoIs together cover enough of it. `pack`, `unpack`, `read`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Call a driver for parts of the RoIs, so that a part's lists fit into memory and a part takes at most a second or so.
 
 A driver may pool all RoIs of an image in one task, during which no signal handler runs. Handlers run between parts.

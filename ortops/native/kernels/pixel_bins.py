@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """MaxRoiPool's bins, which consist of whole pixels, and its gradient.
 
 A RoI's ends are rounded, so integer arithmetic gives its bins. Each bin's gradient is added to its argmax.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The entries of the operators on RoIs: one function for all poolings, and one for all their gradients.
 
 An entry checks the data, places the RoIs' samples and calls drivers. An entry says what is special to an operator; a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Resample a tensor of four axes by a sparse matrix along each, in tasks with disjoint outputs.
 
 First the lines along the last axis that an output line needs are combined elementwise. Then each output element is a short

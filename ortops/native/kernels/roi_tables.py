@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of all RoIs, shared by all channels, since filling them can cost more than pooling LANES channels.
 
 `share` and the functions that fill the forms of tables are compiled once, for all operators and types; other functions call

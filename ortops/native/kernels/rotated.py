@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Average pooling over rotated RoIs from lists of pixels: functions that `gather` and `scatter` apply, and a drois driver.
 
 This driver is separate because it computes dot products over several panels of channels.

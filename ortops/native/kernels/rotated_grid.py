@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A rotated RoI's sample grid: two axes as in `axis`, rotated about the RoI's centre."""
 
 from __future__ import annotations

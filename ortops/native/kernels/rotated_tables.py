@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Lists of the pixels that rotated RoIs' bins read, shared by all channels and filled for a part of the RoIs at a time.
 
 A rotated RoI's weights are not a product of two axes. So each bin has its own list, which has every pixel that the bin's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Gradients dX, in tasks with disjoint outputs.
 
 A task computes a band of an image's rows, in a panel of channels or in one channel, and adds up all RoIs in their order.

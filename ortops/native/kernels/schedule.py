@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Split the work of an operator on RoIs into tasks, and allocate their workspaces.
 
 Tasks have disjoint outputs, and the arithmetic does not depend on their number, so results are bit-identical on any number

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A panel that slides down a map: it holds the rows that the current RoI reads, and few others.
 
 RoIs come in the order of their first rows, so no RoI reads a row that the panel has left behind. Measured on P2, whose whole

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Round float64 sums once to an output's element type."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tables of the pixels that each bin reads along one axis, in four forms.
 
 A table holds pixel weights, for averages; each pixel's largest and smallest weight, for maxima of weighted corners; pixels

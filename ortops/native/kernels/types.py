@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is special to an operator in the entries of all operators (`pool`, `resample`)."""
 
 from __future__ import annotations

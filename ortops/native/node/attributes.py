@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Read the attributes of a node and check them, by the operator's definition.
 
 Errors have the sentences of `custom.kernel.read_attribute`, `spec.Attribute.check` and `spec.Operator.check_attributes`.

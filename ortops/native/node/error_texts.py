@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write the text of an error that `shapes` finds."""
 
 from __future__ import annotations

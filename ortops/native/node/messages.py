@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Write an error's text into a call (`types.Call`): UTF-8 with a zero byte at the end, cut off if there is no more room.
 
 Also compare strings.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Infers shapes and checks a call's tensors, compiled once for all operators, since an operator's definition is a table.
 
 `ortops.shapes` does the same for models, whose lengths may have names.

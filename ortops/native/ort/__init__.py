@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Between ONNX Runtime and nodes, in compiled code: registration, kernels, shape inference, callbacks of Python."""

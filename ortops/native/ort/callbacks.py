@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An operator's compiled callbacks in a session (OrtCustomOp).
 
 ctypes would drop an exception that Python raises before a callback's first line or after its last, and ONNX Runtime would

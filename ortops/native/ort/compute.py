@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Compute a node in a session, in compiled code alone."""
 
 from __future__ import annotations

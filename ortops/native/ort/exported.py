@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C functions of the interface, by which Python and other hosts call operators without ONNX Runtime (ortops.h)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """An operator's callbacks (OrtCustomOp) that return a number, emitted without compiling a function for each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Infer the shapes of a node's outputs in a model, through OrtApi's shape inference for custom operators."""
 
 from __future__ import annotations

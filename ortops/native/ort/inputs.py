@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Read the inputs of a session's call through OrtApi, in compiled code: through ctypes, the 30 calls take 20 us."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """OrtApi, ONNX Runtime's table of functions, in compiled code.
 
 Later releases only append to the table, so a function keeps its position. Source: onnxruntime_c_api.h, API version 20.

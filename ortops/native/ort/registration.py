@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Register the operators of a library with session options, and make and compute their nodes.
 
 A registration is made once for each ONNX Runtime in a process and stays in memory, since sessions may outlive their options.

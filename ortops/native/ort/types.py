@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What ONNX Runtime calls of operators and of allocators, and what compiled callbacks need for it."""
 
 from __future__ import annotations

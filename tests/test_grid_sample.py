@@ -65,6 +65,14 @@ def test_only_nodes_without_a_kernel_change(opset: int) -> None:
     assert not cast_samples(model)
 
 
+def test_a_node_may_call_onnxs_domain_ai_onnx() -> None:
+    model = sampler("float", "double", 20)
+    model.graph.node[-1].domain = "ai.onnx"
+    session = ortops.InferenceSession(model.SerializeToString(), options(), providers=[CPU])
+    values = {"a": np.ones((1, 1, 2, 2), np.float32), "grid": np.zeros((1, 1, 1, 2))}
+    assert session.run(None, values)[0].item() == 1
+
+
 def test_sessions_that_leave_standard_nodes_alone_refuse_the_model() -> None:
     model = sampler("float", "double", 20).SerializeToString()
     with pytest.raises(Exception, match="Could not find an implementation for GridSample"):

@@ -265,6 +265,18 @@ def test_both_exporters_of_pytorch_write_deformable_attention_as_one_node(dynamo
     assert_close(y, module(*args), "y")
 
 
+def test_attention_becomes_two_nodes_with_pytorchs_gradients() -> None:
+    args = {
+        "value": torch.rand(2, 14, 2, 3),
+        "locations": torch.rand(2, 5, 2, 2, 3, 2),
+        "weights": torch.rand(2, 5, 2, 2, 3),
+    }
+    module = Attention(torch.tensor([2, 0]))
+    model = export(module, tuple(args.values()), loss=squares, wrt=list(args))
+    assert [node.op_type for node in model.graph.node if "Attn" in node.op_type] == ["MSDeformAttn", "MSDeformAttnGrad"]
+    check(model, module, squares, args, {})
+
+
 class Unready(torch.nn.Module):  # type: ignore[misc]
     """With one kind of trouble for each method of export's errors."""
 

@@ -41,12 +41,13 @@ def cast_samples(model: onnx.ModelProto) -> bool:
 
     The nodes then compute in the type of X, and in float if this is float16 or bfloat16. Nodes in subgraphs stay.
     """
+    for scope in (*model.opset_import, *model.graph.node):
+        scope.domain = normalize_domain(scope.domain)  # ONNX's inference of types does not know the name ai.onnx
     opset = onnx_opset(model) or 0
     types, names = _types(model), {name for node in model.graph.node for name in (*node.input, *node.output)}
     before, nodes = list(model.graph.node), list[onnx.NodeProto]()
     for node in before:
-        is_sample = node.op_type == "GridSample" and not normalize_domain(node.domain)
-        kinds = [types.get(name, 0) for name in node.input] if is_sample else []
+        kinds = [types.get(name, 0) for name in node.input] if node.op_type == "GridSample" and not node.domain else []
         nodes += _with_casts(node, kinds, opset, names) if kinds and set(kinds) <= _COMPUTED.keys() else [node]
     del model.graph.node[:]
     model.graph.node.extend(nodes)

@@ -16,6 +16,11 @@ SENTENCES = {
     "OpenVINO's kernel takes": ("roi-align", "average", "openvino"),
     "ONNX Runtime's node takes": ("in-model", "RoiAlign", "onnxruntime"),
     "OpenVINO's node takes": ("in-model", "RoiAlign", "openvino"),
+    "Deformable DETR](docs/performance.md#detectors-with-attention) takes": (
+        "attention",
+        "Deformable DETR",
+        "onnxruntime",
+    ),
     "with conversions it takes": ("in-model", "with conversions", "onnxruntime"),
 }
 """The comparison, the operation and the runtime of a table's numbers, by the words before their range."""
@@ -27,7 +32,7 @@ def ranged(text: str, tables: str) -> str:
         ratios = sorted(_ratios(tables, *measured))
         digits = 0 if ratios[-1] >= 10 else 1
         low, high = (f"{ratio:.{digits}f}" for ratio in (ratios[0], ratios[-1]))
-        text = re.sub(rf"({words}\s){_RANGE}", rf"\g<1>{low} to\g<2>{high}", text)
+        text = re.sub(rf"({re.escape(words)}\s){_RANGE}", rf"\g<1>{low} to\g<2>{high}", text)
     return text
 
 

@@ -15,10 +15,10 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "onnx_models": (11664, 2601, 2684),
     "conformance": (12907, 2755, 3033),
     "benchmarks": (894, 136, 224),
-    "docs": (635, 88, 135),
+    "docs": (640, 88, 135),
     "examples": (767, 127, 242),
     "release": (401, 75, 109),
-    "tests": (23627, 883, 5650),
+    "tests": (23633, 883, 5652),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

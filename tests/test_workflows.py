@@ -123,3 +123,11 @@ def test_a_release_pushes_the_site_to_its_branch(tmp_path: Path) -> None:
     listed = ["git", "--git-dir", "a/b", "ls-tree", "--name-only", "gh-pages"]
     names = subprocess.run(listed, cwd=tmp_path, capture_output=True, text=True, check=True).stdout  # noqa: S603
     assert names.split() == [".nojekyll", "index.html"]
+
+
+def test_the_readme_has_the_pythons_of_continuous_integration() -> None:
+    jobs, readme = (ROOT / ".github/workflows/ci.yml").read_text("utf-8"), (ROOT / "README.md").read_text("utf-8")
+    for systems, job in (("Linux, macOS", "python"), ("Windows", "windows")):
+        versions = re.search(rf"\n  {job}:\n(?:    .*\n)*?        python: \[(.*)\]\n", jobs)
+        assert versions is not None
+        assert f"| {systems} | {versions[1].replace(chr(34), '')} |" in readme

@@ -38,7 +38,7 @@ from conformance.compare import allowed_errors, sampled
 from conformance.error_terms import Floats, smallest_subnormal, unit_roundoff
 from conformance.expected_values import expected_outputs
 from conformance.families import family_of
-from conformance.model import Dialect, build
+from conformance.model import Dialect, build, described_node
 
 Names = Literal["id", "onnx"]
 
@@ -178,6 +178,7 @@ def write(case: Case, folder: Path) -> None:
         "source": str(case.source),
         "note": case.note,
         "must_fail": bool(case.expects_error),
+        "node": described_node(case, model.graph.node[0]),
         "twin": "twin" if case.twin else None,
         "calls": len(_calls(case)),
         "at_once": case.is_at_once,

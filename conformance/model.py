@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -115,3 +116,28 @@ def tensor_type(dtype: np.dtype[Any]) -> int:
 def feeds(case: Case, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The inputs of a call, without the initializers of the case's model."""
     return {name: array for name, array in inputs.items() if name not in case.initializers}
+
+
+def attributes_of(case: Case) -> dict[str, AttributeValue]:
+    """All attributes as a node stores them, and those whose value the opset fixes."""
+    given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
+    return {**case.definition.constants, **given}
+
+
+def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
+    with np.errstate(over="ignore"):
+        if kind == "FLOAT":
+            return float(np.float32(value))
+        return tuple(float(np.float32(number)) for number in value) if kind == "FLOATS" else value
+
+
+def described_node(case: Case, node: onnx.NodeProto) -> dict[str, Any]:
+    """A model's node as JSON has it: `op_type`, `domain`, `version` and all attributes, infinities and NaN as strings."""
+    attributes = {name: _as_json(value) for name, value in attributes_of(case).items()}
+    return {"op_type": node.op_type, "domain": node.domain, "version": case.version, "attributes": attributes}
+
+
+def _as_json(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_as_json(number) for number in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,9 +21,8 @@ from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import check_conventions
 from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
-from conformance.model import build
+from conformance.model import attributes_of, build
 from conformance.printable import described, message_of
-from ortops.spec import AttributeValue
 
 
 class OnnxBackend(Backend):
@@ -92,19 +91,6 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
     conventions = tuple(conventions)
     check_conventions(conventions)
     return expected_failures.from_mapping(failures), conventions
-
-
-def attributes_of(case: Case) -> dict[str, AttributeValue]:
-    """All attributes as a node stores them, and those whose value the opset fixes."""
-    given = {a.name: _as_stored(a.type, case.attributes.get(a.name, a.default)) for a in case.definition.attributes}
-    return {**case.definition.constants, **given}
-
-
-def _as_stored(kind: str, value: AttributeValue) -> AttributeValue:
-    with np.errstate(over="ignore"):
-        if kind == "FLOAT":
-            return float(np.float32(value))
-        return tuple(float(np.float32(number)) for number in value) if kind == "FLOATS" else value
 
 
 def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:

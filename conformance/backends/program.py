@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import shlex
 import shutil
@@ -32,9 +31,8 @@ from conformance.backends.base import (
     UnsupportedError,
     is_standard,
 )
-from conformance.backends.external import attributes_of
 from conformance.case import Array, Case
-from conformance.model import build
+from conformance.model import build, described_node
 
 VERSION = 1
 """The version of the protocol."""
@@ -89,12 +87,6 @@ class Program(Backend):
         model = build(case, "standard" if is_standard(case) else "ortops")
         (node,) = model.graph.node
         given, outputs = ([value.name for value in values] for values in (model.graph.input, model.graph.output))
-        described = {
-            "op_type": node.op_type,
-            "domain": node.domain,
-            "version": case.version,
-            "attributes": {name: _as_json(value) for name, value in attributes_of(case).items()},
-        }
         with _disk():
             if self._running.has_ended:
                 with child.uncounted(child.START_TIMEOUT):
@@ -119,7 +111,7 @@ class Program(Backend):
                 "inputs": [files[name] for name in given],
                 "initializers": [files[name] for name in files if name not in given],
                 "outputs": outputs,
-                "node": described,
+                "node": described_node(case, node),
             }
             arrays = self._arrays(running, running.answer(request), outputs)
             if case.expects_error == "data":
@@ -255,10 +247,3 @@ def _keep_first(stream: Any, printed: bytearray) -> None:
     with stream:
         while data := os.read(stream.fileno(), 2**16):
             printed += data[: MAX_SHOWN - len(printed)]
-
-
-def _as_json(value: object) -> object:
-    """The value of an attribute; NaN and infinities, which JSON lacks, as strings."""
-    if isinstance(value, tuple):
-        return [_as_json(number) for number in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

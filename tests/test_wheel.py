@@ -65,7 +65,7 @@ def test_it_has_the_library_of_its_sources_for_its_platform(tmp_path: Path, targ
     with zipfile.ZipFile(made) as files:
         (about,) = (name for name in files.namelist() if name.endswith(".dist-info/WHEEL"))
         assert b"Root-Is-Purelib: false" in files.read(about)
-    assert made.stat().st_size < 2_000_000
+    assert made.stat().st_size < 2_050_000
     if target.endswith("-linux"):  # no later C library than the wheel says
         versions = {tuple(map(int, version.split(b"."))) for version in re.findall(rb"GLIBC_([\d.]+)", code)}
         assert versions

@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (640, 88, 135),
     "examples": (767, 127, 242),
     "release": (401, 75, 109),
-    "tests": (23637, 883, 5652),
+    "tests": (23634, 883, 5652),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -211,17 +211,16 @@ class _Attention:
         if not self.locations:
             return graph.locations(self.grids, self._inputs(lengths)[1])
         for reference, quotient in search.operands(self.locations, "Add"):
-            for division in (search.chain(quotient, "Div"), search.chain(quotient, "Cast", "Div")):
-                if division and len(lengths.shapes.get(division[-1].input[0], ())) == 6:
-                    offsets, normalizer = division[-1].input
-                    one, two, four, five, six = (graph.constant([i]) for i in (1, 2, 4, 5, 6))
-                    shape = graph.op("Shape", offsets)
-                    axes = graph.op("Slice", shape, two, six)
-                    expanded = graph.op("Div", offsets, graph.op("Expand", normalizer, axes))
-                    if len(division) > 1:
-                        expanded = graph.op("Cast", expanded, to=attribute(division[0], "to"))
-                    points = graph.op("Concat", one, graph.op("Slice", shape, four, five), one, axis=0)
-                    return graph.op("Add", graph.op("Expand", reference, points), expanded)
+            division = search.chain(quotient, "Div") or search.chain(quotient, "Cast", "Div")
+            if division and len(lengths.shapes.get(division[-1].input[0], ())) == 6:
+                offsets, normalizer = division[-1].input
+                axes = graph.op("Shape", offsets, start=2, end=6)
+                expanded = graph.op("Div", offsets, graph.op("Expand", normalizer, axes))
+                if len(division) > 1:
+                    expanded = graph.op("Cast", expanded, to=attribute(division[0], "to"))
+                one, count = graph.constant([1]), graph.op("Shape", offsets, start=4, end=5)
+                points = graph.op("Concat", one, count, one, axis=0)
+                return graph.op("Add", graph.op("Expand", reference, points), expanded)
         return self.locations
 
     def _maps(self, graph: _Nodes, lengths: Lengths) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ortops.foreign.protos import normalize_domain
 from ortops.foreign.standard import STANDARD_NAMES, implementation, onnx_definition
 from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
 from ortops.operators import OPERATORS
@@ -184,12 +185,12 @@ class _SearchedModel:
 
     def definitions(self, known: Mapping[tuple[str, str], Operator], *, serves: bool) -> list[Operator]:
         """See `served_operators`; `known` has the operators of this project and of users."""
-        functions = {(_domain(function.domain), function.name) for function in self._functions}
+        functions = {(normalize_domain(function.domain), function.name) for function in self._functions}
         definitions, scopes = dict[tuple[str, str], Operator](), self.scopes() if self._nodes or self._functions else []
         for place, import_, nodes in scopes:
             opset = scopes[0][1]
             for node in _all(nodes):
-                identity = _domain(node.domain), node.op_type
+                identity = normalize_domain(node.domain), node.op_type
                 is_served = serves and identity not in known
                 definition = _definition(*identity, opset) if is_served else known.get(identity)
                 if definition is None or identity in functions:
@@ -230,11 +231,7 @@ def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
     """The version of ONNX's domain among imports, the last of several, as in ONNX Runtime; 0 if it is not imported."""
     # Not `next` of a generator: an exception that a signal handler raises while Python closes that is lost.
-    return [0, *(item.version for item in imports if not _domain(item.domain))][-1]
-
-
-def _domain(domain: str) -> str:
-    return "" if domain == "ai.onnx" else domain
+    return [0, *(item.version for item in imports if not normalize_domain(item.domain))][-1]
 
 
 def _all(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

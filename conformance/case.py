@@ -87,6 +87,11 @@ OLD_LEVELS = {"text": Level.CORE, "vectors": Level.STANDARD, "reference": Level.
 """The levels by the values of the deprecated option `--strict`."""
 
 
+def chosen_level(level: str | None, strict: str | None, *listed: Level | None) -> Level:
+    """The level of a run: that of the option `--level`, else of `--strict`, else of a list of expected failures."""
+    return Level(next(filter(None, (level, OLD_LEVELS.get(strict or ""), *listed)), Level.STANDARD))
+
+
 def weakest(*bases: Basis) -> Basis:
     """The weakest of several bases."""
     return max(bases, key=list(Basis).index)

@@ -103,10 +103,10 @@ def _properties(case: Case) -> Mapping[str, Value]:
     lengths = {name: n for name, n in lengths.items() if name.isidentifier()}
     properties |= lengths
     properties |= {f"parity of {name}": f"{'odd' if n % 2 else 'even'} {name}" for name, n in lengths.items()}
-    for one, other in (pair for pair in PAIRS if {*pair} <= properties.keys()):
-        a, b = properties[one], properties[other]
+    for first, second in (pair for pair in PAIRS if {*pair} <= properties.keys()):
+        a, b = properties[first], properties[second]
         for sign, opposite, holds in (("=", "!=", a == b), ("<", ">=", a < b), (">", "<=", a > b)):
-            properties[f"{one} {sign} {other}"] = f"{one} {sign if holds else opposite} {other}"
+            properties[f"{first} {sign} {second}"] = f"{first} {sign if holds else opposite} {second}"
     rois = next((t.name for t in case.definition.inputs if t.name in case.inputs and t.shape[-1:] == (4,)), "")
     if rois and case.types[rois].dtype.kind not in "iu":
         starts, ends = np.split(case.inputs[rois].astype(np.float64), 2, axis=-1)

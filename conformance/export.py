@@ -32,13 +32,13 @@ from onnx import GraphProto, numpy_helper
 import ortops
 from conformance import tensor_files
 from conformance.backends import UnsupportedError
-from conformance.backends.base import is_standard, require_standard
+from conformance.backends.base import dialect_of, require_standard
 from conformance.case import DTYPES, MAX_SAMPLES, Array, Case, element_type_of
 from conformance.compare import allowed_errors, sampled
 from conformance.error_terms import Floats, smallest_subnormal, unit_roundoff
 from conformance.expected_values import expected_outputs
 from conformance.families import family_of
-from conformance.model import Dialect, build, described_node
+from conformance.model import build, described_node
 
 Names = Literal["id", "onnx"]
 
@@ -87,11 +87,7 @@ def _kind(case: Case) -> str:
         return "must_fail"
     if case.formula is not None:
         return "large"
-    return "huge" if _is_huge(case) else _dialect(case)
-
-
-def _dialect(case: Case) -> Dialect:
-    return "standard" if is_standard(case) else "ortops"
+    return "huge" if _is_huge(case) else dialect_of(case)
 
 
 def core() -> frozenset[str]:
@@ -130,7 +126,7 @@ def write_corpus(cases: Iterable[Case], folder: Path, corpus: str, names: Names 
         of_case = _sums(folder / name)
         sums |= {f"{name}/{file}": digest for file, digest in of_case.items()}
         meaning = "".join(f"{digest}  {file}\n" for file, digest in of_case.items() if not file.endswith("case.json"))
-        row = {"id": case.id, "folder": name, "dialect": _dialect(case), "basis": case.basis.value}
+        row = {"id": case.id, "folder": name, "dialect": dialect_of(case), "basis": case.basis.value}
         rows.append({**row, "must_fail": bool(case.expects_error), "sha256": _sha256(meaning.encode())})
     head = {"format": 1, "corpus": corpus, "generator": f"ortops {ortops.__version__}", "licence": LICENCE}
     lines = ",\n".join(map(json.dumps, rows))
@@ -165,7 +161,7 @@ def write(case: Case, folder: Path) -> None:
     """
     if folder.exists():
         shutil.rmtree(folder)
-    model = build(case, _dialect(case))
+    model = build(case, dialect_of(case))
     for i, call in enumerate(_calls(case)):
         data = folder / f"test_data_set_{i}"
         data.mkdir(parents=True)
@@ -173,7 +169,7 @@ def write(case: Case, folder: Path) -> None:
     (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
     about = {
         "id": case.id,
-        "dialect": _dialect(case),
+        "dialect": dialect_of(case),
         "basis": case.basis.value,
         "source": str(case.source),
         "note": case.note,

@@ -15,7 +15,7 @@ import pytest
 
 from conformance import schedule
 from conformance.backends import MissingBackendError, ProviderError
-from conformance.case import OLD_LEVELS, Case, Level
+from conformance.case import Case, chosen_level
 from conformance.cases import by_id, collect
 from conformance.expected_failures import Floor, Listed, read, shortfalls
 from conformance.outcome import Outcome, Result
@@ -59,12 +59,11 @@ def prepare(config: pytest.Config) -> None:
     if old := config.getoption("conformance_strict"):
         text = "--conformance-strict is deprecated: use --conformance-level core, standard or strict"
         config.issue_config_time_warning(pytest.PytestDeprecationWarning(text), stacklevel=2)
-    named = config.getoption("conformance_level") or OLD_LEVELS.get(old)
     setting = schedule.Setting(
         config.getoption("conformance_backend"),
         config.getoption("conformance_provider"),
         known=listed.failures if file else None,
-        level=Level(named or listed.level or "standard"),
+        level=chosen_level(config.getoption("conformance_level"), old, listed.level),
     )
     stack = contextlib.ExitStack()
     config.add_cleanup(stack.close)

@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17635, 4488, 4250),
+    "ortops": (17633, 4488, 4248),
     "onnx_models": (11664, 2601, 2684),
-    "conformance": (12903, 2755, 3035),
+    "conformance": (12906, 2757, 3037),
     "benchmarks": (894, 136, 224),
     "docs": (640, 88, 135),
     "examples": (767, 127, 242),

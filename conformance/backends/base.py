@@ -12,6 +12,7 @@ from conformance.case import Array, Case
 from conformance.child import limited_memory
 from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import evaluated, reference
+from conformance.model import Dialect
 from conformance.printable import PrintableError
 from ortops.operators.asked import WITHOUT_KERNEL
 
@@ -100,6 +101,11 @@ def require_kernel(case: Case) -> None:
 def is_standard(case: Case) -> bool:
     """Whether ONNX has the case's operator with these attributes and values."""
     return case.definition.standard is not None and case.attributes.get("mode") != "max_interpolated"
+
+
+def dialect_of(case: Case) -> Dialect:
+    """The dialect of the case's model for a runtime: ONNX's own node if there is one."""
+    return "standard" if is_standard(case) else "ortops"
 
 
 def require_standard(case: Case, *, element_types: Collection[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from conformance import expected_failures
-from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, is_standard
+from conformance.backends.base import Backend, MissingBackendError, Session, UnsupportedError, dialect_of
 from conformance.case import Array, Case
 from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import check_conventions
@@ -34,7 +34,7 @@ class OnnxBackend(Backend):
 
     def prepare(self, case: Case) -> Session:
         """See `Backend`."""
-        model = build(case, "standard" if is_standard(case) else "ortops")
+        model = build(case, dialect_of(case))
         is_compatible = getattr(self._target, "is_compatible", None)
         if is_compatible is not None and not is_compatible(model, device="CPU"):
             raise UnsupportedError("is_compatible(model) is False")

@@ -29,7 +29,7 @@ from conformance.backends.base import (
     RefusedError,
     Session,
     UnsupportedError,
-    is_standard,
+    dialect_of,
 )
 from conformance.case import Array, Case
 from conformance.model import build, described_node
@@ -84,7 +84,7 @@ class Program(Backend):
         """See `Backend`. The program gets the model with the first call."""
         if case.is_at_once:
             raise UnsupportedError("a program answers one request at a time")
-        model = build(case, "standard" if is_standard(case) else "ortops")
+        model = build(case, dialect_of(case))
         (node,) = model.graph.node
         given, outputs = ([value.name for value in values] for values in (model.graph.input, model.graph.output))
         with _disk():

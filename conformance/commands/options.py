@@ -34,9 +34,10 @@ TIME_LIMIT = click.option(
     show_default=True,
     help="Time limit of each case. What a runtime does only at its first call, such as compiling, does not count.",
 )
+LEVELS = click.Choice([level.value for level in Level])
 LEVEL = click.option(
     "--level",
-    type=click.Choice([level.value for level in Level]),
+    type=LEVELS,
     help="Whose rules count: the operator's text (core), also published vectors and the results of ONNX's reference "
     "evaluator (standard), or also this suite's own (strict). Cases of other rules depart and do not fail. [default: that "
     "of the list of expected failures, or standard]",

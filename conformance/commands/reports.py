@@ -12,7 +12,7 @@ import click
 
 from conformance import backends, schedule
 from conformance.case import Case, Level
-from conformance.commands.options import IN_FILE, JOBS, SELECT, out_file, selected_cases, wrong_call
+from conformance.commands.options import IN_FILE, JOBS, LEVELS, SELECT, out_file, selected_cases, wrong_call
 from conformance.report import counts, history, terminal
 from conformance.report.record import NotAReportError, Report, read, read_merged, report_of
 from conformance.report.terminal import console, line
@@ -105,7 +105,7 @@ def compare_command(before_file: Path, after_file: Path) -> None:
 @click.argument("files", metavar="REPORTS...", nargs=-1, required=True, type=IN_FILE)
 @click.option(
     "--level",
-    type=click.Choice([level.value for level in Level]),
+    type=LEVELS,
     default="standard",
     show_default=True,
     help="Whose rules count, as for `run --level`, whatever the runs asked for.",

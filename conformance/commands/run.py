@@ -13,7 +13,7 @@ import click
 
 import ortops
 from conformance import backends, child, schedule
-from conformance.case import OLD_LEVELS, Case, Level
+from conformance.case import Case, chosen_level
 from conformance.cases import by_id
 from conformance.commands.options import (
     IN_FILE,
@@ -196,7 +196,7 @@ def run_command(
             click.echo(case.id)
         return
     label = backend_name if provider is None else f"{backend_name} on {provider}"
-    asked = Level(level or OLD_LEVELS.get(strict or "") or listed.level or older.level or Level.STANDARD)
+    asked = chosen_level(level, strict, listed.level, older.level)
     reports = Reports(label, asked, cases, json=json_file, junit=junit_file, html=html_file)
     if earlier_file is not None:
         reports.take(_earlier(earlier_file, label), without_list=write_expected_failures_file is not None)

@@ -25,7 +25,7 @@ from ortops.engine.shutdown import awaited_at_exit, register_exit_function
 from ortops.foreign.cast_samples import cast_samples, lacks_grid_sample
 from ortops.foreign.deformable_attention import fuse
 from ortops.foreign.error_hints import hint_for
-from ortops.foreign.model_nodes import parsed, served_operators
+from ortops.foreign.model_nodes import identity_of, parsed, served_nodes
 from ortops.foreign.onnx_equivalents import is_of_onnxruntime
 from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.foreign.standard import standard_operators
@@ -252,6 +252,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     error.
     """
 
+    _computed: list[tuple[str, str]] | None
+
     @awaited_at_exit
     def __init__(
         self,
@@ -292,7 +294,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._users = self._registration.users | users
         self._operator_errors = SessionErrors() if self._users else None
         self._options, self._standard, self._model = options, standard, path_or_bytes
-        self._nodes = self._served(providers)
+        self._find_nodes(providers)
         init = super().__init__
         try:
             self._make(lambda model: init(model, options, providers, provider_options, **kwargs))
@@ -328,13 +330,15 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
                 if not is_of_onnxruntime(error):
                     raise
             else:
+                fused = [identity_of(node) for node in changed.graph.node if node.op_type == "MSDeformAttn"]
+                self._computed = [*dict.fromkeys([*(self._computed or ()), *fused])]
                 return
         try:
             self._make_from(self._model, make)
         except Exception as error:
             if changed is None or not lacks_grid_sample(error) or not cast_samples(changed):
                 raise
-            self._nodes = served_operators(changed.SerializeToString(), self._users.values()) or ()
+            self._search(changed.SerializeToString())
             self._make_changed(changed, make)
 
     def _make_changed(self, changed: onnx.ModelProto, make: Callable[[Any], None]) -> None:
@@ -359,8 +363,8 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         self._model_path: Any = None if isinstance(model, bytes) else os.fspath(model)
         self._model_bytes: Any = model if isinstance(model, bytes) else None
 
-    def _served(self, providers: Sequence[Any] | None) -> Sequence[Operator]:
-        """The definitions of nodes of ONNX and other projects that the session runs.
+    def _find_nodes(self, providers: Sequence[Any] | None) -> None:
+        """Find the nodes of the model that the session's operators compute, and their definitions.
 
         Raises:
             TypeError, ValueError: as ``__init__``.
@@ -369,21 +373,40 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
         if standard not in (None, True, False):
             raise TypeError(f"standard = {standard!r}: must be True, False or None")
         serves = standard is not False
-        serves = self._serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
-        self._seen = set[str]()
-        nodes: Sequence[Operator] | None = served_operators(
-            self._model, self._users.values(), serves=serves, seen=self._seen
-        )
-        if nodes is None and standard and not registration.nodes:
+        self._serves = serves and bool(standard or registration.nodes or has_only_cpu(options, providers))
+        self._search(self._model)
+        if self._computed is None and standard and not registration.nodes:
             raise ValueError(f"standard = True: {_ORT_FORMAT}")
-        if nodes is None:
-            nodes = registration.nodes if serves else ()
-        return nodes
+
+    def _search(self, model: Any) -> None:
+        """Find the nodes and definitions in the model that ONNX Runtime gets."""
+        found = served_nodes(model, self._users.values(), domain=self._registration.domain, serves=self._serves)
+        self._seen: set[str] = set() if found is None else found.seen
+        self._computed = None if found is None else found.nodes
+        known = self._registration.nodes if self._serves else ()
+        self._nodes: Sequence[Operator] = known if found is None else found.definitions
+
+    def ortops_nodes(self) -> list[tuple[str, str]]:
+        """The nodes that ortops computes, in the model's graph, its subgraphs and its functions.
+
+        Other nodes, also those that an optimization of ONNX Runtime adds, are ONNX Runtime's own. In a profile of ONNX
+        Runtime, the events of these nodes have one of these operators as ``args["op_name"]``.
+
+        Returns:
+            The name and the operator of each node, such as ``("/head/RoiAlign", "RoiAlign")``. The name is that of the
+            node's first output if the node has none. An attention that the session computes by MSDeformAttn is one node.
+
+        Raises:
+            RuntimeError: the model is in ONNX Runtime's own format, which ortops does not read.
+        """
+        if self._computed is None:
+            raise RuntimeError("ortops does not read models in ONNX Runtime's own format")
+        return list(self._computed)
 
     @awaited_at_exit
     def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
         """Make the session anew as onnxruntime.InferenceSession does; for `standard`, the rule of ``__init__`` holds."""
-        self._nodes = self._served(providers)
+        self._find_nodes(providers)
         set_providers = super().set_providers
 
         def make(model: Any) -> None:

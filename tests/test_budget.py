@@ -11,14 +11,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
-    "ortops": (17633, 4488, 4248),
+    "ortops": (17644, 4507, 4255),
     "onnx_models": (11664, 2601, 2684),
     "conformance": (12906, 2757, 3037),
     "benchmarks": (894, 136, 224),
     "docs": (640, 88, 135),
     "examples": (767, 127, 242),
     "release": (401, 75, 109),
-    "tests": (23634, 883, 5652),
+    "tests": (23675, 883, 5660),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

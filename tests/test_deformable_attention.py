@@ -415,6 +415,15 @@ def test_subgraphs_stay_as_they_are() -> None:
     np.testing.assert_array_equal(ours(model, feeds())[0], plain(model, feeds())[0])
 
 
+def test_a_session_names_an_attention_as_one_node() -> None:
+    model = model_of(text())
+    session = ortops.InferenceSession(model.SerializeToString())
+    (node,) = session.ortops_nodes()
+    assert node == (model.graph.output[0].name, "MSDeformAttn")
+    session.set_providers(["CPUExecutionProvider"])
+    assert session.ortops_nodes() == [node]
+
+
 def test_a_session_that_leaves_standard_nodes_alone_samples_in_onnx_runtime() -> None:
     model, values = model_of(text()), feeds()
     values["loc"][0, 0] = np.nan  # where ONNX Runtime samples a pixel, and MSDeformAttn 0

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from pathlib import Path
@@ -21,7 +22,7 @@ from conformance.backends.session import CPU, options
 from ortops.engine.c_api import Domains
 from ortops.engine.extensions import OrtError
 from ortops.foreign import model_nodes, served
-from ortops.foreign.model_nodes import served_operators
+from ortops.foreign.model_nodes import served_nodes
 from ortops.foreign.standard import STANDARD_NAMES
 from ortops.foreign.third_party import THIRD_PARTY
 
@@ -54,6 +55,11 @@ def parse(body: str, opset: int = 22, *, imports: str = "", functions: str = "")
 
 def saved(model: onnx.ModelProto) -> bytes:
     return bytes(model.SerializeToString())
+
+
+def names_of_served(model: Any) -> list[str]:
+    found = served_nodes(model)
+    return [] if found is None else [operator.name for operator in found.definitions]
 
 
 def run(model: onnx.ModelProto | bytes | Path, chosen: Any = None, **arguments: Any) -> NDArray[np.float32]:
@@ -137,8 +143,42 @@ def test_nodes_in_graphs_of_nodes_and_in_functions_are_served(body: str, opset: 
     is_call = "f.g" in body
     functions, imports = (FUNCTION.format(opset=opset), ', "f" : 1') if is_call else ("", "")
     model = parse(body, 22 if is_call else opset, imports=imports, functions=functions)
-    assert [operator.name for operator in served_operators(saved(model)) or []] == ["RoiAlign"]
+    assert names_of_served(saved(model)) == ["RoiAlign"]
     assert run(model).tobytes() == converted(model).tobytes()
+
+
+@pytest.mark.parametrize(("body", "inner"), [(IF, "t"), (LOOP, "p"), ("y = f.g (x, boxes, of)", "p")])
+def test_a_session_names_the_nodes_that_ortops_computes(body: str, inner: str, tmp_path: Path) -> None:
+    imports, functions = (', "f" : 1', FUNCTION.format(opset=22)) if "f.g" in body else ("", "")
+    model = parse(f"r = Relu (x) outer = RoiAlign (r, boxes, of) {body}", imports=imports, functions=functions)
+    model.graph.output.append(onnx.ValueInfoProto(name="outer"))
+    model.graph.node[1].name = "head"
+    profiled = options()
+    profiled.enable_profiling, profiled.profile_file_prefix = True, str(tmp_path / "profile")
+    session = ortops.InferenceSession(saved(model), profiled, providers=[CPU])
+    assert session.ortops_nodes() == [("head", "RoiAlign"), (inner, "RoiAlign")]
+    session.run(None, FEEDS)
+    events = json.loads(Path(session.end_profiling()).read_text("utf-8"))
+    ran = [event["name"] for event in events if event.get("args", {}).get("op_name") == "RoiAlign"]
+    assert any(name.startswith("head") for name in ran)
+    assert len(set(ran)) == 2
+    assert ortops.InferenceSession(saved(onnx_models.convert(model)), options()).ortops_nodes()[0] == (
+        "head",
+        "RoiAlign_22",
+    )
+
+
+def test_a_session_names_no_nodes_that_onnx_runtime_computes(tmp_path: Path) -> None:
+    model = parse(f"y = {ROI_ALIGN}", 16)
+    assert ortops.InferenceSession(saved(model), options(), standard=False).ortops_nodes() == []
+    saving, path = options(), str(tmp_path / "model.ort")
+    saving.optimized_model_filepath = path
+    ortops.InferenceSession(saved(model), saving, providers=[CPU])
+    reading = options()
+    ortops.register(reading, opset=16)
+    session = ortops.InferenceSession(path, reading, providers=[CPU])
+    with pytest.raises(RuntimeError, match="does not read models in ONNX Runtime's own format"):
+        session.ortops_nodes()
 
 
 @pytest.mark.parametrize(("opset", "of_function"), [(22, 10), (10, 16)])
@@ -173,7 +213,7 @@ def test_what_is_no_model_gets_the_error_of_onnxruntime(tmp_path: Path) -> None:
     for content in (b"", b"\x00" * 99, b"\xff" * 99, whole[:-9], whole[:60], b"RoiAlign", b"\x3a\xff\xff\xff\xff\x7f"):
         path.write_bytes(content)
         for given in (content, path):
-            assert served_operators(given) in ([], None) or content.startswith(whole[:9])
+            assert not names_of_served(given) or content.startswith(whole[:9])
             with pytest.raises(Exception, match="ONNXRuntimeError"):
                 run(given)
     with pytest.raises(Exception, match="NO_SUCHFILE"):
@@ -218,7 +258,7 @@ def test_weights_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     protos = SimpleNamespace(NodeProto=SimpleNamespace(FromString=parsed), OperatorSetIdProto=onnx.OperatorSetIdProto)
     monkeypatch.setattr(model_nodes, "onnx", protos)
-    assert [operator.name for operator in served_operators(saved(model)) or []] == ["RoiAlign"]
+    assert names_of_served(saved(model)) == ["RoiAlign"]
     assert len(read) == 1
     assert read[0] < 1000
 

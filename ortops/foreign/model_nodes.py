@@ -11,7 +11,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -47,42 +47,59 @@ _Bytes = Any
 """Bytes or a mapped file."""
 
 
-def served_operators(
-    model: object, users: Iterable[Operator] = (), *, serves: bool = True, seen: set[str] | None = None
-) -> list[Operator] | None:
-    """Check the names of attributes in a model, and find ONNX's and other projects' operators that a session runs.
+class ServedNodes(NamedTuple):
+    """The nodes of a model that a session's operators compute.
+
+    definitions: those of ONNX's and other projects' operators, for ONNX's at the opset that the model imports.
+    nodes: the name of each node, or of its first output if it has no name, and the name of its operator.
+    seen: the names of the operators of the graph's nodes that are among `_PARTS`, such as GridSample.
+    """
+
+    definitions: list[Operator]
+    nodes: list[tuple[str, str]]
+    seen: set[str]
+
+
+def served_nodes(
+    model: object, users: Iterable[Operator] = (), *, domain: str = DOMAIN, serves: bool = True
+) -> ServedNodes | None:
+    """Check the names of attributes in a model, and find the nodes that a session's operators compute.
 
     Args:
         model: the model as bytes or the path of its file, as for a session.
         users: the operators of users that the session has.
+        domain: the domain of this project's operators.
         serves: whether the session runs nodes of ONNX and other projects itself; if not, none is checked or found.
-        seen: gets the names of the operators of the graph's nodes that are among `_PARTS`, such as GridSample.
 
     Returns:
-        The definitions; for ONNX's operators, at the opset that the model imports. None for a model in ONNX Runtime's own
-        format. An empty list if the argument is not a model; ONNX Runtime then raises the error.
+        The nodes; None for a model in ONNX Runtime's own format. Nothing is found if the argument is not a model; ONNX
+        Runtime then raises the error.
 
     Raises:
         ValueError: a function in the model imports an opset at which an operator's attributes differ from the model's opset.
         TypeError: a node has an attribute that its operator lacks, which a session would ignore.
     """
-    known = {(operator.domain, operator.name): operator for operator in (*OPERATORS, *users)}
+    known = {(domain, operator.name): operator for operator in OPERATORS}
+    known |= {(operator.domain, operator.name): operator for operator in users}
     names = [_short_field(field, operator.name) for operator in users for field in (_OP_TYPE, _FUNCTION_NAME)]
-    parts = [_short_field(_DOMAIN, DOMAIN), *names, *(_PARTS if serves else ())]
+    parts = [_short_field(_DOMAIN, domain), *names, *(_PARTS if serves else ())]
     with _content(model) as data:
         if data[4:8] == _ORT_FORMAT:
             return None
         try:
-            nodes = _SearchedModel(data, parts)
+            searched = _SearchedModel(data, parts)
         except (IndexError, ValueError, DecodeError):
-            return []
-        if seen is not None:
-            seen.update(nodes.operators)
-        return nodes.definitions(known, serves=serves)
+            return ServedNodes([], [], set())
+        return searched.served(known, serves=serves)
+
+
+def identity_of(node: onnx.NodeProto) -> tuple[str, str]:
+    """The name of a node, or of its first output if it has no name, and the name of its operator."""
+    return node.name or next(filter(None, node.output), ""), node.op_type
 
 
 def parsed(model: object) -> onnx.ModelProto | None:
-    """A model, as for `served_operators`, without its external data; None if the argument is not a model."""
+    """A model, as for `served_nodes`, without its external data; None if the argument is not a model."""
     proto = onnx.ModelProto()
     with _content(model) as data, contextlib.suppress(DecodeError):
         return proto if proto.ParseFromString(data[:]) and proto.HasField("graph") else None
@@ -90,7 +107,7 @@ def parsed(model: object) -> onnx.ModelProto | None:
 
 
 def is_ort_format(model: object) -> bool:
-    """Whether a model, as for `served_operators`, is in ONNX Runtime's own format, which has no opset."""
+    """Whether a model, as for `served_nodes`, is in ONNX Runtime's own format, which has no opset."""
     with _content(model) as data:
         return bool(data[4:8] == _ORT_FORMAT)
 
@@ -99,7 +116,7 @@ def nodes_of(model: object, name: str) -> list[onnx.NodeProto]:
     """The nodes of an operator in a model, also in subgraphs and functions; none if the argument is not a model.
 
     Args:
-        model: as for `served_operators`.
+        model: as for `served_nodes`.
         name: the operator's name, in any domain.
     """
     with _content(model) as data:
@@ -167,11 +184,6 @@ class _SearchedModel:
             elif field == _FUNCTIONS and has_any(start, end):
                 self._functions.append(onnx.FunctionProto.FromString(data[start:end]))
 
-    @property
-    def operators(self) -> set[str]:
-        """The names of the operators of the graph's own nodes among these."""
-        return {node.op_type for node in self._nodes}
-
     def scopes(self) -> list[tuple[str, int, Iterable[onnx.NodeProto]]]:
         """The place, in words, the opset and the nodes of the graph and of each function."""
         opset = _opset(map(onnx.OperatorSetIdProto.FromString, self._opsets))
@@ -183,10 +195,11 @@ class _SearchedModel:
             ),
         ]
 
-    def definitions(self, known: Mapping[tuple[str, str], Operator], *, serves: bool) -> list[Operator]:
-        """See `served_operators`; `known` has the operators of this project and of users."""
+    def served(self, known: Mapping[tuple[str, str], Operator], *, serves: bool) -> ServedNodes:
+        """See `served_nodes`; `known` has the operators of this project and of users."""
         functions = {(normalize_domain(function.domain), function.name) for function in self._functions}
         definitions, scopes = dict[tuple[str, str], Operator](), self.scopes() if self._nodes or self._functions else []
+        computed = list[tuple[str, str]]()
         for place, import_, nodes in scopes:
             opset = scopes[0][1]
             for node in _all(nodes):
@@ -197,6 +210,7 @@ class _SearchedModel:
                     continue
                 where = f"node {node.name!r} ({node.op_type}){place}"
                 _check_names(definition, node, where)
+                computed.append(identity_of(node))
                 if not is_served:
                     continue
                 if import_ != opset and _names(_definition(*identity, import_)) != _names(definition):
@@ -205,7 +219,7 @@ class _SearchedModel:
                         "must be converted (onnx_models.convert)"
                     )
                 definitions[identity] = definition
-        return list(definitions.values())
+        return ServedNodes(list(definitions.values()), computed, {node.op_type for node in self._nodes})
 
 
 def _definition(domain: str, name: str, opset: int) -> Operator | None:

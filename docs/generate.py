@@ -15,8 +15,11 @@ from docs.speeds import ranged
 
 FOLDER = Path(__file__).parent
 
-COUNTED = ("conformance.md", "../README.md")
-"""The documents with numbers of cases and mutants, which are kept up to date."""
+NUMBERED = ("../README.md", "conformance.md", "performance.md")
+"""The documents with numbers that `numbered` writes."""
+
+TABLES = ("performance.md", "pytorch.md")
+"""The documents with measured tables, whose numbers stand in sentences, too."""
 
 MEASURED = {"images/speed.svg"}
 """The picture that `make bench` draws."""
@@ -25,15 +28,18 @@ MEASURED = {"images/speed.svg"}
 def generated() -> dict[str, str]:
     """The text of each generated file by its path in this folder."""
     files = {"operators.md": operators_document()}
-    tables = (FOLDER / "performance.md").read_text("utf-8")
-    files |= {name: ranged(counted((FOLDER / name).read_text("utf-8")), tables) for name in COUNTED}
-    files["performance.md"] = ranged(tables, tables)
+    files |= {name: numbered((FOLDER / name).read_text("utf-8")) for name in NUMBERED}
     text = (FOLDER / "findings.md").read_text("utf-8")
     files["findings.md"] = findings.rewritten(text, findings.runtimes(), findings.read_counts())
     for name, picture in PICTURES.items():
         for theme, text in drawn(picture).items():
             files[f"images/{name}-{theme}.svg"] = text
     return files
+
+
+def numbered(text: str) -> str:
+    """A document with the numbers of cases, of mutants and of measured tables in its sentences as they are."""
+    return ranged(counted(text), "".join((FOLDER / name).read_text("utf-8") for name in TABLES))
 
 
 def stale(files: Mapping[str, str], folder: Path = FOLDER) -> list[str]:

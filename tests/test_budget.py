@@ -15,10 +15,10 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "onnx_models": (11664, 2601, 2684),
     "conformance": (12906, 2757, 3037),
     "benchmarks": (894, 136, 224),
-    "docs": (640, 88, 135),
+    "docs": (645, 89, 138),
     "examples": (767, 127, 242),
     "release": (401, 75, 109),
-    "tests": (23675, 883, 5660),
+    "tests": (23770, 889, 5676),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -19,7 +19,6 @@ from conformance.report.record import Origin, Report
 from docs import findings
 from docs.__main__ import main
 from docs.generate import generated, stale
-from docs.speeds import SENTENCES, ranged
 from ortops import atomic_file
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -112,14 +111,6 @@ SVG = {name.removeprefix("images/"): text for name, text in FILES.items() if nam
 
 def test_no_document_and_no_picture_is_stale() -> None:
     assert stale(FILES) == [], "`python -m docs` writes these files again"
-
-
-def test_ranges_in_sentences_are_those_of_the_tables() -> None:
-    tables = FILES["performance.md"]
-    for words in SENTENCES:
-        sentence = rf"({re.escape(words)}\s)[\d.]+ to\s([\d.]+ times)"
-        text = next(page for page in (FILES["../README.md"], tables) if re.search(sentence, page))
-        assert ranged(re.sub(sentence, r"\g<1>99 to \g<2>", text), tables) == text
 
 
 def test_a_changed_file_and_a_picture_of_nothing_are_stale() -> None:

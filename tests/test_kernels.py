@@ -23,6 +23,9 @@ from problems import MODES, SHAPES_OF_ROIS, Array, Problem, make_problem, proble
 from processes import python
 from samples import Sample, every, samples
 
+MAX_TEMPORARY_BYTES = 64 << 20
+"""The most temporary memory of a call, as docs/run.md says."""
+
 
 def forward(problem: Problem) -> Array:
     return ortops.roi_align(problem.x, problem.rois, problem.batch_indices, **problem.attributes)
@@ -282,7 +285,7 @@ for call in (forward, lambda: backward("dx"), lambda: backward("drois")):
     print((peak() - before) * 1024 - sum(array.nbytes for array in result if array is not None))
     del result
 """
-    assert max(map(int, python(code).split())) <= 64 << 20
+    assert max(map(int, python(code).split())) <= MAX_TEMPORARY_BYTES
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's threads")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ortops.ortvalue import from_ort, to_ort
     from ortops.session import InferenceSession, library_path, register
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [  # noqa: RUF022  # in groups
     # the definitions

@@ -64,10 +64,10 @@ def try_all(sources: Path, out: Path, pythons: Mapping[str, str]) -> list[str]:
     ):
         raise click.ClickException(f"{extras / SUMS} has other sums than the files")
     (sdist,) = (out / "dist").glob("*.tar.gz")
-    example, wheel = first_example((sources / "README.md").read_text("utf-8")), wheels(out)[this_machine()]
+    example, wheel = program((sources / "README.md").read_text("utf-8")), wheels(out)[this_machine()]
     installed = {f"the wheel in Python {version}": (wheel, base) for version, base in pythons.items()}
     for name, (file, base) in {"the sdist": (sdist, sys.executable), **installed}.items():
-        with step(f"README's first example from {name}") as folder:
+        with step(f"README's blocks of Python from {name}") as folder:
             python = new_environment(folder / "environment", str(file), base=base)
             run_program(folder, python, example)
     with step(f"library for {this_machine()} with nothing but onnxruntime") as folder:
@@ -101,12 +101,12 @@ def _try_others(out: Path) -> Iterator[str]:
                 yield f"the wheel for {target}: {why}"
 
 
-def first_example(document: str) -> str:
-    """Return the first block of Python in a document."""
-    block = re.search(r"^```python\n(.*?)^```$", document, re.MULTILINE | re.DOTALL)
-    if block is None:
+def program(document: str) -> str:
+    """Return the blocks of Python in a document as a program, without those that begin with the name of a file."""
+    blocks = re.findall(r"^```python\n(?!# [\w.]+$)(.*?)^```$", document, re.MULTILINE | re.DOTALL)
+    if not blocks:
         raise click.ClickException("README.md has no block of Python")
-    return block[1]
+    return "\n".join(blocks)
 
 
 def run_program(folder: Path, python: Path, text: str, *arguments: str) -> None:

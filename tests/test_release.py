@@ -23,7 +23,7 @@ from release.__main__ import main
 from release.artefacts import library, pack, sums
 from release.commands import new_environment, run, step
 from release.site import DOCS, OUTSIDE, PUBLIC, ROOT, api_page, order, with_links
-from release.tries import first_example, run_program
+from release.tries import program, run_program
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
@@ -78,11 +78,11 @@ def test_each_platform_has_a_library_of_its_own() -> None:
     )
 
 
-def test_the_first_example_is_the_first_block_of_python() -> None:
-    assert first_example("```console\n$ ls\n```\n```python\na = 1\n```\n```python\nb\n```\n") == "a = 1\n"
-    assert "import ortops" in first_example((ROOT / "README.md").read_text("utf-8"))
+def test_a_program_has_the_blocks_of_python_that_are_no_files() -> None:
+    document = "```console\n$ ls\n```\n```python\na = 1\n```\n```python\n# my.py\nc\n```\n```python\nb\n```\n"
+    assert program(document) == "a = 1\n\nb\n"
     with pytest.raises(click.ClickException, match=r"README\.md has no block of Python"):
-        first_example("nothing")
+        program("nothing")
 
 
 @posix

@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (645, 89, 138),
     "examples": (767, 127, 242),
     "release": (401, 75, 109),
-    "tests": (23770, 889, 5676),
+    "tests": (23780, 889, 5678),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -12,8 +12,11 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.measure import MIN_ROUNDS
+from catching_cases import failing
 from conformance import child, diagnosis, schedule
 from conformance.backends import program
+from conformance.cases import collect
+from conformance.families import families
 from docs import findings
 from docs.generate import FOLDER, NUMBERED, numbered
 from docs.speeds import SENTENCES
@@ -122,3 +125,12 @@ def test_each_sentence_stands_in_a_document() -> None:
     texts = [(FOLDER / name).read_text("utf-8") for name in NUMBERED]
     for words in SENTENCES:
         assert any(re.search(rf"{pattern(words)}\s[\d.]+ to\s[\d.]+ times", text) for text in texts), words
+
+
+@pytest.mark.weekly
+def test_onnx_vectors_reject_as_many_mutants_as_the_readme_says() -> None:
+    cases = [case for case in collect() if case.group == "roi_align/official"]
+    mutants = next(family for family in families() if family.name == "roi_align").mutants.values()
+    count = sum(any(True for _ in failing(mutant.backend, cases)) for mutant in mutants)
+    sentence = f"ONNX's own vectors reject {count} of the {len(mutants)} for RoiAlign"
+    assert re.search(pattern(sentence), (FOLDER / "../README.md").read_text("utf-8")), sentence

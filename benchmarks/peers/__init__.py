@@ -49,7 +49,7 @@ _OTHERS = ("rotated", "rotated dX", "linear", "nearest", "linear dX", "nearest d
 
 COMPARISONS = {
     "roi-align": Comparison(("ortops", "copy", "onnxruntime", "openvino", "torchvision"), _ROI_ALIGN),
-    "types": Comparison(TYPES, _ROI_ALIGN, (CPUS,)),
+    "types": Comparison(TYPES, ("average", "dX"), (CPUS,)),
     "in-model": Comparison(("ortops", "onnxruntime", "openvino")),
     "others": Comparison(("ortops", "copy", "onnxruntime", "openvino"), _OTHERS),
     "against": Comparison((), (*_ROI_ALIGN, *_OTHERS)),

@@ -78,14 +78,14 @@ DEFINITIONS = {
 """By document, the passages whose numbers say what something is: an input, a format, a fault."""
 
 _NOT_PROSE = re.compile(r"^ *```.*?^ *```$|^ *\|.*?$|<[a-z/!][^>]*>|\]\([^)]*\)|`[^`]*`", re.MULTILINE | re.DOTALL)
-_MEASURES = r"[nuµm]?s|seconds?|minutes?|hours?|days?|[kKMGT]?i?B|bytes|times|%|percent|lines"
+_MEASURES = r"[nuµm]?s|seconds?|minutes?|hours?|days?|[kKMGT]?i?B|bytes|times|x(?= as| faster| slower)|%|percent|lines"
 _THINGS = (
     "bits|cases|nodes|mutants|implementations|runtimes|files|operators|elements|pixels|threads|cores|processors|queries"
 )
 _WORDS = r"\b(?:an?|two|three|four|five|six|seven|eight|nine|ten|twenty|thirty|forty|fifty|hundred|thousand|million)"
 NUMBER = re.compile(
     rf"(?<![\w.,-])\d[\d.,]*(?:\sto\s\d[\d.,]*)?[\s-]*(?:{_MEASURES}|{_THINGS})(?!\w)|{_WORDS}[\s-](?:{_MEASURES})(?!\w)"
-    r"|\b(?:half|an?\s(?:third|quarter|fifth|tenth)) of (?:the|its|their) time\b"
+    r"|\b(?:half|an?\s(?:third|quarter|fifth|tenth))(?: of)? (?:the|its|their) time\b"
 )
 
 ADVICE = (

@@ -57,7 +57,8 @@ release: .venv/.release
 
 # Writes build/site, which a browser shows: the documents, and the docstrings of all public names. A warning is an error.
 site: .venv/.site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m release.site
+	$(BIN)/zensical build --clean --strict
 
 lint: .venv/.lint
 	$(BIN)/ruff check

@@ -1,34 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Hooks of MkDocs: the site has the documents as they are on disk, a page with all public names, and an order.
+"""Writes the pages of the site to build/pages: the documents as they are on disk, and a page with all public names.
 
-Links between documents lead to their pages. Links to other files of the repository lead to REPOSITORY_ADDRESS if the
-environment has one, and are plain words otherwise.
+Links to files that are not pages lead to `repo_url` in zensical.toml if it is there, and are plain words otherwise.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
-import inspect
 import re
-import sys
-from collections.abc import Iterator
+import shutil
+import tomllib
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-
-OUTSIDE = {
-    "README.md": "index.md",
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
-}
-"""Documents of the root that are pages, with the names of the pages."""
-
-API = "api.md"
-"""The page with all public names."""
+PAGES = ROOT / "build/pages"
+PROJECT = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
 
 PUBLIC = (
     *("ortops", "ortops.torch", "ortops.reference"),
@@ -38,38 +25,19 @@ PUBLIC = (
 """The modules whose `__all__` has the public names."""
 
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
-_PICTURE = re.compile(r'\b(src|srcset)="([^"]+)"')
+_PICTURE = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*(<img [^>]*src=")([^"]+)("[^>]*>)\s*</picture>')
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
-def on_config(config: Any) -> Any:
-    """Order the pages: README, the documents in the order in which it links to them, the others, and the public names."""
-    config.nav = order((ROOT / "README.md").read_text("utf-8"), sorted(path.name for path in DOCS.glob("*.md")))
-    return config
-
-
-def on_files(files: Any, *, config: Any) -> Any:
-    """Add the pages that are not in docs/."""
-    from mkdocs.structure.files import File
-
-    pages = {page: (ROOT / name).read_text("utf-8") for name, page in OUTSIDE.items()} | {API: api_page()}
-    for page, text in pages.items():
-        files.append(File.generated(config, page, content=text))
-    return files
-
-
-def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ARG001  # of MkDocs
-    """Let links and pictures of a page lead where they do on disk."""
-    source = next((name for name, other in OUTSIDE.items() if other == page.file.src_uri), None)
-    return with_links(markdown, ROOT if source else DOCS, config.repo_url or "")
-
-
-def order(readme: str, documents: list[str]) -> list[str]:
-    """Return the names of all pages in the order in which the site lists them."""
-    linked = [name for name in dict.fromkeys(re.findall(r"\(docs/([\w-]+\.md)", readme)) if name in documents]
-    others = [name for name in documents if name not in linked]
-    first, *last = OUTSIDE.values()
-    return [first, *linked, *others, API, *last]
+def main() -> None:
+    """Write the pages. Their folders are those of the documents, so links between them stay as they are."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    shutil.copytree(ROOT / "docs/images", PAGES / "docs/images")
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")):
+        text = with_links(path.read_text("utf-8"), path.parent, PROJECT.get("repo_url", ""))
+        (PAGES / path.relative_to(ROOT)).write_text(text, "utf-8")
+    (PAGES / "api.md").write_text(api_page(), "utf-8")
+    shutil.copy(ROOT / "release/site.css", PAGES)
 
 
 def with_links(text: str, folder: Path, repository: str) -> str:
@@ -77,67 +45,38 @@ def with_links(text: str, folder: Path, repository: str) -> str:
 
     def linked(match: re.Match[str]) -> str:
         words, target = match.groups()
-        place = _place(target, folder)
-        if place is None:
+        file = (folder / target.partition("#")[0]).resolve()
+        if file.suffix in {".md", ".svg"} or file == folder or not file.exists():
             return match[0]
-        page = OUTSIDE.get(place[0]) or (place[0][5:] if place[0].startswith("docs/") else None)
-        if page:
-            return f"[{words}]({page}{place[1]})"
-        return f"[{words}]({repository}/blob/main/{place[0]}{place[1]})" if repository else words
-
-    def pictured(match: re.Match[str]) -> str:
-        place = _place(match[2], folder)
-        return f'{match[1]}="{place[0].removeprefix("docs/")}"' if place else match[0]
+        return f"[{words}]({repository}/blob/main/{file.relative_to(ROOT).as_posix()})" if repository else words
 
     parts = _FENCED.split(text)
-    parts[::2] = [_PICTURE.sub(pictured, _LINK.sub(linked, part)) for part in parts[::2]]
+    parts[::2] = [_PICTURE.sub(r"\2\1#only-dark\4\2\3#only-light\4", _LINK.sub(linked, part)) for part in parts[::2]]
     return "".join(parts)
-
-
-def _place(target: str, folder: Path) -> tuple[str, str] | None:
-    """Return the path of a link in the repository and its anchor, or None if it leads to no file of the repository."""
-    path, mark, anchor = target.partition("#")
-    file = (folder / path).resolve()
-    if not path or "://" in path or not file.is_relative_to(ROOT) or not file.exists():
-        return None
-    return file.relative_to(ROOT).as_posix(), mark + anchor
 
 
 def api_page() -> str:
     """Return the page with all public names; mkdocstrings puts their signatures and docstrings below."""
     lines = ["# Public names", "", "A public name that changes keeps working for one release.", ""]
-    for module, names in public_names():
+    for module in PUBLIC:
         lines += [f"## `{module}`", ""]
-        for name in names:
-            shown, path = f"{module}.{name}", _source(module, name)
-            lines += [f"::: {path}"]
-            lines += [f"    options: {{heading: {shown}, toc_label: {name}}}"] if path != shown else []
-            lines += [""]
+        for path in (f"{module}.{name}" for name in names_of(module)):
+            file, name = ROOT / path.replace(".", "/"), path.rpartition(".")[2]
+            if file.with_suffix(".py").exists() or (file.exists() and path not in PUBLIC):
+                lines += [f"::: {path}.{name}", f"    options: {{heading: {path}, toc_label: {name}}}", ""]
+            else:
+                lines += [f"::: {path}", ""]
     return "\n".join(lines)
 
 
-def public_names() -> Iterator[tuple[str, list[str]]]:
-    """Return each public module and its names. PyTorch need not be installed."""
-    for module in PUBLIC:
-        try:
-            names = importlib.import_module(module).__all__
-        except ImportError:
-            names = _written_names(ROOT / module.replace(".", "/") / "__init__.py")
-        yield module, list(names)
+def names_of(module: str) -> list[str]:
+    """Return the public names of a module. PyTorch need not be installed."""
+    try:
+        return list(importlib.import_module(module).__all__)
+    except ImportError:
+        text = (ROOT / module.replace(".", "/") / "__init__.py").read_text("utf-8")
+        return list(ast.literal_eval(text.partition("__all__ = ")[2].partition("]")[0] + "]"))
 
 
-def _written_names(path: Path) -> list[str]:
-    """Return `__all__` as a file has it, which cannot be imported here."""
-    for node in ast.parse(path.read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return [str(name) for name in ast.literal_eval(node.value)]
-    raise ValueError(f"{path} has no __all__")
-
-
-def _source(module: str, name: str) -> str:
-    """Return the path by which the sources have a public name: its own, unless a function has the name of its module."""
-    value = getattr(sys.modules.get(module), name, None)
-    package, _, last = getattr(value, "__module__", "").rpartition(".")
-    if inspect.isfunction(value) and last == name and package in PUBLIC:
-        return f"{value.__module__}.{name}"
-    return f"{module}.{name}"
+if __name__ == "__main__":
+    main()

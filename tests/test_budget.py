@@ -17,8 +17,8 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (767, 127, 242),
-    "release": (401, 75, 109),
-    "tests": (23780, 889, 5678),
+    "release": (361, 68, 95),
+    "tests": (23778, 889, 5678),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

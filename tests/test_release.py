@@ -22,7 +22,8 @@ from ortops.library.targets import TARGETS
 from release.__main__ import main
 from release.artefacts import library, pack, sums
 from release.commands import new_environment, run, step
-from release.site import DOCS, OUTSIDE, PUBLIC, ROOT, api_page, order, with_links
+from release.site import PROJECT as SITE
+from release.site import PUBLIC, ROOT, api_page, with_links
 from release.tries import program, run_program
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -114,7 +115,7 @@ def test_it_writes_into_no_folder_that_exists(tmp_path: Path) -> None:
     assert "exists already" in ended.output
 
 
-HERE = "https://example.org/a/b"
+DOCS, HERE = ROOT / "docs", "https://example.org/a/b"
 
 
 @pytest.mark.parametrize("module", [name for name in PUBLIC if not name.endswith(".torch")])
@@ -135,36 +136,33 @@ def test_a_function_with_the_name_of_its_module_is_not_taken_for_the_module() ->
         assert f"::: onnx_models.{path}\n{options.replace('NAME', path.rpartition('.')[2])}\n" in page
 
 
-def test_every_document_is_listed_once_in_the_order_in_which_the_readme_links_to_them() -> None:
-    documents = sorted(path.name for path in DOCS.glob("*.md"))
-    listed = order((ROOT / "README.md").read_text("utf-8"), documents)
-    assert sorted(listed) == sorted([*documents, *OUTSIDE.values(), "api.md"])
-    assert order("[b](docs/b.md#x) [a](docs/a.md)", ["a.md", "b.md", "c.md"])[:4] == [
-        "index.md",
-        "b.md",
-        "a.md",
-        "c.md",
-    ]
+def test_each_document_is_in_the_navigation_once() -> None:
+    listed = re.findall(r"'([\w/]+\.md)'", str(SITE["nav"]))
+    documents = [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *DOCS.glob("*.md"))]
+    assert sorted(listed) == sorted([*documents, "api.md"])
 
 
 @pytest.mark.parametrize(
     ("folder", "text", "expected"),
     [
-        (ROOT, "[a](docs/design.md#x)", "[a](design.md#x)"),
-        (ROOT, "[a](CONTRIBUTING.md)", "[a](contributing.md)"),
-        (DOCS, "[a](../SECURITY.md)", "[a](security.md)"),
-        (DOCS, "[a](../README.md#speed)", "[a](index.md#speed)"),
-        (DOCS, "[a](design.md)", "[a](design.md)"),
-        (DOCS, "[a](#x) [b](https://c.d/e)", "[a](#x) [b](https://c.d/e)"),
+        (ROOT, "[a](docs/design.md#x)", None),
+        (DOCS, "[a](../SECURITY.md)", None),
+        (DOCS, "[a](#x) [b](https://c.d/e)", None),
+        (DOCS, "[a](no_such_file.md)", None),
+        (DOCS, "![a](images/speed.svg)", None),
+        (DOCS, "```\n[a](../examples/fit_box.py)\n```\n", None),
         (DOCS, "[`a[0]`](../examples/fit_box.py)", f"[`a[0]`]({HERE}/blob/main/examples/fit_box.py)"),
-        (DOCS, "[a](no_such_file.md)", "[a](no_such_file.md)"),
-        (DOCS, "```\n[a](../SECURITY.md)\n```\n", "```\n[a](../SECURITY.md)\n```\n"),
-        (ROOT, '<img src="docs/images/speed.svg">', '<img src="images/speed.svg">'),
-        (DOCS, '<img src="images/speed.svg">', '<img src="images/speed.svg">'),
+        (
+            DOCS,
+            '<picture>\n  <source media="m" srcset="b.svg">\n  <img src="a.svg" width="8">\n</picture>',
+            '<img src="b.svg#only-dark" width="8"><img src="a.svg#only-light" width="8">',
+        ),
     ],
 )
-def test_a_link_leads_where_it_does_on_disk(folder: Path, text: str, expected: str) -> None:
-    assert with_links(text, folder, HERE) == expected
+def test_a_link_to_a_source_leads_to_the_repository_and_a_picture_follows_the_theme(
+    folder: Path, text: str, expected: str | None
+) -> None:
+    assert with_links(text, folder, HERE) == (expected or text)
 
 
 def test_without_an_address_of_the_repository_a_link_to_a_source_is_plain_words() -> None:

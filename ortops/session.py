@@ -26,6 +26,7 @@ from ortops.foreign.cast_samples import cast_samples, lacks_grid_sample
 from ortops.foreign.deformable_attention import fuse
 from ortops.foreign.error_hints import hint_for
 from ortops.foreign.model_nodes import identity_of, parsed, served_nodes
+from ortops.foreign.near_names import near_names
 from ortops.foreign.onnx_equivalents import is_of_onnxruntime
 from ortops.foreign.served import OperatorsInUse, has_only_cpu, ops_of
 from ortops.foreign.standard import standard_operators
@@ -281,12 +282,18 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             kwargs: other arguments of onnxruntime.InferenceSession.
 
         Raises:
-            TypeError, ValueError: as `register`; or a node has an attribute that its operator lacks, or a function in the
-                model uses another version of an operator than the model.
+            TypeError, ValueError: as `register`; or a node has an attribute that its operator lacks, a function in the model
+                uses another version of an operator than the model, the model is a ModelProto, or the name of an argument is
+                misspelt.
             OrtError: sess_options had onnxruntime-extensions' library before, or ONNX Runtime does not let other operators
                 replace its own.
             BaseException: the exception that Python raised in one of our operators.
         """
+        if isinstance(path_or_bytes, onnx.ModelProto):
+            raise TypeError("path_or_bytes is a ModelProto: must be a path or bytes, such as model.SerializeToString()")
+        for name in kwargs:
+            if near := near_names(name, ("operators", "standard")):
+                raise TypeError(f"InferenceSession has no argument {name!r} ({near[0]}?)")
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         _check_options(options, "sess_options")
         users = _by_name(operators)

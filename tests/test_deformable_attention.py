@@ -356,9 +356,11 @@ def test_opsets(opset: int) -> None:
         ("minus1)", "last)"),
         ("g_shape)", "g_first)"),
         ("G2 = Mul (loc, factor)", "G2 = Mul (factor, loc)"),
+        ("U = Identity (V)", "U = Relu (V)"),
+        ("U = Identity (V)", f"e = Constant <value = float[{D}, {D}] {{{'0.5, ' * (D * D - 1)}1}}> () U = MatMul (V, e)"),
         ("G = Sub (G2, term)", "H = Cast <to = 11> (G2) H2 = Cast <to = 1> (H) G = Sub (H2, term)"),
     ],
-    ids=["mask", "grid is read", "level is read", "slice is read", "product", "axis", "batch", "factor", "cast"],
+    ids=["mask", "grid read", "level read", "slice read", "product", "axis", "batch", "factor", "Relu", "MatMul", "cast"],
 )  # fmt: skip
 def test_what_comes_before_may_differ(old: str, new: str) -> None:
     body = text().replace(old, new)

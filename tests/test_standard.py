@@ -325,7 +325,7 @@ def test_the_shapes_of_nodes_of_other_projects_are_inferred() -> None:
     [
         (OTHERS[0][1].replace(", aligned = 1", ""), "mmcv::MMCVRoiAlign: aligned is missing: mmcv::MMCVRoiAlign req"),
         (OTHERS[0][1].replace('"avg"', '"max_interpolated"'), "mode = 'max_interpolated': must be one of"),
-        (OTHERS[0][1].replace("aligned = 1", "aligned = 1, pool = 2"), "MMCVRoiAlign has no attribute pool"),
+        (OTHERS[0][1].replace("aligned = 1", "aligned = 1, pool = 2"), "MMCVRoiAlign has no attribute 'pool'"),
     ],
 )
 def test_a_wrong_node_of_another_project_is_refused_when_a_session_is_made(node: str, says: str) -> None:

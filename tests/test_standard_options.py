@@ -80,9 +80,14 @@ def test_an_opset_that_is_no_version_is_refused(opset: Any) -> None:
         ortops.register(options(), opset=opset)
 
 
-def test_standard_is_a_bool_or_none() -> None:
+def test_wrong_arguments_of_a_session_are_named() -> None:
+    model = parse(f"y = {ROI_ALIGN}")
+    with pytest.raises(TypeError, match=r"has no argument 'standrd' \(standard\?\)"):
+        run(model, standrd=True)
+    with pytest.raises(TypeError, match="is a ModelProto: must be a path or bytes, such as"):
+        ortops.InferenceSession(model)
     with pytest.raises(TypeError, match="standard = 'yes': must be True, False or None"):
-        run(parse(f"y = {ROI_ALIGN}"), standard="yes")
+        run(model, standard="yes")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,10 @@ def fuse_command(model: Path, out: Path, force: bool, domain: str) -> None:
     fused = attentions["MSDeformAttn"] - samples["MSDeformAttn"]
     click.echo(f"{count(fused, 'attention')} fused: {out}")
     if left := attentions["GridSample"]:
-        click.echo(f"{left} GridSample unchanged: not part of deformable attention")
+        click.echo(
+            f"{left} GridSample unchanged: not part of deformable attention as PyTorch exports it, or the model does not "
+            "tell its shapes; onnx.shape_inference.infer_shapes may add them"
+        )
 
 
 @click.command("attach")

@@ -9,13 +9,13 @@ from typing import Any
 import onnx
 from google.protobuf.message import EncodeError, Message  # type: ignore[import-untyped]
 
-from ortops.foreign import protos
-from ortops.foreign.near_names import near_names
+from ortops.foreign import near_names, protos
 
 Scope = onnx.ModelProto | onnx.FunctionProto
 """Messages that have opset imports."""
 
 import_domain, normalize_domain, onnx_opset = protos.import_domain, protos.normalize_domain, protos.onnx_opset
+meant = near_names.meant
 
 MAX_NESTED = 30
 """The largest depth of nested subgraphs, and of any file: protobuf reads 100 nested messages, 3 for each subgraph."""
@@ -307,12 +307,6 @@ def _of_tensors(kind: onnx.TypeProto) -> Iterator[_Tensor]:
         yield from _of_tensors(getattr(kind, which).elem_type)
     elif which == "map_type":
         yield from _of_tensors(kind.map_type.value_type)
-
-
-def meant(name: object, known: Iterable[str]) -> str:
-    """The known names close to an unknown one, to append to it: " (weight or weights?)"; "" if there are none."""
-    close = near_names(name, known)
-    return f" ({' or '.join(close)}?)" if close else ""
 
 
 def one_line(error: object) -> str:

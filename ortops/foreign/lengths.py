@@ -26,7 +26,7 @@ Values = np.ndarray[Any, Any]
 _MOST_BYTES = 4096
 """The size of the largest tensor that is read for the integers and factors in it."""
 
-_SAME_SHAPE = {"Cast", "CastLike", "Identity", "Softmax"}
+_SAME_SHAPE = {"Cast", "CastLike", "Identity", "LayerNormalization", "Relu", "Sigmoid", "Softmax"}
 _BROADCAST = {"Add", "Div", "Mul", "Sub"}
 
 
@@ -168,10 +168,13 @@ class Lengths:
         if op in _BROADCAST and len(known) == len(shapes):
             aligned = itertools.zip_longest(*(reversed(shape) for shape in known), fillvalue=1)
             return [self._broadcast(set(lengths)) for lengths in aligned][::-1]
+        if op == "MatMul" and len(known) == 2 and min(map(len, known)) > 1:
+            aligned = itertools.zip_longest(*(reversed(shape[:-2]) for shape in known), fillvalue=1)
+            return [*[self._broadcast(set(lengths)) for lengths in aligned][::-1], known[0][-2], known[1][-1]]
         if first is None:
             return None
         axis = attribute(node, "axis", 0)
-        if op in _SAME_SHAPE:
+        if op in _SAME_SHAPE and output == 0:
             return first
         if op == "Transpose":
             return [first[axis] for axis in attribute(node, "perm")]

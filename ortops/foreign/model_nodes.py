@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from ortops.foreign.near_names import meant
 from ortops.foreign.protos import normalize_domain
 from ortops.foreign.standard import STANDARD_NAMES, implementation, onnx_definition
 from ortops.foreign.third_party import THIRD_PARTY_DEFINITIONS
@@ -237,9 +238,11 @@ def _names(operator: Operator | None) -> set[str]:
 
 
 def _check_names(definition: Operator, node: onnx.NodeProto, where: str) -> None:
-    unknown = {attribute.name for attribute in node.attribute} - _names(definition)
-    if unknown:
-        raise TypeError(f"{where}: {definition.label} has no attribute {', '.join(sorted(unknown))}")
+    known = sorted(_names(definition))
+    for name in (attribute.name for attribute in node.attribute):
+        if name not in known:
+            lawful = f"must be one of {', '.join(known)}" if known else "it has none"
+            raise TypeError(f"{where}: {definition.label} has no attribute {name!r}{meant(name, known)}: {lawful}")
 
 
 def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:

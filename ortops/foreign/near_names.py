@@ -18,6 +18,12 @@ def near_names(name: object, known: Iterable[str]) -> list[str]:
     return sorted(near, key=distances.__getitem__)[:_MAX_NAMES]
 
 
+def meant(name: object, known: Iterable[str]) -> str:
+    """The known names close to an unknown one, to append to it: " (weight or weights?)"; "" if there are none."""
+    close = near_names(name, known)
+    return f" ({' or '.join(close)}?)" if close else ""
+
+
 def _distance(name: str, other: str) -> int:
     """The number of letters that differ; 0 for a prefix of one of the names, if the rest has three letters or more."""
     shorter, longer = sorted((name, other), key=len)

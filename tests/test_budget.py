@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (645, 89, 138),
     "examples": (767, 127, 242),
     "release": (361, 68, 95),
-    "tests": (23785, 889, 5678),
+    "tests": (23792, 889, 5678),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

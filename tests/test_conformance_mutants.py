@@ -80,18 +80,19 @@ def test_no_order_of_sums_and_no_rounding_that_is_allowed_fails(family: str, nam
     assert [case.id for case in failing(right, cases)] == []
 
 
-def counted_by_default(mutant: Mutant) -> list[Case]:
-    """Small cases from everywhere that a default run counts."""
+def counted_by_default(mutant: Mutant, number: int) -> list[Case]:
+    """About so many small cases from everywhere that a default run counts."""
     cases = [case for case in decisive(mutant, collect()) if case.basis is not Basis.OURS]
     small = [case for case in cases if case.nbytes < SMALL]
-    return small[:: max(len(small) // 60, 1)]
+    return small[:: max(len(small) // number, 1)]
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [15, pytest.param(60, marks=pytest.mark.weekly)])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_default_run_passes_the_mutants_of_a_rule(family: str) -> None:
+def test_a_default_run_passes_the_mutants_of_a_rule(family: str, number: int) -> None:
     of_a_rule = [mutant for mutant in of_family(family) if mutant.name in lives()]
-    failed = {m.name: next(failing(m.backend, counted_by_default(m)), None) for m in of_a_rule}
+    failed = {m.name: next(failing(m.backend, counted_by_default(m, number)), None) for m in of_a_rule}
     assert {name: case.id for name, case in failed.items() if case} == {}
 
 

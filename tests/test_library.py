@@ -199,8 +199,14 @@ HEADERS = {
 """How the files of each target begin, and where the processor stands: on Windows counted from the header behind DOS's."""
 
 
-@pytest.mark.slow  # zig makes the C library of each target first
-@pytest.mark.parametrize("target", TARGETS)
+# zig makes the C library of each target first, which takes longest for Windows.
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(target, marks=[pytest.mark.slow, *[pytest.mark.weekly] * ("windows" in target)])
+        for target in TARGETS
+    ],
+)
 def test_zig_links_library_for_target(target: str, tmp_path: Path) -> None:
     made = tmp_path / f"ortops{TARGETS[target].ending}"
     ortops.build_library(made, ["RoiAlign_16"], ["float"], target=target)

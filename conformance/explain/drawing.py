@@ -34,7 +34,7 @@ _PADDING, _MARGIN, _GAP = 14, 22, 18
 _LETTER = 0.6  # the width of an average letter of a wide font, in units of the font size
 _SMALL = 12  # pixels: a map of at most this length is shown as a whole
 _SMALLEST_WITH_NUMBER = 30  # pixels of a cell
-_LINE_HEIGHT, _DIGIT = 9, 6.6  # pixels: the height of a pixel's value, and the width of a character
+_LINE_HEIGHT, _DIGIT = 9, 8  # pixels: the height of a pixel's value, and the width of a character, with a margin
 _DOT = 3.5  # pixels: the radius of a sample
 
 

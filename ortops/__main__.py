@@ -63,8 +63,9 @@ def _imported(name: str, context: click.Context, option: click.Parameter) -> Any
 
 
 @main.command(
+    epilog="Example: python -m ortops library --out libortops.so --operators RoiAlign_22 --types float",
     help="Write a shared library of operators, which ONNX Runtime loads without Python: see docs/library.md.\n\n"
-    f"An operator is one of {', '.join(BY_NAME)}, or module:attribute of one that ortops.operator made with compiled."
+    f"An operator is one of {', '.join(BY_NAME)}, or module:attribute of one that ortops.operator made with compiled.",
 )
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
 @click.option("--operators", callback=_operators, metavar="A,B", help="Only these operators. [default: all]")

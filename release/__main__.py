@@ -30,11 +30,10 @@ ROOT = Path(__file__).parents[1]
     help="Also try the wheel in this Python. [default: those of PATH]",
 )
 def main(out: Path, clone: bool, all_targets: bool, pythons: Sequence[str]) -> None:
-    r"""Build what a release has in DIR, which must not exist, and try each file in a new environment.
+    """Build what a release has in DIR, which must not exist, and try each file in a new environment.
 
-    \b
-    DIR/dist      the sdist and the wheels
-    DIR/extras    libraries and their header, the corpus, the SBOM and the SHA-256 sums of all files
+    DIR/dist gets the sdist and the wheels, DIR/extras libraries and their header, the corpus, the SBOM and the SHA-256 sums
+    of all files.
 
     It runs on Linux and needs the extra `release`. It says what it cannot try: Pythons that are not installed, and platforms
     that nothing emulates (`release.hosts` names the packages). The exit status is 0 if all else does what it should.

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -97,6 +98,16 @@ def test_no_help_breaks_a_name(group: click.Group, width: int) -> None:
         assert not re.search(r"\w-$", shown, re.MULTILINE), shown
         told = [one for one in names if one in "".join(shown.split())]
         assert [warning for warning in told if warning not in shown] == []
+
+
+@pytest.mark.parametrize("group", [main, ortops.__main__.main, conformance.__main__.main])
+def test_each_help_has_an_example_with_options_of_the_command(group: click.Group) -> None:
+    for name, command in group.commands.items():
+        words = shlex.split((command.epilog or "").partition("Example: python -m ")[2]) if not command.hidden else []
+        package = group.callback.__module__.split(".")[0] if group.callback else ""
+        assert command.hidden or words[:2] == [package, name], name
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert [word for word in words if word.startswith("-") and word not in options] == []
 
 
 @pytest.mark.parametrize("command", [["convert"], ["attach"], ["gradient", "--wrt", "X"]])

@@ -25,4 +25,4 @@ COMMANDS: tuple[click.Command, ...] = (
 """The first one runs if the command line names no command."""
 
 for _command in COMMANDS:
-    _command.epilog = "docs/conformance.md explains the suite."
+    _command.epilog = f"docs/conformance.md explains the suite. {_command.epilog}"

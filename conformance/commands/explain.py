@@ -17,7 +17,10 @@ from ortops import atomic_file
 _MAX_NAMED = 4
 
 
-@click.command("explain")
+@click.command(
+    "explain",
+    epilog="Example: python -m conformance explain roi_align/edge/half_pixel_inside/v16/float --backend onnxruntime",
+)
 @click.argument("case_id", metavar="CASE")
 @click.option(
     "--backend",

@@ -13,7 +13,7 @@ from conformance.commands.options import FOLDER, SELECT, selected_cases, wrong_c
 from ortops.progress import with_progress
 
 
-@click.command("export")
+@click.command("export", epilog="Example: python -m conformance export cases --corpus core")
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @SELECT
 @click.option(

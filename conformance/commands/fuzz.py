@@ -26,7 +26,7 @@ SECONDS = 60.0
 """The length of a campaign if neither --seconds nor --cases is given."""
 
 
-@click.command("fuzz")
+@click.command("fuzz", epilog="Example: python -m conformance fuzz --backend my_backend:answer --seconds 60")
 @click.option(
     "--backend",
     "backend_name",

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 
-@click.command("init")
+@click.command("init", epilog="Example: python -m conformance init my_backend.py")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 def init_command(file: Path) -> None:
     """Write a first backend to FILE, such as my_backend.py.

@@ -21,7 +21,7 @@ from ortops import atomic_file
 from ortops.progress import with_progress
 
 
-@click.command("matrix")
+@click.command("matrix", epilog="Example: python -m conformance matrix ortops onnxruntime")
 @click.argument("sources", metavar="SOURCES...", nargs=-1, required=True)
 @SELECT
 @JOBS
@@ -84,7 +84,7 @@ def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     return report_of(name, [by_id[case.id] for case in cases])
 
 
-@click.command("compare")
+@click.command("compare", epilog="Example: python -m conformance compare before.json after.json")
 @click.argument("before_file", metavar="A.json", type=IN_FILE)
 @click.argument("after_file", metavar="B.json", type=IN_FILE)
 def compare_command(before_file: Path, after_file: Path) -> None:
@@ -101,7 +101,7 @@ def compare_command(before_file: Path, after_file: Path) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command("history")
+@click.command("history", epilog="Example: python -m conformance history old.json new.json --html history.html")
 @click.argument("files", metavar="REPORTS...", nargs=-1, required=True, type=IN_FILE)
 @click.option(
     "--level",

@@ -27,7 +27,7 @@ from ortops.spec import DOMAIN
 MANIFEST = "manifest.json"
 
 
-@click.command("write")
+@click.command("write", epilog="Example: python -m onnx_models write models")
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
 def write_command(out_dir: Path) -> None:
     """Write a model for each of this project's operators, and a manifest, to OUT_DIR.
@@ -51,7 +51,7 @@ def write_command(out_dir: Path) -> None:
     click.echo(f"{len(entries)} models and {MANIFEST} in {out_dir}")
 
 
-@click.command("convert")
+@click.command("convert", epilog="Example: python -m onnx_models convert model.onnx --out converted.onnx")
 @MODEL
 @OUT
 @FORCE
@@ -74,7 +74,7 @@ def convert_command(model: Path, out: Path, force: bool, domain: str) -> None:
         click.echo(f"{number} {name} unchanged: ortops has no such operator")
 
 
-@click.command("fuse")
+@click.command("fuse", epilog="Example: python -m onnx_models fuse model.onnx --out fused.onnx")
 @MODEL
 @OUT
 @FORCE
@@ -96,7 +96,7 @@ def fuse_command(model: Path, out: Path, force: bool, domain: str) -> None:
         )
 
 
-@click.command("attach")
+@click.command("attach", epilog="Example: python -m onnx_models attach model.onnx --out attached.onnx")
 @MODEL
 @OUT
 @FORCE
@@ -123,7 +123,7 @@ def _bodies(model: onnx.ModelProto) -> int:
     return sum(map(is_body, model.functions))
 
 
-@click.command("lower")
+@click.command("lower", epilog="Example: python -m onnx_models lower model.onnx --out lowered.onnx")
 @MODEL
 @OUT
 @FORCE
@@ -140,7 +140,7 @@ def lower_command(model: Path, out: Path, force: bool) -> None:
         click.echo(f"{number} {name}")
 
 
-@click.command("rules")
+@click.command("rules", epilog="Example: python -m onnx_models rules")
 @click.option("--json", "as_json", is_flag=True, help="Print a list of JSON objects instead of a table.")
 def rules_command(as_json: bool) -> None:
     """List how `gradient` differentiates each operator of ONNX, ai.onnx.ml, ONNX Runtime's optimizer and this project.

@@ -32,7 +32,7 @@ class _UncheckedError(click.ClickException):
     exit_code = 2
 
 
-@click.command("check")
+@click.command("check", epilog="Example: python -m onnx_models check model.onnx --wrt image")
 @MODEL
 @click.option(
     "--wrt",

@@ -36,7 +36,10 @@ _MAX_NAMES = 10
 """The largest number of names in a line of output."""
 
 
-@click.command("gradient")
+@click.command(
+    "gradient",
+    epilog="Example: python -m onnx_models gradient model.onnx --loss loss --wrt parameters --out gradients.onnx",
+)
 @MODEL
 @click.option("--out", type=OUT_FILE, help="File to write.")
 @FORCE

@@ -14,7 +14,10 @@ from onnx_models.gradient import vjp
 from onnx_models.training import NEXT, Loss, Optimizer, with_loss, with_optimizer
 
 
-@click.command("with-loss")
+@click.command(
+    "with-loss",
+    epilog="Example: python -m onnx_models with-loss net.onnx --loss cross_entropy --output scores --out loss.onnx",
+)
 @MODEL
 @OUT
 @FORCE
@@ -26,19 +29,15 @@ from onnx_models.training import NEXT, Loss, Optimizer, with_loss, with_optimize
 def with_loss_command(
     model: Path, out: Path, force: bool, loss: Loss, output: str, target: str, name: str, operators: tuple[str, ...]
 ) -> None:
-    r"""Add a loss to the file MODEL: an input for the target, and an output that `gradient` differentiates.
-
-    \b
-    python -m onnx_models with-loss net.onnx --loss cross_entropy --output scores --out loss.onnx
-    python -m onnx_models gradient loss.onnx --loss loss --wrt parameters --out gradients.onnx
-    python -m onnx_models with-optimizer gradients.onnx --optimizer adamw --out step.onnx
-    """
+    """Add a loss to the file MODEL: an input for the target, and an output that `gradient` differentiates."""
     settings: Any = {"name": name, "operators": imported(operators)}
     change_file(model, out, lambda before: with_loss(before, loss, output, target, **settings), force)
     click.echo(f"{loss} of {output} and the input {target}: {out}")
 
 
-@click.command("vjp")
+@click.command(
+    "vjp", epilog="Example: python -m onnx_models vjp net.onnx --output scores --wrt image --out product.onnx"
+)
 @MODEL
 @OUT
 @FORCE
@@ -56,12 +55,9 @@ def with_loss_command(
 def vjp_command(
     model: Path, out: Path, force: bool, outputs: tuple[str, ...], wrt: tuple[str, ...], operators: tuple[str, ...]
 ) -> None:
-    r"""Add a vector-Jacobian product to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
+    """Add a vector-Jacobian product to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
 
     Each tensor of --output gets an input NAME_cotangent. The gradients are those of the sum of cotangent * output.
-
-    \b
-    python -m onnx_models vjp net.onnx --output scores --wrt image --out product.onnx
     """
     change = functools.partial(vjp, outputs=outputs, wrt=wrt, operators=imported(operators))
     _, after, _ = change_and_warn(model, out, change, force)
@@ -69,7 +65,10 @@ def vjp_command(
     click.echo(f"{count(len(added), 'gradient')} added: {out}")
 
 
-@click.command("with-optimizer")
+@click.command(
+    "with-optimizer",
+    epilog="Example: python -m onnx_models with-optimizer gradients.onnx --optimizer sgd --momentum 0.9 --out step.onnx",
+)
 @MODEL
 @OUT
 @FORCE
@@ -93,12 +92,9 @@ def vjp_command(
 def with_optimizer_command(
     model: Path, out: Path, force: bool, optimizer: Optimizer, parameters: tuple[str, ...], **settings: Any
 ) -> None:
-    r"""Add a step of an optimizer to the file MODEL, which `gradient` wrote: outputs NAME_next for the inputs NAME.
+    """Add a step of an optimizer to the file MODEL, which `gradient` wrote: outputs NAME_next for the inputs NAME.
 
     The learning rate is an input. MODEL may come from another project if it has an output NAME_grad for each parameter.
-
-    \b
-    python -m onnx_models with-optimizer gradients.onnx --optimizer sgd --momentum 0.9 --out step.onnx
     """
     change = functools.partial(with_optimizer, optimizer=optimizer, parameters=parameters or None, **settings)
     _, after, _ = change_and_warn(model, out, change, force)

@@ -284,6 +284,12 @@ def headings(document: Path) -> set[str]:
     return slugs | set(re.findall(r'(?:id|name)="([^"]+)"', text))
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_of_tests_that_a_document_names_exist(document: Path) -> None:
+    named = set(re.findall(r"(?<![\w/])tests/[a-z][\w*]*\.\w+", document.read_text("utf-8")))
+    assert [name for name in named if not list(ROOT.glob(name))] == []
+
+
 def test_documented_commands_run_elsewhere_where_documents_do_not_run_them() -> None:
     consoles = [block.text for document in DOCUMENTS for block in blocks(document) if block.language == "console"]
     texts = {re.sub(r"\s+# .*", "", text) for console in consoles for text, _, _ in commands(console)}

@@ -83,6 +83,7 @@ class Declaration(NamedTuple):
     expected_failures: Sequence[ExpectedFailure]
     is_unsafe: bool
     conventions: Sequence[str]
+    version: str = ""
 
 
 class BackendChild(Child):
@@ -228,8 +229,8 @@ class WorkerPool:
             _owned.pop().end()
 
 
-def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iterator[Result]:
-    """An iterator over the results of cases, as soon as each is ready. The backend is loaded before this returns.
+def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> tuple[str, Iterator[Result]]:
+    """The backend's version, empty without cases, and an iterator over the results, as soon as each is ready.
 
     Cases of one scenario run one after another in one process, because they share results of the reference. Cases with very
     many samples come last in their group, because a runtime that visits each sample may exceed its time. Each worker first
@@ -239,15 +240,14 @@ def run_cases(pool: WorkerPool, setting: Setting, cases: Sequence[Case]) -> Iter
         MissingBackendError, ProviderError: see `backends.load`; or the child ended while it loaded the backend.
     """
     if not cases:
-        return iter(())
+        return "", iter(())
     tasks = tasks_of(cases)
     small = (case for task in tasks for case in task if not (case.expects_error or case.formula or _is_huge(case)))
     parts = (part_of(case, case.formula.smaller().smaller()) for case in cases if case.formula)
     first = next(itertools.chain(small, parts), None)
     # Each worker loads the backend at once, rather than when its first case waits for it.
     loading = [pool.submit(load_first, setting, first) for _ in range(pool.worker_count)]
-    loading[0].result()
-    return _as_completed(pool, setting, tasks)
+    return loading[0].result().version, _as_completed(pool, setting, tasks)
 
 
 def tasks_of(cases: Sequence[Case]) -> list[list[Case]]:
@@ -309,7 +309,7 @@ def _loaded(setting: Setting) -> Backend:
 def load(setting: Setting) -> Declaration:
     """Load the backend in this process."""
     backend = _loaded(setting)
-    return Declaration(backend.expected_failures, backend.is_unsafe, backend.conventions)
+    return Declaration(backend.expected_failures, backend.is_unsafe, backend.conventions, backend.version)
 
 
 def answers_of(setting: Setting) -> AnswerFunction:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from conformance import backends
 from conformance.cases import collect
 from conformance.commands import COMMANDS
 from conformance.commands.run import shard_of
@@ -165,11 +166,24 @@ def test_unsupported_is_neither_passed_nor_failed(tmp_path: Path) -> None:
 
 
 def test_a_backend_may_be_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a_runtime.py").write_text("from wrong_backends import Control\nprepare = Control.prepare\n", "utf-8")
+    text = "from wrong_backends import Control\nprepare = Control.prepare\n__version__ = '1.2'\n"
+    (tmp_path / "a_runtime.py").write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    result = run("--backend", "a_runtime", "--select", FEW)
+    result, data = report(tmp_path, "--backend", "a_runtime", "--select", FEW)
     count = len(run("--list", "--select", FEW).output.splitlines())
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, f"{count} passed, 0 failed")
+    assert data["version"] == "1.2"
+    again = report(tmp_path, "--backend", "a_runtime", "--select", FEW, "--resume", tmp_path / "report.json")
+    assert again[1] == data
+
+
+def test_a_class_of_a_package_has_the_packages_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a_package").mkdir()
+    (tmp_path / "a_package" / "__init__.py").write_text("__version__ = '2\x1b'", "utf-8")
+    (tmp_path / "a_package" / "own.py").write_text("from wrong_backends import Control", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert backends.load("a_package.own:Control").version == r"2\x1b"
+    assert backends.load("wrong_backends:Control").version == ""
 
 
 # What `init` writes.

@@ -18,7 +18,7 @@ from conformance.case import Array
 from conformance.cases import collect
 from conformance.expected_failures import ExpectedFailure, Floor, find, read
 from conformance.outcome import Outcome, Result
-from conformance.report import failure_list
+from conformance.report import failure_list, terminal
 from suite_runs import outcomes, report, run
 
 BY_ID = {case.id: case for case in collect()}
@@ -221,3 +221,18 @@ def test_an_update_of_a_part_keeps_the_floor_and_one_of_the_whole_says_what_chan
 def test_a_shard_writes_no_floor(backend: str) -> None:
     run("--backend", f"{backend}", "--select", GLOB, "--shard", "1/2", "--write-expected-failures", "known.toml")
     assert floor_of_list() is None
+
+
+def test_large_cases_whose_time_decides_whether_they_are_judged_are_in_no_floor(backend: str) -> None:  # noqa: ARG001
+    glob = "roi_align/sizes/rois_2[15]*/v16/*/float"
+    done = run("--backend", "reference", "--select", glob, "--write-expected-failures", "known.toml")
+    assert ("4 passed" in done.output, floor_of_list()) == (True, Floor(3, glob))
+
+
+def test_a_list_is_written_before_the_report_is_printed(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(terminal, "write", ends)
+    assert run("--backend", backend, "--select", INSIDE, "--write-expected-failures", "known.toml").exit_code == 1
+    assert len(read(Path("known.toml"), IDS).failures) == 1

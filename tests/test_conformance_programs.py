@@ -138,6 +138,11 @@ def test_a_program_that_does_not_start_is_a_missing_backend(command: str, messag
     assert message in str(raised.value)
 
 
+def test_a_program_may_say_the_version_of_its_runtime() -> None:
+    assert Program(rude("start::say(**START, runtime='1.2')").removeprefix("exec:")).version == "1.2"
+    assert Program(rude("pass").removeprefix("exec:")).version == ""
+
+
 def test_paths_that_need_escapes_in_json_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ü").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "ü"))

@@ -133,7 +133,10 @@ def test_shards_are_one_report_and_two_versions_are_two(tmp_path: Path) -> None:
     assert set(first.entries) == set(second.entries)
     assert (first.complete, second.complete) == (False, True)
     write(files[1], parts[0])
-    with pytest.raises(NotAReportError, match=rf"b\.json has case {CASES[0].id} of reference.*, which .*a\.json has"):
+    rule = "has, too: releases must differ in their versions, such as `__version__` of the backend's module"
+    with pytest.raises(
+        NotAReportError, match=rf"b\.json has case {CASES[0].id} of reference.*, which .*a\.json {rule}"
+    ):
         read_merged(files)
 
 

@@ -430,7 +430,7 @@ class Threads(WorkerPool):
 
 def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
     pool, first = Threads(), {case.id for case in schedule.tasks_of(OF_EDGE)[0]}
-    results = schedule.run_cases(pool, Setting("any"), OF_EDGE)
+    _, results = schedule.run_cases(pool, Setting("any"), OF_EDGE)
     others = [next(results).id for _ in range(len(OF_EDGE) - len(first))]
     pool.goes_on.set()
     assert {result.id for result in results} == first
@@ -440,7 +440,8 @@ def test_a_case_that_takes_long_holds_up_no_other_result() -> None:
 def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_path: Path) -> None:
     asked = f"--backend rude_backends:hangs --select {OF_EDGE[0].id} --time-limit 0.5"
     begun = time.monotonic()
-    result = run(asked, "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml")
+    files = "--json", tmp_path / "r.json", "--junit", tmp_path / "r.xml"
+    result = run(asked, *files, "--write-expected-failures", tmp_path / "r.toml")
     whole = time.monotonic() - begun
     stored = record.read(tmp_path / "r.json")
     (entry,) = stored.entries.values()
@@ -450,6 +451,7 @@ def test_a_case_that_exceeds_its_time_has_taken_it_and_the_run_all_of_it(tmp_pat
     assert suite is not None
     assert float(suite.get("time", "")) == pytest.approx(stored.seconds, abs=1e-3)
     assert f"; {stored.seconds:.0f} s" in result.output.splitlines()[2]
+    assert "1 of the failing cases exceeded the time limit: a machine on which they pass fails" in result.output
 
 
 @pytest.mark.usefixtures("no_processes")

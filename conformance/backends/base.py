@@ -50,11 +50,13 @@ class Backend:
     expected_failures: the cases that it is known to fail.
     conventions: those of `conformance.expected_values.CONVENTIONS` with which it is judged.
     is_unsafe: whether invalid data may end its process or corrupt its memory.
+    version: its release, in reports; empty for a backend of this package, whose distribution has it.
     """
 
     expected_failures: Sequence[ExpectedFailure] = ()
     conventions: Sequence[str] = ()
     is_unsafe = False
+    version = ""
 
     def limited_memory(self, size: int) -> AbstractContextManager[None]:
         """A context in which the runtime may use `size` more bytes of address space; only on Linux."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from conformance.expected_failures import ExpectedFailure
 from conformance.expected_values import check_conventions
 from conformance.guard import EndOfProcessError, is_stop, kept_surroundings
 from conformance.model import attributes_of, build
-from conformance.printable import described, message_of
+from conformance.printable import described, message_of, printable
 
 
 class OnnxBackend(Backend):
@@ -114,7 +115,7 @@ def target_of(name: str) -> Any:
 
 
 def load(name: str) -> Backend:
-    """The backend that `module[:Class]` or `module:function` names.
+    """The backend that `module[:Class]` or `module:function` names; its version is the module's or its package's.
 
     Raises:
         MissingBackendError: see `target_of`; or the object is neither a function nor has `prepare`; or its
@@ -123,10 +124,15 @@ def load(name: str) -> Backend:
     target = target_of(name)
     with _loading(name, "loading it"), kept_surroundings():
         if callable(getattr(target, "prepare", None)):
-            return OnnxBackend(target)
-        if callable(target) and not inspect.isclass(target):
-            return FunctionBackend(target)
-        raise ValueError("must be a function or have prepare(model, device)")
+            backend: Backend = OnnxBackend(target)
+        elif callable(target) and not inspect.isclass(target):
+            backend = FunctionBackend(target)
+        else:
+            raise ValueError("must be a function or have prepare(model, device)")
+        module = name.partition(":")[0]
+        stated = (getattr(sys.modules.get(each), "__version__", None) for each in (module, module.partition(".")[0]))
+        backend.version = next((printable(text) for text in stated if isinstance(text, str)), "")
+        return backend
 
 
 @contextlib.contextmanager

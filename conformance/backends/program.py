@@ -33,6 +33,7 @@ from conformance.backends.base import (
 )
 from conformance.case import Array, Case
 from conformance.model import build, described_node
+from conformance.printable import printable
 
 VERSION = 1
 """The version of the protocol."""
@@ -73,7 +74,7 @@ class Program(Backend):
             self._running = _Running(self._words, path)
         except (OSError, ValueError, CrashError) as error:
             raise MissingBackendError(f"{name}: {error}") from error
-        self._models = 0
+        self.version, self._models = self._running.version, 0
 
     def limited_memory(self, size: int) -> contextlib.AbstractContextManager[None]:
         """See `Backend`. The limit is for the program from its next model on; this process only passes tensors on."""
@@ -143,7 +144,7 @@ class Program(Backend):
 
 
 class _Running:
-    """A running program, which has answered the request to start."""
+    """A running program, which has answered the request to start; `version` is the runtime's."""
 
     def __init__(self, words: Sequence[str], folder: str) -> None:
         pipe = subprocess.PIPE
@@ -154,9 +155,10 @@ class _Running:
         self._number, self._limit, self._printed = 0, "", bytearray()
         self._reader = threading.Thread(target=_keep_first, args=(self._process.stderr, self._printed), daemon=True)
         self._reader.start()
-        version = self._asked({"request": "start", "seq": 0, "version": VERSION, "folder": folder}).get("version")
-        if version != VERSION:
-            raise self.broken(f"version {version!r}: must be {VERSION}")
+        answer = self._asked({"request": "start", "seq": 0, "version": VERSION, "folder": folder})
+        if answer.get("version") != VERSION:
+            raise self.broken(f"version {answer.get('version')!r}: must be {VERSION}")
+        self.version = printable(str(answer.get("runtime", "")))
 
     @property
     def has_ended(self) -> bool:

@@ -79,9 +79,9 @@ def _missing(name: str) -> str:
 def _run(name: str, cases: Sequence[Case], jobs: int) -> Report:
     """The report of a backend on the cases, each in a child process, which it may end."""
     with WorkerPool(jobs) as pool:
-        results = with_progress(schedule.run_cases(pool, schedule.Setting(name), cases), name, len(cases))
-        by_id = {result.id: result for result in results}
-    return report_of(name, [by_id[case.id] for case in cases])
+        version, results = schedule.run_cases(pool, schedule.Setting(name), cases)
+        by_id = {result.id: result for result in with_progress(results, name, len(cases))}
+    return report_of(name, [by_id[case.id] for case in cases], version=version)
 
 
 @click.command("compare", epilog="Example: python -m conformance compare before.json after.json")

@@ -219,8 +219,8 @@ def run_command(
         stopped_by_signals() as stopped,
         schedule.WorkerPool(min(jobs, max(len(left), 1))) as pool,
     ):
-        results = schedule.run_cases(pool, setting, left)
-
+        version, results = schedule.run_cases(pool, setting, left)
+        reports.version = version or reports.version
         try:
             for result in with_progress(
                 results,
@@ -233,22 +233,25 @@ def run_command(
         finally:
             reports.write()
     report = reports.report
+    outcomes = {case_id: entry.outcome for case_id, entry in report.entries.items()}
+    said: list[str] = []
+    if judged_of(outcomes) and write_expected_failures_file is not None and not stopped:
+        # Whether a large case is judged depends on the time that it would take.
+        judged = judged_of({case_id: outcome for case_id, outcome in outcomes.items() if not by_id()[case_id].formula})
+        new_floor = Floor(judged, glob, excluded) if judged and shard == (1, 1) else None
+        if list_format == "toml":
+            said = reports.write_list(write_expected_failures_file, older, new_floor)
+        else:
+            said = reports.write_adopters_list(write_expected_failures_file, list_format)
     terminal.write(report, console(), reports.causes, verbose=verbose)
     if stopped:
         click.echo(f"stopped by signal {stopped[0]} after {len(report.entries)} of {len(cases)} cases")
         raise click.exceptions.Exit(128 + stopped[0])
-    outcomes = {case_id: entry.outcome for case_id, entry in report.entries.items()}
     errors = shortfalls(outcomes, listed.floor, by_id())
     if at_least and (breach := Floor(at_least).breach(outcomes, outcomes)):
         errors.append(breach)
-    if judged_of(outcomes) and write_expected_failures_file is not None:
-        new_floor = Floor(judged_of(outcomes), glob, excluded) if shard == (1, 1) else None
-        if list_format == "toml":
-            reports.write_list(write_expected_failures_file, older, new_floor)
-        else:
-            reports.write_adopters_list(write_expected_failures_file, list_format)
-    for error in (*errors, *reports.errors):
-        click.echo(error)
+    for text in (*said, *errors, *reports.errors):
+        click.echo(text)
     if errors or reports.errors or (report.failing and write_expected_failures_file is None):
         raise click.exceptions.Exit(1)
 

@@ -7,8 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import click
+from typing import Any
 
 from conformance.case import Case, Level
 from conformance.cases import by_id
@@ -38,6 +37,7 @@ class Reports:
         files: the files to write, by the keys of `RENDERERS`. JSON is written every `SECONDS`, all files at the end.
 
     Attributes:
+        version: the one that a backend outside this package states.
         failed: the number of failures so far.
         waited: the seconds that cases took which exceeded their time limit.
         diagnoses, causes: those of the failures, after the files are written.
@@ -53,6 +53,7 @@ class Reports:
         self._files = {option: file.absolute() for option, file in files.items() if file is not None}
         self._begun = self._written = time.monotonic()
         self._seconds: float | None = None
+        self.version = ""
         self._earlier_seconds = self.waited = 0.0
         self.failed = 0
         self.diagnoses: list[Diagnosis] = []
@@ -64,7 +65,7 @@ class Reports:
 
         `without_list` leaves out those that its list of expected failures changed.
         """
-        self._earlier_seconds = earlier.seconds
+        self._earlier_seconds, self.version = earlier.seconds, earlier.origin.version
         for result in (earlier.entries[case.id] for case in self._cases if case.id in earlier.entries):
             is_changed = result.outcome is Outcome.EXPECTED_FAILURE or result.reason is Reason.LISTED
             if not (without_list and is_changed):
@@ -84,9 +85,8 @@ class Reports:
     def report(self) -> Report:
         """The report of the results so far."""
         seconds = time.monotonic() - self._begun if self._seconds is None else self._seconds
-        is_complete = len(self._found) == len(self._cases)
-        seconds += self._earlier_seconds
-        return report_of(self._label, self.results, complete=is_complete, seconds=seconds, level=self._level)
+        state: Any = {"complete": len(self._found) == len(self._cases), "seconds": seconds + self._earlier_seconds}
+        return report_of(self._label, self.results, level=self._level, version=self.version, **state)
 
     def add(self, result: Result, *, is_late: bool = False) -> None:
         """Add a result; `is_late` if the backend exceeded the time limit."""
@@ -112,8 +112,8 @@ class Reports:
                 except OSError as error:  # each file is tried
                     self.errors.append(f"{file} is not written: {error}")
 
-    def write_list(self, file: Path, older: Listed, floor: Floor | None) -> None:
-        """Write the list of expected failures and the floor, and print what changes in an older one.
+    def write_list(self, file: Path, older: Listed, floor: Floor | None) -> list[str]:
+        """Write the list of expected failures and the floor, and return lines about it and what changes in an older one.
 
         The older floor stays if the run did not ask all of its cases.
         """
@@ -124,26 +124,33 @@ class Reports:
         changed = list(failure_list.changes(older.failures, known))
         if older.floor is not None and floor != older.floor:
             changed += [f"- {older.floor}", f"+ {floor}"]
-        if older != Listed():
-            click.echo("\n".join(changed) or "no changes")
+        lines = [] if older == Listed() else changed or ["no changes"]
         reasons = len({entry.reason for entry in known})
         said = f"{reasons} reason{'s' * (reasons != 1)} for {len(report.failing)} failing cases"
-        self._write(file, failure_list.render(known, floor, report), said)
+        if late := sum(result.reason is Reason.TIME for result in report.failing.values()):
+            lines.append(
+                f"{late} of the failing cases exceeded the time limit: a machine on which they pass fails the run"
+            )
+        return lines + self._write(file, failure_list.render(known, floor, report), said)
 
-    def write_adopters_list(self, file: Path, form: str) -> None:
-        """Write the list of the cases that do not pass in another project's format, one of `adopters.FORMATS`."""
+    def write_adopters_list(self, file: Path, form: str) -> list[str]:
+        """Write the list of the cases that do not pass in another project's format, one of `adopters.FORMATS`.
+
+        Returns:
+            Lines about it.
+        """
         entries = adopters.entries_of(self.results, self.diagnoses)
         title = f"{failure_list.versions_of(self.report)}, level {self._level}"
         text = adopters.render(form, entries, title, file)
         listed = sum(bool(entry.reason) for entry in entries)
         others = sum(result.outcome is not Outcome.PASSED for result in self.results) - listed
         left_out = f", without {others} others" if others else ""
-        self._write(file, text, f"{listed} of {len(entries)} cases for ONNX's runners{left_out}")
+        return self._write(file, text, f"{listed} of {len(entries)} cases for ONNX's runners{left_out}")
 
-    def _write(self, file: Path, text: str, said: str) -> None:
+    def _write(self, file: Path, text: str, said: str) -> list[str]:
         try:
             atomic_file.write(file, text)
         except OSError as error:
             self.errors.append(f"{file} is not written: {error}")
-            return
-        click.echo(f"{said} written to {file}")
+            return []
+        return [f"{said} written to {file}"]

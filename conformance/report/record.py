@@ -43,7 +43,7 @@ class NotAReportError(PrintableError):
 class Origin:
     """The versions, the machine and the date of a run; unknown fields are empty.
 
-    version: version of the backend's package.
+    version: version of the backend's package, or the one that the backend states.
     suite: version of ortops, which includes the suite.
     onnx, python: their versions.
     platform: operating system and processor architecture.
@@ -97,10 +97,14 @@ def report_of(
     complete: bool = True,
     seconds: float = 0.0,
     level: Level = Level.STANDARD,
+    version: str = "",
 ) -> Report:
-    """The report of these results, with the current time and the versions in this environment."""
+    """The report of these results, with the current time and the versions in this environment.
+
+    `version` is that of a backend outside this package.
+    """
     origin = Origin(
-        _installed(package_of(backend.partition(" on ")[0])),
+        _installed(package_of(backend.partition(" on ")[0])) or version,
         ortops.__version__,
         _installed("onnx"),
         platform.python_version(),
@@ -173,7 +177,8 @@ def read_merged(files: Sequence[Path]) -> list[Report]:
         for case_id in report.entries:
             first = origin.setdefault((report.title, case_id), file)
             if first is not file:
-                raise NotAReportError(f"{file} has case {case_id} of {report.title}, which {first} has, too")
+                rule = "releases must differ in their versions, such as `__version__` of the backend's module"
+                raise NotAReportError(f"{file} has case {case_id} of {report.title}, which {first} has, too: {rule}")
         other = merged.get(report.title, report)
         pairs = zip(dataclasses.astuple(other.origin), dataclasses.astuple(report.origin), strict=True)
         common = Origin(*(a if a == b else "" for a, b in pairs))

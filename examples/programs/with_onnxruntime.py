@@ -37,5 +37,6 @@ for request in map(json.loads, sys.stdin):
         break
     if request["request"] == "start":
         os.chdir(request["folder"])  # in which all files are
-    answer = {"version": 1} if request["request"] == "start" else run(**request)
+    start = {"version": 1, "runtime": onnxruntime.__version__}
+    answer = start if request["request"] == "start" else run(**request)
     print(json.dumps({"seq": request["seq"], **answer}), flush=True)

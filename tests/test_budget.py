@@ -18,7 +18,7 @@ BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside
     "docs": (645, 89, 138),
     "examples": (768, 127, 242),
     "release": (361, 67, 95),
-    "tests": (23835, 889, 5691),
+    "tests": (23846, 889, 5696),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -85,17 +85,20 @@ def compare(case: Case, answer: Mapping[str, Array]) -> tuple[bool, Difference |
 
     Args:
         case: one that expects values.
-        answer: the outputs by name; others are ignored.
+        answer: the outputs by name.
 
     Returns:
         True or False, and the worst difference: None if the outputs are empty.
     """
+    if not answer.keys() <= set(case.outputs):
+        due, given = (f"{len(names)} ({', '.join(map(printable, names))})" for names in (case.outputs, answer))
+        return False, Difference("outputs", None, due, given, reason=Reason.EXTRA_OUTPUT)
     terms = _terms(case)
     worst: list[Difference] = []
     for name, expected in expected_outputs(case).items():
         shape, got = f"shape {list(expected.shape)}", answer.get(name)
         if got is None:
-            return False, Difference(name, None, shape, "no such output", reason=Reason.NO_OUTPUT)
+            return False, Difference(name, None, shape, "no such output, or None", reason=Reason.NO_OUTPUT)
         if got.dtype != case.dtype:
             wrong = printable(f"type {got.dtype}")
             return False, Difference(name, None, f"type {case.dtype}", wrong, reason=Reason.TYPE)

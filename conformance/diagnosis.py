@@ -283,7 +283,7 @@ def _fulfilling(conditions: Sequence[Condition], results: Iterable[Result]) -> l
 
 def _is_comparable(result: Result) -> bool:
     """Whether the backend gave an answer that a mutant could give, too. The message of a refusal is reason enough."""
-    if case_of(result).nbytes > MAX_BYTES or result.reason in (Reason.WROTE, Reason.REFUSED):
+    if case_of(result).nbytes > MAX_BYTES or result.reason in (Reason.WROTE, Reason.REFUSED, Reason.EXTRA_OUTPUT):
         return False
     if case_of(result).expects_error is not None:
         return result.reason is Reason.ACCEPTED

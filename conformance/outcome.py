@@ -14,9 +14,10 @@ class Reason(StrEnum):
     """Why a case did not pass.
 
     The first ones are what is wrong with an output: a wrong number, NaN or infinity instead of a number, another value where
-    NaN or infinity is expected, the element type, the shape, or that it is missing. Then a valid case was refused or an
-    invalid one accepted, the caller's arrays were written to, an operator has no kernel, or a case passed although the list
-    of expected failures has it. A case has crashed because it took too much time or memory, or ended the process.
+    NaN or infinity is expected, the element type, the shape, or that it is missing. Then the backend gave more outputs, a
+    valid case was refused or an invalid one accepted, the caller's arrays were written to, an operator has no kernel, or a
+    case passed although the list of expected failures has it. A case has crashed because it took too much time or memory, or
+    ended the process.
     """
 
     NUMBER = "number"
@@ -26,6 +27,7 @@ class Reason(StrEnum):
     TYPE = "type"
     SHAPE = "shape"
     NO_OUTPUT = "no_output"
+    EXTRA_OUTPUT = "extra_output"
     REFUSED = "refused"
     ACCEPTED = "accepted"
     WROTE = "wrote"

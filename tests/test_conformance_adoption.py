@@ -178,5 +178,5 @@ def test_what_a_function_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer in ({"dX": dx, "drois": drois}, [dx, drois], (dx, drois)):
         _, got = call_of(case, answer, monkeypatch)
         assert {name: y.shape for name, y in got.items()} == {"dX": (2,), "drois": (3,)}
-    for too_little in (dx, [dx], None):
+    for too_little in (dx, [dx], [dx, None]):
         assert list(call_of(case, too_little, monkeypatch)[1]) == ["dX"]

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 import ortops
 from conformance import backends, expected_failures
 from conformance.backends import Backend, Session
-from conformance.backends.external import FunctionBackend
+from conformance.backends.external import FunctionBackend, OnnxBackend
 from conformance.case import Array, Basis, Case, Level
 from conformance.cases import collect
 from conformance.compare import allowed_errors, compare
@@ -227,7 +228,7 @@ def test_what_is_no_number_passes_only_where_it_is_expected(wrong: float) -> Non
     [
         ("roi_align", "edge/half_pixel_inside/@", np.float64, "Y: expected type float32, got type float64"),
         ("roi_align", "edge/half_pixel_inside/@", np.ravel, "Y: expected shape [1, 1, 1, 1], got shape [1]"),
-        ("roi_align_grad", "edge/between_pixels/@", None, "drois: expected shape [1, 4], got no such output"),
+        ("roi_align_grad", "edge/between_pixels/@", None, "drois: expected shape [1, 4], got no such output, or None"),
         (
             *("dml_roi_align_grad", "edge/leading_axes/", lambda y: y.reshape(2, 4)),
             "OutputROIGradientTensor: expected shape [1, 1, 2, 4], got shape [2, 4]",
@@ -244,6 +245,24 @@ def test_another_type_or_shape_and_a_missing_output_fail(
     y = answer.pop(last)
     passed, worst = compare(case, answer if change is None else {**answer, last: np.asarray(change(y))})
     assert (passed, str(worst)) == (False, message)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda y: (y, np.zeros(1)), "outputs: expected 1 (Y), got 2 (Y, 1)"),
+        (lambda y: {"Y": y, "Z\x1b": y}, r"outputs: expected 1 (Y), got 2 (Y, Z\x1b)"),
+        (lambda _: None, "Y: expected shape [1, 1, 1, 1], got no such output, or None"),
+        (lambda _: [None], "Y: expected shape [1, 1, 1, 1], got no such output, or None"),
+    ],
+)
+def test_a_function_that_answers_more_or_nothing_fails(answer: Callable[[Array], object], message: str) -> None:
+    case = case_of("edge/half_pixel_inside/@")
+    backend = FunctionBackend(lambda *_: answer(answer_to(case)["Y"]))
+    assert judge(case, ask(backend, case)).message == message
+    model = SimpleNamespace(run=lambda _: answer(answer_to(case)["Y"]))
+    onnx_backend = OnnxBackend(SimpleNamespace(prepare=lambda *_: model))
+    assert isinstance(answer(np.zeros(1)), dict) or judge(case, ask(onnx_backend, case)).message == message
 
 
 def test_half_a_unit_of_the_last_printed_digit_is_allowed() -> None:

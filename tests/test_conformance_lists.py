@@ -35,7 +35,10 @@ pytestmark = pytest.mark.usefixtures("no_processes")
 
 @pytest.mark.parametrize(
     ("base", "outcome", "status", "last"),
-    [("NoHalfPixel", "expected_failure", 0, "0 passed, 0 failed"), ("Control", "failed", 1, "0 passed, 1 failed")],
+    [
+        ("NoHalfPixel", "expected_failure", 0, "0 passed, 0 failed"),
+        ("Control", "failed", 1, "0 passed, 1 unexpected pass"),
+    ],
 )
 @pytest.mark.parametrize("is_own", [True, False])
 def test_an_expected_failure_is_no_failure_unless_it_passes(
@@ -51,7 +54,9 @@ def test_an_expected_failure_is_no_failure_unless_it_passes(
     result, data = report(tmp_path, "--backend", f"{name}:Own", "--select", INSIDE, *option)
     assert (result.exit_code, outcomes(data)) == (status, {INSIDE: outcome})
     assert "half a pixel off" in data["cases"][0]["message"]
-    assert result.output.splitlines()[-1] == last
+    lines = result.output.splitlines()
+    assert lines[-1] == last
+    assert status == lines.count("take unexpected passes off the list, as --write-expected-failures F --update does")
 
 
 def test_a_list_of_expected_failures_has_globs_and_ids(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
     status, output, data, _ = runs[0]
     crashed = {case["id"].split("/")[2]: case["message"] for case in data["cases"] if case["outcome"] != "unsupported"}
     assert crashed == {"max_has_no_floor": "the process ended with exit code -6"}
-    assert (status, output.splitlines()[-1]) == (1, "0 passed, 1 failed")
+    assert (status, output.splitlines()[-1]) == (1, "0 passed, 1 crashed")
 
 
 # A run that is stopped leaves what it has, and another one goes on from there.

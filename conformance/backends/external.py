@@ -45,7 +45,7 @@ class OnnxBackend(Backend):
         def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
             with _translated_errors():
                 outputs = prepared.run([inputs[i.name] for i in model.graph.input])
-            return dict(zip((o.name for o in model.graph.output), map(np.asarray, outputs), strict=True))
+            return _by_name(outputs if outputs is None else list(outputs), tuple(o.name for o in model.graph.output))
 
         return run
 
@@ -95,11 +95,11 @@ def _declared_by(target: object) -> tuple[Sequence[ExpectedFailure], Sequence[st
 
 
 def _by_name(answer: object, outputs: tuple[str, ...]) -> dict[str, Array]:
-    """The outputs by name. Some may be missing, which the comparison reports."""
-    if isinstance(answer, Mapping):
-        return {str(name): np.asarray(value) for name, value in answer.items()}
-    values = answer if isinstance(answer, list | tuple) else [answer]
-    return dict(zip(outputs, map(np.asarray, values), strict=False))
+    """The outputs by name, without None. The comparison reports what is missing, and more outputs, which have numbers."""
+    if not isinstance(answer, Mapping):
+        values = answer if isinstance(answer, list | tuple) else [answer]
+        answer = dict(zip((*outputs, *range(len(outputs), len(values))), values, strict=False))
+    return {str(name): np.asarray(value) for name, value in answer.items() if value is not None}
 
 
 def target_of(name: str) -> Any:

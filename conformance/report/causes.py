@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from conformance.conditions import in_common
 from conformance.diagnosis import Diagnosis, function_of
 from conformance.outcome import WRONG_OUTPUT, Outcome, Reason, Result
-from conformance.report.counts import cut, pattern_of
+from conformance.report.counts import counted, cut, pattern_of
 
 MAX_GROUPS = 2
 """How many groups of cases are named for a cause."""
@@ -37,7 +37,8 @@ class Cause:
         groups = [group for group, _ in Counter(result.group for result in self.results).most_common()]
         rest = len(groups) - MAX_GROUPS
         places = [*groups[:MAX_GROUPS], *([f"{rest} other group{'s' * (rest > 1)}"] if rest > 0 else [])]
-        return f"{len(self.results)} {self.outcome.value}: {self.reason} [{', '.join(places)}]"
+        kind = self.outcome if self.results[0].reason is not Reason.LISTED else "unexpected_pass"
+        return f"{counted(len(self.results), kind)}: {self.reason} [{', '.join(places)}]"
 
 
 def causes_of(results: Sequence[Result], diagnoses: Sequence[Diagnosis]) -> list[Cause]:

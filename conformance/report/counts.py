@@ -24,6 +24,7 @@ COLOURS = {
     "crashed": "magenta",
     "failed": "red",
     "accepted": "dark_orange",
+    "unexpected_pass": "dark_orange",
     "departed": "cyan",
     "expected_failure": "yellow",
     "passed": "green",
@@ -31,7 +32,7 @@ COLOURS = {
 }
 """The colours of the kinds on a terminal, the worst kind first."""
 
-BAD = ("crashed", "failed", "accepted")
+BAD = ("crashed", "failed", "accepted", "unexpected_pass")
 """The kinds of cases that fail a run."""
 
 WHOSE = {
@@ -46,6 +47,7 @@ MEANINGS = {
     "passed": "the answer is right",
     "failed": "the answer is wrong, or the runtime refused a valid case",
     "accepted": "the case failed, because the runtime accepted an invalid node",
+    "unexpected_pass": "the answer is right, but the list of expected failures has the case",
     "crashed": "the process ended, or the case exceeded its time or memory",
     "departed": "the case failed, but the level does not ask for its rule",
     "expected_failure": "the case failed, and the list of expected failures has it",
@@ -68,10 +70,16 @@ def in_words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
+_OF_FAILED = {Reason.ACCEPTED: "accepted", Reason.LISTED: "unexpected_pass"}
+"""The kinds of failures that are not wrong answers, by their reasons."""
+
+_PLURALS = {"expected_failure": "s", "unexpected_pass": "es"}
+
+
 def kind_of(entry: Result) -> str:
-    """The kind of an entry: its outcome, or `accepted` for a failure without a wrong number."""
-    is_accepted = entry.reason is Reason.ACCEPTED and entry.outcome is Outcome.FAILED
-    return "accepted" if is_accepted else entry.outcome.value
+    """The kind of an entry: its outcome, or `accepted` or `unexpected_pass` for failures for these reasons."""
+    kind = _OF_FAILED.get(entry.reason) if entry.reason and entry.outcome is Outcome.FAILED else None
+    return kind or entry.outcome.value
 
 
 def pattern_of(message: str) -> str:
@@ -84,25 +92,25 @@ def cut(message: str) -> str:
     return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 3].rstrip()}..."
 
 
-def counted(n: int, outcome: Outcome) -> str:
-    """A number of cases with an outcome, in words."""
-    return f"{n} {in_words(outcome.value)}{'s' * (outcome is Outcome.EXPECTED_FAILURE and n != 1)}"
+def counted(n: int, kind: str) -> str:
+    """A number of cases of a kind, in words."""
+    return f"{n} {in_words(kind)}{_PLURALS.get(kind, '') if n != 1 else ''}"
 
 
 def by_outcome(tally: Tally) -> Counter[Outcome]:
-    """The number of cases with each outcome; `accepted` counts as failed."""
-    return Counter({outcome: tally[outcome] for outcome in Outcome}) + Counter({Outcome.FAILED: tally["accepted"]})
+    """The number of cases with each outcome; `accepted` and `unexpected_pass` count as failed."""
+    failed = sum(tally[kind] for kind in _OF_FAILED.values())
+    return Counter({outcome: tally[outcome] for outcome in Outcome}) + Counter({Outcome.FAILED: failed})
 
 
-def others(tally: Tally) -> list[tuple[str, str]]:
-    """The counts of cases that did not pass, in words with their outcome."""
-    counts, words = by_outcome(tally), []
-    for outcome in map(Outcome, (kind for kind in COLOURS if kind not in ("accepted", "passed"))):
-        accepted = tally["accepted"] if outcome is Outcome.FAILED else 0
-        if counts[outcome]:
-            words.append(
-                (counted(counts[outcome], outcome) + f" ({accepted} accepted)" * bool(accepted), outcome.value)
-            )
+def others(tally: Tally, kinds: Iterable[str] = COLOURS) -> list[tuple[str, str]]:
+    """The counts of cases that did not pass, in words with their kind; `accepted` is a part of `failed`."""
+    words, accepted = [], tally["accepted"]
+    for kind in kinds:
+        count = tally[kind] + (accepted if kind == "failed" else 0)
+        if count and kind not in ("accepted", "passed"):
+            text = counted(count, kind)
+            words.append((f"{text} ({accepted} accepted)" if accepted and kind == "failed" else text, kind))
     return words
 
 

@@ -90,9 +90,7 @@ def table(
 
 
 def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose: bool = False) -> None:
-    """Print a report: the verdict, counts, causes, some failures, the table of the groups, and `N passed, N failed`.
-
-    The last line counts crashes as failures, and adds the number of departures if there are any.
+    """Print a report: the verdict, counts, causes, some failures, the table of the groups, and the counts that matter.
 
     Args:
         report: the report of a run.
@@ -106,14 +104,16 @@ def write(report: Report, out: Console, causes: Sequence[Cause] = (), *, verbose
     words = [f"{tally['passed']} of {tally.total()} passed", *(text for text, _ in counts.others(tally))]
     line(out, f"{', '.join(words)}; {report.seconds:.0f} s")
     _write_some([(str(cause), "bold") for cause in causes], None if verbose else MAX_CAUSES, "causes", out)
+    if tally["unexpected_pass"]:
+        line(out, "take unexpected passes off the list, as --write-expected-failures F --update does")
     outcomes = (Outcome.UNSUPPORTED, Outcome.EXPECTED_FAILURE, *([Outcome.DEPARTED] if verbose else []))
     reasons = counts.reasons_of(report, *outcomes)
     told = [(f"{counts.counted(n, outcome)}: {cut(reason)}", COLOURS[outcome.value]) for outcome, reason, n in reasons]
     _write_some(told, None if verbose else MAX_REASONS, "reasons", out)
     _write_failures(report, out, list(report.failing) if verbose else _examples(report, causes))
     write_tables([report], out, counts.MAX_ROWS, verbose=verbose)
-    departed = f", {tally['departed']} departed" if tally["departed"] else ""
-    line(out, f"{tally['passed']} passed, {len(report.failing)} failed{departed}")
+    failed, departed = ([text for text, _ in counts.others(tally, kinds)] for kinds in (counts.BAD, ["departed"]))
+    line(out, ", ".join((f"{tally['passed']} passed", *(failed or ["0 failed"]), *departed)))
 
 
 def _write_some(lines: Sequence[tuple[str, str]], most: int | None, what: str, out: Console) -> None:
@@ -136,7 +136,7 @@ def _write_failures(report: Report, out: Console, chosen: Sequence[str]) -> None
     cases = by_id()
     for case_id in chosen:
         entry, case = report.entries[case_id], cases[case_id]
-        line(out, f"{kind_of(entry)} {case_id}", COLOURS[kind_of(entry)], is_whole=True)  # to be copied
+        line(out, f"{in_words(kind_of(entry))} {case_id}", COLOURS[kind_of(entry)], is_whole=True)  # to be copied
         line(out, f"    {entry.message}")
         line(out, f"    {case.note} [{case.source}]")
     rest = len(report.failing) - len(chosen)

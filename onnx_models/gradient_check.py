@@ -38,7 +38,7 @@ DTYPES: dict[Kind, type] = {"double": np.float64, "float": np.float32}
 
 _NUMBERS: dict[Kind, int] = {"double": TensorProto.DOUBLE, "float": TensorProto.FLOAT}
 
-Outcome = Literal["agrees", "wrong", "kink"]
+Outcome = Literal["agrees", "wrong", "kink", "zero"]
 Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 """Runs a model: takes its inputs by name and returns its outputs by name."""
 
@@ -75,7 +75,7 @@ class Comparison:
     difference: the difference of the two, relative to the sum of the absolute values of their terms.
     allowed: the largest difference that a correct gradient may have: rounding and the error of finite differences.
     outcome: "kink" if there is no derivative to compare, since the differences ahead and behind disagree for all step sizes,
-        or since the gradient is not finite and neither is the output.
+        or since the gradient is not finite and neither is the output; "zero" if the gradient and all differences are 0.
     """
 
     output: str
@@ -256,7 +256,7 @@ class _Point:
         analytic, numeric = float(terms.sum(dtype=np.float64)), central[narrow]
         scale = size + float(np.abs(terms).sum(dtype=np.float64))
         off, allowed = abs(analytic - numeric), _TOLERANCE[self._kind] * scale + 2 * error
-        outcome: Outcome = "agrees" if off <= allowed else "wrong"  # "wrong" for NaN
+        outcome: Outcome = "zero" if scale == 0 else "agrees" if off <= allowed else "wrong"  # "wrong" for NaN
         if math.isfinite(analytic):
             is_kink = not is_smooth
         else:  # where an output is not finite, the gradient may be NaN whatever its weight

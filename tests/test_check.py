@@ -62,7 +62,8 @@ def test_right_gradients_of_all_outputs_by_inputs_and_weights_agree() -> None:
     feeds = {"x": X, "i": np.array([2, 0])}
     found = check(parsed(NET), feeds, second_order=True)
     pairs = {(y, x) for y in ("y", "z", GRADIENTS) for x in ("x", "w", "b", "table", "k")}
-    assert outcomes(found) == dict.fromkeys(pairs, "agrees")
+    zeros = {("y", "table"), ("z", "w"), ("z", "b"), ("z", "k")}  # which the output does not depend on
+    assert outcomes(found) == dict.fromkeys(pairs, "agrees") | dict.fromkeys(zeros, "zero")
     assert {comparison.kind for comparison in found} == {"double"}
     assert max(comparison.difference for comparison in found) < 1e-7
     assert all(comparison.allowed < 1e-5 for comparison in found)
@@ -179,16 +180,19 @@ def test_the_command_prints_a_table(tmp_path: Path, external: bool) -> None:
     done = call(parsed(NET), tmp_path, "--dim", "n=2", "--output", "y", external=external)
     lines = done.output.splitlines()
     assert lines[0].split() == ["output", "wrt", "analytic", "numeric", "relative", "difference", "allowed"]
-    assert [line.split()[1] for line in lines[1:-1]] == ["x", "w", "b", "table", "k"] or external
-    assert all(line.endswith("agrees") for line in lines[1:-1])
-    assert lines[-1] == f"{len(lines) - 2} gradients agree, computed in double"
+    agree = [line.split()[1] for line in lines if line.endswith("agrees")]
+    assert agree == ["x", "w", "b", "k"] or external
+    assert lines[-2:] == [
+        f"{len(agree)} gradients agree, 1 zero, computed in double",
+        "zero: both derivatives are 0 at these inputs; --inputs can give others",
+    ]
     assert done.exit_code == 0
 
 
 def test_the_command_takes_values_of_inputs(tmp_path: Path) -> None:
     np.savez(tmp_path / "feeds.npz", x=X.astype(np.float64), i=np.array([2, 1]))
     done = call(parsed(NET), tmp_path, "--inputs", tmp_path / "feeds.npz", "--wrt", "table", "--second-order")
-    assert (done.exit_code, done.output.count("agrees")) == (0, 3)
+    assert (done.exit_code, done.output.count("agrees"), done.output.count("zero\n")) == (0, 2, 2)
     seeds = {call(parsed(NET), tmp_path, "--dim", "n=2", "--seed", seed).output for seed in (1, 1, 2)}
     assert len(seeds) == 2
 
@@ -227,12 +231,13 @@ def test_the_command_ends_with_2_if_nothing_was_compared(tmp_path: Path, options
     assert message in " ".join(done.output.split())
 
 
-def test_a_kink_everywhere_is_no_success(tmp_path: Path) -> None:
-    np.savez(tmp_path / "zeros.npz", x=np.zeros((2, 3), np.float32))
+@pytest.mark.parametrize(("value", "outcome"), [(0, "1 at a kink"), (-1, "1 zero")])
+def test_a_kink_or_a_zero_everywhere_is_no_success(tmp_path: Path, value: float, outcome: str) -> None:
+    np.savez(tmp_path / "feeds.npz", x=np.full((2, 3), value, np.float32))
     model = parsed("g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }")
-    done = call(model, tmp_path, "--inputs", tmp_path / "zeros.npz")
+    done = call(model, tmp_path, "--inputs", tmp_path / "feeds.npz")
     assert done.exit_code == 2
-    assert "0 gradients agree, 1 at a kink" in done.output
+    assert f"0 gradients agree, {outcome}" in done.output
 
 
 def test_names_of_inputs_that_do_not_exist_are_refused(tmp_path: Path) -> None:
@@ -276,6 +281,24 @@ def test_the_command_draws_other_inputs_if_an_output_is_not_finite(text: str, tm
     done = call(parsed(f"g ({text}"), tmp_path)
     assert (done.exit_code, done.stderr) == (0, "")
     assert " agree" in done.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "float[3, 4] r, int64[3] i) => (float[3, 2, 2, 2] y) { y = RoiAlign <spatial_scale = 0.25, SIZE> (x, r, i) }",
+        "float[3, 5] r) => (float[3, 2, 2, 2] y) { y = MaxRoiPool <spatial_scale = 0.25, pooled_shape = [2, 2]> (x, r) }",
+        (
+            "int64 n, bool c) => (float[1, 2, 8, 9] y) { p = Loop(n, c, x) <body = b (int64 i, bool d, "
+            "float[1, 2, 8, 9] a) => (bool e, float[1, 2, 8, 9] q) { e = Identity(d) q = Mul(a, a) }> y = Sub(p, x) }"
+        ),
+    ],
+)
+def test_the_command_draws_rois_on_the_map_and_iterations(text: str, tmp_path: Path) -> None:
+    text = text.replace("SIZE", "output_height = 2, output_width = 2")
+    wrt = ["--wrt", "x", *["--wrt", "r"] * ("RoiAlign" in text)]
+    done = call(parsed(f"g (float[1, 2, 8, 9] x, {text}"), tmp_path, *wrt)
+    assert (done.exit_code, "zero" in done.output, done.stderr) == (0, False, "")
 
 
 def test_the_command_says_which_output_is_never_finite(tmp_path: Path) -> None:

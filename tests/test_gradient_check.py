@@ -54,7 +54,9 @@ def outcomes(case: Case, feeds: dict[str, Array], names: Sequence[str], load: Lo
         found = check(case.model, feeds, wrt=names, load=load)
     except ValueError as error:
         return dict.fromkeys(names, " ".join(str(error).split()))
-    by_input = {name: {comparison.outcome for comparison in found if comparison.wrt == name} for name in names}
+    by_input: dict[str, set[str]] = {name: set() for name in names}
+    for comparison in found:
+        by_input[comparison.wrt].add(comparison.outcome.replace("zero", "agrees"))  # many derivatives are 0
     return {name: next(worst for worst in ("wrong", "kink", "agrees") if worst in by_input[name]) for name in names}
 
 

@@ -16,8 +16,10 @@ import numpy as np
 import onnx
 
 from onnx_models.commands.common import MODEL, OPERATORS, click_errors, count, imported, load_model, show_table
+from onnx_models.gradient.ours import REGIONS
 from onnx_models.gradient.registry import REAL
-from onnx_models.tools.protos import meant, one_line
+from onnx_models.tools.nodes import NodeView
+from onnx_models.tools.protos import meant, normalize_domain, one_line
 from onnx_models.tools.types import single_line_errors
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ class _UncheckedError(click.ClickException):
     "file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="File written by numpy.savez, with values of inputs by name. Other floating-point inputs get random values "
-    "between -1 and 1, other integers 0, and bool random ones; or other values if an output would not be finite.",
+    "between -1 and 1, RoIs lie on the map, loops have 2 iterations, other integers are 0, and bool random ones; or other "
+    "values if an output would not be finite.",
 )
 @click.option(
     "--dim",
@@ -75,8 +78,9 @@ def check_command(
 
     The model and its gradient are computed in double where ONNX Runtime can. "analytic" is the derivative along the
     direction computed from the gradient, "numeric" the one from finite differences. At a "kink", the differences ahead and
-    behind disagree for every step size tried, so there is no derivative to compare. The exit status is 0 if all gradients
-    agree or have a kink, 1 if one is wrong, and 2 if nothing was compared.
+    behind disagree for every step size tried, so there is no derivative to compare. At a "zero", both derivatives are 0,
+    which says nothing about the gradient elsewhere. The exit status is 0 if a gradient agrees and none is wrong, 1 if one is
+    wrong, and 2 if none agrees.
     """
     from onnx_models.gradient_check import check, in_session  # which load ONNX Runtime
 
@@ -96,17 +100,19 @@ def check_command(
     _show(comparisons)
     counts = Counter(comparison.outcome for comparison in comparisons)
     shown = [f"{count(counts['agrees'], 'gradient')} {'agrees' if counts['agrees'] == 1 else 'agree'}"]
-    shown += [f"{counts['wrong']} wrong"] * bool(counts["wrong"]) + [f"{counts['kink']} at a kink"] * bool(
-        counts["kink"]
-    )
+    others = {"wrong": "wrong", "kink": "at a kink", "zero": "zero"}
+    shown += [f"{counts[outcome]} {text}" for outcome, text in others.items() if counts[outcome]]
     click.echo(f"{', '.join(shown)}, computed in {comparisons[0].kind}")
+    if counts["zero"]:
+        click.echo("zero: both derivatives are 0 at these inputs; --inputs can give others")
     raise click.exceptions.Exit(1 if counts["wrong"] else 0 if counts["agrees"] else 2)
 
 
 def _show(comparisons: Sequence[Comparison]) -> None:
     """Print the comparisons, wrong ones first if there are many."""
     if len(comparisons) > _MAX_ROWS:
-        comparisons = sorted(comparisons, key=lambda one: (one.outcome == "agrees", one.outcome))[:_MAX_ROWS]
+        order = ("wrong", "kink", "zero", "agrees")
+        comparisons = sorted(comparisons, key=lambda comparison: order.index(comparison.outcome))[:_MAX_ROWS]
     rows = [
         (
             *(one_line(name) for name in (comparison.output, comparison.wrt)),
@@ -163,6 +169,7 @@ def _feeds(
     for name in lengths:
         if name not in open_axes:
             raise ValueError(f"--dim {name}{meant(name, open_axes)}: must be the name of an axis of an input")
+    readers = {name: (node, i) for node in model.graph.node for i, name in enumerate(node.input)}
     rng = np.random.default_rng([seed, 0])
     feeds, others = {}, {}
     for name, value in inputs.items():
@@ -172,7 +179,22 @@ def _feeds(
             feeds[name] = np.asarray(given[name], wanted)
         elif name not in defaults:
             feeds[name], *others[name] = _drawn(name, kind, lengths, rng)
+            if name in readers:
+                feeds[name] = _suited(feeds[name], *readers[name])
     return feeds, others
+
+
+def _suited(value: Any, node: onnx.NodeProto, i: int) -> Any:
+    """The value of input `i` of a node; regions of interest on the map and several iterations in place of what was drawn."""
+    if node.op_type == "Loop" and i < 2:
+        return np.full_like(value, 2)
+    if (normalize_domain(node.domain), node.op_type, i) not in REGIONS or value.ndim != 2:
+        return value
+    scale = NodeView(node).attribute("spatial_scale", 1.0)
+    regions = abs(value) / scale
+    regions[:, -2:] += 2 / scale
+    regions[:, : node.op_type.startswith("MaxRoiPool")] = 0  # the batch index
+    return regions.astype(value.dtype)
 
 
 def _settled(
@@ -224,7 +246,7 @@ def _drawn(name: str, kind: onnx.TypeProto.Tensor, lengths: Mapping[str, int], r
         shape.append(length)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     if np.issubdtype(dtype, np.bool_):
-        return [rng.random(shape) < 0.5, np.ones(shape, dtype), np.zeros(shape, dtype)]
+        return [np.asarray(rng.random(shape) < 0.5), np.ones(shape, dtype), np.zeros(shape, dtype)]
     if np.issubdtype(dtype, np.integer):
         return [np.zeros(shape, dtype), np.ones(shape, dtype)]
     return [np.asarray(rng.uniform(low, high, shape)).astype(dtype) for low, high in ((-1, 1), (0.1, 1), (1.1, 2))]

@@ -104,7 +104,8 @@ def attach_command(model: Path, out: Path, force: bool) -> None:
     """Attach bodies of standard operators to the file MODEL, so that it runs without this project's kernels.
 
     The command first converts RoiAlign and MaxRoiPool of ONNX, and the nodes of mmcv and caffe2 that the command convert
-    knows. If no node of the model gets a body, it writes nothing, and the exit status is 1.
+    knows. In a model before opset 22 that has nodes of this project already, such as a gradient, these stay for the
+    runtime's own kernels. If no node of the model gets a body, it writes nothing, and the exit status is 1.
     """
     _, after = change_file(model, out, _attached, force)
     click.echo(f"{count(_bodies(after), 'body', 'bodies')} attached: {out}")

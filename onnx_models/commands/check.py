@@ -98,10 +98,10 @@ def check_command(
     except click.ClickException as error:
         raise _UncheckedError(error.message) from error
     _show(comparisons)
-    counts = Counter(comparison.outcome for comparison in comparisons)
+    counts: Counter[str] = Counter(comparison.outcome for comparison in comparisons)
     shown = [f"{count(counts['agrees'], 'gradient')} {'agrees' if counts['agrees'] == 1 else 'agree'}"]
-    others = {"wrong": "wrong", "kink": "at a kink", "zero": "zero"}
-    shown += [f"{counts[outcome]} {text}" for outcome, text in others.items() if counts[outcome]]
+    texts = {"wrong": "wrong", "kink": "at a kink", "zero": "zero"}
+    shown += [f"{counts[outcome]} {text}" for outcome, text in texts.items() if counts[outcome]]
     click.echo(f"{', '.join(shown)}, computed in {comparisons[0].kind}")
     if counts["zero"]:
         click.echo("zero: both derivatives are 0 at these inputs; --inputs can give others")

@@ -46,6 +46,9 @@ from ortops.spec import DOMAIN, DOMAIN_VERSION, AttributeValue, Operator
 MIN_OPSET = 18
 """The oldest opset whose reductions and scatter operators the bodies can use."""
 
+_NO_KERNELS = 22
+"""The opset whose RoiAlign and MaxRoiPool ONNX Runtime has no kernels for."""
+
 MIN_IR_VERSION = 8
 """The oldest IR version with functions in models."""
 
@@ -57,9 +60,9 @@ def attach(model: onnx.ModelProto, *, operators: Iterable[Operator] = ()) -> onn
     (`ortops.register`) and the body otherwise. All attributes are written on each node, since a kernel and a body do not
     share defaults. All nodes of an operator share one body: they may differ in numbers, but must agree in strings, in the
     lengths of lists and in which inputs they have. Existing bodies are replaced. Nodes of users' operators get their
-    operators' bodies (`ortops.operator`), and stay as they are if there is none. A model that has no nodes of either is
-    converted first (`onnx_models.convert`), so that its RoiAlign and MaxRoiPool of ONNX, mmcv or caffe2 get bodies. In
-    a model that has nodes of this project, such as a gradient, they stay for the runtime's own kernels.
+    operators' bodies (`ortops.operator`), and stay as they are if there is none. A model that has no nodes of either, or is
+    of opset 22 or later, is converted first (`onnx_models.convert`), so that its RoiAlign and MaxRoiPool of ONNX, mmcv or
+    caffe2 get bodies. In other models, such as a gradient at opset 21, they stay for the runtime's own kernels.
 
     Args:
         model: a model of opset 7 or later; an opset before 18 is upgraded to 18 (`onnx_models.tools.opset_upgrade`).
@@ -90,7 +93,8 @@ def _attached(model: onnx.ModelProto) -> onnx.ModelProto:
     check_attributes(model)
     Functions(model).check_size()
     nodes_of_both = (node for scope in (model, *model.functions) for node in iter_nodes(scope))
-    copy = attach_custom(model if any(map(operator_of, nodes_of_both)) else convert(model))
+    has_kernels = any(map(operator_of, nodes_of_both)) and (onnx_opset(model) or DEFAULT_OPSET) < _NO_KERNELS
+    copy = attach_custom(model if has_kernels else convert(model))
     kept = [function for function in copy.functions if not _is_ours(function)]
     assign(copy.functions, kept)
     nodes = list(filter(_of_ours, iter_nodes(copy.graph)))

@@ -26,11 +26,11 @@ VERSION = "--version"
 
 
 class RunByDefault(click.Group):
-    """A group that runs its first command if the arguments do not begin with a command's name."""
+    """A group that runs its first command if the arguments begin with an option of it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the first command's name before the arguments if it was left out."""
-        if not args or args[0] not in {*self.commands, *ctx.help_option_names, VERSION}:
+        if not args or (args[0].startswith("-") and args[0] not in {*ctx.help_option_names, VERSION}):
             args = [str(COMMANDS[0].name), *args]
         return super().parse_args(ctx, args)
 
@@ -38,6 +38,8 @@ class RunByDefault(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command's name, the command and its arguments, after checking that its packages are installed."""
+        if args[0] not in self.commands:
+            ctx.fail(f"{args[0]!r}: must be a command, {', '.join(self.commands)}, or an option of `run`")
         resolved = super().resolve_command(ctx, args)
         if not set(ctx.help_option_names).intersection(resolved[2]):
             _check_extra(*EXTRA, *(["hypothesis"] if resolved[0] == "fuzz" else []))

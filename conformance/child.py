@@ -256,7 +256,7 @@ class Child:
             (seconds,) = error.args
             lost = f"no answer within {seconds:g} s"
         except (EOFError, OSError):
-            lost = f"the process ended with exit code {self.end()}"
+            lost = f"the process ended with {ending(self.end())}"
             if self._is_closed:
                 raise CancelledError from None
         except Exception as error:  # noqa: BLE001  # unpickling what is no pickle raises any exception
@@ -308,6 +308,11 @@ class Child:
         process.join()
         self._remove_folder()
         return process.exitcode
+
+
+def ending(code: int | None) -> str:
+    """What a process ended with, in words: its exit code, or the signal whose number it is the negative of."""
+    return f"signal {-code} ({signal.strsignal(-code)})" if code is not None and code < 0 else f"exit code {code}"
 
 
 def _end_in_time(process: BaseProcess, current: _Stage) -> None:

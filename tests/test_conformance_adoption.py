@@ -80,7 +80,7 @@ def test_plugin_has_an_item_for_each_case(tmp_path: Path) -> None:
             "rude_backends:ends_itself",
             ("--conformance-select", INSIDE, "--conformance-isolate"),
             1,
-            "ended with exit code",
+            "the process ended with ",
         ),
         ("nowhere", (), 4, "--conformance-backend: backend nowhere: No module named 'nowhere'"),
         ("reference", ("--conformance-select", "none"), 4, "--conformance-select: 'none' selects no case"),

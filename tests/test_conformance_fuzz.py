@@ -110,7 +110,7 @@ def test_a_case_that_ends_the_backend_is_found_and_the_others_are_counted(
     arguments = ("--cases", "6", "--jobs", "1", "--operator", "RoiAlign_16", "--out", str(tmp_path))
     result = fuzz("--backend", "rude_backends:ends_itself_at_max", *arguments)
     assert result.exit_code == 1
-    assert "the process ended with exit code -6" in result.output
+    assert "the process ended with signal 6 (Abort" in result.output
     assert " unsupported" in result.output.splitlines()[-1]
     (path, *_) = found(tmp_path, "crash")
     assert read_case(path).attributes["mode"] == "max"
@@ -125,7 +125,8 @@ def test_onnxruntime_fails_as_it_is_known_to(tmp_path: Path) -> None:
     path, case = tmp_path / "case.json", Case("x/fuzz/0", BY_REFERENCE, "RoiAlign_16", {}, inputs, ("Y",), "by hand")
     write_failure(path, Failure(case, "refused", ""), "onnxruntime")
     result = fuzz("--backend", "onnxruntime", "--replay", str(path))
-    assert (result.exit_code, result.output[:21]) == (1, "RoiAlign_16: refused:")
+    assert (result.exit_code, result.output.count("refused: ")) == (1, 1)
+    assert result.output.startswith("RoiAlign_16: refused: ")
     right = fuzz("--backend", "reference", "--replay", str(path))
     assert (right.exit_code, right.output) == (0, "passed\n")
 

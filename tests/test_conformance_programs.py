@@ -70,7 +70,10 @@ RUDE = {
     "say(seq=seq, outputs=[tensor(size=95)])": ("crashed", f"{BROKEN}file Y.out: has 95 bytes, but float of shape"),
     "say(seq=seq, outputs=[tensor(size=97)])": ("crashed", f"{BROKEN}file Y.out: has 97 bytes, but float of shape"),
     "say(seq=seq, outputs=[tensor(shape=[2**29])])": ("crashed", f"{BROKEN}shape [536870912]: needs 2147483648 bytes"),
-    "say(seq=seq, outputs=[tensor(size=-1)])": ("crashed", f"{BROKEN}[Errno 2] No such file or directory"),
+    "say(seq=seq, outputs=[tensor(size=-1)])": (
+        "crashed",
+        f"{BROKEN}file Y.out: must be a file in `folder`: No such file",
+    ),
     "say(seq=seq, outputs=[tensor(os.path.abspath('Y.out'))])": ("crashed", "must be the name of a file in the folder"),
     "os.mkfifo('pipe'); say(seq=seq, outputs=[tensor('pipe')])": ("crashed", "file pipe: must be a regular file"),
     "os.symlink('Y.out', 'link'); say(seq=seq, outputs=[tensor('link')])": ("crashed", "link"),

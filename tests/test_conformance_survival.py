@@ -86,7 +86,7 @@ def test_a_backend_in_this_process_leaves_the_streams_and_the_exit() -> None:
     [
         ("rude_backends:answers_for_another_case", "mine"),
         ("rude_backends:writes_garbage_to_its_pipe", "the process sent something other than an answer: Unpickl"),
-        ("rude_backends:leaves_a_child_and_ends", "the process ended with exit code -9"),
+        ("rude_backends:leaves_a_child_and_ends", "the process ended with signal 9 (Killed"),
         ("rude_backends:forks_and_both_return", "refused: ValueError: parent"),
         ("rude_backends:hangs", "no answer within 0.5 s"),
     ],
@@ -222,7 +222,7 @@ def test_a_module_that_kills_its_process_is_a_wrong_call(own: Path) -> None:
     own.write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "utf-8")
     done = run("--backend", "own", "--select", CASES[0].id, "--json", own.with_name("r.json"))
     assert (done.exit_code, own.with_name("r.json").exists()) == (2, False)
-    assert "backend own: loading it ended the process with exit code -9" in words(done)
+    assert "backend own: loading it ended the process with signal 9 (Killed" in words(done)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_any_number_of_processes_gives_the_same_reports(tmp_path: Path) -> None:
     assert runs[0] == runs[1]
     status, output, data, _ = runs[0]
     crashed = {case["id"].split("/")[2]: case["message"] for case in data["cases"] if case["outcome"] != "unsupported"}
-    assert crashed == {"max_has_no_floor": "the process ended with exit code -6"}
+    assert crashed == {"max_has_no_floor": f"the process ended with signal 6 ({signal.strsignal(signal.SIGABRT)})"}
     assert (status, output.splitlines()[-1]) == (1, "0 passed, 1 crashed")
 
 

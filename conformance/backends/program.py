@@ -12,7 +12,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -134,12 +133,15 @@ class Program(Backend):
         arrays = dict[str, Array]()
         try:
             for description in descriptions:
-                name = tensor_files.checked(description)["name"]
+                described = tensor_files.checked(description)
+                name = described["name"]
                 if name not in names or name in arrays:
                     raise ValueError(f"name {name!r}: must be one of {', '.join(names)}, each at most once")
                 arrays[name] = tensor_files.read(description, self._folder, MAX_TENSOR)
-        except (ValueError, OSError) as error:
+        except ValueError as error:
             raise running.broken(str(error)) from error
+        except OSError as error:
+            raise running.broken(f"file {described['file']}: must be a file in `folder`: {error.strerror}") from error
         return arrays
 
 
@@ -216,11 +218,10 @@ class _Running:
     def _ended(self) -> CrashError:
         """The error for a program that closed its output: its exit code or signal, and what it printed on standard error."""
         self.end()
-        code = self._process.returncode
-        name = f"exit code {code}" if code >= 0 else f"signal {-code} ({signal.strsignal(-code)})"
         self._reader.join(STOP_SECONDS)
         printed = self._printed.decode(errors="replace").strip()
-        return CrashError(f"the program ended with {name}{self._limit}{f': {printed}' if printed else ''}")
+        name = f"{child.ending(self._process.returncode)}{self._limit}"
+        return CrashError(f"the program ended with {name}{f': {printed}' if printed else ''}")
 
 
 @contextlib.contextmanager

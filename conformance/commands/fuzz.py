@@ -48,7 +48,7 @@ SECONDS = 60.0
     "operators",
     type=click.Choice(sorted(BY_NAME)),
     multiple=True,
-    help="Draw only cases of this operator; may be repeated.",
+    help="Draw only cases of this operator, such as RoiAlign_16 or RoiAlignGrad; may be repeated.",
 )
 @JOBS
 @click.option(
@@ -96,7 +96,7 @@ def _replayed(backend_name: str, path: Path) -> bool:
         case = read_case(path)
     with CheckingChild(backend_name) as child:
         outcome = child.check(case)
-    click.echo(f"{case.operator}: {outcome.kind}: {outcome.message}" if isinstance(outcome, Failure) else outcome)
+    click.echo(outcome)
     return isinstance(outcome, Failure)
 
 
@@ -120,7 +120,7 @@ def _run(plan: Plan, pool: WorkerPool, cases: int | None, seconds: float | None,
                 folder.mkdir(parents=True, exist_ok=True)
                 write_failure(path, failure, plan.backend)
                 written += 1
-                click.echo(f"{operator}: {kind}: {failure.message}\n  {path}")
+                click.echo(f"{failure}\n  {path}")
 
     def rate() -> str:
         return f"{counts.total() / max(time.monotonic() - begun, 1e-9):.0f} cases a second"

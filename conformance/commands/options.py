@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from conformance import schedule
-from conformance.case import OLD_LEVELS, Case, Level
+from conformance.case import DTYPES, OLD_LEVELS, Case, Level
 from conformance.cases import collect
 from ortops import atomic_file
 
@@ -83,15 +83,21 @@ def selected_cases(glob: str, option: str = "--select") -> list[Case]:
     return cases
 
 
+MAX_NAMED = 4
+"""How many ids a message suggests."""
+
+
 def _near(glob: str) -> list[str]:
-    """Globs that the user may have meant: known parts in place of the first part that no id matches."""
+    """Globs that the user may have meant: with more parts, or with a known part or element type in place of a wrong one."""
+    if longer := [case.id for case in collect() if fnmatchcase(case.id, f"{glob}/*")]:
+        return longer if len(longer) <= MAX_NAMED else [f"{glob}/*"]
     ids, parts = [case.id.split("/") for case in collect()], glob.split("/")
     for place, part in enumerate(parts):
         known = dict.fromkeys(case_id[place] for case_id in ids if len(case_id) > place)
         ids = [case_id for case_id in ids if len(case_id) > place and fnmatchcase(case_id[place], part)]
-        if not ids:
-            return ["/".join((*parts[:place], near)) for near in difflib.get_close_matches(part, known)]
-    return []
+        if not ids and (near := difflib.get_close_matches(part, known)):
+            return ["/".join((*parts[:place], each)) for each in near]
+    return ["/".join((*parts[:-1], each)) for each in difflib.get_close_matches(parts[-1], DTYPES)]
 
 
 def how_to_install(extra: str) -> str:

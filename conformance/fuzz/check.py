@@ -73,6 +73,10 @@ class Failure:
     kind: Kind
     message: str
 
+    def __str__(self) -> str:
+        kind = "" if self.message.startswith(self.kind) else f"{self.kind}: "
+        return f"{self.case.operator}: {kind}{self.message}"
+
     @property
     def signature(self) -> tuple[str, ...]:
         """A key that similar failures share: operator, kind, message without numbers, and attributes without numbers."""

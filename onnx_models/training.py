@@ -35,6 +35,9 @@ from ortops.spec import Operator
 
 Loss = Literal["binary_cross_entropy_with_logits", "cross_entropy", "mean_absolute_error", "mean_squared_error"]
 
+_APPLIED_TWICE = {("cross_entropy", "Softmax"), ("binary_cross_entropy_with_logits", "Sigmoid")}
+"""The losses of scores before a node that they contain."""
+
 NEXT = "_next"
 """Suffix of an output that is fed back to the input of the same name."""
 
@@ -74,6 +77,8 @@ def with_loss(
     Raises:
         ValueError: the loss or the tensor does not exist, its type or rank is unknown or wrong, or a name is in use.
 
+    A UserWarning says that `output` is computed by a Softmax or Sigmoid that the loss contains, too.
+
     Source: PyTorch 2.13, CrossEntropyLoss, BCEWithLogitsLoss, MSELoss and L1Loss.
     """
     if loss not in get_args(Loss):
@@ -91,6 +96,11 @@ def with_loss(
             )
         kind.elem_type = onnx.TensorProto.INT64
         del kind.shape.dim[1]
+    producer = next((node.op_type for node in graph.model.graph.node if output in node.output), "")
+    if (loss, producer) in _APPLIED_TWICE:
+        warnings.warn(
+            f"{output!r} is the output of {producer}, which {loss} applies itself: name its input", stacklevel=2
+        )
     graph.input(target, kind)
     x, t = graph.value(output, of), graph.value(target, of)
     if loss == "cross_entropy":
@@ -195,10 +205,14 @@ def with_optimizer(
             raise ValueError(f"{name} = {value}: must be 0 or more")
     if clip is not None and not (clip > 0 and math.isfinite(clip)):
         raise ValueError(f"clip = {clip}: must be more than 0, or None")
+    others = {"betas": (tuple(betas), (0.9, 0.999)), "eps": (eps, 1e-8), "step": (step, "step")}
+    if not is_sgd:
+        others = {"momentum": (momentum, 0), "nesterov": (nesterov, False)}
+    for name, (given, default) in others.items():
+        if given != default:
+            raise ValueError(f"{name} = {given!r}: must be left out, since optimizer = {optimizer!r} has none")
     if nesterov and not momentum:
         raise ValueError("nesterov = True: must have a momentum of more than 0")
-    if momentum and not is_sgd:
-        raise ValueError(f"momentum = {momentum}: must be 0 with optimizer = {optimizer!r}, which has betas")
     model = accepted(model)
     graph = StepGraph(upgrade_opset(model, _OPSET), model)
     gradients = _gradients(graph, parameters)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -66,6 +67,24 @@ def test_a_loss_and_its_gradient(loss: Loss, shape: tuple[int, ...], kind: str, 
     wanted = elements(loss, x.astype(np.float64) * 1.5, target).mean()
     np.testing.assert_allclose(run(session_of(made), feeds)["loss"], wanted, rtol=1e-5)
     check(made, feeds, ["x", "factor"], outputs=["loss"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "operator", "warned"),
+    [
+        ("cross_entropy", "Softmax", True),
+        ("cross_entropy", "LogSoftmax", False),
+        ("binary_cross_entropy_with_logits", "Sigmoid", True),
+        ("mean_squared_error", "Softmax", False),
+    ],
+)
+def test_a_loss_of_probabilities_warns(loss: Loss, operator: str, warned: bool) -> None:
+    model = parsed(SCORES.replace("Mul(x, factor)", f"{operator}(x)").format(opset=18, kind="float", shape="N, 3"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with_loss(model, loss, "y")
+    told = [f"'y' is the output of {operator}, which {loss} applies itself: name its input"] * warned
+    assert [str(warning.message) for warning in caught] == told
 
 
 def test_logits_may_be_large_and_0() -> None:
@@ -228,7 +247,11 @@ def test_a_wrong_loss(arguments: tuple[Loss, str], message: str) -> None:
         ({"betas": 0.9}, "betas = 0.9: must be two numbers"),
         ({"eps": -1}, "eps = -1: must be 0 or more"),
         ({"clip": 0}, "clip = 0: must be more than 0, or None"),
-        ({"optimizer": "adam", "momentum": 0.9}, "momentum = 0.9: must be 0 with optimizer = 'adam', which has betas"),
+        ({"optimizer": "adam", "momentum": 0.9}, "momentum = 0.9: must be left out, since optimizer = 'adam' has none"),
+        ({"optimizer": "adamw", "nesterov": True}, "nesterov = True: must be left out, since optimizer = 'adamw' has"),
+        ({"betas": (0.9, 0.99)}, r"betas = \(0.9, 0.99\): must be left out, since optimizer = 'sgd' has none"),
+        ({"eps": 1e-3}, "eps = 0.001: must be left out"),
+        ({"step": "count"}, "step = 'count': must be left out"),
         ({"optimizer": "lion"}, "optimizer = 'lion': must be one of adam, adamw, sgd"),
         ({"optimizer": "adam", "step": "x"}, "the model has a tensor 'x' already"),
         ({"learning_rate": "x"}, "the model has a tensor 'x' already"),

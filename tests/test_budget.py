@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[1]
 
 BUDGET = {  # lines of code and comments, of docstrings, and blank lines outside of these
     "ortops": (17660, 4509, 4257),
-    "onnx_models": (11696, 2591, 2685),
+    "onnx_models": (11723, 2596, 2692),
     "conformance": (12954, 2766, 3043),
     "benchmarks": (894, 136, 224),
     "docs": (645, 89, 138),
     "examples": (771, 127, 242),
     "release": (361, 67, 95),
-    "tests": (23901, 889, 5700),
+    "tests": (23952, 889, 5706),
 }
 SPDX = "# SPDX-License-Identifier: "
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

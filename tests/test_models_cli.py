@@ -242,7 +242,7 @@ g (float[1, 2, 8, 9] x, float[r, 4] boxes, int64[r] of) => (float loss) {
 """
 
 
-NEEDS = "needs ortops.register to run, or bodies (--portable): 1 RoiAlignGrad\n"
+NEEDS = "needs ortops.InferenceSession, or {} for stock onnxruntime: 1 RoiAlignGrad\n"
 
 
 @pytest.mark.parametrize(("opset", "bodies"), [(21, "1 body"), (22, "2 bodies")])
@@ -251,7 +251,8 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path, opset:
     model = save(tmp_path / "model.onnx", onnx.parser.parse_model(text))
     names = ("--wrt", "x", "--wrt", "boxes")
     done = call("gradient", model, *names, "--out", tmp_path / "gradient.onnx")
-    assert (done.exit_code, done.output) == (0, f"2 gradients added: {tmp_path / 'gradient.onnx'}\n{NEEDS}")
+    needs = NEEDS.format("--portable")
+    assert (done.exit_code, done.output) == (0, f"2 gradients added: {tmp_path / 'gradient.onnx'}\n{needs}")
     done = call("attach", tmp_path / "gradient.onnx", "--out", tmp_path / "attached.onnx")
     assert (done.exit_code, done.output) == (0, f"{bodies} attached: {tmp_path / 'attached.onnx'}\n")
     done = call("gradient", model, *names, "--portable", "--out", tmp_path / "portable.onnx")
@@ -263,6 +264,25 @@ def test_gradients_are_added_to_a_file_that_runs_anywhere(tmp_path: Path, opset:
     feeds = {"x": np.ones((1, 2, 8, 9), np.float32), "boxes": boxes, "of": np.zeros(2, np.int64)}
     _, dx, _ = session.run(None, feeds)
     assert dx.sum() == pytest.approx(16, abs=1e-4)  # of 2 boxes, 2 channels and 2 x 2 bins each
+
+
+def test_each_command_of_training_tells_which_operators_a_step_needs(tmp_path: Path) -> None:
+    model, out, step = (
+        save(tmp_path / "model.onnx", onnx.parser.parse_model(DETECTOR)),
+        tmp_path / "out",
+        tmp_path / "s",
+    )
+    options = ["--name", "x", "dx", "--stop-at", "boxes", "--out", out]
+    done = call("vjp", model, "--output", "loss", "--wrt", "x", *options)
+    assert (done.exit_code, done.output) == (0, f"1 gradient added: {out}\n{NEEDS.format('--portable')}")
+    assert outputs(out) == ["loss", "dx"]
+    call("gradient", model, "--wrt", "x", "--out", out)
+    done = call("with-optimizer", out, "--optimizer", "sgd", "--out", step)
+    trained = "x: trained, although the model has no value; --parameter names others\n"
+    needs = NEEDS.format("the command attach")
+    assert (done.exit_code, done.output) == (0, f"1 output *_next: {step}\n{trained}{needs}")
+    done = call("vjp", model, "--output", "loss", "--wrt", "x", "--portable", "--out", out)
+    assert done.output == f"1 gradient added: {out}\n"
 
 
 def test_nothing_to_attach_is_an_error(tmp_path: Path) -> None:
@@ -413,6 +433,8 @@ def test_a_product_with_cotangents_is_added(tmp_path: Path) -> None:
         "2 gradients"
     )
     assert onnx.load(out) == onnx_models.vjp(LAYER, ["scores"], ["x", "w"])
+    assert call("vjp", net, "--output", "scores", "--wrt", "parameters", "--out", out).exit_code == 0
+    assert onnx.load(out) == onnx_models.vjp(LAYER, ["scores"], ["w"])
 
 
 @pytest.mark.parametrize(
@@ -433,6 +455,18 @@ def test_training_commands_name_what_is_wrong(tmp_path: Path, options: list[obje
     onnx.save(LAYER, net)
     done = call(options[0], net, *options[1:], "--out", out)
     assert (done.exit_code > 0, says in " ".join(done.output.split()), out.exists()) == (True, True, False), done.output
+
+
+def test_with_loss_warns_of_probabilities(tmp_path: Path) -> None:
+    model = onnx.ModelProto.FromString(LAYER.SerializeToString())
+    model.graph.node[0].output[0] = "logits"
+    model.graph.node.append(onnx.helper.make_node("Softmax", ["logits"], ["scores"]))
+    loss = ("--loss", "cross_entropy", "--output", "scores", "--out", tmp_path / "out.onnx")
+    done = call("with-loss", save(tmp_path / "net.onnx", model), *loss)
+    assert (
+        done.stderr
+        == "warning: 'scores' is the output of Softmax, which cross_entropy applies itself: name its input\n"
+    )
 
 
 def test_operators_of_the_command_line_bring_their_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ import onnx
 from onnx_models.collection import collection, describe
 from onnx_models.commands.check import check_command
 from onnx_models.commands.common import FORCE, MODEL, OUT, change_file, count, show_table, with_progress
-from onnx_models.commands.gradient import gradient_command
-from onnx_models.commands.training import vjp_command, with_loss_command, with_optimizer_command
+from onnx_models.commands.gradient import gradient_command, vjp_command
+from onnx_models.commands.training import with_loss_command, with_optimizer_command
 from onnx_models.convert import conversions, convert, not_converted
 from onnx_models.fuse import fuse
 from onnx_models.gradient import coverage

@@ -8,7 +8,7 @@ import operator
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -18,7 +18,7 @@ import click
 import onnx
 from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped]
 
-from onnx_models.gradient import TiedParametersWarning, ZeroGradientWarning
+from onnx_models.gradient import ZeroGradientWarning
 from onnx_models.tools.attributes import LinesError
 from onnx_models.tools.protos import iter_nodes, one_line
 from ortops.custom.decorator import CustomOperator
@@ -85,6 +85,13 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def show_needs(operators: Mapping[str, int], remedy: str) -> None:
+    """Print which operators of this project, by name with the number of nodes, a model needs, and how to do without."""
+    if operators:
+        names = ", ".join(f"{number} {name}" for name, number in sorted(operators.items()))
+        click.echo(f"needs ortops.InferenceSession, or {remedy} for stock onnxruntime: {names}")
+
+
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -124,16 +131,15 @@ def change_file(path: Path, out: Path, change: Change, force: bool) -> tuple[onn
 
 
 def change_and_warn(path: Path, out: Path, change: Change, force: bool) -> tuple[onnx.ModelProto, onnx.ModelProto, int]:
-    """Change a file as `change_file` does, and print what `onnx_models.gradient` warns of.
+    """Change a file as `change_file` does, and print warnings.
 
     Returns:
         The models before and after, and the number of gradients that are 0 for all inputs.
     """
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ZeroGradientWarning)
-        warnings.simplefilter("always", TiedParametersWarning)
+        warnings.simplefilter("always", UserWarning)
         before, after = change_file(path, out, change, force)
-    told = [warning for warning in caught if issubclass(warning.category, ZeroGradientWarning | TiedParametersWarning)]
+    told = [warning for warning in caught if issubclass(warning.category, UserWarning)]
     for warning in told:
         click.echo(f"warning: {one_line(warning.message)}", err=True)
     return before, after, sum(issubclass(warning.category, ZeroGradientWarning) for warning in told)

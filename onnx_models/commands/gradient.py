@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""``python -m onnx_models gradient``."""
+"""``python -m onnx_models gradient`` and ``vjp``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,63 +14,73 @@ from onnx_models.commands.common import (
     FORCE,
     MODEL,
     OPERATORS,
+    OUT,
     OUT_FILE,
+    Change,
     change_and_warn,
     click_errors,
     count,
     imported,
     load_model,
+    show_needs,
     show_table,
 )
-from onnx_models.gradient import (
-    PARAMETERS,
-    Report,
-    gradient,
-    own_operators,
-    report,
-)
+from onnx_models.gradient import PARAMETERS, Report, gradient, own_operators, report, vjp
 from onnx_models.portable.attach import attach
 from onnx_models.tools.protos import one_line
+from ortops.custom.decorator import CustomOperator
 
 _MAX_NAMES = 10
 """The largest number of names in a line of output."""
+
+
+def differentiation(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments of all commands that differentiate, but `--out`."""
+    options = (
+        MODEL,
+        FORCE,
+        click.option(
+            "--wrt",
+            required=True,
+            multiple=True,
+            metavar="NAME",
+            help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} selects all trainable "
+            "parameters; `gradient --dry-run` shows which these are, and which constants it leaves out.",
+        ),
+        click.option(
+            "--name",
+            "chosen",
+            nargs=2,
+            multiple=True,
+            metavar="NAME OUTPUT",
+            help="Call the gradient with respect to NAME, one of --wrt, OUTPUT instead of NAME_grad; may be repeated.",
+        ),
+        click.option(
+            "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to treat as a constant; may be repeated."
+        ),
+        click.option(
+            "--through-rois/--no-through-rois",
+            default=True,
+            help="Whether gradients flow through the RoIs of RoiAlign. In torchvision, they do not.",
+        ),
+        click.option(
+            "--untie", is_flag=True, help="Give each layer its own copy of a parameter that an exporter merged."
+        ),
+        OPERATORS,
+        click.option("--portable", is_flag=True, help="Also attach bodies of standard operators."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @click.command(
     "gradient",
     epilog="Example: python -m onnx_models gradient model.onnx --loss loss --wrt parameters --out gradients.onnx",
 )
-@MODEL
 @click.option("--out", type=OUT_FILE, help="File to write.")
-@FORCE
-@click.option(
-    "--wrt",
-    required=True,
-    multiple=True,
-    metavar="NAME",
-    help=f"Name of a tensor to get the gradient for; may be repeated. {PARAMETERS!r} selects all trainable parameters; "
-    "--dry-run shows which these are, and which constants it leaves out.",
-)
 @click.option("--loss", metavar="NAME", help="Name of the tensor to differentiate; by default the only output.")
-@click.option(
-    "--name",
-    "chosen",
-    nargs=2,
-    multiple=True,
-    metavar="NAME OUTPUT",
-    help="Call the gradient with respect to NAME, one of --wrt, OUTPUT instead of NAME_grad; may be repeated.",
-)
-@click.option(
-    "--stop-at", multiple=True, metavar="NAME", help="Name of a tensor to treat as a constant; may be repeated."
-)
-@click.option(
-    "--through-rois/--no-through-rois",
-    default=True,
-    help="Whether gradients flow through the RoIs of RoiAlign. In torchvision, they do not.",
-)
-@click.option("--untie", is_flag=True, help="Give each layer its own copy of a parameter that an exporter merged.")
-@OPERATORS
-@click.option("--portable", is_flag=True, help="Also attach bodies of standard operators.")
+@differentiation
 @click.option("--dry-run", is_flag=True, help="Write nothing and show how each operator is differentiated.")
 def gradient_command(
     model: Path,
@@ -79,47 +89,76 @@ def gradient_command(
     wrt: tuple[str, ...],
     loss: str | None,
     chosen: tuple[tuple[str, str], ...],
-    stop_at: tuple[str, ...],
-    through_rois: bool,
-    untie: bool,
     operators: tuple[str, ...],
     portable: bool,
     dry_run: bool,
+    **settings: Any,
 ) -> None:
     """Add gradients to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
 
     The command warns of a gradient that is 0 for all inputs, and of parameters that an exporter merged. The exit status of
     --dry-run is 1 if an operator cannot be differentiated.
     """
-    names = _names(wrt, chosen)
-    settings: Any = {
-        "stop_at": stop_at,
-        "through_rois": through_rois,
-        "untie": untie,
-        "operators": imported(operators),
-    }
-
-    def arguments(before: onnx.ModelProto) -> tuple[onnx.ModelProto, str, Sequence[str] | Mapping[str, str] | str]:
-        return before, _loss(before, loss), _checked(before, names)
-
+    names, settings["operators"] = _names(wrt, chosen), imported(operators)
     if dry_run:
         before = load_model(model)
         with click_errors(model):
-            described = report(*arguments(before), **settings)
+            described = report(before, _loss(before, loss), _checked(before, names), **settings)
         _show(described, names == PARAMETERS)
         raise click.exceptions.Exit(1 if described.refused else 0)
     if out is None:
         raise click.UsageError("Missing option '--out'. Only --dry-run works without it.")
 
     def change(before: onnx.ModelProto) -> onnx.ModelProto:
-        differentiated = gradient(*arguments(before), **settings)
-        return attach(differentiated, operators=settings["operators"]) if portable else differentiated
+        return gradient(before, _loss(before, loss), _checked(before, names), **settings)
 
-    before, after, zeros = change_and_warn(model, out, change, force)
+    _write(model, out, force, change, settings["operators"], portable)
+
+
+@click.command(
+    "vjp", epilog="Example: python -m onnx_models vjp net.onnx --output scores --wrt image --out product.onnx"
+)
+@OUT
+@click.option(
+    "--output", "outputs", required=True, multiple=True, metavar="NAME", help="Name of a tensor; may be repeated."
+)
+@differentiation
+def vjp_command(
+    model: Path,
+    out: Path,
+    force: bool,
+    outputs: tuple[str, ...],
+    wrt: tuple[str, ...],
+    chosen: tuple[tuple[str, str], ...],
+    operators: tuple[str, ...],
+    portable: bool,
+    **settings: Any,
+) -> None:
+    """Add a vector-Jacobian product to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
+
+    Each tensor of --output gets an input NAME_cotangent. The gradients are those of the sum of cotangent * output.
+    """
+    names, settings["operators"] = _names(wrt, chosen), imported(operators)
+
+    def change(before: onnx.ModelProto) -> onnx.ModelProto:
+        return vjp(before, outputs, _checked(before, names), **settings)
+
+    _write(model, out, force, change, settings["operators"], portable)
+
+
+def _write(
+    model: Path, out: Path, force: bool, change: Change, operators: Sequence[CustomOperator], portable: bool
+) -> None:
+    """Write the file with gradients, and say what it has."""
+
+    def attached(before: onnx.ModelProto) -> onnx.ModelProto:
+        return attach(change(before), operators=operators) if portable else change(before)
+
+    before, after, zeros = change_and_warn(model, out, attached, force)
     number = len(after.graph.output) - len(before.graph.output)
     all_zeros = f" ({zeros} of them 0 for all inputs)" if zeros else ""
     click.echo(f"{count(number, 'gradient')} added{all_zeros}: {out}")
-    _show_ours(own_operators(after))
+    show_needs(own_operators(after), "--portable")
 
 
 def _names(wrt: Sequence[str], chosen: Sequence[tuple[str, str]]) -> Sequence[str] | Mapping[str, str] | str:
@@ -184,10 +223,4 @@ def _show(described: Report, with_parameters: bool) -> None:
         click.echo(one_line(f"refused: {line}"))
     after = "none with the gradient" if described.nodes_after is None else f"{described.nodes_after} with the gradient"
     click.echo(f"{count(described.nodes_before, 'node')} of the model, {after}")
-    _show_ours(dict(described.ours))
-
-
-def _show_ours(operators: Mapping[str, int]) -> None:
-    if operators:
-        names = ", ".join(f"{number} {name}" for name, number in sorted(operators.items()))
-        click.echo(f"needs ortops.register to run, or bodies (--portable): {names}")
+    show_needs(dict(described.ours), "--portable")

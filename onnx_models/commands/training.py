@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``python -m onnx_models with-loss``, ``vjp`` and ``with-optimizer``."""
+"""``python -m onnx_models with-loss`` and ``with-optimizer``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from typing import Any, get_args
 
 import click
 
-from onnx_models.commands.common import FORCE, MODEL, OPERATORS, OUT, change_and_warn, change_file, count, imported
-from onnx_models.gradient import vjp
+from onnx_models.commands.common import (
+    FORCE,
+    MODEL,
+    OPERATORS,
+    OUT,
+    change_and_warn,
+    count,
+    imported,
+    show_needs,
+)
+from onnx_models.gradient import own_operators
+from onnx_models.tools.protos import one_line
 from onnx_models.training import NEXT, Loss, Optimizer, with_loss, with_optimizer
 
 
@@ -31,38 +41,8 @@ def with_loss_command(
 ) -> None:
     """Add a loss to the file MODEL: an input for the target, and an output that `gradient` differentiates."""
     settings: Any = {"name": name, "operators": imported(operators)}
-    change_file(model, out, lambda before: with_loss(before, loss, output, target, **settings), force)
+    change_and_warn(model, out, lambda before: with_loss(before, loss, output, target, **settings), force)
     click.echo(f"{loss} of {output} and the input {target}: {out}")
-
-
-@click.command(
-    "vjp", epilog="Example: python -m onnx_models vjp net.onnx --output scores --wrt image --out product.onnx"
-)
-@MODEL
-@OUT
-@FORCE
-@click.option(
-    "--output", "outputs", required=True, multiple=True, metavar="NAME", help="Name of a tensor; may be repeated."
-)
-@click.option(
-    "--wrt",
-    required=True,
-    multiple=True,
-    metavar="NAME",
-    help="Name of a tensor to get the gradient for; may be repeated.",
-)
-@OPERATORS
-def vjp_command(
-    model: Path, out: Path, force: bool, outputs: tuple[str, ...], wrt: tuple[str, ...], operators: tuple[str, ...]
-) -> None:
-    """Add a vector-Jacobian product to the file MODEL: an output NAME_grad for each tensor NAME of --wrt.
-
-    Each tensor of --output gets an input NAME_cotangent. The gradients are those of the sum of cotangent * output.
-    """
-    change = functools.partial(vjp, outputs=outputs, wrt=wrt, operators=imported(operators))
-    _, after, _ = change_and_warn(model, out, change, force)
-    added = [value.name for value in after.graph.output if value.name in {f"{name}_grad" for name in wrt}]
-    click.echo(f"{count(len(added), 'gradient')} added: {out}")
 
 
 @click.command(
@@ -97,6 +77,12 @@ def with_optimizer_command(
     The learning rate is an input. MODEL may come from another project if it has an output NAME_grad for each parameter.
     """
     change = functools.partial(with_optimizer, optimizer=optimizer, parameters=parameters or None, **settings)
-    _, after, _ = change_and_warn(model, out, change, force)
+    before, after, _ = change_and_warn(model, out, change, force)
     added = [value.name for value in after.graph.output if value.name.endswith(NEXT)]
     click.echo(f"{count(len(added), 'output')} *{NEXT}: {out}")
+    without = {value.name for value in before.graph.input} - {tensor.name for tensor in before.graph.initializer}
+    if changed := [name for name in sorted(without) if f"{name}{NEXT}" in added and not parameters]:
+        click.echo(
+            one_line(f"{', '.join(changed)}: trained, although the model has no value; --parameter names others")
+        )
+    show_needs(own_operators(after), "the command attach")
